@@ -1,0 +1,26 @@
+//! The FUSE protocol of the Linux kernel: requests from `/dev/fuse`, replies to it, mounting. It
+//! knows nothing of the file system that is served, and holds no state of it.
+
+mod abi;
+mod channel;
+mod dirent;
+mod mount;
+mod negotiate;
+mod notify;
+mod operation;
+mod reply;
+mod request;
+mod session;
+
+#[cfg(test)]
+mod request_tests;
+
+pub use abi::Attr;
+pub use dirent::{DirentWriter, Full, ListedEntry};
+pub use mount::{MountError, MountOptions, mount, raise_readahead, unmount};
+pub use negotiate::{Negotiated, SessionConfig};
+pub use notify::Notifier;
+pub use operation::{Lock, LockKind, Operation, SetAttr, SetTime};
+pub use reply::{Entry, OpenFlags, Replier, Statfs, Timestamp, with_reply_buffer};
+pub use request::{Groups, Header, Request};
+pub use session::{Handler, Session, SessionError};

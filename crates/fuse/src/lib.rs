@@ -1,0 +1,3 @@
+//! The FUSE door: a container as a mounted file system.
+
+pub mod kernel;

@@ -1,0 +1,73 @@
+//! Every bound in one place. A queue, frame, name, path or cache without a bound here is a mistake.
+
+/// Longest name of a directory entry, in bytes (`NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest path or symlink text, in bytes (`PATH_MAX`, with its final zero).
+pub const PATH_BYTES_MAX: usize = 4096;
+/// Most symlinks followed in one path walk (Linux follows 40).
+pub const SYMLINKS_MAX: u32 = 40;
+/// Most links to one inode.
+pub const LINKS_MAX: u32 = 1_000_000;
+
+/// Largest extended attribute value, in bytes.
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Longest extended attribute name, in bytes.
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Largest sum of the names of one object's extended attributes, in bytes.
+pub const XATTR_LIST_BYTES_MAX: usize = 64 * 1024;
+
+/// Largest dkey or akey, in bytes.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Largest single value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 128 * 1024;
+/// Most updates in one atomic batch of the object API.
+pub const BATCH_UPDATES_MAX: usize = 256;
+
+/// Largest message body in a frame, in bytes. Holds a full batch page or listing page.
+pub const FRAME_BODY_BYTES_MAX: u32 = 512 * 1024;
+/// Largest bulk part of a frame, in bytes: what one read or write request moves.
+pub const FRAME_BULK_BYTES_MAX: u32 = 4 * 1024 * 1024;
+/// Largest listing page an engine sends, in bytes. Stays below the body's bound with its head.
+pub const PAGE_BYTES_MAX: u32 = 256 * 1024;
+
+/// Largest file, in bytes (`off_t` is signed).
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// Smallest chunk size, in bytes.
+pub const CHUNK_BYTES_MIN: u32 = 4 * 1024;
+/// Largest chunk size, in bytes.
+pub const CHUNK_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// Chunk size where nothing else was said, in bytes.
+pub const CHUNK_BYTES_DEFAULT: u32 = 1024 * 1024;
+
+/// Most targets in a pool: what the readdir cookie and object ids have bits for.
+pub const TARGETS_MAX: u16 = 4096;
+/// Most engines in a pool.
+pub const ENGINES_MAX: u16 = 1024;
+/// Most containers in a pool.
+pub const CONTAINERS_MAX: usize = 1024;
+
+/// Most connections an engine serves at once.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// Most sessions an engine remembers at once.
+pub const SESSIONS_MAX: usize = 4096;
+/// Most slots (requests in flight that need an exact retry) of one session at one engine.
+pub const SLOTS_MAX: u16 = 256;
+/// Most objects that one session may hold open at one engine.
+pub const HOLDS_MAX: usize = 1 << 20;
+/// Most lock ranges at one engine.
+pub const LOCKS_MAX: usize = 1 << 20;
+/// Most object ids in one release request.
+pub const RELEASES_MAX: usize = 1024;
+/// Most actions in one part of a transaction.
+pub const ACTIONS_MAX: usize = 64;
+
+/// A peer must finish the handshake within this time, in milliseconds.
+pub const HANDSHAKE_MS: u64 = 5_000;
+/// A peer that has sent the first byte of a frame must send the rest within this time, in
+/// milliseconds.
+pub const FRAME_MS: u64 = 30_000;
+/// A session whose last connection is gone keeps its open files and locks for this long, in
+/// milliseconds.
+pub const LEASE_MS: u64 = 30_000;
+/// A client asks again after this time while it waits for a lock, in milliseconds.
+pub const LOCK_WAIT_SLICE_MS: u64 = 500;

@@ -1,0 +1,195 @@
+//! What can go wrong in a store. A variant stands here only where a caller acts differently; every
+//! text names the path and what to do next. Owns the translation of system and database errors.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use azekura_proto::{PoolId, Status, TargetId};
+use rustix::io::Errno;
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The disk below is full, or so nearly full that only removals may pass.
+    #[error("{}: no space left; remove files or enlarge the file system below", path.display())]
+    NoSpace {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The file system below is read-only, or this user may not write there.
+    #[error("{}: cannot {what}: {source}; check owner, permissions and mount options", path.display())]
+    ReadOnly {
+        /// Where.
+        path: PathBuf,
+        /// What was tried, as a verb phrase.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A condition of a key-value update does not hold; nothing of the update was done.
+    #[error("{}: a condition of the update does not hold; read the values and decide again", path.display())]
+    Condition {
+        /// The key-values of the target.
+        path: PathBuf,
+    },
+    /// What is on disk does not have the form that it must have.
+    #[error("{}: damaged: {detail}; restore this target from a copy, or recreate it", path.display())]
+    Damaged {
+        /// The damaged file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A newer release wrote this target.
+    #[error(
+        "{}: format version {found}, and this release knows up to {known}; use the newer release",
+        path.display()
+    )]
+    NewerVersion {
+        /// The identity file.
+        path: PathBuf,
+        /// The version on disk.
+        found: u32,
+        /// The newest version that this release reads.
+        known: u32,
+    },
+    /// A process has the target open.
+    #[error("{}: in use by another process; stop that one first", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory is not a target, or holds foreign files.
+    #[error("{}: not a target: {detail}", path.display())]
+    NotATarget {
+        /// The directory.
+        path: PathBuf,
+        /// What was found, and what to do.
+        detail: &'static str,
+    },
+    /// The directory belongs to another pool or is another target of the pool.
+    #[error(
+        "{}: belongs to pool {found_pool}, target {}, and not to pool {pool}, target {}; \
+         correct the path in the configuration",
+        path.display(), found_target.0, target.0
+    )]
+    WrongIdentity {
+        /// The directory.
+        path: PathBuf,
+        /// The pool that was asked for.
+        pool: PoolId,
+        /// The target that was asked for.
+        target: TargetId,
+        /// The pool on disk.
+        found_pool: PoolId,
+        /// The target on disk.
+        found_target: TargetId,
+    },
+    /// The disk failed, or did earlier in a way that cannot be taken back.
+    #[error("{}: cannot {what}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What was tried, as a verb phrase.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// An error of a system call.
+    pub(crate) fn system(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
+        let source = source.into();
+        let path = path.to_path_buf();
+        match source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace { path },
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+                Self::ReadOnly { path, what, source }
+            }
+            _ => Self::Io { path, what, source },
+        }
+    }
+
+    /// An error of the database in directory `path`.
+    pub(crate) fn database(path: &Path, what: &'static str, error: fjall::Error) -> Self {
+        let damaged = |detail: String| Self::Damaged { path: path.to_path_buf(), detail };
+        match error {
+            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
+                match source.kind() {
+                    io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::InvalidData
+                    | io::ErrorKind::NotFound => damaged(format!("cannot {what}: {source}")),
+                    _ => Self::system(path, what, source),
+                }
+            }
+            fjall::Error::Poisoned => Self::Io {
+                path: path.to_path_buf(),
+                what,
+                source: io::Error::other(
+                    "an earlier write failed; correct the disk, then restart this engine",
+                ),
+            },
+            fjall::Error::Locked => Self::InUse { path: path.to_path_buf() },
+            other => damaged(format!("cannot {what}: {other}")),
+        }
+    }
+
+    /// An error for an argument that no caller may give.
+    pub(crate) fn argument(path: &Path, what: &'static str, detail: &'static str) -> Self {
+        Self::Io {
+            path: path.to_path_buf(),
+            what,
+            source: io::Error::new(io::ErrorKind::InvalidInput, detail),
+        }
+    }
+
+    /// What a client is told.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::NoSpace { .. } => Status::NoSpace,
+            Self::ReadOnly { .. } => Status::ReadOnly,
+            Self::Condition { .. } => Status::ConditionFailed,
+            Self::Damaged { .. } | Self::NewerVersion { .. } => Status::Damaged,
+            Self::InUse { .. } => Status::Busy,
+            Self::NotATarget { .. } | Self::WrongIdentity { .. } => Status::WrongTarget,
+            Self::Io { source, .. } => io_status(source),
+        }
+    }
+}
+
+fn io_status(source: &io::Error) -> Status {
+    if source.kind() == io::ErrorKind::InvalidInput {
+        return Status::Invalid;
+    }
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::FBIG) => Status::FileTooBig,
+        Some(Errno::OPNOTSUPP) => Status::Unsupported,
+        Some(Errno::MFILE | Errno::NFILE) => Status::LimitReached,
+        _ => Status::Io,
+    }
+}
+
+impl From<&StoreError> for Status {
+    fn from(error: &StoreError) -> Self {
+        error.status()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_missing_permission_are_told_apart() {
+        let path = Path::new("/t");
+        let full = StoreError::system(path, "write", Errno::NOSPC);
+        assert_eq!(full.status(), Status::NoSpace);
+        let read_only = StoreError::system(path, "write", Errno::ROFS);
+        assert_eq!(Status::from(&read_only), Status::ReadOnly);
+        let failed = StoreError::system(path, "write", Errno::IO);
+        assert_eq!(failed.status(), Status::Io);
+        assert!(failed.to_string().starts_with("/t: cannot write: "));
+    }
+}

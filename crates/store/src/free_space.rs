@@ -1,0 +1,123 @@
+//! How full the disk below is. Owns the reserve that keeps the key-value journal from ever meeting
+//! a full disk: below it only removals pass. It looks at the disk rarely: every writer draws on a
+//! budget that is a small part of what was free at the last look, or on time.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::StoreError;
+
+const MIB: u64 = 1024 * 1024;
+const RESERVE_BYTES_MIN: u64 = 8 * MIB;
+const RESERVE_BYTES_MAX: u64 = 32 * MIB;
+/// The reserve grows with the tables, since merging them takes room for a while; up to this.
+const MERGE_BYTES_MAX: u64 = 224 * MIB;
+/// Below this nothing passes any more.
+const FLOOR_BYTES: u64 = 2 * MIB;
+/// Most bytes written between two looks at the disk.
+const BUDGET_BYTES_MAX: u64 = 64 * MIB;
+/// Longest time between two looks at the disk while something is written, in milliseconds.
+const LOOK_MS: u64 = 200;
+
+/// Sizes of the file system below a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceInfo {
+    /// Size of the file system, in bytes.
+    pub total_bytes: u64,
+    /// Free, in bytes.
+    pub free_bytes: u64,
+    /// Free for this store to fill: without the system's share and this store's reserve, in bytes.
+    pub available_bytes: u64,
+    /// Taken by the tables of the key-values, in bytes.
+    pub key_value_bytes: u64,
+}
+
+/// What a write does to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Draw {
+    /// Takes space for good.
+    Growth,
+    /// Gives space back, or takes it for a short time only.
+    Passing,
+}
+
+/// The gauge of one target.
+pub(crate) struct FreeSpace {
+    dir: PathBuf,
+    budget_bytes: AtomicI64,
+    looked_ms: AtomicU64,
+    table_bytes: AtomicU64,
+}
+
+impl FreeSpace {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            budget_bytes: AtomicI64::new(0),
+            looked_ms: AtomicU64::new(0),
+            table_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Tells the gauge how large the key-value tables are, in bytes.
+    pub(crate) fn set_table_bytes(&self, bytes: u64) {
+        self.table_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Asks for room for `bytes` more bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] if only the reserve is left and `draw` may not use it.
+    pub(crate) fn draw(&self, bytes: u64, draw: Draw) -> Result<(), StoreError> {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
+        let left = self.budget_bytes.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
+        if left >= 0 && now_ms().wrapping_sub(self.looked_ms.load(Ordering::Relaxed)) < LOOK_MS {
+            return Ok(());
+        }
+        self.look(bytes as u64, draw)
+    }
+
+    #[cold]
+    fn look(&self, bytes: u64, draw: Draw) -> Result<(), StoreError> {
+        let disk = rustix::fs::statvfs(&self.dir)
+            .map_err(|error| StoreError::system(&self.dir, "ask for free space", error))?;
+        let available = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        let headroom = available.saturating_sub(self.reserve_bytes(total));
+        let budget = (headroom / 8).min(BUDGET_BYTES_MAX);
+        self.looked_ms.store(now_ms(), Ordering::Relaxed);
+        self.budget_bytes.store(budget as i64, Ordering::Relaxed);
+        let enough = match draw {
+            Draw::Growth => bytes <= headroom,
+            Draw::Passing => bytes <= available.saturating_sub(FLOOR_BYTES),
+        };
+        if enough { Ok(()) } else { Err(StoreError::NoSpace { path: self.dir.clone() }) }
+    }
+
+    fn reserve_bytes(&self, total: u64) -> u64 {
+        (total / 32).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
+            + self.table_bytes.load(Ordering::Relaxed).min(MERGE_BYTES_MAX)
+    }
+
+    /// The sizes as they are now.
+    pub(crate) fn info(&self, key_value_bytes: u64) -> Result<SpaceInfo, StoreError> {
+        self.set_table_bytes(key_value_bytes);
+        let disk = rustix::fs::statvfs(&self.dir)
+            .map_err(|error| StoreError::system(&self.dir, "ask for free space", error))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        let total_bytes = bytes(disk.f_blocks);
+        Ok(SpaceInfo {
+            total_bytes,
+            free_bytes: bytes(disk.f_bfree),
+            available_bytes: bytes(disk.f_bavail).saturating_sub(self.reserve_bytes(total_bytes)),
+            key_value_bytes,
+        })
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}

@@ -1,0 +1,241 @@
+//! Frames over a socket, with one buffer each way. Owns how a frame is read without asking the
+//! kernel more often than needed. After any error the connection is of no further use.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
+use serde::Serialize;
+
+use crate::socket::Socket;
+
+/// Holds any small frame and the head of a large one, so that those need one read.
+const INPUT_BYTES: usize = 64 * 1024;
+
+/// Why no frame came.
+#[derive(Debug, thiserror::Error)]
+pub enum RecvError {
+    /// The peer closed between two frames.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// No byte of a frame came within the socket's time-out.
+    #[error("no message came in time")]
+    Idle,
+    /// The peer sent something that is no frame.
+    #[error(transparent)]
+    Protocol(#[from] FrameError),
+    /// The socket failed, or the peer stopped in the middle of a frame.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A socket that carries frames.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    body: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Connection {
+    /// Wraps a socket.
+    pub fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            body: Vec::new(),
+            output: Vec::with_capacity(512),
+        }
+    }
+
+    /// The socket, for options and shutdown.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Whether bytes of a further frame have been read already.
+    pub fn has_buffered_input(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Encodes a message behind those that wait to be sent.
+    ///
+    /// # Errors
+    /// If the message passes the bounds of a frame.
+    pub fn queue<T: Serialize>(&mut self, message: &T, bulk_bytes: u32) -> Result<(), FrameError> {
+        frame::encode_into(&mut self.output, message, bulk_bytes)
+    }
+
+    /// Forgets messages that wait to be sent.
+    pub fn clear_queue(&mut self) {
+        self.output.clear();
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn queued_bytes(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Sends the waiting messages and, right behind them, bulk data.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
+        self.flush_with(bulk, false)
+    }
+
+    /// Sends the waiting messages; bulk data follow at once through [`Connection::as_fd`].
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn flush_before_bulk(&mut self) -> io::Result<()> {
+        self.flush_with(&[], true)
+    }
+
+    fn flush_with(&mut self, bulk: &[u8], more: bool) -> io::Result<()> {
+        if self.output.is_empty() && bulk.is_empty() {
+            return Ok(());
+        }
+        let sent =
+            self.socket.write_all(&mut [IoSlice::new(&self.output), IoSlice::new(bulk)], more);
+        self.output.clear();
+        sent
+    }
+
+    /// Waits for a frame and reads its head and body; the bulk part is to be read next, by
+    /// [`Connection::read_bulk`] or [`Connection::discard_bulk`].
+    ///
+    /// # Errors
+    /// [`RecvError`]; after all but `Idle` the connection is dead.
+    pub fn recv(&mut self) -> Result<(FrameHead, &[u8]), RecvError> {
+        while self.end - self.start < HEAD_BYTES {
+            self.fill()?;
+        }
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
+        let head = FrameHead::decode(head)?;
+        let body_bytes = head.body_bytes as usize;
+        if HEAD_BYTES + body_bytes <= INPUT_BYTES {
+            while self.end - self.start < HEAD_BYTES + body_bytes {
+                self.fill()?;
+            }
+            let from = self.start + HEAD_BYTES;
+            self.start = from + body_bytes;
+            return Ok((head, &self.input[from..from + body_bytes]));
+        }
+        self.start += HEAD_BYTES;
+        let mut body = std::mem::take(&mut self.body);
+        body.resize(body_bytes, 0);
+        let filled = self.read_bulk(&mut body);
+        self.body = body;
+        filled?;
+        Ok((head, &self.body))
+    }
+
+    /// Reads bulk bytes of the current frame.
+    ///
+    /// # Errors
+    /// If the socket fails or the peer stops half-way.
+    pub fn read_bulk(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let buffered = buffer.len().min(self.end - self.start);
+        buffer[..buffered].copy_from_slice(&self.input[self.start..self.start + buffered]);
+        self.start += buffered;
+        let mut rest = &mut buffer[buffered..];
+        while !rest.is_empty() {
+            match self.socket.read(rest)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                bytes => rest = &mut rest[bytes..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads bulk bytes of the current frame and forgets them.
+    ///
+    /// # Errors
+    /// If the socket fails or the peer stops half-way.
+    pub fn discard_bulk(&mut self, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        let mut scratch = vec![0; left.min(64 * 1024) as usize];
+        while left > 0 {
+            let part = left.min(scratch.len() as u64) as usize;
+            self.read_bulk(&mut scratch[..part])?;
+            left -= part as u64;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self) -> Result<(), RecvError> {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        } else if self.start > 0 && self.end == self.input.len() {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let at_frame_start = self.start == self.end;
+        match self.socket.read(&mut self.input[self.end..]) {
+            Ok(0) if at_frame_start => Err(RecvError::Closed),
+            Ok(0) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(bytes) => {
+                self.end += bytes;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && at_frame_start => {
+                Err(RecvError::Idle)
+            }
+            Err(error) => Err(RecvError::Io(error)),
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Connection, Connection) {
+        let (one, other) = Socket::pair().unwrap();
+        (Connection::new(one), Connection::new(other))
+    }
+
+    #[test]
+    fn frames_arrive_in_order_with_their_bulk() {
+        let (mut one, mut other) = pair();
+        one.queue(&"first", 3).unwrap();
+        one.flush(b"abc").unwrap();
+        one.queue(&vec![7u8; 100_000], 0).unwrap();
+        let sender = std::thread::spawn(move || one.flush(&[]).map(|()| one));
+        let (head, body) = other.recv().unwrap();
+        assert_eq!(frame::decode::<String>(body).unwrap(), "first");
+        let mut bulk = vec![0; head.bulk_bytes as usize];
+        other.read_bulk(&mut bulk).unwrap();
+        assert_eq!(bulk, b"abc");
+        let (_, body) = other.recv().unwrap();
+        assert_eq!(frame::decode::<Vec<u8>>(body).unwrap(), vec![7u8; 100_000]);
+        drop(sender.join().unwrap().unwrap());
+        assert!(matches!(other.recv(), Err(RecvError::Closed)));
+    }
+
+    #[test]
+    fn a_peer_that_stops_inside_a_frame_is_an_error() {
+        let (mut one, mut other) = pair();
+        one.socket.write_all(&mut [IoSlice::new(&[9, 0, 0, 0, 0, 0, 0, 0, 1])], false).unwrap();
+        drop(one);
+        assert!(matches!(other.recv(), Err(RecvError::Io(_))));
+        let (one, mut other) = pair();
+        one.socket.write_all(&mut [IoSlice::new(&[255; 8])], false).unwrap();
+        assert!(matches!(other.recv(), Err(RecvError::Protocol(_))));
+    }
+}

@@ -1,0 +1,13 @@
+//! Blocking sockets that speak the protocol: dialling, listening, the mutual handshake, and frames
+//! in and out. Client and engine share this crate and `azekura_proto` only. It knows frames, not
+//! what is in them, and it starts no threads.
+
+mod connection;
+mod handshake;
+mod secret;
+mod socket;
+
+pub use connection::{Connection, RecvError};
+pub use handshake::{ConnectError, Gate, Guest, connect};
+pub use secret::{Secret, SecretError};
+pub use socket::{Listener, Socket, dial};
