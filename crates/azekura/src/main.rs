@@ -1,1 +1,21 @@
-fn main() {}
+//! Azekura, the program. This page is its table of contents.
+
+mod bench; //    azekura bench: figures held against references
+mod check; //    azekura fs check: what does not fit together, and how to mend it
+mod cli; //      the command line, exit codes
+mod commands; // up, down, status, serve, pool, container, mount, umount, completions
+mod fs; //       azekura fs: files without a mount
+mod host; //     directories, processes, mounts and background programs of this machine
+mod logging; //  what goes to standard error and log files
+mod reach; //    names of pools, and connections to them
+mod report; //   tables, progress bars, JSON
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    logging::start(cli.verbose, cli.runs_long());
+    cli::exit_code(cli.run())
+}

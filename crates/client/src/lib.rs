@@ -1,1 +1,26 @@
-//! Placeholder.
+//! A pool seen from outside: connections, fan-out, exact retries, and the object API.
+//!
+//! [`Pool`] borrows one connection per calling thread and speaks plain blocking requests over it;
+//! it needs no thread of its own. [`Objects`] is the object API (containers, key-values, arrays)
+//! that the file system of `azekura-posix` and other users build on. This crate never interprets
+//! what the file system keeps in its objects.
+
+mod error;
+mod fan_out;
+mod holds;
+mod lane;
+mod link;
+mod objects;
+mod open;
+mod pool;
+mod pool_file;
+mod retry;
+mod session;
+
+pub use azekura_proto::message::{Reply, Request};
+pub use error::{ClientError, PoolFileError, Result};
+pub use fan_out::Call;
+pub use objects::{KeyCursor, Objects, pieces};
+pub use open::{Created, Hold};
+pub use pool::{ClientConfig, Pool};
+pub use pool_file::{PoolFile, SecretSource, pools_dir};

@@ -1,1 +1,33 @@
-//! Placeholder.
+//! The file system of Azekura: POSIX over the objects of a pool.
+//!
+//! [`FileSystem`] has one call per operation, by object id, which is what a mount, an NFS server or
+//! a preloaded library translates its requests into. [`Namespace`] has the same by path, with
+//! [`File`] and [`Directory`] handles, for programs that use the file system as a library.
+//!
+//! This crate owns path walk, permission checks, open handles and the only map from a status of the
+//! protocol to an errno. It never keeps file data, and it never knows which door called it.
+
+mod cache;
+mod credentials;
+pub mod errno;
+mod filesystem;
+mod handle;
+mod namespace;
+mod ops;
+mod permission;
+
+pub use azekura_client::{ClientError, Pool};
+pub use azekura_proto::message::{Allocation, Lock, LockKind, LockMode, RenameMode, XattrMode};
+pub use azekura_proto::{Attr, FileKind, Oid, Timestamp, attr::SetTime};
+pub use credentials::Credentials;
+pub use errno::{Errno, Result};
+pub use filesystem::{CachePolicy, FileSystem, FsConfig, MountError};
+pub use handle::OpenFile;
+pub use namespace::{Directory, DirectoryEntry, File, Namespace, OpenOptions};
+pub use ops::access::Access;
+pub use ops::attr::AttrUpdate;
+pub use ops::create::NewEntry;
+pub use ops::readdir::{AttrsWanted, DirPage, Listed};
+pub use ops::seek::SeekTo;
+pub use ops::statfs::StatFs;
+pub use rustix::fs::OFlags;

@@ -69,6 +69,9 @@ pub struct Welcome {
     pub incarnation: Incarnation,
     /// Version of its pool map.
     pub map_version: u32,
+    /// The engine did not know the session: a caller that believes to hold objects or locks there
+    /// has lost them, and claims them again.
+    pub fresh_session: bool,
 }
 
 /// Why an engine does not let the caller in.
@@ -746,7 +749,8 @@ pub enum Request<'a> {
         id: TransactionId,
     },
     /// Whether the directory is there and not being removed. Asked of its home before the first
-    /// entry goes into another shard. Answer: `Done`, `NotFound` or `Busy`.
+    /// entry goes into another shard, and of every directory above before one is moved.
+    /// Answer: `Parent`, or status `NotFound` or `Busy`.
     AskDirectory {
         /// The directory.
         dir: Oid,
@@ -1033,6 +1037,8 @@ pub enum Reply {
     LockInTheWay(Option<Lock>),
     /// How a transaction ended.
     Outcome(Outcome),
+    /// The directory above.
+    Parent(Oid),
     /// Records of a scan.
     Scanned {
         /// The records.

@@ -92,15 +92,15 @@ impl TargetLock {
 
 /// What a directory is, before anything is changed in it.
 enum Found {
-    Target(PoolId, TargetId),
+    Target,
     /// An earlier creation did not get to its end.
     Unfinished,
     Empty,
 }
 
 fn inspect(layout: &Layout) -> Result<Found, StoreError> {
-    if let Some((pool, target)) = read(layout)? {
-        return Ok(Found::Target(pool, target));
+    if read(layout)?.is_some() {
+        return Ok(Found::Target);
     }
     if layout.unfinished().exists() {
         return Ok(Found::Unfinished);
@@ -123,10 +123,8 @@ fn inspect(layout: &Layout) -> Result<Found, StoreError> {
 /// The pool and target that the directory belongs to; `None` if there is no identity file.
 fn read(layout: &Layout) -> Result<Option<(PoolId, TargetId)>, StoreError> {
     let path = layout.identity();
-    let damaged = |detail: &str| StoreError::Damaged {
-        path: layout.identity(),
-        detail: detail.to_owned(),
-    };
+    let damaged =
+        |detail: &str| StoreError::Damaged { path: layout.identity(), detail: detail.to_owned() };
     let failed = |error| StoreError::system(&path, "read the identity file", error);
     match fs::metadata(&path) {
         Ok(metadata) if metadata.len() > IDENTITY_BYTES_MAX => {
@@ -183,13 +181,13 @@ pub(crate) fn create(
 ) -> Result<(), StoreError> {
     fs::create_dir_all(&layout.dir)
         .map_err(|error| StoreError::system(&layout.dir, "create the directory", error))?;
-    if let Found::Target(..) = inspect(layout)? {
+    if let Found::Target = inspect(layout)? {
         return check(layout, pool, target);
     }
     let lock = TargetLock::acquire(layout)?;
     // Another process may have come first.
     match inspect(layout)? {
-        Found::Target(..) => return check(layout, pool, target),
+        Found::Target => return check(layout, pool, target),
         Found::Unfinished => {
             remove_tree(&layout.kv())?;
             remove_tree(&layout.data())?;

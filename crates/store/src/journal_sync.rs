@@ -60,7 +60,14 @@ impl JournalSync {
         let journal = state.journal.take();
         drop(state);
 
-        let outcome = self.sync_newest(journal);
+        let opened = self.open_newest(journal);
+        let outcome = opened.and_then(|journal| match journal.1.sync_data() {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                self.state.lock().failed = true;
+                Err(error)
+            }
+        });
 
         let mut state = self.state.lock();
         state.ended = state.begun;
@@ -69,29 +76,33 @@ impl JournalSync {
                 state.journal = Some(journal);
                 Ok(())
             }
-            Err(error) => {
-                state.failed = true;
-                Err(StoreError::system(&self.dir, "sync the key-values", error))
-            }
+            Err(error) => Err(StoreError::system(&self.dir, "sync the key-values", error)),
         };
         drop(state);
         self.ended.notify_all();
         result
     }
 
-    /// Syncs the newest journal. The older ones are synced by the database before it begins a new
-    /// one, so that it does not matter if it does so at this moment.
-    fn sync_newest(&self, open: Option<(u64, File)>) -> io::Result<(u64, File)> {
-        let newest = newest_journal(&self.dir)?;
-        let journal = match open {
-            Some(open) if open.0 == newest => open,
-            _ => {
-                let path = self.dir.join(format!("{newest}{JOURNAL_SUFFIX}"));
-                (newest, File::open(path)?)
+    /// Whether a sync has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state.lock().failed
+    }
+
+    /// The newest journal. The older ones are synced by the database before it begins a new one,
+    /// so that it does not matter if it does so at this moment.
+    fn open_newest(&self, open: Option<(u64, File)>) -> io::Result<(u64, File)> {
+        loop {
+            let newest = newest_journal(&self.dir)?;
+            match open {
+                Some(open) if open.0 == newest => return Ok(open),
+                _ => {}
             }
-        };
-        journal.1.sync_data()?;
-        Ok(journal)
+            match File::open(self.dir.join(format!("{newest}{JOURNAL_SUFFIX}"))) {
+                // Sealed and removed since it was listed: there is a newer one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => return opened.map(|file| (newest, file)),
+            }
+        }
     }
 
     fn failed_before(&self) -> StoreError {

@@ -3,8 +3,6 @@
 //! read began, and a write does so only if it was alone in its stripe. So a value that was
 //! replaced can never come back. Does no I/O.
 
-use std::hash::{BuildHasher, Hash, Hasher};
-
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -43,6 +41,14 @@ pub(crate) struct ValueCache {
     hasher: DefaultHashBuilder,
 }
 
+/// What the cache knows of a key.
+pub(crate) enum Known {
+    Value(Value),
+    /// The database has no value for it.
+    Absent,
+    Nothing,
+}
+
 /// A read that missed, from before it asked the database.
 pub(crate) struct Miss {
     stripe: usize,
@@ -50,8 +56,13 @@ pub(crate) struct Miss {
     version: Option<u64>,
 }
 
-/// A write that is under way: its stripes and the version that each had after the start.
-pub(crate) struct Writing(Vec<(usize, u64)>);
+/// A write that is under way.
+pub(crate) struct Writing {
+    /// Its stripes, and the version that each had after the start.
+    stripes: Vec<(usize, u64)>,
+    /// Its cached keys by stripe, with their new values.
+    changes: Vec<(usize, Value, Option<Value>)>,
+}
 
 impl ValueCache {
     pub(crate) fn new(bytes: u64) -> Self {
@@ -82,9 +93,13 @@ impl ValueCache {
         Self { values, stripes, hasher }
     }
 
-    /// What is known of `key`; `None` if nothing is.
-    pub(crate) fn lookup(&self, key: &[u8]) -> Option<Option<Value>> {
-        self.values.get(key)
+    /// What is known of `key`.
+    pub(crate) fn lookup(&self, key: &[u8]) -> Known {
+        match self.values.get(key) {
+            Some(Some(value)) => Known::Value(value),
+            Some(None) => Known::Absent,
+            None => Known::Nothing,
+        }
     }
 
     pub(crate) fn begin_read(&self, key: &[u8]) -> Miss {
@@ -108,34 +123,37 @@ impl ValueCache {
     }
 
     pub(crate) fn begin_write(&self, changes: &[Change]) -> Writing {
-        let mut stripes: Vec<(usize, u64)> = changes
+        let mut changes: Vec<_> = changes
             .iter()
             .filter(|change| change.space.is_cached())
-            .map(|change| (self.stripe_of(&change.key), 0))
+            .map(|change| (self.stripe_of(&change.key), change.key.clone(), change.value.clone()))
             .collect();
-        stripes.sort_unstable();
-        stripes.dedup();
-        for (stripe, version) in &mut stripes {
-            let mut state = self.stripes[*stripe].lock();
-            state.version += 1;
-            state.writers += 1;
-            *version = state.version;
+        changes.sort_unstable_by_key(|change| change.0);
+        let mut stripes: Vec<(usize, u64)> = Vec::with_capacity(changes.len());
+        for change in &changes {
+            if stripes.last().is_none_or(|last| last.0 != change.0) {
+                let mut state = self.stripes[change.0].lock();
+                state.version += 1;
+                state.writers += 1;
+                stripes.push((change.0, state.version));
+            }
         }
-        Writing(stripes)
+        Writing { stripes, changes }
     }
 
-    /// Ends a write. `kept` are its cached changes if the database took them.
-    pub(crate) fn finish_write(&self, writing: &Writing, kept: &[(Value, Option<Value>)]) {
-        for &(stripe, version) in &writing.0 {
+    /// Ends a write that the database took (`done`) or refused.
+    pub(crate) fn finish_write(&self, writing: Writing, done: bool) {
+        let mut changes = writing.changes.into_iter().peekable();
+        for (stripe, version) in writing.stripes {
             let mut state = self.stripes[stripe].lock();
             let alone = state.version == version && state.writers == 1;
-            for (key, value) in kept.iter().filter(|(key, _)| self.stripe_of(key) == stripe) {
+            while let Some((_, key, value)) = changes.next_if(|change| change.0 == stripe) {
                 match value {
-                    Some(value) if alone && value.len() <= VALUE_BYTES_MAX => {
-                        self.values.insert(key.clone(), Some(value.clone()));
+                    Some(value) if done && alone && value.len() <= VALUE_BYTES_MAX => {
+                        self.values.insert(key, Some(value));
                     }
                     _ => {
-                        self.values.remove(key);
+                        self.values.remove(&*key);
                     }
                 }
             }
@@ -144,9 +162,15 @@ impl ValueCache {
         }
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for stripe in &self.stripes {
+            stripe.lock().version += 1;
+        }
+        self.values.clear();
+    }
+
     fn stripe_of(&self, key: &[u8]) -> usize {
-        let mut hasher = self.hasher.build_hasher();
-        key.hash(&mut hasher);
-        hasher.finish() as usize % STRIPES
+        self.hasher.hash_one(key) as usize % STRIPES
     }
 }

@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_stops_inside_a_frame_is_an_error() {
-        let (mut one, mut other) = pair();
+        let (one, mut other) = pair();
         one.socket.write_all(&mut [IoSlice::new(&[9, 0, 0, 0, 0, 0, 0, 0, 1])], false).unwrap();
         drop(one);
         assert!(matches!(other.recv(), Err(RecvError::Io(_))));

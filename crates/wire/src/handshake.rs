@@ -178,8 +178,12 @@ mod tests {
         let engine = engine.clone();
         let gatekeeper = std::thread::spawn(move || {
             let gate = Gate { secret: &engine, pool: PoolId([1; 16]) };
-            let welcome =
-                Welcome { engine: EngineId(0), incarnation: Incarnation(4), map_version: 1 };
+            let welcome = Welcome {
+                engine: EngineId(0),
+                incarnation: Incarnation(4),
+                map_version: 1,
+                fresh_session: true,
+            };
             gate.receive(far, |_| Ok(welcome)).map(|(_, guest)| guest)
         });
         let met = connect(near, pool, SessionId([5; 16]), Role::Client, caller);

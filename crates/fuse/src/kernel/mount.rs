@@ -22,8 +22,9 @@ const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 const HELPER_CONFIG: &str = "/etc/fuse.conf";
 
-/// How to mount.
+/// How to mount. Each switch is a mount option of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "mount options are independent switches")]
 pub struct MountOptions {
     /// Name shown as the source in the mount table.
     pub fsname: String,
@@ -68,8 +69,10 @@ pub enum MountError {
         errno: Errno,
     },
     /// The kernel has no FUSE.
-    #[error("/dev/fuse is missing; load the kernel module with `modprobe fuse` as root (in a \
-         container, start it with `--device /dev/fuse`)")]
+    #[error(
+        "/dev/fuse is missing; load the kernel module with `modprobe fuse` as root (in a \
+         container, start it with `--device /dev/fuse`)"
+    )]
     NoDevice,
     /// The device cannot be opened.
     #[error(
@@ -83,15 +86,19 @@ pub enum MountError {
         mode: u32,
     },
     /// No helper program.
-    #[error("an ordinary user needs the program fusermount3 to mount; install it with \
-         `apt-get install fuse3`, or mount as root")]
+    #[error(
+        "an ordinary user needs the program fusermount3 to mount; install it with \
+         `apt-get install fuse3`, or mount as root"
+    )]
     NoHelper,
     /// The helper program could not be run.
     #[error("cannot run fusermount3: {0}")]
     HelperFailed(std::io::Error),
     /// Other users' access is not allowed.
-    #[error("allow_other is not enabled for ordinary users; as root, put the line \
-         `user_allow_other` into /etc/fuse.conf, or mount without it, or mount as root")]
+    #[error(
+        "allow_other is not enabled for ordinary users; as root, put the line \
+         `user_allow_other` into /etc/fuse.conf, or mount without it, or mount as root"
+    )]
     AllowOtherDenied,
     /// The helper program refused.
     #[error("fusermount3 refused {path}: {reason}", path = .path.display())]

@@ -1,0 +1,273 @@
+//! `azekura bench io`: bytes. Decides which pieces each worker moves and what each figure is held
+//! against; `load` has the loops.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use super::crew::Crew;
+use super::order::{IoOrder, Motion, Order, Place, Speed};
+use super::reference::{Bare, References, ScratchDir};
+use super::sheet::{Series, Sheet, Unit, rows_of};
+use super::{Site, WhereArgs, work_dir};
+use crate::report::{Progress, format_bytes, parse_bytes};
+
+/// Transfers of at least this size are counted in MiB/s, smaller ones in operations.
+const STREAM_BYTES: u64 = 64 << 10;
+
+/// How data are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pattern {
+    /// Write a new file from front to back
+    SeqWrite,
+    /// Read it from front to back
+    SeqRead,
+    /// Read every fourth piece
+    StrideRead,
+    /// Read pieces in random order
+    RandRead,
+    /// Write pieces in random order into the file
+    RandWrite,
+}
+
+impl Pattern {
+    const ALL: [Self; 5] =
+        [Self::SeqWrite, Self::SeqRead, Self::StrideRead, Self::RandRead, Self::RandWrite];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::SeqWrite => "seq_write",
+            Self::SeqRead => "seq_read",
+            Self::StrideRead => "stride_read",
+            Self::RandRead => "rand_read",
+            Self::RandWrite => "rand_write",
+        }
+    }
+
+    fn writes(self) -> bool {
+        matches!(self, Self::SeqWrite | Self::RandWrite)
+    }
+
+    fn motion(self) -> Motion {
+        match self {
+            Self::SeqWrite | Self::SeqRead => Motion::Sequential,
+            Self::StrideRead => Motion::Stride,
+            Self::RandRead | Self::RandWrite => Motion::Random,
+        }
+    }
+
+    fn usual_transfer_bytes(self) -> u64 {
+        match self {
+            Self::SeqWrite | Self::SeqRead => 1 << 20,
+            Self::StrideRead => 64 << 10,
+            Self::RandRead | Self::RandWrite => 4 << 10,
+        }
+    }
+}
+
+/// `azekura bench io`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  \
+    azekura bench io --pool default\n  \
+    azekura bench io --path ./mnt --pattern seq-read,rand-read --size 4GiB --processes 2")]
+pub(crate) struct IoArgs {
+    #[command(flatten)]
+    at: WhereArgs,
+    /// What to do [default: all]
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "PATTERN,...")]
+    pattern: Vec<Pattern>,
+    /// Bytes per operation [default: 1MiB sequential, 64KiB stride, 4KiB random]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    transfer: Option<u64>,
+    /// Data in all, shared out to the processes
+    #[arg(long, value_parser = parse_bytes, default_value = "1GiB", value_name = "SIZE")]
+    size: u64,
+    /// Longest time of a random pattern, and the time of a ping-pong reference, in seconds
+    #[arg(long, default_value_t = 2.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// All processes work on one file, each on its own part [default]
+    #[arg(long, conflicts_with = "file_per_process")]
+    shared: bool,
+    /// Each process has its own file
+    #[arg(long)]
+    file_per_process: bool,
+    /// Make writes durable within the time that counts
+    #[arg(long)]
+    fsync: bool,
+}
+
+/// What all orders of a run have in common.
+struct Plan<'a> {
+    args: &'a IoArgs,
+    processes: usize,
+    part_bytes: u64,
+    limit_ms: u64,
+    dir: String,
+}
+
+impl Plan<'_> {
+    fn file(&self, process: usize) -> String {
+        if self.args.file_per_process {
+            format!("{}/data.{process}", self.dir)
+        } else {
+            format!("{}/data", self.dir)
+        }
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut files: Vec<String> = (0..self.processes).map(|process| self.file(process)).collect();
+        files.dedup();
+        files
+    }
+
+    fn transfer_bytes(&self, pattern: Pattern) -> u64 {
+        self.args.transfer.unwrap_or(pattern.usual_transfer_bytes()).max(1)
+    }
+
+    fn orders(&self, pattern: Pattern, round: usize) -> Vec<Order> {
+        let order = |process: usize| {
+            let part = if self.args.file_per_process { 0 } else { process as u64 };
+            let random = pattern.motion() == Motion::Random;
+            Order::Io(IoOrder {
+                file: self.file(process),
+                write: pattern.writes(),
+                motion: pattern.motion(),
+                // The first worker of a shared file empties it before the others open it.
+                fresh: pattern == Pattern::SeqWrite && part == 0,
+                offset: part * self.part_bytes,
+                bytes: self.part_bytes,
+                transfer_bytes: self.transfer_bytes(pattern),
+                limit_ms: if random { self.limit_ms } else { u64::MAX },
+                fsync: self.args.fsync,
+                seed: 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul((round * 997 + process + 1) as u64),
+            })
+        };
+        (0..self.processes).map(order).collect()
+    }
+}
+
+/// The figure of a run in the unit of its transfer size.
+fn figure(speed: Speed, unit: Unit) -> f64 {
+    match unit {
+        Unit::MibPerSecond => speed.mib_per_s,
+        Unit::OperationsPerSecond | Unit::RoundTripsPerSecond => speed.operations_per_s,
+    }
+}
+
+/// What stands on the other side of the ratio.
+enum Against {
+    Bare(References),
+    Memory(Crew, ScratchDir),
+}
+
+impl Against {
+    fn hire(place: &Place, plan: &Plan<'_>) -> Result<Self> {
+        Ok(match place {
+            Place::Pool { .. } => Self::Bare(References::hire(
+                plan.processes,
+                plan.part_bytes * plan.processes as u64,
+                plan.limit_ms,
+            )?),
+            Place::Path(_) => {
+                let scratch = ScratchDir::make("memory")?;
+                let mut crew = Crew::hire(plan.processes)?;
+                crew.run_all(&Order::Settle(Place::Path(scratch.dir())))?;
+                crew.run_all(&Order::MakeDirectories(vec![plan.dir.clone()]))?;
+                Self::Memory(crew, scratch)
+            }
+        })
+    }
+
+    fn series(&self, pattern: Pattern, transfer_bytes: u64) -> Series {
+        let unit = if transfer_bytes >= STREAM_BYTES {
+            Unit::MibPerSecond
+        } else {
+            Unit::OperationsPerSecond
+        };
+        let label = format_bytes(transfer_bytes).replace(' ', "");
+        let name = format!("{}_{label}", pattern.name());
+        let (reference_name, reference_unit) = match self {
+            Self::Bare(_) => {
+                let bare = bare_of(pattern, unit);
+                (bare.name().to_owned(), bare.unit())
+            }
+            Self::Memory(..) => (format!("ref_{name}"), unit),
+        };
+        let (values, references) = (Vec::new(), Vec::new());
+        Series { name, unit, reference_name, reference_unit, values, references }
+    }
+
+    fn measure(&mut self, pattern: Pattern, unit: Unit, orders: &[Order]) -> Result<f64> {
+        match self {
+            Self::Bare(references) => references.measure(bare_of(pattern, unit)),
+            Self::Memory(crew, _) => Ok(figure(Speed::of(&crew.run(orders)?), unit)),
+        }
+    }
+
+    fn fill(&mut self, orders: &[Order]) -> Result<()> {
+        if let Self::Memory(crew, _) = self {
+            crew.run(orders)?;
+        }
+        Ok(())
+    }
+}
+
+fn bare_of(pattern: Pattern, unit: Unit) -> Bare {
+    match (unit, pattern.writes()) {
+        (Unit::MibPerSecond, true) => Bare::SocketToFileStream,
+        (Unit::MibPerSecond, false) => Bare::SendfileStream,
+        (Unit::OperationsPerSecond | Unit::RoundTripsPerSecond, _) => Bare::PingPong,
+    }
+}
+
+/// Runs the bench and prints its result.
+///
+/// # Errors
+/// If the place cannot be reached or an operation fails.
+pub(super) fn run(args: &IoArgs) -> Result<()> {
+    let site = args.at.look()?;
+    let size = if args.at.quick { args.size.min(16 << 20) } else { args.size };
+    let seconds = if args.at.quick { 0.1 } else { args.seconds.clamp(0.01, 3600.0) };
+    let plan = Plan {
+        args,
+        processes: site.processes,
+        part_bytes: size / site.processes as u64,
+        limit_ms: (seconds * 1000.0) as u64,
+        dir: work_dir(),
+    };
+    let mut crew = Crew::hire(site.processes)?;
+    crew.run_all(&Order::Settle(site.place.clone()))?;
+    crew.run(&[Order::MakeDirectories(vec![plan.dir.clone()])])?;
+    let measured = measure(&plan, &site, &mut crew);
+    let clean_up = Order::CleanUp { files: plan.files(), dirs: vec![plan.dir.clone()] };
+    let cleaned = crew.run(&[clean_up]);
+    let rows = rows_of(&measured?);
+    cleaned?;
+    Sheet { rows, facts: site.facts }.print(args.at.json)
+}
+
+fn measure(plan: &Plan<'_>, site: &Site, crew: &mut Crew) -> Result<Vec<Series>> {
+    let wanted = |pattern: &Pattern| {
+        plan.args.pattern.is_empty() || plan.args.pattern.contains(pattern)
+    };
+    let patterns: Vec<Pattern> = Pattern::ALL.into_iter().filter(wanted).collect();
+    let mut against = Against::hire(&site.place, plan)?;
+    let mut progress = Progress::count("measuring", (site.rounds * patterns.len()) as u64);
+    if patterns.first() != Some(&Pattern::SeqWrite) {
+        let orders = plan.orders(Pattern::SeqWrite, 0);
+        crew.run(&orders)?;
+        against.fill(&orders)?;
+    }
+    let mut all: Vec<Series> = patterns
+        .iter()
+        .map(|pattern| against.series(*pattern, plan.transfer_bytes(*pattern)))
+        .collect();
+    for round in 0..site.rounds {
+        for (pattern, series) in patterns.iter().zip(&mut all) {
+            let orders = plan.orders(*pattern, round);
+            series.references.push(against.measure(*pattern, series.unit, &orders)?);
+            series.values.push(figure(Speed::of(&crew.run(&orders)?), series.unit));
+            progress.advance(1);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,237 @@
+//! The result of a bench: rows with their references and ratios, and facts about the machine. Owns
+//! the JSON form that other programs read.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::report::{self, Table};
+
+/// What a figure is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Unit {
+    /// MiB per second.
+    #[serde(rename = "MiB/s")]
+    MibPerSecond,
+    /// Operations per second.
+    #[serde(rename = "ops/s")]
+    OperationsPerSecond,
+    /// Round trips per second.
+    #[serde(rename = "round trips/s")]
+    RoundTripsPerSecond,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MibPerSecond => "MiB/s",
+            Self::OperationsPerSecond => "ops/s",
+            Self::RoundTripsPerSecond => "round trips/s",
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) name: String,
+    /// Median over the rounds.
+    pub(crate) value: f64,
+    /// What it is counted in.
+    pub(crate) unit: Unit,
+    /// Median of the reference that was measured beside it, in its own unit.
+    pub(crate) reference: f64,
+    /// Name of the row that has the reference.
+    pub(crate) reference_name: String,
+    /// Value over reference.
+    pub(crate) ratio: f64,
+    /// The value of each round.
+    pub(crate) rounds: Vec<f64>,
+}
+
+/// Facts about the machine and the run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Facts {
+    /// Version of this program.
+    pub(crate) version: &'static str,
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// Model of the processor.
+    pub(crate) processor: String,
+    /// Processors that this process may use.
+    pub(crate) processors: usize,
+    /// Memory in bytes.
+    pub(crate) memory_bytes: u64,
+    /// The pool or directory that was measured.
+    pub(crate) place: String,
+    /// Targets of the pool; 0 for a directory.
+    pub(crate) targets: u16,
+    /// Engines of the pool; 0 for a directory.
+    pub(crate) engines: usize,
+    /// Worker processes.
+    pub(crate) processes: usize,
+    /// Rounds of which medians were taken.
+    pub(crate) rounds: usize,
+    /// How cached entries were dropped, for runs on a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) entries_dropped_by: Option<&'static str>,
+}
+
+/// A whole result.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sheet {
+    /// The figures, references last.
+    pub(crate) rows: Vec<Row>,
+    /// About the run.
+    pub(crate) facts: Facts,
+}
+
+/// The median of some figures; 0 of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (len, middle) if len % 2 == 1 => sorted[middle],
+        (_, middle) => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+/// The figures of one row while the rounds go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) reference_name: String,
+    pub(crate) reference_unit: Unit,
+    pub(crate) values: Vec<f64>,
+    pub(crate) references: Vec<f64>,
+}
+
+/// Rows of all series, followed by one row for each of their references.
+pub(crate) fn rows_of(all: &[Series]) -> Vec<Row> {
+    let row = |series: &Series| {
+        let (value, reference) = (median(&series.values), median(&series.references));
+        Row {
+            name: series.name.clone(),
+            value,
+            unit: series.unit,
+            reference,
+            reference_name: series.reference_name.clone(),
+            ratio: if reference > 0.0 { value / reference } else { 0.0 },
+            rounds: series.values.clone(),
+        }
+    };
+    let mut rows: Vec<Row> = all.iter().map(row).collect();
+    for series in all {
+        if rows.iter().any(|row| row.name == series.reference_name) {
+            continue;
+        }
+        let rounds: Vec<f64> = all
+            .iter()
+            .filter(|other| other.reference_name == series.reference_name)
+            .flat_map(|other| other.references.iter().copied())
+            .collect();
+        let value = median(&rounds);
+        rows.push(Row {
+            name: series.reference_name.clone(),
+            value,
+            unit: series.reference_unit,
+            reference: value,
+            reference_name: series.reference_name.clone(),
+            ratio: 1.0,
+            rounds,
+        });
+    }
+    rows
+}
+
+impl Facts {
+    /// What this machine is.
+    pub(crate) fn of_machine(place: String, processes: usize, rounds: usize) -> Self {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let processor = cpuinfo
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+            .map_or("unknown", |(_, model)| model.trim())
+            .to_owned();
+        let info = rustix::system::sysinfo();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            processor,
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: info.totalram * u64::from(info.mem_unit),
+            place,
+            targets: 0,
+            engines: 0,
+            processes,
+            rounds,
+            entries_dropped_by: None,
+        }
+    }
+}
+
+impl Sheet {
+    /// Prints the result for people or for programs.
+    ///
+    /// # Errors
+    /// If it has no form in JSON.
+    pub(crate) fn print(&self, json: bool) -> Result<()> {
+        if json {
+            return report::say_json(self);
+        }
+        let facts = &self.facts;
+        report::say(format_args!(
+            "{} on {} x {}, Linux {}, {} process{}, median of {} round{}",
+            facts.place,
+            facts.processors,
+            facts.processor,
+            facts.kernel,
+            facts.processes,
+            if facts.processes == 1 { "" } else { "es" },
+            facts.rounds,
+            if facts.rounds == 1 { "" } else { "s" },
+        ));
+        let mut table =
+            Table::new(&["what", ">value", "unit", ">ratio", ">reference", "held against"]);
+        for row in &self.rows {
+            let is_reference = row.name == row.reference_name;
+            table.row([
+                row.name.clone(),
+                report::format_rate(row.value),
+                row.unit.name().to_owned(),
+                if is_reference { String::new() } else { format!("{:.2}", row.ratio) },
+                if is_reference { String::new() } else { report::format_rate(row.reference) },
+                if is_reference { String::new() } else { row.reference_name.clone() },
+            ]);
+        }
+        report::say(table);
+        if let Some(how) = facts.entries_dropped_by {
+            report::say(format_args!("cached entries before stat, open_close and remove: {how}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_of_medians_and_references_get_rows() {
+        let series = Series {
+            name: "stat".to_owned(),
+            unit: Unit::OperationsPerSecond,
+            reference_name: "ref_ping_pong".to_owned(),
+            reference_unit: Unit::RoundTripsPerSecond,
+            values: vec![5.0, 100.0, 6.0],
+            references: vec![12.0, 1.0, 90.0],
+        };
+        let rows = rows_of(&[series]);
+        assert_eq!(rows.len(), 2);
+        assert!((rows[0].ratio - 0.5).abs() < 1e-9);
+        assert_eq!(rows[1].name, "ref_ping_pong");
+        assert!((rows[1].value - 12.0).abs() < 1e-9);
+    }
+}

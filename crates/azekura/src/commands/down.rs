@@ -1,0 +1,207 @@
+//! `azekura down`: stops the engines of a pool that run on this machine, in good order.
+
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use azekura_client::PoolFile;
+use azekura_proto::pool_map::Address;
+use clap::Args;
+use rustix::process::Pid;
+
+use super::serve::{self, POOL_RECORD};
+use crate::host::records::{self, LocalPool, PoolLock};
+use crate::host::{mounts, places, process};
+use crate::reach::{self, check_name};
+use crate::report;
+
+/// How long an engine may take to drain.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// `azekura down`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  \
+    azekura down default             stop it; 'azekura up' starts it again\n  \
+    azekura down fast --destroy      stop it and remove all that is in it")]
+pub(crate) struct DownArgs {
+    /// Name of the pool
+    #[arg(value_name = "NAME", default_value = "default", value_parser = check_name)]
+    name: String,
+    /// Remove the pool with all that is in it
+    #[arg(long)]
+    destroy: bool,
+}
+
+/// Whether an engine at this address runs on this machine.
+fn is_local(address: &Address) -> bool {
+    match address {
+        Address::Unix(_) => true,
+        Address::Tcp(host_port) => host_port
+            .to_socket_addrs()
+            .is_ok_and(|mut found| found.any(|address| is_own(address.ip()))),
+    }
+}
+
+fn is_own(ip: IpAddr) -> bool {
+    // Only a host's own address can be listened at.
+    ip.is_loopback() || std::net::UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Engines of the pool that run here, and a line for each that does not.
+fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<String>)> {
+    let mut pids = Vec::new();
+    let mut elsewhere = Vec::new();
+    let path = PoolFile::path_of(name);
+    if path.exists() {
+        let file = PoolFile::load(&path)?;
+        let secret = file.secret()?;
+        for (id, engine) in file.map.engines.iter().enumerate() {
+            let Ok((address, report)) = reach::ask_engine(&file.map, &engine.addresses, &secret)
+            else {
+                continue;
+            };
+            if is_local(&address) {
+                pids.extend(process::running(report.pid));
+            } else {
+                elsewhere.push(format!(
+                    "engine {id} at {address} runs on another host: stop it there \
+                     ('kill {}')",
+                    report.pid
+                ));
+            }
+        }
+    }
+    if pids.is_empty() {
+        // It may run and not answer.
+        pids.extend(record.and_then(|record| serve::running_engine(record.pid)));
+    }
+    Ok((pids, elsewhere))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If an engine does not stop, or nothing is known of the pool.
+pub(crate) fn run(args: &DownArgs) -> Result<()> {
+    let name = &args.name;
+    let _lock = PoolLock::take(name)?;
+    let record: Option<LocalPool> = records::load(name)?;
+    if record.is_none() && !PoolFile::path_of(name).exists() {
+        bail!("no pool '{name}' is known here: see 'azekura status'");
+    }
+    let (pids, elsewhere) = engines_of(name, record.as_ref())?;
+    warn_of_mounts(name)?;
+    for pid in &pids {
+        process::ask_to_end(*pid)?;
+    }
+    for pid in &pids {
+        let what = format!("waiting for process {} to drain", pid.as_raw_pid());
+        if !process::wait_until_gone(*pid, DRAIN_TIMEOUT, &what)? {
+            bail!(
+                "process {} of pool '{name}' still drains after {} s: look at {}; 'kill -9 {}' \
+                 ends it at once and loses nothing that was answered",
+                pid.as_raw_pid(),
+                DRAIN_TIMEOUT.as_secs(),
+                places::log_file(name)?.display(),
+                pid.as_raw_pid()
+            );
+        }
+    }
+    match (pids.len(), elsewhere.len()) {
+        (0, 0) => report::say(format_args!("pool '{name}' does not run")),
+        (0, _) => report::say(format_args!("pool '{name}' has no engine on this machine")),
+        (_, _) => report::say(format_args!("pool '{name}' stopped")),
+    }
+    for line in elsewhere {
+        report::note(format_args!("azekura: {line}"));
+    }
+    match (args.destroy, record) {
+        (true, Some(record)) => destroy(name, &record),
+        (true, None) => bail!(
+            "pool '{name}' was not made by 'azekura up' here, so its directories are not known: \
+             remove those of its engines, then run 'azekura pool forget {name}'"
+        ),
+        (false, Some(record)) => {
+            tell_how_to_go_on(name, &record);
+            Ok(())
+        }
+        (false, None) => Ok(()),
+    }
+}
+
+fn warn_of_mounts(name: &str) -> Result<()> {
+    for mount in mounts::list()?.iter().filter(|mount| mount.pool == *name) {
+        report::note(format_args!(
+            "azekura: {} is a mount of pool '{name}': it waits and then fails until the pool is \
+             up again; 'azekura umount {}' takes it away",
+            mount.dir.display(),
+            mount.dir.display()
+        ));
+    }
+    Ok(())
+}
+
+fn tell_how_to_go_on(name: &str, record: &LocalPool) {
+    let dir = record.dir.display();
+    report::say(if record.in_memory {
+        format!(
+            "its data still take memory in {dir}: 'azekura up --name {name}' starts it again, \
+             'azekura down {name} --destroy' frees it"
+        )
+    } else {
+        format!("its data stay in {dir}: 'azekura up --name {name}' starts it again")
+    });
+}
+
+fn destroy(name: &str, record: &LocalPool) -> Result<()> {
+    let dir = &record.dir;
+    if dir.join(POOL_RECORD).exists() || dir.join("targets").exists() {
+        remove_pool_dir(dir)?;
+    }
+    if let Ok(socket) = places::socket_path(name) {
+        // The engine has removed it, unless it was killed.
+        let _ = std::fs::remove_file(socket);
+    }
+    forget(name)?;
+    report::say(format_args!("pool '{name}' destroyed, {} removed", dir.display()));
+    Ok(())
+}
+
+/// Removes what an engine keeps in its directory, and the directory if nothing else is in it.
+fn remove_pool_dir(dir: &Path) -> Result<()> {
+    let cannot = || format!("cannot remove {}", dir.display());
+    // What makes it a pool goes first, so that a half-removed one is never started.
+    for name in [POOL_RECORD, "pool.secret", "engine.toml"] {
+        match std::fs::remove_file(dir.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(cannot);
+            }
+            _ => {}
+        }
+    }
+    match std::fs::remove_dir_all(dir.join("targets")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(cannot);
+        }
+        _ => {}
+    }
+    // Something of another kind in there is not this program's to remove.
+    let _ = std::fs::remove_dir(dir);
+    Ok(())
+}
+
+/// Forgets how to reach a pool.
+///
+/// # Errors
+/// If its files cannot be removed.
+pub(crate) fn forget(name: &str) -> Result<()> {
+    let path = PoolFile::path_of(name);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+        }
+        _ => {}
+    }
+    records::remove::<LocalPool>(name)
+}

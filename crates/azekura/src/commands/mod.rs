@@ -1,0 +1,11 @@
+//! The commands that start, stop, join and show things, one module each.
+
+pub(crate) mod completions;
+pub(crate) mod container;
+pub(crate) mod down;
+pub(crate) mod mount;
+pub(crate) mod pool;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod umount;
+pub(crate) mod up;

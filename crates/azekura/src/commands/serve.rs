@@ -1,0 +1,241 @@
+//! `azekura serve`: one engine in the foreground. Also what `azekura up` starts in the background.
+//! Owns the layout of an engine's directory as far as the command line decides it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use azekura_client::{PoolFile, SecretSource};
+use azekura_engine::{Engine, EngineConfig};
+use azekura_proto::limits::TARGETS_MAX;
+use azekura_proto::pool_map::{Address, EngineEntry, PoolMap};
+use azekura_proto::{EngineId, PoolId};
+use azekura_wire::Secret;
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::host::daemon::Starting;
+use crate::host::{places, process};
+use crate::reach::check_name;
+use crate::report;
+
+/// Targets of a new engine unless something else is said.
+pub(crate) const TARGETS_DEFAULT: u16 = 4;
+/// The engine's record of its pool; there from the moment that it belongs to one.
+pub(crate) const POOL_RECORD: &str = "pool.json";
+const TARGETS_DIR: &str = "targets";
+
+/// `azekura serve`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example, a pool over three engines:\n  \
+    azekura serve --dir /data/a --listen 0.0.0.0:7070 --targets 2     (on each host)\n  \
+    azekura pool create big --engine host1:7070 --engine host2:7070 --engine host3:7070\n\n\
+    All hosts need the same secret file. It is made on the first use; copy it to the others.\n\
+    SIGTERM lets requests under way finish, then ends the engine.")]
+pub(crate) struct ServeArgs {
+    /// Directory of the engine; its targets lie below
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Address to listen at: host:port or unix:/path; may be given several times
+    #[arg(long, required = true, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// Targets of a new engine [default: 4]; an engine that has some keeps those
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(TARGETS_MAX)))]
+    targets: Option<u16>,
+    /// File with the secret [default: ~/.config/azekura/site.secret]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Serve metrics (Prometheus text over HTTP) at this address
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Refuse to start if the engine belongs to a pool of another name
+    #[arg(long, value_name = "NAME", value_parser = check_name)]
+    name: Option<String>,
+    /// Make a pool of this engine alone if it belongs to none
+    #[arg(long, hide = true, requires = "name")]
+    make_pool: bool,
+    /// Write the pool file to its usual place
+    #[arg(long, hide = true)]
+    write_pool_file: bool,
+    /// Was started by a command that waits to hear that the engine is ready
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+/// The site's secret for this user's pools over several engines; made on the first use.
+pub(crate) fn site_secret_file(given: Option<&Path>) -> Result<PathBuf> {
+    let path = match given {
+        Some(path) => places::absolute(path)?,
+        None => places::config_dir()?.join("site.secret"),
+    };
+    if given.is_none() && !path.exists() {
+        make_secret(&path)?;
+        report::note(format_args!(
+            "azekura: made a new secret, {}; engines and clients on other hosts need a copy",
+            path.display()
+        ));
+    }
+    Ok(path)
+}
+
+/// Makes a secret file that must not be there.
+pub(crate) fn make_secret(path: &Path) -> Result<()> {
+    if let Some(dir) = path.parent() {
+        places::make_private_dir(dir)?;
+    }
+    Ok(Secret::generate().context("the system has no random bytes")?.save_new(path)?)
+}
+
+/// Directories of the targets that an engine directory has already.
+pub(crate) fn existing_targets(dir: &Path) -> Result<Vec<PathBuf>> {
+    let targets = dir.join(TARGETS_DIR);
+    let mut numbers = Vec::new();
+    let entries = match std::fs::read_dir(&targets) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", targets.display()));
+        }
+    };
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", targets.display()))?;
+        numbers.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers.into_iter().map(|number| targets.join(number.to_string())).collect())
+}
+
+/// Directories of the targets, existing or to be made.
+fn target_dirs(dir: &Path, wanted: Option<u16>) -> Result<Vec<PathBuf>> {
+    let existing = existing_targets(dir)?;
+    if existing.is_empty() {
+        let count = wanted.unwrap_or(TARGETS_DEFAULT);
+        let targets = dir.join(TARGETS_DIR);
+        return Ok((0..count).map(|number| targets.join(number.to_string())).collect());
+    }
+    if let Some(wanted) = wanted.filter(|wanted| usize::from(*wanted) != existing.len()) {
+        bail!(
+            "{} has {} targets, not {wanted}: leave out --targets, or choose another directory",
+            dir.display(),
+            existing.len()
+        );
+    }
+    Ok(existing)
+}
+
+fn config_of(args: &ServeArgs) -> Result<(EngineConfig, PathBuf)> {
+    let dir = places::absolute(&args.dir)?;
+    let secret_file = site_secret_file(args.secret_file.as_deref())?;
+    let secret = Secret::load(&secret_file)?;
+    let target_dirs = target_dirs(&dir, args.targets)?;
+    let config = EngineConfig {
+        dir,
+        target_dirs,
+        listen: args.listen.clone(),
+        secret,
+        metrics_listen: args.metrics.clone(),
+    };
+    Ok((config, secret_file))
+}
+
+fn make_pool(name: &str, config: &EngineConfig) -> Result<()> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).context("the system has no random bytes")?;
+    let engines = vec![EngineEntry { addresses: config.listen.clone() }];
+    let targets = [config.target_dirs.len() as u16];
+    let map = PoolMap::deal(PoolId(id), name.to_owned(), engines, &targets);
+    Ok(Engine::format(config, &map, EngineId(0))?)
+}
+
+fn write_pool_file(map: &PoolMap, engine: &Engine, secret_file: &Path) -> Result<()> {
+    let mut map = map.clone();
+    if let [only] = map.engines.as_mut_slice() {
+        // Where it listens this time, which is what counts for a pool of this engine alone.
+        only.addresses = engine.addresses();
+    }
+    let path = PoolFile::path_of(&map.name);
+    PoolFile { map, secret: SecretSource::File(secret_file.to_owned()) }.save(&path)?;
+    Ok(())
+}
+
+fn start(args: &ServeArgs) -> Result<Engine> {
+    let (config, secret_file) = config_of(args)?;
+    let dir = config.dir.clone();
+    if args.make_pool
+        && !dir.join(POOL_RECORD).exists()
+        && let Some(name) = &args.name
+    {
+        make_pool(name, &config)?;
+    }
+    let engine = Engine::start(config)?;
+    let map = engine.map();
+    if let (Some(map), Some(name)) = (&map, &args.name)
+        && map.name != *name
+    {
+        let found = map.name.clone();
+        engine.stop();
+        bail!(
+            "{} belongs to the pool '{found}', not '{name}': use --name {found}, or another \
+             directory",
+            dir.display()
+        );
+    }
+    if let Some(map) = map.filter(|_| args.write_pool_file) {
+        write_pool_file(&map, &engine, &secret_file)?;
+    }
+    Ok(engine)
+}
+
+/// Runs an engine until a signal ends it.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn run(args: ServeArgs) -> Result<()> {
+    let starting = Starting::begin(args.in_background)?;
+    // From here on a signal waits until the engine can be stopped in good order.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let engine = match start(&args) {
+        Ok(engine) => engine,
+        Err(error) => return Err(starting.failed(error)),
+    };
+    announce(&engine, args.in_background);
+    starting.ready()?;
+    if let Some(signal) = signals.forever().next() {
+        tracing::info!(signal, "draining");
+    }
+    std::thread::spawn(move || {
+        // Whoever asks twice does not want to wait.
+        if let Some(signal) = signals.forever().next() {
+            tracing::warn!(signal, "ending at once: requests under way are not answered");
+            std::process::exit(128 + signal);
+        }
+    });
+    engine.stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn announce(engine: &Engine, in_background: bool) {
+    let addresses: Vec<String> = engine.addresses().iter().map(ToString::to_string).collect();
+    let addresses = addresses.join(", ");
+    let map = engine.map();
+    tracing::info!(
+        pool = map.as_ref().map(|map| map.name.as_str()),
+        addresses,
+        "the engine is ready"
+    );
+    if in_background {
+        return;
+    }
+    report::say(match map {
+        Some(map) => format!("engine of pool '{}' at {addresses}", map.name),
+        None => format!(
+            "engine of no pool yet at {addresses}; next: azekura pool create NAME --engine ..."
+        ),
+    });
+}
+
+/// The process that a record names, if it still is an engine of this program.
+pub(crate) fn running_engine(pid: u32) -> Option<rustix::process::Pid> {
+    process::running(pid).filter(|_| process::is_ours(pid, "serve"))
+}

@@ -1,0 +1,251 @@
+//! `azekura up`: a pool of one engine on this machine, made the first time and started again after
+//! that. Returns when the pool answers.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use azekura_client::PoolFile;
+use azekura_proto::attr::Inheritance;
+use azekura_proto::limits::TARGETS_MAX;
+use azekura_proto::message::{Reply, Request};
+use azekura_proto::pool_map::Address;
+use azekura_proto::TargetId;
+use clap::Args;
+
+use super::serve::{self, POOL_RECORD};
+use crate::cli::usage;
+use crate::host::records::{self, LocalPool, PoolLock};
+use crate::host::{daemon, places};
+use crate::reach::{self, DEFAULT_CONTAINER, check_name};
+use crate::report;
+
+/// A large pool may have much to recover.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// `azekura up`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  \
+    azekura up                                    pool 'default' in ~/.local/share/azekura\n  \
+    azekura up --memory --name fast --targets 8   in memory: gone after a reboot\n  \
+    azekura up --dir /data/pool --name big        in a directory of your choice\n\n\
+    The same command starts the pool again after 'azekura down', a crash or a reboot.")]
+pub(crate) struct UpArgs {
+    /// Keep the pool in memory-backed storage (/dev/shm): fast, and gone after a reboot
+    #[arg(long, conflicts_with = "dir")]
+    memory: bool,
+    /// Directory of the pool [default: ~/.local/share/azekura/NAME]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Name of the pool
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = check_name)]
+    name: String,
+    /// Targets of a new pool [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(TARGETS_MAX)))]
+    targets: Option<u16>,
+    /// Also listen on TCP [default address: 127.0.0.1:0, a free port]
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    listen: Option<Address>,
+}
+
+/// Where the pool lies, from the command line and from where it lay before.
+fn place_of(args: &UpArgs, before: Option<&LocalPool>) -> Result<(PathBuf, bool)> {
+    let asked = match (&args.dir, args.memory) {
+        (Some(dir), _) => Some((places::absolute(dir)?, false)),
+        (None, true) => Some((places::memory_dir()?.join(&args.name), true)),
+        (None, false) => None,
+    };
+    match (asked, before) {
+        (Some((dir, _)), Some(before)) if dir != before.dir && before.dir.exists() => bail!(
+            "pool '{}' lies in {} already: choose another --name, or remove it with \
+             'azekura down {} --destroy'",
+            args.name,
+            before.dir.display(),
+            args.name
+        ),
+        (Some(place), _) => Ok(place),
+        (None, Some(before)) => Ok((before.dir.clone(), before.in_memory)),
+        (None, None) => Ok((places::data_dir()?.join(&args.name), false)),
+    }
+}
+
+/// Whether the pool is to be made; checks that making it would not hide one that was there.
+fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool> {
+    if dir.join(POOL_RECORD).exists() {
+        let targets = serve::existing_targets(dir)?.len();
+        if let Some(wanted) = args.targets.filter(|wanted| usize::from(*wanted) != targets) {
+            bail!(
+                "pool '{}' in {} has {targets} targets, not {wanted}: leave out --targets to \
+                 start it, or choose another --name for a new pool",
+                args.name,
+                dir.display()
+            );
+        }
+        return Ok(false);
+    }
+    if let Some(before) = before.filter(|before| before.dir == dir && !before.in_memory) {
+        bail!(
+            "pool '{}' was in {}, but is not there now: is a disk not mounted? If it is lost, \
+             run 'azekura pool forget {}' and then this command again",
+            args.name,
+            before.dir.display(),
+            args.name
+        );
+    }
+    if !serve::existing_targets(dir)?.is_empty() {
+        bail!(
+            "{} has targets but no record of a pool: making it was interrupted, or it is an \
+             engine that waits for 'azekura pool create'; remove it or choose another directory",
+            dir.display()
+        );
+    }
+    Ok(true)
+}
+
+/// The pool's engine as it answers now, if it does.
+fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
+    let path = PoolFile::path_of(name);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let file = PoolFile::load(&path)?;
+    let [engine] = file.map.engines.as_slice() else {
+        bail!(
+            "'{name}' is a pool over several engines: start those with 'azekura serve', or \
+             choose another --name"
+        );
+    };
+    let Ok((_, report)) = reach::ask_engine(&file.map, &engine.addresses, &file.secret()?) else {
+        return Ok(None);
+    };
+    let is_here =
+        report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));
+    if !is_here {
+        bail!(
+            "a pool '{name}' runs already, and not in {}: choose another --name",
+            dir.display()
+        );
+    }
+    Ok(Some(report.pid))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the pool cannot be made or started.
+pub(crate) fn run(args: &UpArgs) -> Result<()> {
+    let name = &args.name;
+    let _lock = PoolLock::take(name)?;
+    let before: Option<LocalPool> = records::load(name)?;
+    let (dir, in_memory) = place_of(args, before.as_ref())?;
+    if let Some(pid) = answering(name, &dir)? {
+        report::say(format_args!("pool '{name}' runs already (process {pid})"));
+        return Ok(());
+    }
+    let new = is_new(args, &dir, before.as_ref())?;
+    let listen = tcp_listen(args, before.as_ref())?;
+    let pid = start(args, &dir, new, &listen, before.as_ref())?;
+    let listen = listen.iter().map(ToString::to_string).collect();
+    let record = LocalPool { dir: dir.clone(), in_memory, listen, pid };
+    records::save(name, &record)?;
+    ensure_default_container(name)?;
+    tell(name, &dir, new, in_memory, pid)
+}
+
+/// The TCP address to listen at; one that a system-chosen port was taken for before stays.
+fn tcp_listen(args: &UpArgs, before: Option<&LocalPool>) -> Result<Vec<Address>> {
+    match &args.listen {
+        Some(Address::Unix(_)) => {
+            Err(usage("--listen takes host:port; the UNIX socket is there anyway"))
+        }
+        Some(address) => Ok(vec![address.clone()]),
+        None => Ok(before
+            .map(|before| before.listen.iter().filter_map(|text| text.parse().ok()).collect())
+            .unwrap_or_default()),
+    }
+}
+
+fn start(
+    args: &UpArgs,
+    dir: &Path,
+    new: bool,
+    listen: &[Address],
+    before: Option<&LocalPool>,
+) -> Result<u32> {
+    let name = &args.name;
+    if let Some(pid) = before.and_then(|before| serve::running_engine(before.pid)) {
+        bail!(
+            "process {} serves pool '{name}' but does not answer: it may still be recovering; \
+             look at {}, or end it with 'kill {}'",
+            pid.as_raw_pid(),
+            places::log_file(name)?.display(),
+            pid.as_raw_pid()
+        );
+    }
+    places::make_private_dir(dir)?;
+    let secret_file = dir.join("pool.secret");
+    if !secret_file.exists() {
+        serve::make_secret(&secret_file)?;
+    }
+    let socket = Address::Unix(places::socket_path(name)?);
+    let mut arguments: Vec<OsString> = ["serve", "--in-background", "--write-pool-file"]
+        .into_iter()
+        .map(OsString::from)
+        .collect();
+    let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
+    add("--name", name.into());
+    add("--dir", dir.into());
+    add("--secret-file", secret_file.into());
+    for address in std::iter::once(&socket).chain(listen) {
+        add("--listen", address.to_string().into());
+    }
+    if let Some(targets) = args.targets {
+        add("--targets", targets.to_string().into());
+    }
+    if new {
+        arguments.push("--make-pool".into());
+    }
+    let what = format!("starting pool '{name}'");
+    daemon::launch(&arguments, &places::log_file(name)?, START_TIMEOUT, &what)
+}
+
+/// Makes the default container of a pool that has none yet.
+///
+/// # Errors
+/// If the pool does not answer.
+pub(crate) fn ensure_default_container(pool: &str) -> Result<()> {
+    let client = reach::connect(pool)?;
+    let first = TargetId(0);
+    let cannot = || format!("cannot make the default container of pool '{pool}'");
+    let Reply::Containers(containers) =
+        client.call(first, &Request::ContainerList).with_context(cannot)?
+    else {
+        bail!("pool '{pool}' gave no list of containers");
+    };
+    if containers.is_empty() {
+        let name = DEFAULT_CONTAINER.to_owned();
+        let request = Request::ContainerCreate { name, inheritance: Inheritance::default() };
+        client.call(first, &request).with_context(cannot)?;
+    }
+    Ok(())
+}
+
+fn tell(name: &str, dir: &Path, new: bool, in_memory: bool, pid: u32) -> Result<()> {
+    let targets = serve::existing_targets(dir)?.len();
+    let done = if new { "made and started" } else { "started" };
+    report::say(format_args!(
+        "pool '{name}' {done}: {targets} targets in {} (process {pid})",
+        dir.display()
+    ));
+    if new {
+        report::say(format_args!("use it:   azekura mount {name} DIR"));
+        report::say(format_args!("stop it:  azekura down {name}"));
+    }
+    if in_memory {
+        report::say(format_args!(
+            "it lies in memory: a reboot loses it, 'azekura down {name} --destroy' frees it"
+        ));
+    }
+    Ok(())
+}

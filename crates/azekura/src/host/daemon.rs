@@ -1,0 +1,143 @@
+//! Programs in the background. The program starts itself again as a child, which leaves the
+//! session, does its work with standard error in a log file, and says over its standard output
+//! when it is ready or why it cannot be. The parent returns only then.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::report::Progress;
+
+/// A log file that has grown beyond this is set aside before the next start.
+const LOG_BYTES_MAX: u64 = 8 << 20;
+const READY: &str = "ready";
+
+/// Starts this program in the background with `arguments` and waits until it is ready.
+///
+/// # Errors
+/// What the child says went wrong, or the end of its log if it says nothing.
+pub(crate) fn launch(
+    arguments: &[OsString],
+    log: &Path,
+    timeout: Duration,
+    what: &str,
+) -> Result<u32> {
+    let log_file = open_log(log)?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut child = Command::new(&program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log_file)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let pid = child.id();
+    let Some(mut words) = child.stdout.take() else { bail!("the child has no standard output") };
+    let mut said = Vec::new();
+    let mut progress = Progress::waiting(what);
+    let started = Instant::now();
+    let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    while !said.ends_with(b"\n") {
+        if started.elapsed() > timeout {
+            bail!(
+                "{what}: not ready after {} s; it goes on in the background as process {pid}; \
+                 see {}",
+                timeout.as_secs(),
+                log.display()
+            );
+        }
+        progress.tick();
+        if !matches!(poll(&mut [PollFd::new(&words, PollFlags::IN)], Some(&step)), Ok(n) if n > 0) {
+            continue;
+        }
+        let mut buffer = [0; 4096];
+        match words.read(&mut buffer).context("cannot hear the child")? {
+            0 => break,
+            bytes => said.extend_from_slice(&buffer[..bytes]),
+        }
+    }
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    if said == READY {
+        return Ok(pid);
+    }
+    // It has said its last word, so this does not take long.
+    let _ = child.wait();
+    if said.is_empty() {
+        return Err(anyhow!("{what}: the process ended at once\n{}", end_of_log(log)));
+    }
+    Err(anyhow!(said.replace('\u{1f}', "\n")))
+}
+
+/// The child's side: tells the parent how the start went.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Starting {
+    in_background: bool,
+}
+
+impl Starting {
+    /// Leaves the session of the parent if this is a child in the background.
+    pub(crate) fn begin(in_background: bool) -> Result<Self> {
+        if in_background {
+            rustix::process::setsid().context("cannot start a session of its own")?;
+            std::env::set_current_dir("/").context("cannot change to /")?;
+        }
+        Ok(Self { in_background })
+    }
+
+    /// The work is ready: the parent may return.
+    pub(crate) fn ready(self) -> Result<()> {
+        if self.in_background {
+            say(READY);
+            let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+            rustix::stdio::dup2_stdout(&nowhere).context("cannot close standard output")?;
+        }
+        Ok(())
+    }
+
+    /// The work cannot start: the parent shows why.
+    pub(crate) fn failed(self, error: anyhow::Error) -> anyhow::Error {
+        if self.in_background {
+            // One line on the pipe, whatever the message has.
+            say(&format!("{error:#}").replace('\n', "\u{1f}"));
+        }
+        error
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // A parent that is gone does not need to know.
+    let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > LOG_BYTES_MAX) {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".1");
+        // An old log that cannot be set aside just grows on.
+        let _ = std::fs::rename(path, PathBuf::from(aside));
+    }
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("cannot open the log file {}", path.display()))
+}
+
+/// The last lines of a log, for an error message.
+pub(crate) fn end_of_log(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines[lines.len().saturating_sub(5)..].join("\n  ");
+    format!("its log, {}, ends with:\n  {end}", path.display())
+}

@@ -1,0 +1,23 @@
+//! Tracing to standard error. Quiet for commands, informative for programs that run for long;
+//! `RUST_LOG` overrides both.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging. `verbose` counts the `-v` on the command line.
+pub(crate) fn start(verbose: u8, runs_long: bool) {
+    let level = match (verbose, runs_long) {
+        (0, false) => "error",
+        (0, true) => "info",
+        (1, _) => "debug",
+        (_, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}

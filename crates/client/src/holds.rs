@@ -1,0 +1,253 @@
+//! What this session has open and locked at one engine. Owns the counting of opens, the queue of
+//! releases, and the list that a restarted engine is told. It never talks to the engine itself.
+//!
+//! A release travels one way, so it must not overtake or be overtaken by an open of the same
+//! object on another connection: an object whose release is on its way is not opened before the
+//! connection that carries it has answered something sent after it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use azekura_proto::Oid;
+use azekura_proto::limits::RELEASES_MAX;
+use azekura_proto::message::{Lock, LockKind};
+use parking_lot::{Condvar, Mutex};
+
+/// An open waits at most this long for a release that is on its way; the connection that carries
+/// it has failed by then, or will be found dead.
+const RELEASE_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// How often each object is open here.
+    opens: HashMap<Oid, u32>,
+    /// Objects that were closed for the last time and are still held at the engine.
+    closed: Vec<Oid>,
+    /// Objects whose release is on its way.
+    leaving: Vec<Oid>,
+    locks: HashMap<Oid, Vec<Lock>>,
+}
+
+/// The holds and locks at one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    state: Mutex<State>,
+    arrived: Condvar,
+    /// Length of `closed`, to be read without the lock.
+    closed: AtomicUsize,
+}
+
+impl Holds {
+    /// Counts an open that is about to be asked for.
+    pub(crate) fn open(&self, oid: Oid) {
+        let mut state = self.state.lock();
+        *state.opens.entry(oid).or_insert(0) += 1;
+        while state.leaving.contains(&oid) {
+            if self.arrived.wait_for(&mut state, RELEASE_WAIT).timed_out() {
+                break;
+            }
+        }
+    }
+
+    /// Counts a close. The last one queues the release; gives the length of that queue.
+    pub(crate) fn close(&self, oid: Oid) -> usize {
+        let mut state = self.state.lock();
+        if let Entry::Occupied(mut opens) = state.opens.entry(oid) {
+            if *opens.get() > 1 {
+                *opens.get_mut() -= 1;
+                return state.closed.len();
+            }
+            opens.remove();
+        }
+        state.closed.push(oid);
+        self.closed.store(state.closed.len(), Ordering::Relaxed);
+        state.closed.len()
+    }
+
+    /// The engine may hold an object that nobody here has opened.
+    pub(crate) fn forget_stray(&self, oid: Oid) {
+        let mut state = self.state.lock();
+        if !state.opens.contains_key(&oid) {
+            state.closed.push(oid);
+            self.closed.store(state.closed.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether releases wait to be sent.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed) > 0
+    }
+
+    /// Moves waiting releases into `out`, which goes out at once.
+    pub(crate) fn take_closed(&self, out: &mut Vec<Oid>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        while out.len() < RELEASES_MAX {
+            let Some(oid) = state.closed.pop() else { break };
+            if !state.opens.contains_key(&oid) {
+                out.push(oid);
+                state.leaving.push(oid);
+            }
+        }
+        self.closed.store(state.closed.len(), Ordering::Relaxed);
+    }
+
+    /// The releases have arrived, or (`arrived` false) their connection failed before that is
+    /// known, so that they are to be sent again.
+    pub(crate) fn settle(&self, released: &mut Vec<Oid>, arrived: bool) {
+        if released.is_empty() {
+            return;
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        for oid in released.drain(..) {
+            if let Some(place) = state.leaving.iter().position(|other| *other == oid) {
+                state.leaving.swap_remove(place);
+            }
+            if !arrived {
+                state.closed.push(oid);
+            }
+        }
+        self.closed.store(state.closed.len(), Ordering::Relaxed);
+        drop(guard);
+        self.arrived.notify_all();
+    }
+
+    /// Remembers a lock that was granted: it replaces what the owner had in its range.
+    pub(crate) fn lock(&self, oid: Oid, lock: Lock) {
+        let mut state = self.state.lock();
+        let locks = state.locks.entry(oid).or_default();
+        subtract(locks, lock);
+        locks.push(lock);
+    }
+
+    /// Forgets what the owner has locked in the range.
+    pub(crate) fn unlock(&self, oid: Oid, lock: Lock) {
+        let mut state = self.state.lock();
+        if let Entry::Occupied(mut locks) = state.locks.entry(oid) {
+            subtract(locks.get_mut(), lock);
+            if locks.get().is_empty() {
+                locks.remove();
+            }
+        }
+    }
+
+    /// Whether the owner has anything locked on the object.
+    pub(crate) fn has_locks(&self, oid: Oid, kind: LockKind, owner: u64) -> bool {
+        let state = self.state.lock();
+        state
+            .locks
+            .get(&oid)
+            .is_some_and(|locks| locks.iter().any(|lock| lock.kind == kind && lock.owner == owner))
+    }
+
+    /// Everything open and locked.
+    pub(crate) fn claims(&self) -> (Vec<Oid>, Vec<(Oid, Lock)>) {
+        let state = self.state.lock();
+        let locks =
+            state.locks.iter().flat_map(|(&oid, locks)| locks.iter().map(move |&l| (oid, l)));
+        (state.opens.keys().copied().collect(), locks.collect())
+    }
+
+    /// What a forked child has open: the same objects, no locks, nothing to release. If another
+    /// thread of the parent was at it just then, nothing.
+    pub(crate) fn fork(&self) -> Self {
+        let opens = self.state.try_lock().map(|state| state.opens.clone()).unwrap_or_default();
+        Self { state: Mutex::new(State { opens, ..State::default() }), ..Self::default() }
+    }
+}
+
+/// Takes the range of `gone` away from the locks of the same table and owner.
+fn subtract(locks: &mut Vec<Lock>, gone: Lock) {
+    let mut rest = Vec::new();
+    locks.retain(|&held| {
+        let apart = held.kind != gone.kind
+            || held.owner != gone.owner
+            || held.end < gone.start
+            || held.start > gone.end;
+        if !apart {
+            if held.start < gone.start {
+                rest.push(Lock { end: gone.start - 1, ..held });
+            }
+            if held.end > gone.end {
+                rest.push(Lock { start: gone.end + 1, ..held });
+            }
+        }
+        apart
+    });
+    locks.append(&mut rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azekura_proto::message::LockMode;
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    fn object(serial: u64) -> Oid {
+        Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), serial)
+    }
+
+    fn range(owner: u64, start: u64, end: u64) -> Lock {
+        Lock { kind: LockKind::Range, owner, pid: 1, mode: LockMode::Exclusive, start, end }
+    }
+
+    #[test]
+    fn only_the_last_close_releases() {
+        let holds = Holds::default();
+        holds.open(object(1));
+        holds.open(object(1));
+        assert_eq!(holds.close(object(1)), 0);
+        assert!(!holds.has_closed());
+        assert_eq!(holds.close(object(1)), 1);
+        let mut out = Vec::new();
+        holds.take_closed(&mut out);
+        assert_eq!(out, [object(1)]);
+        assert!(!holds.has_closed());
+    }
+
+    #[test]
+    fn an_object_opened_again_is_not_released() {
+        let holds = Holds::default();
+        holds.open(object(1));
+        holds.close(object(1));
+        holds.open(object(1));
+        let mut out = Vec::new();
+        holds.take_closed(&mut out);
+        assert!(out.is_empty());
+        assert_eq!(holds.claims().0, [object(1)]);
+    }
+
+    #[test]
+    fn a_lost_release_is_sent_again() {
+        let holds = Holds::default();
+        holds.open(object(1));
+        holds.close(object(1));
+        let mut out = Vec::new();
+        holds.take_closed(&mut out);
+        holds.settle(&mut out, false);
+        assert!(holds.has_closed());
+        holds.take_closed(&mut out);
+        assert_eq!(out, [object(1)]);
+        holds.settle(&mut out, true);
+        holds.open(object(1));
+        assert!(!holds.has_closed());
+    }
+
+    #[test]
+    fn unlocking_the_middle_leaves_both_ends() {
+        let holds = Holds::default();
+        holds.lock(object(1), range(7, 0, 99));
+        holds.lock(object(1), range(8, 200, 300));
+        holds.unlock(object(1), range(7, 10, 19));
+        let (_, mut locks) = holds.claims();
+        locks.sort_by_key(|(_, lock)| lock.start);
+        let ranges: Vec<_> = locks.iter().map(|(_, l)| (l.owner, l.start, l.end)).collect();
+        assert_eq!(ranges, [(7, 0, 9), (7, 20, 99), (8, 200, 300)]);
+        holds.unlock(object(1), range(7, 0, u64::MAX));
+        assert!(!holds.has_locks(object(1), LockKind::Range, 7));
+        assert!(holds.has_locks(object(1), LockKind::Range, 8));
+    }
+}

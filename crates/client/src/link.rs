@@ -1,0 +1,314 @@
+//! The link to one engine: its lanes, its addresses, and what is known of its health. Owns
+//! connecting, and the rule that an engine which may have forgotten this session is told what it
+//! has open before anything else is asked.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use azekura_proto::limits::SLOTS_MAX;
+use azekura_proto::message::{Lock, Request, RequestHead, Role, Welcome};
+use azekura_proto::pool_map::Address;
+use azekura_proto::{EngineId, Incarnation, Oid, PoolId, SessionId, Status, TargetId};
+use azekura_wire::{ConnectError, Connection, Secret};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::holds::Holds;
+use crate::lane::{self, Lane, LaneError};
+
+/// Holds and locks in one claim: keeps the message far below the bound of a frame.
+const CLAIM_ITEMS: usize = 4096;
+
+/// What all links of a session share.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) pool: PoolId,
+    pub(crate) pool_name: String,
+    pub(crate) session: SessionId,
+    pub(crate) secret: Secret,
+    pub(crate) request_timeout: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    #[expect(
+        clippy::vec_box,
+        reason = "a lane moves in and out with each call; a pointer is cheap"
+    )]
+    idle: Vec<Box<Lane>>,
+    made: u16,
+}
+
+/// The link to one engine.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) engine: EngineId,
+    identity: Arc<Identity>,
+    addresses: RwLock<Vec<Address>>,
+    /// Any target of the engine, to address what concerns the engine as a whole.
+    pub(crate) any_target: TargetId,
+    lanes: Mutex<Lanes>,
+    returned: Condvar,
+    /// The run of the engine that knows what this session has open.
+    claimed: Mutex<Option<Incarnation>>,
+    /// The engine was not to be reached for a whole request time-out.
+    down: AtomicBool,
+    connections: AtomicUsize,
+    pub(crate) holds: Holds,
+}
+
+/// A lane borrowed by a calling thread; given back on drop.
+#[derive(Debug)]
+pub(crate) struct Borrowed {
+    pub(crate) link: Arc<Link>,
+    lane: Option<Box<Lane>>,
+}
+
+impl Borrowed {
+    /// The link and the lane.
+    #[expect(clippy::expect_used, reason = "the lane is taken only by drop")]
+    pub(crate) fn parts(&mut self) -> (&Link, &mut Lane) {
+        (&self.link, self.lane.as_mut().expect("a borrowed lane is there until drop"))
+    }
+
+    /// The lane.
+    pub(crate) fn lane(&mut self) -> &mut Lane {
+        self.parts().1
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(lane) = self.lane.take() {
+            self.link.lanes.lock().idle.push(lane);
+            self.link.returned.notify_one();
+        }
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        engine: EngineId,
+        any_target: TargetId,
+        addresses: Vec<Address>,
+        identity: Arc<Identity>,
+        holds: Holds,
+    ) -> Self {
+        Self {
+            engine,
+            identity,
+            addresses: RwLock::new(addresses),
+            any_target,
+            lanes: Mutex::default(),
+            returned: Condvar::new(),
+            claimed: Mutex::new(None),
+            down: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            holds,
+        }
+    }
+
+    /// Takes the lane that was used last, makes one, or waits for one until the request time-out.
+    /// Then, the link itself is given back.
+    pub(crate) fn borrow(self: Arc<Self>) -> Result<Borrowed, Arc<Self>> {
+        let lane = {
+            let mut lanes = self.lanes.lock();
+            loop {
+                if let Some(lane) = lanes.idle.pop() {
+                    break Some(lane);
+                }
+                if lanes.made < SLOTS_MAX {
+                    lanes.made += 1;
+                    break Some(Box::new(Lane::new(lanes.made - 1)));
+                }
+                let timeout = self.identity.request_timeout;
+                if self.returned.wait_for(&mut lanes, timeout).timed_out() {
+                    break None;
+                }
+            }
+        };
+        match lane {
+            Some(_) => Ok(Borrowed { link: self, lane }),
+            None => Err(self),
+        }
+    }
+
+    /// Takes every lane that nobody uses just now.
+    #[expect(clippy::vec_box, reason = "as they are kept")]
+    pub(crate) fn take_idle(&self) -> Vec<Box<Lane>> {
+        // In a forked child the lock may be held by a thread that is not there.
+        self.lanes.try_lock().map(|mut lanes| std::mem::take(&mut lanes.idle)).unwrap_or_default()
+    }
+
+    /// Whether any connection is open.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    /// How long a request may try to reach the engine.
+    pub(crate) fn patience(&self) -> Duration {
+        let timeout = self.identity.request_timeout;
+        if self.is_down() { timeout.min(Duration::from_secs(1)) } else { timeout }
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<Address> {
+        self.addresses.read().clone()
+    }
+
+    pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
+        *self.addresses.write() = addresses;
+    }
+
+    /// The addresses as one text, for messages.
+    pub(crate) fn shown_addresses(&self) -> String {
+        let shown: Vec<String> = self.addresses.read().iter().map(Address::to_string).collect();
+        shown.join(", ")
+    }
+
+    /// The engine was not to be reached in time: logged once until it is back.
+    pub(crate) fn note_down(&self, cause: &str) {
+        if !self.down.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "engine {} of pool '{}' at {} cannot be reached: {cause}",
+                self.engine.0,
+                self.identity.pool_name,
+                self.shown_addresses(),
+            );
+        }
+    }
+
+    fn note_up(&self) {
+        if self.down.swap(false, Ordering::Relaxed) {
+            tracing::info!(
+                "engine {} of pool '{}' at {} is back",
+                self.engine.0,
+                self.identity.pool_name,
+                self.shown_addresses(),
+            );
+        }
+    }
+
+    /// Closes the lane's connection after a failure.
+    pub(crate) fn disconnect(&self, lane: &mut Lane) {
+        if lane.detach(&self.holds) {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the lane a connection if it has none.
+    pub(crate) fn connect(&self, lane: &mut Lane, timeout: Duration) -> Result<(), LaneError> {
+        if lane.is_connected() {
+            return Ok(());
+        }
+        let (mut connection, welcome) = self.dial(timeout)?;
+        self.claim(&mut connection, &welcome)?;
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        lane.attach(connection);
+        self.note_up();
+        Ok(())
+    }
+
+    fn dial(&self, timeout: Duration) -> Result<(Connection, Welcome), LaneError> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
+        for address in in_order_of_preference(self.addresses()) {
+            let identity = &self.identity;
+            let met = azekura_wire::dial(&address, timeout).map_err(ConnectError::Io).and_then(
+                |socket| {
+                    azekura_wire::connect(
+                        socket,
+                        identity.pool,
+                        identity.session,
+                        Role::Client,
+                        &identity.secret,
+                    )
+                },
+            );
+            match met {
+                Ok((connection, welcome)) if welcome.engine == self.engine => {
+                    let timeout = Some(identity.request_timeout);
+                    connection.socket().set_read_timeout(timeout)?;
+                    connection.socket().set_write_timeout(timeout)?;
+                    return Ok((connection, welcome));
+                }
+                Ok((_, welcome)) => {
+                    last = io::Error::other(format!("engine {} answers there", welcome.engine.0));
+                }
+                Err(ConnectError::Io(error)) => last = error,
+                Err(error) => last = io::Error::other(error.to_string()),
+            }
+        }
+        // Not `From`: a time-out of the dialling is a broken link like any other.
+        Err(LaneError::Broken(last))
+    }
+
+    /// Tells the engine what this session has open there, if it may not know. The other threads
+    /// wait meanwhile.
+    fn claim(&self, connection: &mut Connection, welcome: &Welcome) -> Result<(), LaneError> {
+        let mut claimed = self.claimed.lock();
+        if *claimed == Some(welcome.incarnation) && !welcome.fresh_session {
+            return Ok(());
+        }
+        *claimed = None;
+        let (holds, locks) = self.holds.claims();
+        self.send_claims(connection, welcome, &holds, &locks)?;
+        *claimed = Some(welcome.incarnation);
+        Ok(())
+    }
+
+    fn send_claims(
+        &self,
+        connection: &mut Connection,
+        welcome: &Welcome,
+        mut holds: &[Oid],
+        mut locks: &[(Oid, Lock)],
+    ) -> Result<(), LaneError> {
+        while !holds.is_empty() || !locks.is_empty() {
+            let (some_holds, other_holds) = holds.split_at(holds.len().min(CLAIM_ITEMS));
+            let (some_locks, other_locks) = locks.split_at(locks.len().min(CLAIM_ITEMS));
+            (holds, locks) = (other_holds, other_locks);
+            let request = Request::Claim { holds: some_holds.to_vec(), locks: some_locks.to_vec() };
+            let head = RequestHead {
+                target: self.any_target,
+                map_version: welcome.map_version,
+                slot: 0,
+                sequence: 0,
+                resent: false,
+            };
+            connection
+                .queue(&(head, &request), 0)
+                .map_err(|error| LaneError::Broken(io::Error::other(error)))?;
+            connection.flush(&[])?;
+            match lane::receive(connection, self.engine, &mut [], 1)? {
+                Ok(_) => {}
+                Err(status @ (Status::Stopping | Status::Busy | Status::Grace)) => {
+                    return Err(LaneError::Broken(io::Error::other(status.to_string())));
+                }
+                Err(status) => tracing::warn!(
+                    "engine {} of pool '{}' has restarted or the session's lease ran out, and what it had open or locked there is not whole: {status}",
+                    self.engine.0,
+                    self.identity.pool_name,
+                ),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// UNIX sockets that exist on this host first, those of other hosts not at all.
+fn in_order_of_preference(addresses: Vec<Address>) -> Vec<Address> {
+    let (mut here, mut far) = (Vec::new(), Vec::new());
+    for address in addresses {
+        match &address {
+            Address::Unix(path) if path.exists() => here.push(address),
+            Address::Unix(_) => {}
+            Address::Tcp(_) => far.push(address),
+        }
+    }
+    here.append(&mut far);
+    here
+}

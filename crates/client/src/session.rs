@@ -1,0 +1,152 @@
+//! What one process has with the pool: its session id, its links, and the pool map. Owns what
+//! happens after a fork, where the child must not touch the parent's connections.
+
+use std::sync::{Arc, OnceLock};
+
+use azekura_proto::pool_map::PoolMap;
+use azekura_proto::{EngineId, SessionId, TargetId};
+use parking_lot::RwLock;
+
+use crate::error::{ClientError, Result};
+use crate::holds::Holds;
+use crate::link::{Identity, Link};
+
+#[derive(Clone, Debug)]
+struct Topology {
+    map: Arc<PoolMap>,
+    links: Vec<Arc<Link>>,
+}
+
+/// The session of one process.
+#[derive(Debug)]
+pub(crate) struct Session {
+    process: u32,
+    identity: Arc<Identity>,
+    topology: RwLock<Topology>,
+    /// The session of the child, in the child.
+    child: OnceLock<Box<Session>>,
+}
+
+/// A random session id.
+pub(crate) fn draw_session_id() -> std::io::Result<SessionId> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(SessionId(bytes))
+}
+
+fn this_process() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
+}
+
+impl Session {
+    pub(crate) fn new(identity: Identity, map: PoolMap) -> Self {
+        let identity = Arc::new(identity);
+        let links = (0..map.engines.len())
+            .map(|index| {
+                new_link(EngineId(index as u16), &map, Arc::clone(&identity), Holds::default())
+            })
+            .collect();
+        let topology = RwLock::new(Topology { map: Arc::new(map), links });
+        Self { process: this_process(), identity, topology, child: OnceLock::new() }
+    }
+
+    /// The session of the calling process: this one, or, in a forked child, its own.
+    pub(crate) fn of_process(&self) -> &Self {
+        let process = this_process();
+        let mut session = self;
+        while session.process != process {
+            session = session.child.get_or_init(|| Box::new(session.fork(process)));
+        }
+        session
+    }
+
+    /// A session for a forked child: it has open what the parent has open, over connections of its
+    /// own. The parent's are closed here without a word to the engine.
+    fn fork(&self, process: u32) -> Self {
+        let mut id = self.identity.session;
+        match draw_session_id() {
+            Ok(drawn) => id = drawn,
+            Err(_) => {
+                for (byte, other) in id.0.iter_mut().zip(process.to_be_bytes()) {
+                    *byte ^= other;
+                }
+            }
+        }
+        let identity = Arc::new(Identity {
+            pool: self.identity.pool,
+            pool_name: self.identity.pool_name.clone(),
+            session: id,
+            secret: self.identity.secret.clone(),
+            request_timeout: self.identity.request_timeout,
+        });
+        // Another thread of the parent may have held the lock for writing at the fork; that
+        // happens only while a new map comes in.
+        let topology = self.topology.read();
+        let links = topology
+            .links
+            .iter()
+            .map(|link| {
+                drop(link.take_idle());
+                new_link(link.engine, &topology.map, Arc::clone(&identity), link.holds.fork())
+            })
+            .collect();
+        let topology = RwLock::new(Topology { map: Arc::clone(&topology.map), links });
+        Self { process, identity, topology, child: OnceLock::new() }
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn map(&self) -> Arc<PoolMap> {
+        Arc::clone(&self.topology.read().map)
+    }
+
+    pub(crate) fn target_count(&self) -> u16 {
+        self.topology.read().map.target_count()
+    }
+
+    /// The link to the engine of a target, and the version of the map that says so.
+    pub(crate) fn link(&self, target: TargetId) -> Result<(Arc<Link>, u32)> {
+        let topology = self.topology.read();
+        let link = topology
+            .map
+            .engine_of(target)
+            .and_then(|engine| topology.links.get(usize::from(engine.0)))
+            .ok_or(ClientError::NoSuchTarget(target.0))?;
+        Ok((Arc::clone(link), topology.map.version))
+    }
+
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        self.topology.read().links.clone()
+    }
+
+    /// Takes over a newer map.
+    pub(crate) fn adopt(&self, map: PoolMap) {
+        let mut topology = self.topology.write();
+        if map.pool != self.identity.pool
+            || map.version <= topology.map.version
+            || map.validate().is_err()
+        {
+            return;
+        }
+        tracing::info!("pool '{}' has a new map, version {}", map.name, map.version);
+        for (index, entry) in map.engines.iter().enumerate() {
+            if let Some(link) = topology.links.get(index) {
+                link.set_addresses(entry.addresses.clone());
+            } else {
+                let identity = Arc::clone(&self.identity);
+                let link = new_link(EngineId(index as u16), &map, identity, Holds::default());
+                topology.links.push(link);
+            }
+        }
+        topology.map = Arc::new(map);
+    }
+}
+
+fn new_link(engine: EngineId, map: &PoolMap, identity: Arc<Identity>, holds: Holds) -> Arc<Link> {
+    let target = map.targets_of(engine).next().unwrap_or(TargetId(0));
+    let addresses =
+        map.engines.get(usize::from(engine.0)).map(|e| e.addresses.clone()).unwrap_or_default();
+    Arc::new(Link::new(engine, target, addresses, identity, holds))
+}

@@ -1,0 +1,178 @@
+//! Raw records for `fs check`, and the repairs that it asks for. Owns nothing of what is right or
+//! wrong: the checker decides, this module shows and mends single records.
+
+use azekura_proto::limits::PAGE_BYTES_MAX;
+use azekura_proto::message::{Answer, DirShardStat, Repair, Reply, ScanItem, ScanKind};
+use azekura_proto::transaction::Entry;
+use azekura_proto::{ContainerId, Oid, Status};
+use azekura_store::Space;
+
+use crate::action::{Actor, remove_inode};
+use crate::clock::now;
+use crate::node::Node;
+use crate::record::{
+    Bucket, Inode, Slot, decode, entry_key, parse_bucket_key, parse_transaction_key,
+};
+use crate::target::Target;
+use crate::update::{Update, load, store_status};
+
+const RECORDS: usize = 512;
+
+/// Answer to `Scan`.
+pub(crate) fn scan(
+    target: &Target,
+    kind: ScanKind,
+    container: ContainerId,
+    after: Option<&[u8]>,
+) -> Answer {
+    let prefix = container.0.to_be_bytes();
+    match kind {
+        ScanKind::Entries => scan_space(target, Space::Entry, &prefix, after, |key, value| {
+            let (dir, _) = parse_bucket_key(key).ok_or(Status::Damaged)?;
+            let bucket: Bucket = decode(value)?;
+            let item = |slot: Slot| ScanItem::Entry { dir, name: slot.name, entry: slot.entry };
+            Ok(bucket.slots.into_iter().map(item).collect())
+        }),
+        ScanKind::Inodes => scan_space(target, Space::Inode, &prefix, after, |key, value| {
+            let oid = Oid::from_bytes(key).ok_or(Status::Damaged)?;
+            let inode: Inode = decode(value)?;
+            let mut attr = inode.attr(oid);
+            // The raw count: a directory has one entry that leads to it.
+            attr.nlink = inode.nlink;
+            Ok(vec![ScanItem::Inode { attr, orphan: inode.nlink == 0 }])
+        }),
+        ScanKind::DirShards => scan_space(target, Space::DirShard, &prefix, after, |key, value| {
+            let dir = Oid::from_bytes(key).ok_or(Status::Damaged)?;
+            Ok(vec![ScanItem::DirShard { dir, stat: decode(value)? }])
+        }),
+        ScanKind::Transactions => scan_space(target, Space::Transaction, &[], after, |key, _| {
+            let id = parse_transaction_key(key).ok_or(Status::Damaged)?;
+            Ok(vec![ScanItem::Transaction { id, decided: key.first() == Some(&b'c') }])
+        }),
+        ScanKind::DataShards => scan_files(target, container, after),
+    }
+}
+
+fn scan_space(
+    target: &Target,
+    space: Space,
+    prefix: &[u8],
+    after: Option<&[u8]>,
+    items_of: impl Fn(&[u8], &[u8]) -> Result<Vec<ScanItem>, Status>,
+) -> Answer {
+    let page = target.store.scan(space, prefix, after, RECORDS).map_err(|e| store_status(&e))?;
+    let mut items = Vec::with_capacity(page.len());
+    for (key, value) in &page {
+        items.extend(items_of(key, value)?);
+    }
+    let next = if page.len() < RECORDS { None } else { page.last().map(|(key, _)| key.clone()) };
+    Ok(Reply::Scanned { items, next })
+}
+
+/// Files come in one order: by object and shard.
+fn scan_files(target: &Target, container: ContainerId, after: Option<&[u8]>) -> Answer {
+    const FILES: usize = PAGE_BYTES_MAX as usize / 64;
+    let mut files: Vec<(Oid, u16, u64)> = Vec::new();
+    target
+        .store
+        .shard_list(&mut |oid, shard, stat| {
+            let key = file_key(oid, shard);
+            let wanted = oid.container() == container && after.is_none_or(|last| &key[..] > last);
+            if wanted {
+                files.push((oid, shard, stat.bytes));
+            }
+        })
+        .map_err(|e| store_status(&e))?;
+    files.sort_unstable();
+    let more = files.len() > FILES;
+    files.truncate(FILES);
+    let next = match files.last() {
+        Some((oid, shard, _)) if more => Some(file_key(*oid, *shard)),
+        _ => None,
+    };
+    let item = |(oid, shard, bytes)| ScanItem::DataShard { oid, shard, bytes };
+    Ok(Reply::Scanned { items: files.into_iter().map(item).collect(), next })
+}
+
+fn file_key(oid: Oid, shard: u16) -> Vec<u8> {
+    let mut key = oid.to_bytes().to_vec();
+    key.extend_from_slice(&shard.to_be_bytes());
+    key
+}
+
+/// Answer to `Repair`.
+pub(crate) fn repair(node: &Node, target: &Target, repair: &Repair) -> Answer {
+    let _state = target.lock();
+    let mut update = Update::new(&target.store);
+    let actor = Actor { target, sessions: &node.sessions, now: now() };
+    match repair {
+        Repair::RemoveEntry { dir, name } => {
+            if let Some(entry) = entry_of(&update, *dir, name)? {
+                actor.remove_entry(&mut update, *dir, name, entry)?;
+            }
+        }
+        Repair::InsertEntry { dir, name, entry } => {
+            actor.insert_entry(&mut update, *dir, name, *entry, None)?;
+        }
+        Repair::SetLinks { oid, links } => {
+            change(&mut update, *oid, |inode| inode.nlink = *links)?;
+        }
+        Repair::SetParent { dir, parent } => {
+            change(&mut update, *dir, |inode| inode.parent = Some(*parent))?;
+        }
+        Repair::RecountShard { dir } => recount(target, &mut update, *dir)?,
+        Repair::RemoveObject { oid } => {
+            let inode: Inode =
+                load(&target.store, Space::Inode, &oid.to_bytes())?.ok_or(Status::NotFound)?;
+            remove_inode(target, &mut update, *oid, &inode)?;
+            update.delete(Space::Orphan, &oid.to_bytes());
+        }
+        Repair::RemoveData { oid, shard } => {
+            target.store.shard_remove(*oid, *shard).map_err(|e| store_status(&e))?;
+        }
+    }
+    target.removed(update.commit()?);
+    Ok(Reply::Done)
+}
+
+fn entry_of(update: &Update<'_>, dir: Oid, name: &[u8]) -> Result<Option<Entry>, Status> {
+    let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
+    Ok(bucket.and_then(|bucket| bucket.find(name).map(|slot| slot.entry)))
+}
+
+fn change(
+    update: &mut Update<'_>,
+    oid: Oid,
+    change: impl FnOnce(&mut Inode),
+) -> Result<(), Status> {
+    let key = oid.to_bytes();
+    let mut inode: Inode = update.get(Space::Inode, &key)?.ok_or(Status::NotFound)?;
+    change(&mut inode);
+    update.put(Space::Inode, &key, &inode);
+    Ok(())
+}
+
+fn recount(target: &Target, update: &mut Update<'_>, dir: Oid) -> Result<(), Status> {
+    let key = dir.to_bytes();
+    let known: Option<DirShardStat> = update.get(Space::DirShard, &key)?;
+    let mut stat =
+        DirShardStat { changed: known.unwrap_or_default().changed, ..Default::default() };
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = target
+            .store
+            .scan(Space::Entry, &key, after.as_deref(), RECORDS)
+            .map_err(|e| store_status(&e))?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        for (_, value) in &page {
+            let bucket: Bucket = decode(value)?;
+            for slot in bucket.slots {
+                let now = stat.changed;
+                crate::record::count_entry(&mut stat, slot.entry.kind, 1, now);
+            }
+        }
+    }
+    update.put(Space::DirShard, &key, &stat);
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! What a restart or a lost peer has left unfinished: decisions that were not told, parts whose
+//! outcome is not known, appends that were promised. Runs before the first request and then in the
+//! background. Owns the order in which that happens.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use azekura_proto::message::{Reply, Request};
+use azekura_proto::transaction::{Outcome, TransactionId};
+use azekura_proto::{Geometry, Status, TargetId};
+use azekura_store::Space;
+
+use crate::node::Node;
+use crate::participant::{abort, commit, reload};
+use crate::record::{Inode, decode, parse_transaction_key};
+use crate::retry::recorded_appends;
+use crate::target::Target;
+use crate::transaction::{forget_decision, tell_commit};
+use crate::update::{load, store_status};
+
+/// A part that waits this long asks its coordinator.
+const ASK_AFTER: Duration = Duration::from_millis(500);
+
+/// Brings a target of this engine into a state in which it can serve.
+pub(crate) fn recover(target: &Target) -> Result<(), Status> {
+    reload(target)?;
+    extend_promised_appends(target)?;
+    count_objects(target)
+}
+
+/// An append that is on record was given its place: the file is at least that long, so that no
+/// later append lands on the same bytes. Wide files are checked where their last shard is.
+fn extend_promised_appends(target: &Target) -> Result<(), Status> {
+    for (oid, end) in recorded_appends(&target.store)? {
+        let Some(inode) = load::<Inode>(&target.store, Space::Inode, &oid.to_bytes())? else {
+            continue;
+        };
+        let narrow = Geometry::new(inode.chunk_bytes, 1).is_narrow(end) && !inode.wide;
+        if !narrow {
+            continue;
+        }
+        let file = target.store.shard_create(oid, 0).map_err(|e| store_status(&e))?;
+        if file.stat().map_err(|e| store_status(&e))?.bytes < end {
+            file.truncate(end).map_err(|e| store_status(&e))?;
+        }
+    }
+    Ok(())
+}
+
+fn count_objects(target: &Target) -> Result<(), Status> {
+    let mut objects = 0;
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = target
+            .store
+            .scan(Space::Inode, &[], after.as_deref(), 4096)
+            .map_err(|e| store_status(&e))?;
+        objects += page.len() as u64;
+        match page.last() {
+            Some((key, _)) => after = Some(key.clone()),
+            None => break,
+        }
+    }
+    target.objects.store(objects, Ordering::Relaxed);
+    Ok(())
+}
+
+/// One round over everything unfinished.
+pub(crate) fn settle(node: &Node, target: &Target) {
+    if let Err(status) = tell_decisions(node, target) {
+        tracing::warn!(target = target.id.0, "transactions stay unfinished: {status}");
+    }
+    for id in waiting_parts(target) {
+        let settled = match node.call(id.coordinator, &Request::AskOutcome { id }) {
+            Ok(Reply::Outcome(Outcome::Committed)) => commit(node, target, id),
+            Ok(Reply::Outcome(Outcome::Aborted)) => abort(target, id),
+            // Not decided, or the coordinator is away: ask again in the next round.
+            Ok(_) | Err(_) => Ok(()),
+        };
+        if let Err(status) = settled {
+            tracing::warn!(target = target.id.0, ?id, "a transaction stays unfinished: {status}");
+        }
+    }
+}
+
+fn tell_decisions(node: &Node, target: &Target) -> Result<(), Status> {
+    let decided =
+        target.store.scan(Space::Transaction, b"c", None, 1024).map_err(|e| store_status(&e))?;
+    for (key, value) in decided {
+        let id = parse_transaction_key(&key).ok_or(Status::Damaged)?;
+        let participants: Vec<TargetId> = decode(&value)?;
+        if tell_commit(node, id, &participants) {
+            forget_decision(target, id);
+        }
+    }
+    Ok(())
+}
+
+fn waiting_parts(target: &Target) -> Vec<TransactionId> {
+    let state = target.lock();
+    let waiting = state.prepared.iter().filter(|(_, part)| part.since.elapsed() > ASK_AFTER);
+    waiting.map(|(id, _)| *id).collect()
+}

@@ -1,0 +1,196 @@
+//! Moving entries: `rename`, without replacing, and exchanging. The target of the new name
+//! coordinates. Owns the checks of types, of loops, and what becomes of the object that is
+//! replaced.
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::message::{Answer, RenameMode, Reply, Request, check_name};
+use azekura_proto::placement::entry_target;
+use azekura_proto::transaction::{Action, Entry};
+use azekura_proto::{Oid, Status};
+
+use crate::namespace::{find_entry, plan_directory_removal};
+use crate::node::Node;
+use crate::retry::Caller;
+use crate::target::Target;
+use crate::transaction::{Plan, run};
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) dir: Oid,
+    pub(crate) name: &'a [u8],
+}
+
+/// Directories nest at most this deep below the root when one is moved.
+const DEPTH_MAX: u32 = 65_536;
+
+/// Answer to `Rename`.
+pub(crate) fn rename(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    from: Place<'_>,
+    to: Place<'_>,
+    mode: RenameMode,
+) -> Answer {
+    check_name(from.name)?;
+    check_name(to.name)?;
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    if from.dir.container() != to.dir.container() {
+        return Err(Status::Invalid);
+    }
+    let mut tree = None;
+    loop {
+        let mut wants_tree = None;
+        let result = run(node, target, caller, tree, || {
+            let source = look(node, from)?.ok_or(Status::NotFound)?;
+            let there = find_entry(target, to.dir, to.name)?;
+            let moves_directory = source.kind == FileKind::Directory
+                || (mode == RenameMode::Exchange
+                    && there.is_some_and(|entry| entry.kind == FileKind::Directory));
+            if moves_directory && from.dir != to.dir && tree.is_none() {
+                wants_tree = Some(root_of(node, to.dir)?);
+                return Err(Status::Refresh);
+            }
+            plan(node, target, from, to, mode, source, there)
+        });
+        match (result, wants_tree) {
+            // A directory moves to another one: once more, with the tree locked.
+            (Err(Status::Refresh), Some(root)) => tree = Some(root),
+            (Err(Status::Exists), _) if mode == RenameMode::Replace => return Ok(Reply::Done),
+            (result, _) => return result.map(|()| Reply::Done),
+        }
+    }
+}
+
+fn look(node: &Node, place: Place<'_>) -> Result<Option<Entry>, Status> {
+    let target = entry_target(place.dir, place.name, node.target_count());
+    match node.local(target) {
+        Some(local) => find_entry(local, place.dir, place.name),
+        None => match node.call(target, &Request::Lookup { dir: place.dir, name: place.name }) {
+            Ok(Reply::Entry { entry, .. }) => Ok(Some(entry)),
+            Ok(_) => Err(Status::Damaged),
+            Err(Status::NotFound) => Ok(None),
+            Err(status) => Err(status),
+        },
+    }
+}
+
+fn parent_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
+    match node.call(dir.home(), &Request::AskDirectory { dir })? {
+        Reply::Parent(parent) => Ok(parent),
+        _ => Err(Status::Damaged),
+    }
+}
+
+fn root_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
+    let mut at = dir;
+    for _ in 0..DEPTH_MAX {
+        let parent = parent_of(node, at)?;
+        if parent == at {
+            return Ok(at);
+        }
+        at = parent;
+    }
+    Err(Status::Damaged)
+}
+
+/// Refuses to move `moved` to a place below itself. The tree is locked, so nothing changes.
+fn refuse_loop(node: &Node, moved: Oid, into: Oid) -> Result<(), Status> {
+    let mut at = into;
+    for _ in 0..DEPTH_MAX {
+        if at == moved {
+            return Err(Status::IntoItself);
+        }
+        let parent = parent_of(node, at)?;
+        if parent == at {
+            return Ok(());
+        }
+        at = parent;
+    }
+    Err(Status::Damaged)
+}
+
+fn plan(
+    node: &Node,
+    target: &Target,
+    from: Place<'_>,
+    to: Place<'_>,
+    mode: RenameMode,
+    source: Entry,
+    there: Option<Entry>,
+) -> Result<Plan, Status> {
+    match (mode, there) {
+        (RenameMode::NoReplace, Some(_)) => return Err(Status::Exists),
+        (RenameMode::Exchange, None) => return Err(Status::NotFound),
+        // Two names of one object: POSIX has rename succeed and do nothing.
+        (_, Some(entry)) if entry.oid == source.oid => {
+            return if mode == RenameMode::Exchange {
+                Ok(Plan::default())
+            } else {
+                Err(Status::Exists)
+            };
+        }
+        _ => {}
+    }
+    if source.kind == FileKind::Directory {
+        refuse_loop_if_moved(node, source.oid, from.dir, to.dir)?;
+    }
+    let mut plan = Plan::default();
+    let from_target = entry_target(from.dir, from.name, node.target_count());
+    let insert =
+        Action::InsertEntry { dir: to.dir, name: to.name.to_vec(), entry: source, replaces: there };
+    if mode == RenameMode::Exchange {
+        let there = there.ok_or(Status::NotFound)?;
+        if there.kind == FileKind::Directory {
+            refuse_loop_if_moved(node, there.oid, to.dir, from.dir)?;
+        }
+        let back = Action::InsertEntry {
+            dir: from.dir,
+            name: from.name.to_vec(),
+            entry: there,
+            replaces: Some(source),
+        };
+        plan.add(target.id, insert);
+        plan.add(from_target, back);
+        moved(&mut plan, there, to.dir, from.dir);
+    } else {
+        // Taken out first: both names may share a bucket.
+        let remove = Action::RemoveEntry { dir: from.dir, name: from.name.to_vec(), entry: source };
+        plan.add(from_target, remove);
+        plan.add(target.id, insert);
+        if let Some(replaced) = there {
+            match (source.kind, replaced.kind) {
+                (FileKind::Directory, FileKind::Directory) => {
+                    plan_directory_removal(node, &mut plan, replaced.oid);
+                }
+                (FileKind::Directory, _) => return Err(Status::NotDirectory),
+                (_, FileKind::Directory) => return Err(Status::IsDirectory),
+                _ => {
+                    plan.add(replaced.oid.home(), Action::AddLinks { oid: replaced.oid, links: -1 });
+                }
+            }
+        }
+    }
+    moved(&mut plan, source, from.dir, to.dir);
+    Ok(plan)
+}
+
+fn refuse_loop_if_moved(node: &Node, dir: Oid, from: Oid, to: Oid) -> Result<(), Status> {
+    if from == to {
+        return Ok(());
+    }
+    refuse_loop(node, dir, to)
+}
+
+/// The object that moves is marked as changed, and a directory learns what is above it now.
+fn moved(plan: &mut Plan, entry: Entry, from: Oid, to: Oid) {
+    let action = if entry.kind == FileKind::Directory && from != to {
+        Action::SetParent { dir: entry.oid, parent: to }
+    } else {
+        Action::AddLinks { oid: entry.oid, links: 0 }
+    };
+    plan.add(entry.oid.home(), action);
+}

@@ -1,0 +1,105 @@
+//! Exact retries: the answer to a request that changes something is stored in the same batch as
+//! the change, under the session's slot, so that the request can be sent again after a lost
+//! connection or a crash and gets its first answer. One record a slot, so the space is bounded.
+
+use azekura_proto::{Oid, SessionId, Status};
+use azekura_store::{Space, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::update::{Update, load};
+
+/// Who asks, and whether it may be for the second time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) session: SessionId,
+    pub(crate) slot: u16,
+    /// 0: the request needs no record.
+    pub(crate) sequence: u64,
+    pub(crate) resent: bool,
+}
+
+/// As much of an answer as is needed to give it again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum FirstAnswer {
+    Done,
+    Created(Oid),
+    /// The offset and end of an append.
+    Appended {
+        oid: Oid,
+        offset: u64,
+        end: u64,
+    },
+    Container(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    sequence: u64,
+    answer: FirstAnswer,
+}
+
+fn key(caller: &Caller) -> [u8; 18] {
+    let mut key = [0; 18];
+    key[..16].copy_from_slice(&caller.session.0);
+    key[16..].copy_from_slice(&caller.slot.to_be_bytes());
+    key
+}
+
+impl Caller {
+    /// A caller that never asks twice: another target, or the engine itself.
+    pub(crate) const fn engine() -> Self {
+        Self { session: SessionId([0; 16]), slot: 0, sequence: 0, resent: false }
+    }
+
+    /// Records the answer with the change that it belongs to.
+    pub(crate) fn record(&self, update: &mut Update<'_>, answer: FirstAnswer) {
+        if self.sequence > 0 {
+            let stored = Stored { sequence: self.sequence, answer };
+            update.put(Space::Reply, &key(self), &stored);
+        }
+    }
+
+    /// The answer that this request got before, if it was carried out.
+    pub(crate) fn first_answer(&self, store: &Store) -> Result<Option<FirstAnswer>, Status> {
+        if !self.resent || self.sequence == 0 {
+            return Ok(None);
+        }
+        match load::<Stored>(store, Space::Reply, &key(self))? {
+            Some(stored) if stored.sequence == self.sequence => Ok(Some(stored.answer)),
+            // A later request of the slot was carried out: nobody waits for this one any more.
+            Some(stored) if stored.sequence > self.sequence => Err(Status::Invalid),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// All appends on record: after a crash the files must be at least that long.
+pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<(Oid, u64)>, Status> {
+    let mut appends = Vec::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = store
+            .scan(Space::Reply, &[], after.as_deref(), 1024)
+            .map_err(|e| crate::update::store_status(&e))?;
+        let Some((last, _)) = page.last() else { return Ok(appends) };
+        after = Some(last.clone());
+        for (_, value) in &page {
+            let stored: Stored = crate::record::decode(value)?;
+            if let FirstAnswer::Appended { oid, end, .. } = stored.answer {
+                appends.push((oid, end));
+            }
+        }
+    }
+}
+
+/// Forgets what was recorded for a session.
+pub(crate) fn forget_session(store: &Store, session: SessionId) -> Result<(), Status> {
+    let page = store
+        .scan(Space::Reply, &session.0, None, usize::from(azekura_proto::limits::SLOTS_MAX))
+        .map_err(|e| crate::update::store_status(&e))?;
+    let mut update = Update::new(store);
+    for (key, _) in &page {
+        update.delete(Space::Reply, key);
+    }
+    update.commit().map(drop)
+}

@@ -1,0 +1,181 @@
+//! One target of this engine: its store, and who may touch which record right now. Owns the lock
+//! under which every change of the namespace is checked and committed, and the serial numbers of
+//! new objects. It knows nothing of other targets.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_proto::ids::SERIAL_MAX;
+use azekura_proto::transaction::{Action, TransactionId};
+use azekura_proto::{Oid, Status, TargetId};
+use azekura_store::{Space, Store};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::key_locks::{KeyLocks, Wanted};
+use crate::update::{Update, load};
+
+/// How long an operation waits for a transaction to let go of a record.
+const WAIT: Duration = Duration::from_secs(10);
+/// Serial numbers are reserved on disk in steps of this.
+const SERIAL_STEP: u64 = 1 << 16;
+const SERIALS_KEY: &[u8] = b"serials";
+const BOOTS_KEY: &[u8] = b"boots";
+
+/// A part of a transaction that waits for its outcome.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) keys: Vec<Wanted>,
+    pub(crate) since: Instant,
+}
+
+/// What the namespace lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) locks: KeyLocks,
+    pub(crate) prepared: HashMap<TransactionId, Prepared>,
+}
+
+/// The namespace lock of a target, taken.
+pub(crate) type Guard<'a> = MutexGuard<'a, State>;
+
+#[derive(Debug)]
+struct Serials {
+    next: u64,
+    reserved: u64,
+}
+
+/// One target.
+pub(crate) struct Target {
+    pub(crate) id: TargetId,
+    pub(crate) store: Store,
+    /// The target's directory.
+    pub(crate) dir: PathBuf,
+    /// Names the file system below, so that targets sharing one are counted once.
+    pub(crate) device: u64,
+    state: Mutex<State>,
+    freed: Condvar,
+    /// How many keys are locked; lets readers pass without the lock while it is 0.
+    locked: AtomicUsize,
+    serials: Mutex<Serials>,
+    size_locks: [Mutex<()>; 64],
+    next_transaction: AtomicU64,
+    pub(crate) objects: AtomicU64,
+    pub(crate) reclaim_backlog: AtomicU64,
+    pub(crate) reclaim_wanted: AtomicUsize,
+}
+
+impl Target {
+    /// Wraps an open store. Counts the boot, so that transaction numbers never come twice.
+    pub(crate) fn new(id: TargetId, store: Store, dir: PathBuf) -> Result<Self, Status> {
+        let device = rustix::fs::stat(&dir).map_or(0, |stat| stat.st_dev);
+        let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
+        let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
+        let mut update = Update::new(&store);
+        update.put(Space::System, BOOTS_KEY, &boots);
+        update.commit()?;
+        Ok(Self {
+            id,
+            store,
+            dir,
+            device,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            locked: AtomicUsize::new(0),
+            serials: Mutex::new(Serials { next: serials, reserved: serials }),
+            size_locks: std::array::from_fn(|_| Mutex::new(())),
+            next_transaction: AtomicU64::new(boots << 40),
+            objects: AtomicU64::new(0),
+            reclaim_backlog: AtomicU64::new(0),
+            reclaim_wanted: AtomicUsize::new(0),
+        })
+    }
+
+    /// A serial number that no object of this target ever had.
+    pub(crate) fn draw_serial(&self) -> Result<u64, Status> {
+        let mut serials = self.serials.lock();
+        if serials.next >= serials.reserved {
+            let reserved = serials.reserved + SERIAL_STEP;
+            if reserved > SERIAL_MAX {
+                return Err(Status::NoSpace);
+            }
+            let mut update = Update::new(&self.store);
+            update.put(Space::System, SERIALS_KEY, &reserved);
+            update.commit()?;
+            serials.reserved = reserved;
+        }
+        serials.next += 1;
+        Ok(serials.next - 1)
+    }
+
+    /// A transaction number for this target as coordinator.
+    pub(crate) fn draw_transaction(&self) -> TransactionId {
+        let number = self.next_transaction.fetch_add(1, Ordering::Relaxed);
+        TransactionId { coordinator: self.id, number }
+    }
+
+    /// Keeps other changes of a file's length away: truncation and append.
+    pub(crate) fn lock_size(&self, oid: Oid) -> MutexGuard<'_, ()> {
+        self.size_locks[oid.inode_number() as usize % self.size_locks.len()].lock()
+    }
+
+    /// Inodes were removed: counts them, and wakes the reclaimer.
+    pub(crate) fn removed(&self, inodes: u64) {
+        if inodes > 0 {
+            self.objects.fetch_sub(inodes, Ordering::Relaxed);
+            self.reclaim_wanted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The namespace lock, whatever transactions hold.
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.state.lock()
+    }
+
+    /// The namespace lock, once no transaction holds any of these keys.
+    pub(crate) fn lock_free(&self, wanted: &[Wanted]) -> Result<Guard<'_>, Status> {
+        let mut state = self.state.lock();
+        if state.locks.are_free(wanted) {
+            return Ok(state);
+        }
+        let deadline = Instant::now() + WAIT;
+        while !state.locks.are_free(wanted) {
+            if self.freed.wait_until(&mut state, deadline).timed_out() {
+                return Err(Status::Busy);
+            }
+        }
+        Ok(state)
+    }
+
+    /// Waits until no transaction holds these keys, for a reader: so that nobody sees one half of
+    /// a rename.
+    pub(crate) fn wait_free(&self, wanted: &[Wanted]) -> Result<(), Status> {
+        if self.locked.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        self.lock_free(wanted).map(drop)
+    }
+
+    /// Takes keys for a transaction, or answers `Busy` at once: waiting here could be for ever.
+    pub(crate) fn take_keys(
+        &self,
+        state: &mut State,
+        id: TransactionId,
+        wanted: &[Wanted],
+    ) -> Result<(), Status> {
+        if !state.locks.try_take(id, wanted) {
+            return Err(Status::Busy);
+        }
+        self.locked.store(state.locks.len(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives keys of a transaction back.
+    pub(crate) fn give_back_keys(&self, state: &mut State, id: TransactionId, wanted: &[Wanted]) {
+        state.locks.give_back(id, wanted);
+        self.locked.store(state.locks.len(), Ordering::Release);
+        self.freed.notify_all();
+    }
+}

@@ -1,0 +1,68 @@
+//! The only map from what the pool answers to what POSIX calls it. No other module makes an errno
+//! out of a status.
+
+use azekura_client::ClientError;
+use azekura_proto::Status;
+pub use rustix::io::Errno;
+
+/// What every operation of the file system gives back.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// The errno of a status.
+pub fn of_status(status: Status) -> Errno {
+    match status {
+        Status::NotFound => Errno::NOENT,
+        Status::Exists => Errno::EXIST,
+        Status::NotDirectory => Errno::NOTDIR,
+        Status::IsDirectory => Errno::ISDIR,
+        Status::NotEmpty => Errno::NOTEMPTY,
+        Status::Stale => Errno::STALE,
+        Status::IntoItself | Status::Invalid => Errno::INVAL,
+        Status::TooManyLinks => Errno::MLINK,
+        Status::NameTooLong => Errno::NAMETOOLONG,
+        Status::FileTooBig => Errno::FBIG,
+        Status::TooLarge => Errno::TOOBIG,
+        Status::NoSpace => Errno::NOSPC,
+        Status::ReadOnly => Errno::ROFS,
+        Status::Locked => Errno::AGAIN,
+        Status::Deadlock => Errno::DEADLK,
+        Status::LimitReached => Errno::NFILE,
+        Status::Busy => Errno::BUSY,
+        Status::Unsupported => Errno::OPNOTSUPP,
+        Status::Io
+        | Status::Damaged
+        | Status::ConditionFailed
+        | Status::Grace
+        | Status::Stopping
+        | Status::SessionExpired
+        | Status::Refresh
+        | Status::WrongTarget
+        | Status::PeerUnreachable => Errno::IO,
+    }
+}
+
+/// The errno of a failed request. What the application cannot be told in an errno is logged.
+pub fn of_client(error: &ClientError) -> Errno {
+    match error {
+        ClientError::Status(status) => {
+            let errno = of_status(*status);
+            if errno == Errno::IO {
+                tracing::warn!("an engine answered: {status}");
+            }
+            errno
+        }
+        // The pool has logged the engine and its address.
+        ClientError::Unreachable { .. } => Errno::IO,
+        ClientError::TooLarge => Errno::TOOBIG,
+        ClientError::Protocol { .. } | ClientError::NoSuchTarget(_) => {
+            tracing::error!("{error}");
+            Errno::IO
+        }
+    }
+}
+
+/// A reply of another kind than the request's: an engine of another release, or a defect.
+pub(crate) fn unexpected(request: &'static str) -> Errno {
+    tracing::error!("an engine answered the request '{request}' with the reply of another one");
+    Errno::IO
+}

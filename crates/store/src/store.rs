@@ -1,0 +1,180 @@
+//! The store of one target: what the rest of the project sees. Owns the lifetime of its parts: the
+//! lock is taken first and released last.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use azekura_proto::{Oid, PoolId, TargetId};
+use parking_lot::Mutex;
+
+use crate::batch::{Batch, Space, Value};
+use crate::error::StoreError;
+use crate::free_space::{FreeSpace, SpaceInfo};
+use crate::identity::{self, Layout, TargetLock};
+use crate::kv::{KeyValues, KvSizes};
+use crate::rotation::RotationThread;
+use crate::shard_file::{ShardFile, ShardStat};
+use crate::shards::Shards;
+
+const KV_STRIPES: usize = 64;
+
+/// How much memory and how many descriptors a store takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreConfig {
+    /// Bound of the cache of inodes and entries, in bytes.
+    pub cache_bytes: u64,
+    /// Bound of the cache of the database's blocks, in bytes.
+    pub block_cache_bytes: u64,
+    /// Bound on shard files kept open beyond those in use.
+    pub open_files_max: usize,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self { cache_bytes: 24 * MIB, block_cache_bytes: 8 * MIB, open_files_max: 1024 }
+    }
+}
+
+/// One target's objects. All methods may be called from any number of threads.
+pub struct Store {
+    // Dropped in this order.
+    _rotation: RotationThread,
+    kv: Arc<KeyValues>,
+    shards: Shards,
+    kv_stripes: Box<[Mutex<()>]>,
+    _lock: TargetLock,
+}
+
+impl Store {
+    /// Makes `dir` a target of a pool; creates the directory if it is not there. Does nothing if
+    /// it is this target already.
+    ///
+    /// # Errors
+    /// [`StoreError::NotATarget`] if the directory holds other files,
+    /// [`StoreError::WrongIdentity`] if it is another target.
+    pub fn create(dir: &Path, pool: PoolId, target: TargetId) -> Result<(), StoreError> {
+        identity::create(&Layout::new(dir), pool, target, KeyValues::create)
+    }
+
+    /// Opens a target. It stays locked against other processes until the store is dropped.
+    pub fn open(
+        dir: &Path,
+        pool: PoolId,
+        target: TargetId,
+        config: &StoreConfig,
+    ) -> Result<Self, StoreError> {
+        let layout = Layout::new(dir);
+        identity::check(&layout, pool, target)?;
+        let lock = TargetLock::acquire(&layout)?;
+        let gauge = Arc::new(FreeSpace::new(layout.dir.clone()));
+        let shards = Shards::open(layout.data(), config.open_files_max, Arc::clone(&gauge))?;
+        let sizes = KvSizes {
+            value_cache_bytes: config.cache_bytes,
+            block_cache_bytes: config.block_cache_bytes,
+        };
+        let kv = Arc::new(KeyValues::open(layout.kv(), sizes, gauge)?);
+        Ok(Self {
+            _rotation: RotationThread::start(&kv)?,
+            kv,
+            shards,
+            kv_stripes: (0..KV_STRIPES).map(|_| Mutex::new(())).collect(),
+            _lock: lock,
+        })
+    }
+
+    /// The value under a key.
+    pub fn get(&self, space: Space, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        self.kv.get(space, key)
+    }
+
+    /// Makes all changes of a batch, or none. On return they are with the operating system, and
+    /// survive the end of this process, but not yet a crash of the machine.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] when only the reserve of the disk is left and the batch takes
+    /// lasting space.
+    pub fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        self.kv.commit(batch)
+    }
+
+    /// At most `limit` keys of a space that begin with `prefix` and come after `after`, in order,
+    /// with their values. A scan costs time for records removed not long ago, too: who empties a
+    /// space from its beginning goes on with `after`, rather than from the beginning.
+    pub fn scan(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Value)>, StoreError> {
+        let mut page = Vec::new();
+        if limit == 0 {
+            return Ok(page);
+        }
+        self.scan_visit(space, prefix, after, |key, value| {
+            page.push((key.to_vec(), value));
+            if page.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(page)
+    }
+
+    /// Like [`Store::scan`], but gives each key and value to `visit` until that breaks off.
+    pub fn scan_visit(
+        &self,
+        space: Space,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        visit: impl FnMut(&[u8], Value) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.kv.scan_visit(space, prefix, after, visit)
+    }
+
+    /// Brings every commit before the call to stable storage. After a failure every later call
+    /// fails too.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.kv.sync()
+    }
+
+    /// The file of an object's shard, if it exists.
+    pub fn shard(&self, oid: Oid, shard: u16) -> Result<Option<Arc<ShardFile>>, StoreError> {
+        self.shards.get((oid, shard))
+    }
+
+    /// The file of an object's shard, created empty if it does not exist.
+    pub fn shard_create(&self, oid: Oid, shard: u16) -> Result<Arc<ShardFile>, StoreError> {
+        self.shards.create((oid, shard))
+    }
+
+    /// Length, space and times of an object's shard, if it exists. Does not open the file.
+    pub fn shard_stat(&self, oid: Oid, shard: u16) -> Result<Option<ShardStat>, StoreError> {
+        self.shards.stat((oid, shard))
+    }
+
+    /// Removes an object's shard; false if there was none. Who still has the file keeps the
+    /// nameless one; lookups from now on find nothing, or what is created anew.
+    pub fn shard_remove(&self, oid: Oid, shard: u16) -> Result<bool, StoreError> {
+        self.shards.remove((oid, shard))
+    }
+
+    /// Visits every shard on the target, in no order. Shards created or removed meanwhile may or
+    /// may not be among them.
+    pub fn shard_list(&self, visit: &mut dyn FnMut(Oid, u16, ShardStat)) -> Result<(), StoreError> {
+        self.shards.list(visit)
+    }
+
+    /// Sizes of the file system below.
+    pub fn space(&self) -> Result<SpaceInfo, StoreError> {
+        self.kv.gauge().info(self.kv.table_bytes()?)
+    }
+
+    pub(crate) fn kv_dir(&self) -> &Path {
+        self.kv.dir()
+    }
+
+    /// Excludes other updates of the same object while conditions are checked.
+    pub(crate) fn kv_stripe(&self, oid: Oid) -> &Mutex<()> {
+        &self.kv_stripes[usize::from(oid.to_bytes()[15]) % KV_STRIPES]
+    }
+}

@@ -1,0 +1,322 @@
+//! Writes the first corpus of each fuzz target: well-formed messages, so that a fuzzer starts
+//! behind the first check and not in front of it. `cargo run --example seeds -- corpus`.
+
+use std::path::{Path, PathBuf};
+
+use azekura_proto::attr::{AttrChange, Inheritance, NewInode, SetTime};
+use azekura_proto::frame::{HEAD_BYTES, encode_into};
+use azekura_proto::message::{
+    Allocation, Answer, Challenge, Condition, Hello, Lock, LockKind, LockMode, MAGIC, Proof,
+    Refusal, RenameMode, Reply, Request, RequestHead, Role, ShardRef, ShardStat, VERSION,
+    ValueUpdate, Welcome, XattrMode,
+};
+use azekura_proto::pool_map::EngineEntry;
+use azekura_proto::transaction::{Action, Entry, TransactionId};
+use azekura_proto::{
+    Attr, ContainerId, EngineId, FileKind, Incarnation, ObjectClass, Oid, PoolId, PoolMap,
+    SessionId, Status, TargetId, Timestamp,
+};
+use serde::Serialize;
+
+struct Corpus {
+    dir: PathBuf,
+}
+
+impl Corpus {
+    fn put(&self, target: &str, name: &str, bytes: &[u8]) {
+        let dir = self.dir.join(target);
+        std::fs::create_dir_all(&dir).expect("the corpus directory can be made");
+        std::fs::write(dir.join(name), bytes).expect("the seed can be written");
+    }
+}
+
+fn frame_of<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_into(&mut out, message, 0).expect("a seed is small");
+    out
+}
+
+fn body<T: Serialize>(message: &T) -> Vec<u8> {
+    frame_of(message).split_off(HEAD_BYTES)
+}
+
+fn tagged(tag: u8, mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.insert(0, tag);
+    bytes
+}
+
+fn oid(serial: u64) -> Oid {
+    Oid::new(ContainerId(1), ObjectClass::SX, TargetId(1), serial)
+}
+
+fn map() -> PoolMap {
+    let addresses = ["unix:/run/a.sock", "tcp:[::1]:7000"].map(|text| text.parse().expect("valid"));
+    let engines = vec![EngineEntry { addresses: addresses.to_vec() }; 3];
+    PoolMap::deal(PoolId([1; 16]), "pool".to_owned(), engines, &[2, 2, 2])
+}
+
+fn attr() -> Attr {
+    let time = Timestamp { secs: 1_700_000_000, nanos: 5 };
+    Attr {
+        oid: oid(9),
+        kind: FileKind::Directory,
+        mode: 0o755,
+        uid: 1000,
+        gid: 1000,
+        nlink: 2,
+        size: 0,
+        blocks_512: 8,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+        rdev: 0,
+        chunk_bytes: 1 << 20,
+        wide: false,
+        has_xattrs: true,
+        inheritance: Some(Inheritance::default()),
+        parent: Some(oid(0)),
+    }
+}
+
+fn new_inode() -> NewInode {
+    NewInode {
+        kind: FileKind::Regular,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        symlink_text: b"to/there".to_vec(),
+        class: ObjectClass::S2,
+        chunk_bytes: 1 << 20,
+        inheritance: None,
+    }
+}
+
+fn requests() -> Vec<Request<'static>> {
+    let data = ShardRef { oid: oid(1), shard: 1, is_file: true };
+    let lock = Lock {
+        kind: LockKind::Range,
+        owner: 7,
+        pid: 8,
+        mode: LockMode::Exclusive,
+        start: 0,
+        end: u64::MAX,
+    };
+    let update = ValueUpdate {
+        dkey: b"d",
+        akey: b"a",
+        value: Some(b"v"),
+        condition: Condition::Equals(b"w"),
+    };
+    let change = AttrChange {
+        mode: Some(0o600),
+        size: Some(1 << 40),
+        mtime: Some(SetTime::Now),
+        ..AttrChange::default()
+    };
+    let entry = Entry { oid: oid(3), kind: FileKind::Regular };
+    let id = TransactionId { coordinator: TargetId(1), number: 77 };
+    vec![
+        Request::Ping,
+        Request::Claim { holds: vec![oid(1), oid(2)], locks: vec![(oid(1), lock)] },
+        Request::Adopt { map: map(), engine: EngineId(1) },
+        Request::ContainerCreate { name: "c".to_owned(), inheritance: Inheritance::default() },
+        Request::Lookup { dir: oid(0), name: b"name" },
+        Request::Create { dir: oid(0), name: b"new", inode: new_inode(), hold: true },
+        Request::Rename {
+            from_dir: oid(0),
+            from_name: b"a",
+            to_dir: oid(4),
+            to_name: b"b",
+            mode: RenameMode::Exchange,
+        },
+        Request::ReadDirectory { dir: oid(0), after: 3, page_bytes: 65_536, with_attrs: true },
+        Request::SetAttr { oid: oid(1), change },
+        Request::Release { oids: vec![oid(1), oid(2)] },
+        Request::SetXattr { oid: oid(1), name: b"user.a", value: b"v", mode: XattrMode::Create },
+        Request::Read { data, offset: 1 << 33, bytes: 1 << 20 },
+        Request::Write { data, offset: 0 },
+        Request::ShardAllocate { data, offset: 5, bytes: 6, what: Allocation::PunchHole },
+        Request::ValueUpdate { oid: oid(1), updates: vec![update, update] },
+        Request::LockAcquire { oid: oid(1), lock, wait: true },
+        Request::Prepare {
+            id,
+            actions: vec![
+                Action::InsertEntry { dir: oid(0), name: b"n".to_vec(), entry, replaces: None },
+                Action::AddLinks { oid: oid(3), links: -1 },
+            ],
+        },
+    ]
+}
+
+fn answers() -> Vec<Answer> {
+    let stat = ShardStat {
+        bytes: 1,
+        blocks_512: 8,
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+    };
+    let entry = Entry { oid: oid(3), kind: FileKind::Regular };
+    vec![
+        Ok(Reply::Done),
+        Ok(Reply::Map(map())),
+        Ok(Reply::Entry { entry, attr: Some(Box::new(attr())) }),
+        Ok(Reply::Bytes(vec![1, 2, 3])),
+        Ok(Reply::Shard(Some(stat))),
+        Ok(Reply::Keys { keys: vec![vec![1], vec![2, 3]], end: true }),
+        Err(Status::NoSpace),
+    ]
+}
+
+fn messages(corpus: &Corpus) {
+    let head = RequestHead {
+        target: TargetId(1),
+        map_version: 1,
+        slot: 3,
+        sequence: 1 << 40,
+        resent: true,
+    };
+    let mut stream = Vec::new();
+    for request in requests() {
+        corpus.put("request", request.name(), &body(&(head, &request)));
+        stream.extend(frame_of(&(head, &request)));
+    }
+    corpus.put("frame", "requests", &stream);
+    corpus.put("frame", "too_large", &[255; 8]);
+    for (index, answer) in answers().iter().enumerate() {
+        corpus.put("reply", &format!("{index:02}"), &body(answer));
+    }
+    corpus.put("pool_map", "three_engines", &body(&map()));
+}
+
+fn handshakes(corpus: &Corpus) {
+    let hello = Hello {
+        magic: MAGIC,
+        version: VERSION,
+        pool: PoolId([1; 16]),
+        session: SessionId([5; 16]),
+        role: Role::Client,
+        nonce: [9; 32],
+    };
+    let challenge: Result<Challenge, Refusal> = Ok(Challenge { nonce: [1; 32], proof: [2; 32] });
+    let proof = Proof { proof: [3; 32] };
+    let welcome: Result<Welcome, Refusal> =
+        Ok(Welcome { engine: EngineId(0), incarnation: Incarnation(4), map_version: 1, fresh_session: true });
+    let refusal: Result<Welcome, Refusal> = Err(Refusal::Version { engine: 9 });
+    corpus.put("handshake", "hello", &tagged(0, body(&hello)));
+    corpus.put("handshake", "challenge", &tagged(1, body(&challenge)));
+    corpus.put("handshake", "proof", &tagged(2, body(&proof)));
+    corpus.put("handshake", "welcome", &tagged(3, body(&welcome)));
+    corpus.put("handshake", "refusal", &tagged(3, body(&refusal)));
+    let caller = [frame_of(&hello), frame_of(&proof)].concat();
+    corpus.put("gate", "caller", &tagged(0, caller));
+    let newer = Hello { version: VERSION + 1, ..hello.clone() };
+    corpus.put("gate", "newer", &tagged(0, frame_of(&newer)));
+    let elsewhere = Hello { pool: PoolId([8; 16]), ..hello };
+    corpus.put("gate", "elsewhere", &tagged(0, frame_of(&elsewhere)));
+    let engine = [frame_of(&challenge), frame_of(&welcome)].concat();
+    corpus.put("gate", "engine", &tagged(1, engine));
+}
+
+fn texts(corpus: &Corpus) {
+    for (name, text) in [
+        ("oid", "0000000100000000.3f00010000000009"),
+        ("unix", "unix:/run/azekura/p.sock"),
+        ("tcp", "tcp:[::1]:7000"),
+        ("host", "localhost:7000"),
+        ("class", "SX"),
+        ("pool", "0123456789abcdef0123456789abcdef"),
+    ] {
+        corpus.put("text", name, text.as_bytes());
+    }
+    corpus.put("text", "oid_bytes", &oid(9).to_bytes());
+}
+
+/// A FUSE message: the kernel's 40-byte header, then its arguments.
+fn fuse_message(opcode: u32, arguments: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    for number in [(40 + arguments.len()) as u32, opcode] {
+        message.extend(number.to_ne_bytes());
+    }
+    for number in [7u64, 1] {
+        message.extend(number.to_ne_bytes());
+    }
+    for number in [1000u32, 1000, 4242, 0] {
+        message.extend(number.to_ne_bytes());
+    }
+    message.extend(arguments);
+    message
+}
+
+fn fuse(corpus: &Corpus) {
+    let numbers = |count: usize| (1..=count as u32).flat_map(u32::to_ne_bytes).collect::<Vec<_>>();
+    // (name, opcode, 32-bit numbers in front, text behind)
+    let messages: [(&str, u32, usize, &[u8]); 18] = [
+        ("lookup", 1, 0, b"name\0"),
+        ("forget", 2, 2, b""),
+        ("getattr", 3, 4, b""),
+        ("setattr", 4, 22, b""),
+        ("symlink", 6, 0, b"name\0text\0"),
+        ("mknod", 8, 4, b"name\0"),
+        ("mkdir", 9, 2, b"name\0"),
+        ("rename", 12, 2, b"old\0new\0"),
+        ("link", 13, 2, b"name\0"),
+        ("read", 15, 10, b""),
+        ("write", 16, 10, b"data"),
+        ("setxattr", 21, 2, b"user.a\0v"),
+        ("init", 26, 16, b""),
+        ("lock", 32, 12, b""),
+        ("create", 35, 4, b"name\0"),
+        ("batch_forget", 42, 6, b""),
+        ("fallocate", 43, 8, b""),
+        ("rename2", 45, 4, b"old\0new\0"),
+    ];
+    for (name, opcode, count, text) in messages {
+        let arguments = [numbers(count), text.to_vec()].concat();
+        corpus.put("fuse_request", name, &fuse_message(opcode, &arguments));
+    }
+}
+
+fn stored(corpus: &Corpus) {
+    let entry = Entry { oid: oid(3), kind: FileKind::Regular };
+    // A bucket with one slot, as the engine writes it: slots, place, name, entry.
+    corpus.put("stored", "bucket", &tagged(1, body(&vec![(2u8, b"name".to_vec(), entry)])));
+    corpus.put("stored", "dir_shard", &tagged(2, body(&(3u64, 1u32, Timestamp::default()))));
+    corpus.put("stored", "orphan", &tagged(3, vec![1]));
+    let actions = vec![Action::SealShard { dir: oid(0) }, Action::LockTree { root: oid(0) }];
+    corpus.put("stored", "actions", &tagged(4, body(&actions)));
+    corpus.put("stored", "bucket_key", &tagged(5, [&oid(0).to_bytes()[..], &[1; 6]].concat()));
+    corpus.put("stored", "transaction_key", &tagged(6, [&b"p\0\x01"[..], &[3; 8]].concat()));
+    let inode = (
+        (FileKind::Regular, 0o644u16, 0u32, 0u32, 1u32, 0u64),
+        (1u32 << 20, false, true, Timestamp::default(), Timestamp::default()),
+        (Timestamp::default(), Timestamp::default(), None::<Timestamp>, Vec::<u8>::new()),
+        (None::<Inheritance>, None::<Oid>),
+    );
+    corpus.put("stored", "inode", &tagged(0, body(&inode)));
+}
+
+const POOL_FILE: &str = r#"name = "pool"
+pool = "01010101010101010101010101010101"
+version = 1
+secret = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+targets = [0, 1, 0]
+
+[[engines]]
+addresses = ["unix:/run/azekura/p.sock", "tcp:127.0.0.1:7000"]
+
+[[engines]]
+addresses = ["tcp:127.0.0.1:7001"]
+"#;
+
+fn main() {
+    let dir = std::env::args_os().nth(1).expect("usage: seeds DIR");
+    let corpus = Corpus { dir: Path::new(&dir).to_owned() };
+    messages(&corpus);
+    handshakes(&corpus);
+    texts(&corpus);
+    fuse(&corpus);
+    stored(&corpus);
+    corpus.put("pool_file", "two_engines", POOL_FILE.as_bytes());
+}

@@ -1,0 +1,31 @@
+//! An engine's gate, or a client that dials, with a stranger at the other end of the socket.
+//! Nobody may get in, and nobody may be believed.
+
+#![no_main]
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
+use azekura_proto::message::{Refusal, Role};
+use azekura_proto::{PoolId, SessionId};
+use azekura_wire::{Gate, Secret, Socket, connect};
+use libfuzzer_sys::fuzz_target;
+
+const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((side, script)) = bytes.split_first() else { return };
+    let (mut stranger, ours) = UnixStream::pair().expect("a socket pair");
+    // More than the socket holds would wait for a reader that has not begun.
+    stranger.write_all(&script[..script.len().min(64 * 1024)]).expect("room in the socket");
+    stranger.shutdown(std::net::Shutdown::Write).expect("an open socket");
+    let secret = Secret::from_hex(SECRET).expect("64 hex digits");
+    let pool = PoolId([1; 16]);
+    if side & 1 == 0 {
+        let gate = Gate { secret: &secret, pool };
+        assert!(gate.receive(Socket::Unix(ours), |_| Err(Refusal::Full)).is_err());
+    } else {
+        let session = SessionId([2; 16]);
+        assert!(connect(Socket::Unix(ours), pool, session, Role::Client, &secret).is_err());
+    }
+});

@@ -1,0 +1,89 @@
+"""Suites from elsewhere that test what POSIX asks of any file system: pjdfstest and fsx."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from pools import TOOLS
+
+HERE = Path(__file__).parent
+OPERATIONS = 100_000
+
+FSX = """
+flen = {flen}
+
+[opsize]
+min = 0
+max = {opsize}
+align = 1
+
+[weights]
+close_open = 1
+invalidate = 1
+mapread = 10
+mapwrite = 10
+read = 20
+write = 20
+truncate = 5
+fsync = 1
+fdatasync = 1
+posix_fallocate = 3
+punch_hole = 5
+sendfile = 3
+posix_fadvise = 1
+copy_file_range = 3
+"""
+
+
+@pytest.mark.root
+@pytest.mark.limit(420)
+@pytest.mark.parametrize("cache", ["auto", "none"])
+def test_pjdfstest(world, cache, tmp_path):
+    mount = world.pool(memory=True).mount("--allow-other", cache=cache)
+    os.chmod(mount, 0o755)
+    command = [TOOLS / "pjdfstest", "-c", HERE / "pjdfstest.toml", "-p", mount, "-s", tmp_path]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, check=False
+    )
+    text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed", text)
+    assert summary, f"no summary\n{text[-3000:]}\n{done.stderr[-3000:]}"
+    wrong = re.findall(r"^\S+ +(?:FAILED|PASSED UNEXPECTEDLY)(?:\n\t.*)*", text, re.MULTILINE)
+    assert not wrong, "\n".join(wrong)
+    assert done.returncode == 0
+    assert int(summary[3]) >= 385, f"fewer cases ran than should\n{summary[0]}"
+
+
+@pytest.mark.limit(600)
+@pytest.mark.parametrize(
+    ("shape", "chunk_bytes", "flen", "opsize", "cache"),
+    [
+        ("narrow", 1 << 20, 256 << 10, 64 << 10, "auto"),
+        ("wide", 64 << 10, 1 << 20, 160 << 10, "auto"),
+        ("wide", 64 << 10, 1 << 20, 160 << 10, "none"),
+    ],
+)
+def test_fsx(world, tmp_path, shape, chunk_bytes, flen, opsize, cache):
+    mount = world.pool(memory=True).mount(cache=cache)
+    place = mount / shape
+    place.mkdir()
+    os.setxattr(place, "user.azekura.chunk_size", str(chunk_bytes).encode())
+    seed = int.from_bytes(os.urandom(4), "little")
+    config = tmp_path / "fsx.toml"
+    config.write_text(FSX.format(flen=flen, opsize=opsize))
+    # The run with every operation sent to the engines is slower, and shorter.
+    operations = OPERATIONS if cache == "auto" else OPERATIONS // 5
+    command = [TOOLS / "fsx", "-q", "-f", config, "-P", tmp_path, "-S", seed, "-N", operations]
+    command.append(place / "file")
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=580,
+        check=False,
+    )
+    assert done.returncode == 0, f"seed {seed}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
