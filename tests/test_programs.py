@@ -238,13 +238,12 @@ def test_make_of_a_c_project(c_project, place, sh):
         cp -a "$c_project" "$place/src"
         cd "$place/src"
         ./configure --disable-cxx --enable-doc=no CFLAGS=-O0 EXTRA_CFLAGS=-O0 > configure.out 2>&1
-        make -j2 build_lib > make.out 2>&1 || { tail -40 make.out; exit 1; }
-        make -q build_lib_shared
-        make install_lib install_include DESTDIR="$place/installed" > install.out 2>&1
+        make -j2 build_lib_static > make.out 2>&1 || { tail -40 make.out; exit 1; }
+        make -q build_lib_static
+        make install_lib_static install_include DESTDIR="$place/installed" > install.out 2>&1
         printf '#include <stdlib.h>\\nint main(void){return malloc(100)==NULL;}\\n' > try.c
         cc -o try try.c lib/libjemalloc.a -lpthread -ldl -lm
         ./try
-        LD_LIBRARY_PATH=lib LD_PRELOAD=lib/libjemalloc.so.2 ./try
         make clean > /dev/null
         test -z "$(find src -name '*.o')"
         """,
@@ -269,7 +268,8 @@ def test_compileall(place, sh):
         test "$count" -gt 200
         # What was compiled is taken as it is: times and sizes agree.
         cd "$place/lib"
-        "$python" -B -v -c 'import json.decoder' 2>&1 | grep -q "matches $place/lib/json"
+        "$python" -B -v -c 'import json.decoder' 2> "$place/said"
+        grep -q "matches $place/lib/json" "$place/said"
         """,
         limit_s=170,
         standard=standard,

@@ -66,6 +66,11 @@ impl Holds {
         state.closed.len()
     }
 
+    /// Whether the object is open here.
+    pub(crate) fn is_open(&self, oid: Oid) -> bool {
+        self.state.lock().opens.contains_key(&oid)
+    }
+
     /// The engine may hold an object that nobody here has opened.
     pub(crate) fn forget_stray(&self, oid: Oid) {
         let mut state = self.state.lock();

@@ -125,6 +125,11 @@ impl Pool {
         Ok(Hold { pool: Arc::clone(self), oid })
     }
 
+    /// Whether this session has the object open.
+    pub fn is_open(&self, oid: Oid) -> bool {
+        self.link(oid.home()).is_ok_and(|link| link.holds.is_open(oid))
+    }
+
     /// Takes a lock. With `wait` the engine waits for up to
     /// [`azekura_proto::limits::LOCK_WAIT_SLICE_MS`] before it answers `Locked`.
     ///

@@ -65,10 +65,9 @@ pub(crate) fn serve(
             tracing::debug!(session = %session.id, "connection lost: {error}");
             return;
         }
-        if ends
-            && let Some(session) = node.sessions.take(session) {
-                end_session(node, &session);
-            }
+        if ends && let Some(session) = node.sessions.take(session) {
+            end_session(node, &session);
+        }
     }
 }
 

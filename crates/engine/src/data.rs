@@ -157,9 +157,10 @@ pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: boo
         target.store.shard(data.oid, data.shard).map_err(fail)?
     };
     if let Some(file) = file
-        && (exactly || file.stat().map_err(fail)?.bytes > bytes) {
-            file.truncate(bytes).map_err(fail)?;
-        }
+        && (exactly || file.stat().map_err(fail)?.bytes > bytes)
+    {
+        file.truncate(bytes).map_err(fail)?;
+    }
     Ok(Reply::Done)
 }
 
@@ -218,9 +219,10 @@ pub(crate) fn touch(target: &Target, data: ShardRef, mtime: Timestamp) -> Answer
 /// Answer to `Sync`.
 pub(crate) fn sync(target: &Target, data: Option<ShardRef>) -> Answer {
     if let Some(data) = data
-        && let Some(file) = target.store.shard(data.oid, data.shard).map_err(fail)? {
-            file.sync(true).map_err(fail)?;
-        }
+        && let Some(file) = target.store.shard(data.oid, data.shard).map_err(fail)?
+    {
+        file.sync(true).map_err(fail)?;
+    }
     target.store.sync().map_err(fail)?;
     Ok(Reply::Done)
 }

@@ -87,7 +87,9 @@ pub(crate) fn dispatch(
         Request::Open { oid } => namespace::open(node, target, need(session)?, *oid),
         Request::Release { oids } => {
             let session = need(session)?;
-            oids.iter().for_each(|oid| reclaim::release(node, session, *oid));
+            for oid in oids {
+                reclaim::release(node, session, *oid);
+            }
             Ok(Reply::Done)
         }
         Request::Widen { oid } => inode::widen(target, *oid).map(|()| Reply::Done),

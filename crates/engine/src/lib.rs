@@ -8,6 +8,8 @@ mod check;
 mod clock;
 mod connection;
 mod containers;
+#[cfg(test)]
+mod crash_tests;
 mod data;
 mod dispatch;
 mod engine;

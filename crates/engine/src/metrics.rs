@@ -33,6 +33,7 @@ struct Sample {
 
 /// What happened per second since the sample before.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_field_names)] // The unit stands last in every name.
 pub(crate) struct Rates {
     pub(crate) requests_per_s: u64,
     pub(crate) read_bytes_per_s: u64,

@@ -163,15 +163,16 @@ pub(crate) fn create(
 /// The name is taken: the caller gets what is there, held if that can be done here.
 fn existing(node: &Node, session: Option<&Session>, entry: Entry) -> Answer {
     if let (Some(session), Some(home)) = (session, node.local_home(entry.oid))
-        && entry.kind == FileKind::Regular {
-            match open(node, home, session, entry.oid) {
-                Ok(Reply::Attr(attr)) => {
-                    return Ok(Reply::Entry { entry, attr: Some(attr) });
-                }
-                Ok(_) | Err(Status::Stale) => return Err(Status::Busy),
-                Err(status) => return Err(status),
+        && entry.kind == FileKind::Regular
+    {
+        match open(node, home, session, entry.oid) {
+            Ok(Reply::Attr(attr)) => {
+                return Ok(Reply::Entry { entry, attr: Some(attr) });
             }
+            Ok(_) | Err(Status::Stale) => return Err(Status::Busy),
+            Err(status) => return Err(status),
         }
+    }
     entry_reply(node, entry)
 }
 

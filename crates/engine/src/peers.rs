@@ -71,13 +71,15 @@ impl Peers {
             }
             let Some(engine) = node.map.engine_of(*target) else { continue };
             if !open.contains_key(&engine)
-                && let Ok((connection, _)) = self.borrow(&node.map, engine) {
-                    open.insert(engine, (connection, Vec::new()));
-                }
+                && let Ok((connection, _)) = self.borrow(&node.map, engine)
+            {
+                open.insert(engine, (connection, Vec::new()));
+            }
             if let Some((connection, sent)) = open.get_mut(&engine)
-                && send(connection, &node.map, *target, request, &[]).is_some() {
-                    sent.push(index);
-                }
+                && send(connection, &node.map, *target, request, &[]).is_some()
+            {
+                sent.push(index);
+            }
         }
         for (answer, (target, request)) in answers.iter_mut().zip(wanted) {
             if let Some(local) = node.local(*target) {

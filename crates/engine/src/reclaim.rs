@@ -74,9 +74,10 @@ pub(crate) fn release(node: &Node, session: &Session, oid: Oid) {
         return;
     }
     if let Some(home) = node.local_home(oid)
-        && let Err(status) = drop_orphan(node, home, oid) {
-            tracing::warn!(%oid, "an unlinked object stays until it is checked: {status}");
-        }
+        && let Err(status) = drop_orphan(node, home, oid)
+    {
+        tracing::warn!(%oid, "an unlinked object stays until it is checked: {status}");
+    }
 }
 
 /// Removes an inode that has no link and no holder.
@@ -98,7 +99,7 @@ fn drop_orphan(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
 /// A session is over: its locks and holds go.
 pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
     node.locks.drop_session(session.id);
-    for oid in node.sessions.holds_of(session) {
+    for oid in session.holds() {
         release(node, session, oid);
     }
     for target in node.local_targets() {

@@ -169,7 +169,10 @@ fn plan(
                 (FileKind::Directory, _) => return Err(Status::NotDirectory),
                 (_, FileKind::Directory) => return Err(Status::IsDirectory),
                 _ => {
-                    plan.add(replaced.oid.home(), Action::AddLinks { oid: replaced.oid, links: -1 });
+                    plan.add(
+                        replaced.oid.home(),
+                        Action::AddLinks { oid: replaced.oid, links: -1 },
+                    );
                 }
             }
         }

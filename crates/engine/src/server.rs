@@ -146,6 +146,7 @@ fn handle(shared: &Arc<Shared>, socket: Socket, open: &OpenSockets) {
 fn handle_guest(shared: &Shared, socket: Socket) {
     let Some(node) = shared.node.read().clone() else { return };
     let gate = Gate { secret: &shared.config.secret, pool: node.map.pool };
+    let remote = matches!(socket, Socket::Tcp(_));
     let mut attached: Option<Arc<Session>> = None;
     let admitted = gate.receive(socket, |guest| {
         if node.is_stopping() {
@@ -154,7 +155,8 @@ fn handle_guest(shared: &Shared, socket: Socket) {
         if shared.open_connections.load(Ordering::Relaxed) > CONNECTIONS_MAX {
             return Err(Refusal::Full);
         }
-        let (session, fresh_session) = node.sessions.attach(guest.session).ok_or(Refusal::Full)?;
+        let (session, fresh_session) =
+            node.sessions.attach(guest.session, remote).ok_or(Refusal::Full)?;
         attached = Some(session);
         Ok(Welcome {
             engine: node.engine,
@@ -181,7 +183,7 @@ fn handle_guest(shared: &Shared, socket: Socket) {
         (Ok(_), None) => {}
     }
     if let Some(session) = attached {
-        node.sessions.detach(&session);
+        session.detach();
     }
 }
 

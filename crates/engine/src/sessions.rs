@@ -4,17 +4,22 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_proto::limits::{HOLDS_MAX, LEASE_MS, SESSIONS_MAX, SLOTS_MAX};
 use azekura_proto::{Oid, SessionId, Status};
 use parking_lot::{Mutex, MutexGuard};
 
+/// A client on the same host is cut off by nothing but its own end, so its lease is short.
+const LOCAL_LEASE: Duration = Duration::from_secs(1);
+
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
+    /// Whether any connection came over a network.
+    remote: AtomicBool,
     connections: AtomicUsize,
     last_seen: Mutex<Instant>,
     holds: Mutex<HashSet<Oid>>,
@@ -25,10 +30,30 @@ impl Session {
     fn new(id: SessionId) -> Self {
         Self {
             id,
+            remote: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             last_seen: Mutex::new(Instant::now()),
             holds: Mutex::new(HashSet::new()),
             slots: (0..SLOTS_MAX).map(|_| Mutex::new(0)).collect(),
+        }
+    }
+
+    /// A connection of the session has closed.
+    pub(crate) fn detach(&self) {
+        *self.last_seen.lock() = Instant::now();
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Everything that the session has open.
+    pub(crate) fn holds(&self) -> Vec<Oid> {
+        self.holds.lock().iter().copied().collect()
+    }
+
+    fn lease(&self) -> Duration {
+        if self.remote.load(Ordering::Relaxed) {
+            Duration::from_millis(LEASE_MS)
+        } else {
+            LOCAL_LEASE
         }
     }
 
@@ -55,7 +80,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// A connection of a session opens. Tells whether the session is new.
-    pub(crate) fn attach(&self, id: SessionId) -> Option<(Arc<Session>, bool)> {
+    pub(crate) fn attach(&self, id: SessionId, remote: bool) -> Option<(Arc<Session>, bool)> {
         let mut by_id = self.by_id.lock();
         let known = by_id.contains_key(&id);
         if !known && by_id.len() >= SESSIONS_MAX {
@@ -63,13 +88,8 @@ impl Sessions {
         }
         let session = by_id.entry(id).or_insert_with(|| Arc::new(Session::new(id))).clone();
         session.connections.fetch_add(1, Ordering::Relaxed);
+        session.remote.fetch_or(remote, Ordering::Relaxed);
         Some((session, !known))
-    }
-
-    /// A connection of a session has closed.
-    pub(crate) fn detach(&self, session: &Session) {
-        *session.last_seen.lock() = Instant::now();
-        session.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -78,12 +98,11 @@ impl Sessions {
 
     /// Sessions whose lease has run out are forgotten and handed over for cleaning up.
     pub(crate) fn take_expired(&self) -> Vec<Arc<Session>> {
-        let lease = Duration::from_millis(LEASE_MS);
         let mut by_id = self.by_id.lock();
         let expired: Vec<SessionId> = by_id
             .values()
             .filter(|session| session.connections.load(Ordering::Relaxed) == 0)
-            .filter(|session| session.last_seen.lock().elapsed() > lease)
+            .filter(|session| session.last_seen.lock().elapsed() > session.lease())
             .map(|session| session.id)
             .collect();
         expired.iter().filter_map(|id| by_id.remove(id)).collect()
@@ -130,11 +149,6 @@ impl Sessions {
                 true
             }
         }
-    }
-
-    /// Everything that the session has open.
-    pub(crate) fn holds_of(&self, session: &Session) -> Vec<Oid> {
-        session.holds.lock().iter().copied().collect()
     }
 
     /// Whether any session has the object open.

@@ -91,7 +91,8 @@ fn shards_known(target: &Target, actions: &[Action]) -> bool {
     })
 }
 
-struct Attempt<'a> {
+/// One try at a transaction.
+pub(crate) struct Attempt<'a> {
     node: &'a Node,
     target: &'a Target,
     id: TransactionId,
@@ -100,9 +101,25 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(node: &'a Node, target: &'a Target) -> Self {
+    pub(crate) fn new(node: &'a Node, target: &'a Target) -> Self {
         let id = target.draw_transaction();
         Self { node, target, id, prepared: Vec::new(), own_keys: Vec::new() }
+    }
+
+    /// Carries a plan out up to a step, for tests of what a crash leaves behind: 1 prepares, 2
+    /// decides too, but tells nobody.
+    #[cfg(test)]
+    pub(crate) fn stop_after(mut self, mut plan: Plan, steps: u32) -> Result<(), Status> {
+        let own = plan.take_own(self.target.id);
+        self.announce();
+        self.take_own_keys(&own)?;
+        for (target, actions) in &plan.parts {
+            self.prepare(*target, actions)?;
+        }
+        if steps > 1 {
+            self.decide(&Caller::engine(), &own)?;
+        }
+        Ok(())
     }
 
     fn try_once(

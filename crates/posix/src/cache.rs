@@ -1,1 +1,199 @@
-//! skeleton
+//! What the client keeps for a moment: facts about directories, and where names of directories and
+//! symlinks lead. Owns their lifetime and bounds. Nothing about regular files is kept, so a change
+//! of one, by whomever, is seen by the next operation.
+//!
+//! An answer that was asked for before an own change and came after it must not be kept: each
+//! change moves a counter, and an answer is stored only if its counter stands where it stood when
+//! the question was asked.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_proto::placement::name_hash;
+use azekura_proto::{Attr, Oid};
+use quick_cache::Equivalent;
+use quick_cache::sync::Cache;
+
+/// Directories kept, and names kept.
+const ITEMS: usize = 16 * 1024;
+/// Counters of changes; several things share one.
+const COUNTERS: usize = 256;
+
+/// Where a name leads.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// To a directory.
+    Directory(Oid),
+    /// To a symlink with this text.
+    Symlink(Arc<[u8]>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Name {
+    dir: Oid,
+    name: Box<[u8]>,
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        NameRef { dir: self.dir, name: &self.name }.hash(state);
+    }
+}
+
+#[derive(Hash)]
+struct NameRef<'a> {
+    dir: Oid,
+    name: &'a [u8],
+}
+
+impl Equivalent<Name> for NameRef<'_> {
+    fn equivalent(&self, key: &Name) -> bool {
+        self.dir == key.dir && *self.name == *key.name
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Kept<T> {
+    since: Instant,
+    value: T,
+}
+
+/// Says when a question was asked; see the module's text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    counter: usize,
+    value: u64,
+    since: Instant,
+}
+
+/// The caches of one file system; with a lifetime of `None` nothing is kept.
+#[derive(Debug)]
+pub(crate) struct DirCache {
+    ttl: Option<Duration>,
+    dirs: Cache<Oid, Kept<Arc<Attr>>>,
+    steps: Cache<Name, Kept<Step>>,
+    changes: Box<[AtomicU64]>,
+}
+
+fn dir_counter(dir: Oid) -> usize {
+    name_hash(&dir.to_bytes()) as usize % COUNTERS
+}
+
+fn step_counter(dir: Oid, name: &[u8]) -> usize {
+    (name_hash(name) ^ dir.inode_number()) as usize % COUNTERS
+}
+
+impl DirCache {
+    pub(crate) fn new(ttl: Option<Duration>) -> Self {
+        let items = if ttl.is_some() { ITEMS } else { 1 };
+        Self {
+            ttl,
+            dirs: Cache::new(items),
+            steps: Cache::new(items),
+            changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn asked(&self, counter: usize) -> Asked {
+        let value = self.changes[counter].load(Ordering::SeqCst);
+        Asked { counter, value, since: Instant::now() }
+    }
+
+    fn is_current(&self, asked: Asked) -> bool {
+        self.ttl.is_some() && self.changes[asked.counter].load(Ordering::SeqCst) == asked.value
+    }
+
+    fn is_fresh(&self, since: Instant) -> bool {
+        self.ttl.is_some_and(|ttl| since.elapsed() < ttl)
+    }
+
+    /// What is known of a directory.
+    pub(crate) fn dir(&self, dir: Oid) -> Option<Arc<Attr>> {
+        self.ttl?;
+        self.dirs.get(&dir).filter(|kept| self.is_fresh(kept.since)).map(|kept| kept.value)
+    }
+
+    /// To be called before a directory's attributes are asked for.
+    pub(crate) fn ask_dir(&self, dir: Oid) -> Asked {
+        self.asked(dir_counter(dir))
+    }
+
+    /// Keeps a directory's attributes.
+    pub(crate) fn keep_dir(&self, asked: Asked, dir: Oid, attr: &Arc<Attr>) {
+        if self.is_current(asked) {
+            let value = Arc::clone(attr);
+            self.dirs.insert(dir, Kept { since: asked.since, value });
+        }
+    }
+
+    /// A directory's attributes have changed, or it is gone.
+    pub(crate) fn forget_dir(&self, dir: Oid) {
+        if self.ttl.is_some() {
+            self.changes[dir_counter(dir)].fetch_add(1, Ordering::SeqCst);
+            self.dirs.remove(&dir);
+        }
+    }
+
+    /// Where a name leads, if it is known to lead to a directory or symlink.
+    pub(crate) fn step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
+        self.ttl?;
+        let kept = self.steps.get(&NameRef { dir, name })?;
+        self.is_fresh(kept.since).then_some(kept.value)
+    }
+
+    /// To be called before a name is looked up.
+    pub(crate) fn ask_step(&self, dir: Oid, name: &[u8]) -> Asked {
+        self.asked(step_counter(dir, name))
+    }
+
+    /// Keeps where a name leads.
+    pub(crate) fn keep_step(&self, asked: Asked, dir: Oid, name: &[u8], step: Step) {
+        if self.is_current(asked) {
+            let key = Name { dir, name: name.into() };
+            self.steps.insert(key, Kept { since: asked.since, value: step });
+        }
+    }
+
+    /// A name leads elsewhere, or nowhere, from now on.
+    pub(crate) fn forget_step(&self, dir: Oid, name: &[u8]) {
+        if self.ttl.is_some() {
+            self.changes[step_counter(dir, name)].fetch_add(1, Ordering::SeqCst);
+            self.steps.remove(&NameRef { dir, name });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    fn object(serial: u64) -> Oid {
+        Oid::new(ContainerId(1), ObjectClass::SX, TargetId(0), serial)
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_is_not_kept() {
+        let cache = DirCache::new(Some(Duration::from_secs(60)));
+        let asked = cache.ask_step(object(1), b"name");
+        cache.forget_step(object(1), b"name");
+        cache.keep_step(asked, object(1), b"name", Step::Directory(object(2)));
+        assert!(cache.step(object(1), b"name").is_none());
+        let asked = cache.ask_step(object(1), b"name");
+        cache.keep_step(asked, object(1), b"name", Step::Directory(object(2)));
+        assert!(
+            matches!(cache.step(object(1), b"name"), Some(Step::Directory(oid)) if oid == object(2))
+        );
+        assert!(cache.step(object(2), b"name").is_none());
+    }
+
+    #[test]
+    fn without_a_lifetime_nothing_is_kept() {
+        let cache = DirCache::new(None);
+        let asked = cache.ask_step(object(1), b"name");
+        cache.keep_step(asked, object(1), b"name", Step::Directory(object(2)));
+        assert!(cache.step(object(1), b"name").is_none());
+    }
+}

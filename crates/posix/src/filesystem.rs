@@ -1,28 +1,37 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code)]
+//! The file system object: a pool, one of its containers, and how they are used. Owns the helpers
+//! that all operations share; the operations stand in [`crate::ops`].
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_client::{ClientError, Pool};
-use azekura_proto::Oid;
-use azekura_proto::message::Container;
+use azekura_client::{ClientError, Objects as _, Pool};
+use azekura_proto::attr::FileKind;
+use azekura_proto::message::{Container, Reply, Request};
+use azekura_proto::{Attr, Oid, Status, TargetId, placement};
 
-use crate::Result;
+use crate::cache::DirCache;
+use crate::errno::{of_client, unexpected};
+use crate::{Access, Credentials, Errno, Result, permission};
 
 /// How long what an engine said may be believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CachePolicy {
     /// Every operation asks the engines.
     None,
-    /// Attributes and entries are kept for up to this time.
+    /// Facts about directories, and names on the way of a path, are kept for up to this time.
     Auto {
         /// How long.
         ttl: Duration,
     },
 }
 
+impl CachePolicy {
+    /// [`CachePolicy::Auto`] with its usual lifetime of one second.
+    pub const AUTO: Self = Self::Auto { ttl: Duration::from_secs(1) };
+}
+
 /// How a file system is used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct FsConfig {
     /// What is cached on the client's side.
     pub cache: CachePolicy,
@@ -31,10 +40,16 @@ pub struct FsConfig {
     pub check_permissions: bool,
 }
 
+impl Default for FsConfig {
+    fn default() -> Self {
+        Self { cache: CachePolicy::AUTO, check_permissions: true }
+    }
+}
+
 /// Why a file system cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// skeleton
+    /// The pool has no such container.
     #[error("pool '{pool}' has no container '{container}': see 'azekura container list {pool}'")]
     NoContainer {
         /// The pool's name.
@@ -49,38 +64,139 @@ pub enum MountError {
 
 /// One container seen as a file system. Shared by all threads of a door.
 #[derive(Debug)]
-pub struct FileSystem {}
+pub struct FileSystem {
+    pool: Arc<Pool>,
+    container: Container,
+    config: FsConfig,
+    pub(crate) cache: DirCache,
+}
 
 impl FileSystem {
-    /// Opens the container `name` of the pool (the default container is called `default`).
+    /// Opens a container of the pool (the one that each pool starts with is called `default`).
+    ///
+    /// # Errors
+    /// If there is no such container, or the pool does not answer.
     pub fn mount(
         pool: Arc<Pool>,
         name: &str,
         config: FsConfig,
     ) -> std::result::Result<Arc<Self>, MountError> {
-        todo!()
+        let container = pool.container_open(name).map_err(|error| match error {
+            ClientError::Status(Status::NotFound) => MountError::NoContainer {
+                pool: pool.map().name.clone(),
+                container: name.to_owned(),
+            },
+            other => MountError::Client(other),
+        })?;
+        let ttl = match config.cache {
+            CachePolicy::None => None,
+            CachePolicy::Auto { ttl } => Some(ttl),
+        };
+        Ok(Arc::new(Self { pool, container, config, cache: DirCache::new(ttl) }))
     }
+
     /// The pool.
     pub fn pool(&self) -> &Arc<Pool> {
-        todo!()
+        &self.pool
     }
+
     /// The container as it was at mount.
     pub fn container(&self) -> &Container {
-        todo!()
+        &self.container
     }
+
     /// The root directory.
     pub fn root(&self) -> Oid {
-        todo!()
+        self.container.root
     }
+
     /// The configuration.
     pub fn config(&self) -> &FsConfig {
-        todo!()
+        &self.config
     }
+
     /// The object with this inode number; 1 is the root (the number that FUSE gives it).
     ///
     /// # Errors
     /// `ESTALE` for a number that no object can have.
     pub fn object(&self, inode_number: u64) -> Result<Oid> {
-        todo!()
+        if inode_number == 1 {
+            return Ok(self.root());
+        }
+        let oid = Oid::from_inode_number(self.container.id, inode_number).ok_or(Errno::STALE)?;
+        if oid.home().0 < self.pool.target_count() { Ok(oid) } else { Err(Errno::STALE) }
+    }
+
+    pub(crate) fn checks(&self) -> bool {
+        self.config.check_permissions
+    }
+
+    pub(crate) fn target_count(&self) -> u16 {
+        self.pool.target_count()
+    }
+
+    /// The target that holds an entry.
+    pub(crate) fn entry_target(&self, dir: Oid, name: &[u8]) -> TargetId {
+        placement::entry_target(dir, name, self.target_count())
+    }
+
+    pub(crate) fn call(&self, target: TargetId, request: &Request<'_>) -> Result<Reply> {
+        self.pool.call(target, request).map_err(|error| of_client(&error))
+    }
+
+    /// A request about an entry. The directory being gone reads as the name not being there.
+    pub(crate) fn call_entry(&self, dir: Oid, name: &[u8], request: &Request<'_>) -> Result<Reply> {
+        self.call(self.entry_target(dir, name), request).map_err(|errno| match errno {
+            Errno::STALE => Errno::NOENT,
+            other => other,
+        })
+    }
+
+    /// A request to an object's home that is answered by attributes.
+    pub(crate) fn call_attr(&self, oid: Oid, request: &Request<'_>) -> Result<Box<Attr>> {
+        match self.call(oid.home(), request)? {
+            Reply::Attr(attr) => Ok(attr),
+            _ => Err(unexpected(request.name())),
+        }
+    }
+
+    /// Attributes of a directory, kept for a moment; `ENOTDIR` for anything else. Only for what
+    /// may be as old as the policy allows: mode, owner, inheritance, parent.
+    pub(crate) fn dir_attr(&self, dir: Oid) -> Result<Arc<Attr>> {
+        if let Some(attr) = self.cache.dir(dir) {
+            return Ok(attr);
+        }
+        let asked = self.cache.ask_dir(dir);
+        let attr: Arc<Attr> = Arc::from(self.call_attr(dir, &Request::GetAttr { oid: dir })?);
+        if attr.kind != FileKind::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        self.cache.keep_dir(asked, dir, &attr);
+        Ok(attr)
+    }
+
+    /// Checks that the caller may look names up in a directory, if that is checked here.
+    pub(crate) fn check_search(&self, caller: &Credentials, dir: Oid) -> Result<()> {
+        if !self.checks() || caller.is_root() {
+            return Ok(());
+        }
+        let wanted = Access { execute: true, ..Access::default() };
+        permission::check(caller, &*self.parent_attr(dir)?, wanted)
+    }
+
+    /// Checks that the caller may make and remove names in a directory, if that is checked here.
+    pub(crate) fn check_change(&self, caller: &Credentials, dir: &Attr) -> Result<()> {
+        if !self.checks() {
+            return Ok(());
+        }
+        permission::check(caller, dir, Access { write: true, execute: true, read: false })
+    }
+
+    /// As [`FileSystem::dir_attr`], for a directory in which a name is made, found or removed.
+    pub(crate) fn parent_attr(&self, dir: Oid) -> Result<Arc<Attr>> {
+        self.dir_attr(dir).map_err(|errno| match errno {
+            Errno::STALE => Errno::NOENT,
+            other => other,
+        })
     }
 }

@@ -1,17 +1,118 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code)]
-use azekura_proto::Oid;
+//! Open files. Owns what a handle knows of its file, so that reading and writing need no question
+//! about it: object, geometry, whether it is wide.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use azekura_client::Hold;
+use azekura_proto::attr::FileKind;
+use azekura_proto::{Attr, Geometry, Oid};
 use rustix::fs::OFlags;
-/// A file held open. Closing is dropping it: that queues the release of its hold.
+
+use crate::{Credentials, Errno, Result, permission};
+
+/// A file held open: it lives until the handle goes, even without a name. Closing is dropping it.
 #[derive(Debug)]
-pub struct OpenFile {}
+pub struct OpenFile {
+    hold: Hold,
+    kind: FileKind,
+    geometry: Geometry,
+    flags: OFlags,
+    wide: AtomicBool,
+    /// Mode bits that the first write takes away.
+    clear_bits: AtomicU16,
+}
+
 impl OpenFile {
+    pub(crate) fn new(
+        hold: Hold,
+        attr: &Attr,
+        caller: &Credentials,
+        flags: OFlags,
+        targets: u16,
+    ) -> Self {
+        let is_regular = attr.kind == FileKind::Regular;
+        let clear =
+            if is_regular && !caller.is_root() { permission::dangerous_bits(attr.mode) } else { 0 };
+        Self {
+            hold,
+            kind: attr.kind,
+            geometry: Geometry::new(attr.chunk_bytes, attr.oid.class().shards(targets)),
+            flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
+            wide: AtomicBool::new(attr.wide),
+            clear_bits: AtomicU16::new(clear),
+        }
+    }
+
     /// The object.
     pub fn oid(&self) -> Oid {
-        todo!()
+        self.hold.oid()
     }
-    /// The flags that it was opened with (access mode, append, sync flags).
+
+    /// The type of the file.
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// The flags that it was opened with, without those that count at open only.
     pub fn flags(&self) -> OFlags {
-        todo!()
+        self.flags
+    }
+
+    /// Whether it was opened for writing.
+    pub fn is_writable(&self) -> bool {
+        self.flags & OFlags::ACCMODE != OFlags::RDONLY
+    }
+
+    /// Whether it was opened for reading.
+    pub fn is_readable(&self) -> bool {
+        self.flags & OFlags::ACCMODE != OFlags::WRONLY
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Whether data before `end` may lie in other shards than the home's.
+    pub(crate) fn needs_wide(&self, end: u64) -> bool {
+        self.geometry.shards() > 1 && !self.geometry.is_narrow(end)
+    }
+
+    /// Whether the file is known to have, or be allowed to have, data in several shards.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.wide.load(Ordering::Acquire) && self.geometry.shards() > 1
+    }
+
+    /// Learns from an engine that the file is wide. It never becomes narrow again while open.
+    pub(crate) fn learn_wide(&self, wide: bool) {
+        if wide {
+            self.wide.store(true, Ordering::Release);
+        }
+    }
+
+    /// The mode bits to take away before this write: all of them once, then none.
+    pub(crate) fn take_clear_bits(&self) -> u16 {
+        match self.clear_bits.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.clear_bits.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    /// `EBADF` unless it is open for reading, `EISDIR` for a directory.
+    pub(crate) fn check_read(&self) -> Result<()> {
+        match self.kind {
+            FileKind::Directory => Err(Errno::ISDIR),
+            FileKind::Regular if self.is_readable() => Ok(()),
+            FileKind::Regular => Err(Errno::BADF),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// `EBADF` unless it is open for writing.
+    pub(crate) fn check_write(&self) -> Result<()> {
+        match self.kind {
+            FileKind::Regular if self.is_writable() => Ok(()),
+            FileKind::Regular | FileKind::Directory => Err(Errno::BADF),
+            _ => Err(Errno::INVAL),
+        }
     }
 }

@@ -4,6 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use azekura_proto::{PoolId, TargetId};
 use rustix::fs::{FlockOperation, flock};
@@ -20,6 +21,8 @@ const IDENTITY_NAME: &str = "target.json";
 /// Stands in for the identity file until a new target is complete.
 const UNFINISHED_NAME: &str = "target.json.unfinished";
 const LOCK_NAME: &str = "lock";
+const LOCK_ATTEMPTS: u32 = 5;
+const LOCK_WAIT: Duration = Duration::from_millis(20);
 const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
 
 /// Number of directories that shard files are spread over.
@@ -82,11 +85,19 @@ impl TargetLock {
             .truncate(false)
             .open(&path)
             .map_err(|error| StoreError::system(&path, "open the lock file", error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(Errno::WOULDBLOCK) => Err(StoreError::InUse { path: layout.dir.clone() }),
-            Err(error) => Err(StoreError::system(&path, "lock the target", error)),
+        for attempt in 0..LOCK_ATTEMPTS {
+            // A process that this one's predecessor is just starting holds the lock for a moment
+            // more, until it has closed what it inherited.
+            if attempt > 0 {
+                std::thread::sleep(LOCK_WAIT);
+            }
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+                Err(error) => return Err(StoreError::system(&path, "lock the target", error)),
+            }
         }
+        Err(StoreError::InUse { path: layout.dir.clone() })
     }
 }
 

@@ -373,7 +373,7 @@ fn open_database(dir: &Path, sizes: KvSizes) -> fjall::Result<Live> {
             .filter_block_partitioning_policy(PartitioningPolicy::all(false))
             .index_block_partitioning_policy(PartitioningPolicy::all(false))
             .data_block_compression_policy(CompressionPolicy::disabled())
-            .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES).with_l0_threshold(8)))
+            .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES)))
     };
     let lasting = db.keyspace(LASTING_NAME, options)?;
     let passing = db.keyspace(PASSING_NAME, options)?;

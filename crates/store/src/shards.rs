@@ -324,3 +324,49 @@ fn warn_foreign(dir: &Path, name: &[u8]) {
     let path = dir.join(OsStr::from_bytes(name));
     tracing::warn!(path = %path.display(), "a file that no object names; it is left alone");
 }
+
+#[cfg(test)]
+mod tests {
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    use super::*;
+
+    #[test]
+    fn a_failed_sync_is_never_retried_into_success() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("05")).unwrap();
+        let gauge = Arc::new(FreeSpace::new(dir.path().to_path_buf()));
+        let shards = Shards::open(dir.path().to_path_buf(), 1, gauge).unwrap();
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+        let file = shards.create((oid, 0)).unwrap();
+        file.sync(false).unwrap();
+        shards.dir.set_failed((oid, 0));
+        assert!(file.sync(false).is_err());
+        drop(file);
+        shards.close_unused();
+        assert!(shards.get((oid, 0)).unwrap().unwrap().sync(true).is_err());
+        shards.create((oid, 1)).unwrap().sync(true).unwrap();
+        // What was lost went with the shard.
+        shards.remove((oid, 0)).unwrap();
+        shards.create((oid, 0)).unwrap().sync(true).unwrap();
+    }
+
+    #[test]
+    fn the_name_of_a_new_file_is_synced_with_its_first_sync() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("05")).unwrap();
+        let gauge = Arc::new(FreeSpace::new(dir.path().to_path_buf()));
+        let shards = Shards::open(dir.path().to_path_buf(), 9, gauge).unwrap();
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+        let synced = || shards.dir.synced[5].load(Ordering::Acquire);
+        for shard in 0..3 {
+            let before = synced();
+            let file = shards.create((oid, shard)).unwrap();
+            file.sync(true).unwrap();
+            assert!(synced() > before);
+            let after = synced();
+            file.sync(true).unwrap();
+            assert_eq!(synced(), after);
+        }
+    }
+}

@@ -96,8 +96,14 @@ impl Secret {
             .mode(0o600)
             .open(path)
             .map_err(io)?;
-        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        file.write_all(format!("{hex}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(io)
+        let mut hex = String::with_capacity(65);
+        for byte in self.0 {
+            for digit in [byte >> 4, byte & 15] {
+                hex.extend(char::from_digit(u32::from(digit), 16));
+            }
+        }
+        hex.push('\n');
+        file.write_all(hex.as_bytes()).and_then(|()| file.sync_all()).map_err(io)
     }
 
     /// HMAC-SHA-256 (RFC 2104) over the parts, each with its length in front.

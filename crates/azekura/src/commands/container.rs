@@ -104,12 +104,9 @@ impl DefaultsArgs {
 /// # Errors
 /// If files cannot have it.
 pub(crate) fn check_chunk_bytes(bytes: u32) -> Result<()> {
-    if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&bytes)
-        || !bytes.is_multiple_of(CHUNK_BYTES_MIN)
-    {
+    if !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&bytes) {
         return Err(usage(format!(
-            "a chunk size is a multiple of {} from {} to {}",
-            format_bytes(u64::from(CHUNK_BYTES_MIN)),
+            "a chunk size is {} to {}",
             format_bytes(u64::from(CHUNK_BYTES_MIN)),
             format_bytes(u64::from(CHUNK_BYTES_MAX))
         )));

@@ -1,13 +1,10 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `access`, and the kinds of access that permissions are about.
 
-/// What `access` asks for.
+use azekura_proto::Oid;
+
+use crate::{Credentials, FileSystem, Result, permission};
+
+/// Kinds of access; several may be wanted at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
     /// Read.
@@ -17,9 +14,13 @@ pub struct Access {
     /// Execute, or search in a directory.
     pub execute: bool,
 }
+
 impl FileSystem {
     /// Whether the caller may do this; checked here even where the kernel checks operations.
+    ///
+    /// # Errors
+    /// `EACCES` if not.
     pub fn access(&self, caller: &Credentials, oid: Oid, wanted: Access) -> Result<()> {
-        todo!()
+        permission::check(caller, &self.getattr(oid)?, wanted)
     }
 }

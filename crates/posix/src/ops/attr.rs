@@ -1,11 +1,13 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `stat`, `chmod`, `chown`, `truncate`, `utimens`. Owns who may change which attribute, and which
+//! bits a change takes away; the engine applies the change in one step.
+
+use azekura_proto::attr::{AttrChange, FileKind, SetTime};
+use azekura_proto::limits::FILE_BYTES_MAX;
+use azekura_proto::message::Request;
+use azekura_proto::{Attr, Oid};
+
+use crate::permission::{self, SETGID};
+use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result};
 
 /// A change of attributes; what is `None` stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,13 +25,41 @@ pub struct AttrUpdate {
     /// Last change of contents.
     pub mtime: Option<SetTime>,
 }
-impl FileSystem {
-    /// Attributes of an object.
-    pub fn getattr(&self, oid: Oid) -> Result<Attr> {
-        todo!()
+
+impl AttrUpdate {
+    /// Only a new length.
+    pub fn size(bytes: u64) -> Self {
+        Self { size: Some(bytes), ..Self::default() }
     }
-    /// Changes attributes (`chmod`, `chown`, `truncate`, `utimens`). With a handle opened for
-    /// writing, a change of size needs no permission.
+
+    fn as_change(&self) -> AttrChange {
+        AttrChange {
+            mode: self.mode.map(|mode| (mode & 0o7777) as u16),
+            uid: self.uid,
+            gid: self.gid,
+            atime: self.atime,
+            mtime: self.mtime,
+            size: self.size,
+            ..AttrChange::default()
+        }
+    }
+}
+
+impl FileSystem {
+    /// Attributes of an object, complete with what its shards know.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone.
+    pub fn getattr(&self, oid: Oid) -> Result<Attr> {
+        self.call_attr(oid, &Request::GetAttr { oid }).map(|attr| *attr)
+    }
+
+    /// Changes attributes and gives them as they are then. With a handle open for writing, a new
+    /// length needs no permission.
+    ///
+    /// # Errors
+    /// `EPERM` or `EACCES` if the caller may not; `EFBIG`, `EISDIR`, `EINVAL` for a length that
+    /// the file cannot have.
     pub fn setattr(
         &self,
         caller: &Credentials,
@@ -37,6 +67,73 @@ impl FileSystem {
         handle: Option<&OpenFile>,
         update: &AttrUpdate,
     ) -> Result<Attr> {
-        todo!()
+        if update.size.is_some_and(|bytes| bytes > FILE_BYTES_MAX) {
+            return Err(Errno::FBIG);
+        }
+        let mut change = update.as_change();
+        if self.checks() {
+            let attr = self.getattr(oid)?;
+            allow(caller, &attr, handle, update)?;
+            adjust(caller, &attr, update, &mut change);
+        } else if let (Some(_), Some(handle)) = (update.size, handle) {
+            change.clear_mode_bits = handle.take_clear_bits();
+        }
+        let attr = self.call_attr(oid, &Request::SetAttr { oid, change })?;
+        if attr.kind == FileKind::Directory {
+            self.cache.forget_dir(oid);
+        }
+        if let Some(handle) = handle {
+            handle.learn_wide(attr.wide);
+        }
+        Ok(*attr)
+    }
+}
+
+/// Whether the caller may make this change.
+fn allow(
+    caller: &Credentials,
+    attr: &Attr,
+    handle: Option<&OpenFile>,
+    update: &AttrUpdate,
+) -> Result<()> {
+    if update.mode.is_some() && !permission::owns(caller, attr) {
+        return Err(Errno::PERM);
+    }
+    if update.uid.is_some() || update.gid.is_some() {
+        let uid_stays = update.uid.is_none_or(|uid| uid == attr.uid);
+        let gid_mine = update.gid.is_none_or(|gid| gid == attr.gid || caller.in_group(gid));
+        if !caller.is_root() && !(caller.uid == attr.uid && uid_stays && gid_mine) {
+            return Err(Errno::PERM);
+        }
+    }
+    let writing = Access { write: true, ..Access::default() };
+    if update.size.is_some() {
+        match (attr.kind, handle) {
+            (FileKind::Directory, _) => return Err(Errno::ISDIR),
+            (FileKind::Regular, None) => permission::check(caller, attr, writing)?,
+            (FileKind::Regular, Some(handle)) if handle.is_writable() => {}
+            _ => return Err(Errno::INVAL),
+        }
+    }
+    match (update.atime, update.mtime) {
+        (None, None) => Ok(()),
+        _ if permission::owns(caller, attr) => Ok(()),
+        (Some(SetTime::Now), Some(SetTime::Now)) => permission::check(caller, attr, writing),
+        _ => Err(Errno::PERM),
+    }
+}
+
+/// What else changes with it: setuid and setgid bits go where they would be a danger.
+fn adjust(caller: &Credentials, attr: &Attr, update: &AttrUpdate, change: &mut AttrChange) {
+    if let Some(mode) = &mut change.mode {
+        let group = update.gid.unwrap_or(attr.gid);
+        if !caller.is_root() && !caller.in_group(group) {
+            *mode &= !SETGID;
+        }
+    }
+    let given_away = update.uid.is_some() || update.gid.is_some();
+    let cut = update.size.is_some() && !caller.is_root();
+    if attr.kind != FileKind::Directory && update.mode.is_none() && (given_away || cut) {
+        change.clear_mode_bits = permission::dangerous_bits(attr.mode);
     }
 }

@@ -1,11 +1,18 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
+//! `open` with `O_CREAT`, `O_TMPFILE`, `mkdir`, `symlink`, `mknod`. Owns what a new object starts
+//! with: its owner, and the class and chunk size that it inherits from its directory.
+
+use azekura_client::Created;
+use azekura_proto::attr::{FileKind, Inheritance, NewInode};
+use azekura_proto::limits::PATH_BYTES_MAX;
+use azekura_proto::message::check_name;
+use azekura_proto::{Attr, ObjectClass, Oid};
 use rustix::fs::OFlags;
-use std::sync::Arc;
+
+use crate::errno::{of_client, of_status};
+use crate::{Credentials, Errno, FileSystem, OpenFile, Result, permission};
+
+/// A file that comes and goes between two requests is given up after so many rounds.
+const ROUNDS: u32 = 8;
 
 /// What a new entry starts with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,8 +32,60 @@ pub enum NewEntry<'a> {
     /// A block device with its number.
     BlockDevice(u64),
 }
+
+impl NewEntry<'_> {
+    fn kind(self) -> FileKind {
+        match self {
+            Self::Regular => FileKind::Regular,
+            Self::Directory => FileKind::Directory,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::Fifo => FileKind::Fifo,
+            Self::Socket => FileKind::Socket,
+            Self::CharDevice(_) => FileKind::CharDevice,
+            Self::BlockDevice(_) => FileKind::BlockDevice,
+        }
+    }
+}
+
 impl FileSystem {
+    fn new_inode(
+        &self,
+        caller: &Credentials,
+        dir: &Attr,
+        what: NewEntry<'_>,
+        mode: u32,
+    ) -> NewInode {
+        let kind = what.kind();
+        let inherited = dir.inheritance.unwrap_or(self.container().inheritance);
+        let Inheritance { file_class, dir_class, chunk_bytes } = inherited;
+        let owner = permission::of_new(caller, dir, kind, mode, self.checks());
+        NewInode {
+            kind,
+            mode: owner.mode,
+            uid: owner.uid,
+            gid: owner.gid,
+            rdev: match what {
+                NewEntry::CharDevice(number) | NewEntry::BlockDevice(number) => number,
+                _ => 0,
+            },
+            symlink_text: match what {
+                NewEntry::Symlink(text) => text.to_vec(),
+                _ => Vec::new(),
+            },
+            class: match kind {
+                FileKind::Regular => file_class,
+                FileKind::Directory => dir_class,
+                _ => ObjectClass::S1,
+            },
+            chunk_bytes,
+            inheritance: (kind == FileKind::Directory).then_some(inherited),
+        }
+    }
+
     /// `mkdir`, `symlink` and `mknod`. `mode`: permission bits, umask already applied.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOENT`, `EACCES` and others of those calls.
     pub fn make(
         &self,
         caller: &Credentials,
@@ -35,10 +94,43 @@ impl FileSystem {
         mode: u32,
         what: NewEntry<'_>,
     ) -> Result<Attr> {
-        todo!()
+        check_name(name).map_err(of_status)?;
+        match what {
+            NewEntry::Symlink(text) if text.is_empty() => return Err(Errno::NOENT),
+            NewEntry::Symlink(text) if text.len() >= PATH_BYTES_MAX => {
+                return Err(Errno::NAMETOOLONG);
+            }
+            NewEntry::CharDevice(_) | NewEntry::BlockDevice(_)
+                if self.checks() && !caller.is_root() =>
+            {
+                return Err(Errno::PERM);
+            }
+            _ => {}
+        }
+        let parent = self.parent_attr(dir)?;
+        if let Err(errno) = self.check_change(caller, &parent) {
+            self.check_search(caller, dir)?;
+            return match self.entry_kind(dir, name) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => Err(errno),
+                Err(other) => Err(other),
+            };
+        }
+        let inode = self.new_inode(caller, &parent, what, mode);
+        match self.pool().create(dir, name, inode, false).map_err(entry_errno)? {
+            Created::New(attr, _) => {
+                self.cache.forget_step(dir, name);
+                Ok(*attr)
+            }
+            Created::Existing(..) => Err(Errno::EXIST),
+        }
     }
-    /// `open` with `O_CREAT`: makes the file (or opens the one that is there, unless `O_EXCL`).
-    /// The flags `O_TRUNC`, `O_APPEND` and the access mode count too.
+
+    /// `open` with `O_CREAT`: makes the file, or opens the one that is there, unless `O_EXCL`.
+    /// `O_TRUNC`, `O_APPEND` and the access mode count too.
+    ///
+    /// # Errors
+    /// Those of `open`; `ELOOP` where the name leads to a symlink.
     pub fn create(
         &self,
         caller: &Credentials,
@@ -47,9 +139,51 @@ impl FileSystem {
         mode: u32,
         flags: OFlags,
     ) -> Result<(Attr, OpenFile)> {
-        todo!()
+        check_name(name).map_err(of_status)?;
+        let parent = self.parent_attr(dir)?;
+        let may_make = self.check_change(caller, &parent);
+        if may_make.is_err() {
+            self.check_search(caller, dir)?;
+        }
+        for _ in 0..ROUNDS {
+            let (oid, kind) = if let Err(errno) = may_make {
+                self.entry_kind(dir, name).map_err(|found| match found {
+                    Errno::NOENT => errno,
+                    other => other,
+                })?
+            } else {
+                let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode);
+                match self.pool().create(dir, name, inode, true).map_err(entry_errno)? {
+                    Created::New(attr, Some(hold)) => {
+                        let targets = self.target_count();
+                        let file = OpenFile::new(hold, &attr, caller, flags, targets);
+                        return Ok((*attr, file));
+                    }
+                    Created::New(attr, None) => (attr.oid, attr.kind),
+                    Created::Existing(entry, _) => (entry.oid, entry.kind),
+                }
+            };
+            if flags.contains(OFlags::EXCL) {
+                return Err(Errno::EXIST);
+            }
+            match kind {
+                FileKind::Directory => return Err(Errno::ISDIR),
+                FileKind::Symlink => return Err(Errno::LOOP),
+                _ => {}
+            }
+            match self.open(caller, oid, flags) {
+                // Removed in between: make it anew.
+                Err(Errno::STALE) => {}
+                other => return other,
+            }
+        }
+        Err(Errno::BUSY)
     }
+
     /// `O_TMPFILE`: a file without a name, which [`FileSystem::link`] can give one.
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is opened for writing, `EACCES` if the caller may not write in `dir`.
     pub fn tmpfile(
         &self,
         caller: &Credentials,
@@ -57,6 +191,26 @@ impl FileSystem {
         mode: u32,
         flags: OFlags,
     ) -> Result<(Attr, OpenFile)> {
-        todo!()
+        if flags & OFlags::ACCMODE == OFlags::RDONLY {
+            return Err(Errno::INVAL);
+        }
+        let parent = self.parent_attr(dir)?;
+        self.check_change(caller, &parent)?;
+        let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode);
+        let home = self.pool().next_home();
+        let (attr, hold) = self
+            .pool()
+            .create_unlinked(self.container().id, home, inode)
+            .map_err(|error| of_client(&error))?;
+        let file = OpenFile::new(hold, &attr, caller, flags, self.target_count());
+        Ok((*attr, file))
+    }
+}
+
+/// In a directory that is gone no name can be made.
+fn entry_errno(error: azekura_client::ClientError) -> Errno {
+    match of_client(&error) {
+        Errno::STALE => Errno::NOENT,
+        other => other,
     }
 }

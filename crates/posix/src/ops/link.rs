@@ -1,15 +1,29 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `link`.
+
+use azekura_proto::message::{Request, check_name};
+use azekura_proto::{Attr, Oid};
+
+use crate::errno::of_status;
+use crate::{Credentials, Errno, FileSystem, Result};
 
 impl FileSystem {
-    /// Another name for an object; gives its attributes then.
+    /// Another name for an object (also for a nameless one); gives its attributes then.
+    ///
+    /// # Errors
+    /// `EEXIST`, `EPERM` for a directory, `EMLINK`, `EACCES`.
     pub fn link(&self, caller: &Credentials, oid: Oid, dir: Oid, name: &[u8]) -> Result<Attr> {
-        todo!()
+        check_name(name).map_err(of_status)?;
+        if self.checks() {
+            let parent = self.parent_attr(dir)?;
+            self.check_change(caller, &parent)?;
+        }
+        self.call_entry(dir, name, &Request::Link { oid, dir, name }).map_err(
+            |errno| match errno {
+                Errno::ISDIR => Errno::PERM,
+                other => other,
+            },
+        )?;
+        self.cache.forget_step(dir, name);
+        self.getattr(oid)
     }
 }

@@ -1,15 +1,19 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `fcntl` ranges and `flock`, kept at the object's home. Owns waiting: in slices, so that a
+//! signalled program and a lost engine are noticed.
+
+use azekura_client::ClientError;
+use azekura_proto::message::{Lock, LockKind, LockMode, Reply, Request};
+use azekura_proto::{Oid, Status};
+
+use crate::errno::{of_client, unexpected};
+use crate::{Errno, FileSystem, Result};
 
 impl FileSystem {
     /// Takes or changes a lock. With `wait`, waits until it is free or `interrupted` says true
-    /// (asked about twice a second), which gives `EINTR`; else `EAGAIN` if another owner has it.
+    /// (asked about twice a second).
+    ///
+    /// # Errors
+    /// `EAGAIN` if another owner has it and `wait` is not set, `EINTR`, `EDEADLK`, `ENOLCK`.
     pub fn lock(
         &self,
         oid: Oid,
@@ -17,19 +21,53 @@ impl FileSystem {
         wait: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
-        todo!()
+        loop {
+            match self.pool().lock(oid, lock, wait) {
+                Ok(()) => return Ok(()),
+                Err(ClientError::Status(Status::Locked)) if wait => {
+                    if interrupted() {
+                        // Takes the owner off the engine's list of waiters: the unlock of nothing
+                        // does no harm.
+                        let none = Lock { start: u64::MAX, end: u64::MAX, ..lock };
+                        self.pool().unlock(oid, none).map_err(|error| of_client(&error))?;
+                        return Err(Errno::INTR);
+                    }
+                }
+                Err(ClientError::Status(Status::LimitReached)) => return Err(Errno::NOLCK),
+                Err(error) => return Err(of_client(&error)),
+            }
+        }
     }
+
     /// Gives back a range; pid and mode do not count.
+    ///
+    /// # Errors
+    /// `EIO` if the engine does not answer.
     pub fn unlock(&self, oid: Oid, lock: Lock) -> Result<()> {
-        todo!()
+        self.pool().unlock(oid, lock).map_err(|error| of_client(&error))
     }
+
     /// Which lock is in the way of this one.
+    ///
+    /// # Errors
+    /// `EIO` if the engine does not answer.
     pub fn test_lock(&self, oid: Oid, lock: Lock) -> Result<Option<Lock>> {
-        todo!()
+        match self.call(oid.home(), &Request::LockTest { oid, lock })? {
+            Reply::LockInTheWay(other) => Ok(other),
+            _ => Err(unexpected("lock_test")),
+        }
     }
-    /// Gives back everything that the owner has locked on the object; no request if that is
-    /// nothing (`close` for `fcntl` locks, last close for `flock`).
+
+    /// Gives back everything that the owner has locked on the object (`close` for `fcntl` locks,
+    /// the last close for `flock`). No request if that is nothing.
+    ///
+    /// # Errors
+    /// `EIO` if the engine does not answer.
     pub fn unlock_owner(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
-        todo!()
+        if !self.pool().has_locks(oid, kind, owner) {
+            return Ok(());
+        }
+        let mode = LockMode::Exclusive;
+        self.unlock(oid, Lock { kind, owner, pid: 0, mode, start: 0, end: u64::MAX })
     }
 }

@@ -1,19 +1,78 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `lookup` and `readlink`. Owns how an answer without attributes is completed.
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::limits::NAME_BYTES_MAX;
+use azekura_proto::message::{Reply, Request};
+use azekura_proto::{Attr, Oid};
+
+use crate::errno::unexpected;
+use crate::{Credentials, Errno, FileSystem, Result};
+
+/// A name that is moved away again and again is given up after so many looks.
+const LOOKS: u32 = 4;
 
 impl FileSystem {
     /// What a name leads to, with attributes. `.` and `..` are understood.
+    ///
+    /// # Errors
+    /// `ENOENT`; `EACCES` if the caller may not search the directory.
     pub fn lookup(&self, caller: &Credentials, dir: Oid, name: &[u8]) -> Result<Attr> {
-        todo!()
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        self.check_search(caller, dir)?;
+        match name {
+            b"." => return self.getattr(dir),
+            b".." => return self.getattr(self.parent_of(dir)?),
+            _ => {}
+        }
+        self.lookup_unchecked(dir, name).map(|attr| *attr)
     }
+
+    pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
+        for _ in 0..LOOKS {
+            let request = Request::Lookup { dir, name };
+            let entry = match self.call_entry(dir, name, &request)? {
+                Reply::Entry { attr: Some(attr), .. } => return Ok(attr),
+                Reply::Entry { entry, attr: None } => entry,
+                _ => return Err(unexpected("lookup")),
+            };
+            let oid = entry.oid;
+            match self.call_attr(oid, &Request::GetAttr { oid }) {
+                // Removed, or replaced by a rename, between the two requests.
+                Err(Errno::STALE) => {}
+                other => return other,
+            }
+        }
+        Err(Errno::NOENT)
+    }
+
+    /// The directory above a directory. Always asked, since a rename by anybody changes it.
+    pub(crate) fn parent_of(&self, dir: Oid) -> Result<Oid> {
+        let attr = self.getattr(dir)?;
+        if attr.kind == FileKind::Directory {
+            Ok(attr.parent.unwrap_or(dir))
+        } else {
+            Err(Errno::NOTDIR)
+        }
+    }
+
     /// The text of a symlink.
+    ///
+    /// # Errors
+    /// `EINVAL` for anything else.
     pub fn readlink(&self, oid: Oid) -> Result<Vec<u8>> {
-        todo!()
+        match self.call(oid.home(), &Request::ReadLink { oid })? {
+            Reply::Bytes(text) => Ok(text),
+            _ => Err(unexpected("read_link")),
+        }
+    }
+
+    /// What kind of object a name leads to, by the entry alone.
+    pub(crate) fn entry_kind(&self, dir: Oid, name: &[u8]) -> Result<(Oid, FileKind)> {
+        match self.call_entry(dir, name, &Request::Lookup { dir, name })? {
+            Reply::Entry { entry, .. } => Ok((entry.oid, entry.kind)),
+            _ => Err(unexpected("lookup")),
+        }
     }
 }

@@ -1,16 +1,50 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
+//! `open` of an object that is there. Owns which access mode needs which permission.
+
+use azekura_proto::attr::{AttrChange, FileKind};
+use azekura_proto::message::Request;
+use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
-use std::sync::Arc;
+
+use crate::errno::of_client;
+use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
 impl FileSystem {
-    /// Opens an object by id: a regular file for I/O, or a directory for reading. Gives its
-    /// attributes as they are then. `O_TRUNC` counts; `O_CREAT` does not (see `create`).
+    /// Opens an object by id: a regular file for reading and writing, or a directory. Gives its
+    /// attributes as they are then. `O_TRUNC` counts; `O_CREAT` does not (see
+    /// [`FileSystem::create`]).
+    ///
+    /// # Errors
+    /// `EACCES`; `EISDIR` for a directory opened for writing; `ELOOP` for a symlink; `ENXIO` for
+    /// pipes, sockets and devices, which only a kernel can open; `ESTALE` if the object is gone.
     pub fn open(&self, caller: &Credentials, oid: Oid, flags: OFlags) -> Result<(Attr, OpenFile)> {
-        todo!()
+        let (attr, hold) = self.pool().open(oid).map_err(|error| of_client(&error))?;
+        let mut attr = *attr;
+        let mode = flags & OFlags::ACCMODE;
+        let truncates = flags.contains(OFlags::TRUNC);
+        let wanted = Access {
+            read: mode != OFlags::WRONLY,
+            write: mode != OFlags::RDONLY || truncates,
+            execute: false,
+        };
+        match attr.kind {
+            FileKind::Directory if wanted.write => return Err(Errno::ISDIR),
+            FileKind::Directory => {}
+            _ if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
+            FileKind::Regular => {}
+            FileKind::Symlink => return Err(Errno::LOOP),
+            FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
+                return Err(Errno::NXIO);
+            }
+        }
+        if self.checks() {
+            permission::check(caller, &attr, wanted)?;
+        }
+        let file = OpenFile::new(hold, &attr, caller, flags, self.target_count());
+        if truncates {
+            let clear_mode_bits = file.take_clear_bits();
+            let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };
+            attr = *self.call_attr(oid, &Request::SetAttr { oid, change })?;
+        }
+        Ok((attr, file))
     }
 }

@@ -1,11 +1,26 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! Listing directories. Owns the walk over shards: a cookie names the shard and the place in it, so
+//! any page can be had without a word about earlier ones. The dot entries are made here.
+
+use azekura_client::Call;
+use azekura_proto::attr::FileKind;
+use azekura_proto::message::{DirCookie, DirEntry, Reply, Request};
+use azekura_proto::{Attr, Oid};
+
+use crate::errno::{of_client, unexpected};
+use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
+
+/// Cookie of `.`.
+const DOT: u64 = 1;
+/// Cookie of `..`.
+const DOT_DOT: u64 = 2;
+/// Bytes counted for an entry besides its name.
+const ENTRY_BYTES: usize = 24;
+/// Bytes counted for attributes.
+const ATTR_BYTES: usize = 160;
+/// Shards asked at once.
+const SHARDS_AT_ONCE: u16 = 32;
+/// Smallest page asked of one shard, in bytes.
+const SHARD_PAGE_BYTES: u32 = 4 * 1024;
 
 /// Which attributes a listing brings along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +32,7 @@ pub enum AttrsWanted {
     /// All of them, with further requests where need be.
     All,
 }
+
 /// One entry of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
@@ -31,19 +47,58 @@ pub struct Listed {
     /// Attributes, as far as wanted and at hand. Of `.` and `..` never.
     pub attr: Option<Attr>,
 }
+
 /// A page of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DirPage {
-    /// The entries, in cookie order.
+    /// The entries, in cookie order. An empty page is the end.
     pub entries: Vec<Listed>,
-    /// Nothing follows after these. (Never with an empty page only: an empty page is the end.)
+    /// Nothing follows after these.
     pub end: bool,
 }
+
+struct Filling {
+    page: DirPage,
+    used: usize,
+    budget: usize,
+}
+
+impl Filling {
+    fn push(&mut self, entry: Listed) {
+        self.used += entry.name.len() + ENTRY_BYTES;
+        self.used += entry.attr.as_ref().map_or(0, |_| ATTR_BYTES);
+        self.page.entries.push(entry);
+    }
+
+    fn extend(&mut self, entries: Vec<DirEntry>) {
+        for found in entries {
+            self.push(Listed {
+                name: found.name,
+                oid: found.entry.oid,
+                kind: found.entry.kind,
+                cookie: found.cookie,
+                attr: found.attr,
+            });
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.used >= self.budget
+    }
+
+    fn room(&self) -> u32 {
+        (self.budget - self.used.min(self.budget)) as u32
+    }
+}
+
 impl FileSystem {
     /// A page of a directory after `cookie`: 0 from the start, with `.` (cookie 1) and `..`
-    /// (cookie 2) first. Stateless: any cookie given out before is good for ever.
-    /// `page_bytes`: about how many bytes of names to bring (24 more are counted per entry, 160
-    /// with attributes).
+    /// (cookie 2) first. Any cookie given out before stays good while others insert and remove.
+    /// `page_bytes`: about how many bytes of names to bring, with 24 counted for each entry and
+    /// 160 for its attributes. A page may be larger: take what fits, and go on at its cookie.
+    ///
+    /// # Errors
+    /// `EACCES` at the start if the caller may not read the directory; `EIO`.
     pub fn readdir(
         &self,
         caller: &Credentials,
@@ -52,6 +107,135 @@ impl FileSystem {
         page_bytes: u32,
         attrs: AttrsWanted,
     ) -> Result<DirPage> {
-        todo!()
+        let mut filling =
+            Filling { page: DirPage::default(), used: 0, budget: page_bytes.max(512) as usize };
+        if cookie < DOT_DOT {
+            self.list_dots(caller, dir, cookie, &mut filling)?;
+        }
+        let (mut shard, mut after) = (0, 0);
+        if cookie > DOT_DOT {
+            (shard, after) = (DirCookie::decode(cookie).shard, cookie);
+        }
+        let shards = dir.class().shards(self.target_count());
+        let with_attrs = attrs != AttrsWanted::No;
+        while shard < shards && !filling.is_full() {
+            let ended = if after == 0 {
+                self.list_shards(dir, (shard, shards), with_attrs, &mut filling)?
+            } else {
+                u16::from(self.list_shard(dir, (shard, after), with_attrs, &mut filling)?)
+            };
+            if ended == 0 {
+                break;
+            }
+            shard += ended;
+            after = 0;
+        }
+        let mut page = filling.page;
+        page.end = shard >= shards;
+        if attrs == AttrsWanted::All {
+            self.complete(&mut page.entries)?;
+        }
+        Ok(page)
+    }
+
+    fn list_dots(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        cookie: u64,
+        filling: &mut Filling,
+    ) -> Result<()> {
+        let attr = self.dir_attr(dir)?;
+        if self.checks() && cookie == 0 {
+            permission::check(caller, &attr, Access { read: true, ..Access::default() })?;
+        }
+        let kind = FileKind::Directory;
+        if cookie < DOT {
+            filling.push(Listed { name: b".".to_vec(), oid: dir, kind, cookie: DOT, attr: None });
+        }
+        let above = attr.parent.unwrap_or(dir);
+        let name = b"..".to_vec();
+        filling.push(Listed { name, oid: above, kind, cookie: DOT_DOT, attr: None });
+        Ok(())
+    }
+
+    /// Entries of one shard after a cookie. Tells whether it ended.
+    fn list_shard(
+        &self,
+        dir: Oid,
+        (shard, after): (u16, u64),
+        with_attrs: bool,
+        filling: &mut Filling,
+    ) -> Result<bool> {
+        let page_bytes = filling.room().max(SHARD_PAGE_BYTES);
+        let request = Request::ReadDirectory { dir, after, page_bytes, with_attrs };
+        match self.call(self.shard_target(dir, shard), &request)? {
+            Reply::Entries { entries, end } => {
+                filling.extend(entries);
+                Ok(end)
+            }
+            _ => Err(unexpected("read_directory")),
+        }
+    }
+
+    /// The first entries of several shards at once: a small directory is listed in one round trip.
+    /// Tells how many shards ended.
+    fn list_shards(
+        &self,
+        dir: Oid,
+        (first, shards): (u16, u16),
+        with_attrs: bool,
+        filling: &mut Filling,
+    ) -> Result<u16> {
+        let last = shards.min(first + SHARDS_AT_ONCE);
+        let page_bytes = (filling.room() / u32::from(last - first)).max(SHARD_PAGE_BYTES);
+        let mut calls: Vec<Call<'_>> = (first..last)
+            .map(|shard| {
+                let request = Request::ReadDirectory { dir, after: 0, page_bytes, with_attrs };
+                Call::new(self.shard_target(dir, shard), request)
+            })
+            .collect();
+        self.pool().fan_out(&mut calls);
+        for (call, ended) in calls.iter_mut().zip(0..) {
+            match call.take_result() {
+                Ok(Reply::Entries { entries, end }) => {
+                    filling.extend(entries);
+                    if !end {
+                        // Later shards are asked again once this one is through.
+                        return Ok(ended);
+                    }
+                }
+                Ok(_) => return Err(unexpected("read_directory")),
+                Err(error) => return Err(of_client(&error)),
+            }
+        }
+        Ok(last - first)
+    }
+
+    /// Asks for the attributes that are missing. An object that is gone has none.
+    fn complete(&self, entries: &mut [Listed]) -> Result<()> {
+        let missing: Vec<usize> = entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.attr.is_none() && entry.cookie > DOT_DOT)
+            .map(|(index, _)| index)
+            .collect();
+        let mut calls: Vec<Call<'_>> = missing
+            .iter()
+            .map(|&index| entries[index].oid)
+            .map(|oid| Call::new(oid.home(), Request::GetAttr { oid }))
+            .collect();
+        self.pool().fan_out(&mut calls);
+        for (call, index) in calls.iter_mut().zip(missing) {
+            match call.take_result() {
+                Ok(Reply::Attr(attr)) => entries[index].attr = Some(*attr),
+                Ok(_) => return Err(unexpected("get_attr")),
+                Err(error) => match of_client(&error) {
+                    Errno::STALE => {}
+                    errno => return Err(errno),
+                },
+            }
+        }
+        Ok(())
     }
 }

@@ -1,19 +1,60 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `unlink` and `rmdir`.
+
+use azekura_proto::message::{Request, check_name};
+use azekura_proto::{Attr, Oid};
+
+use crate::errno::of_status;
+use crate::{Credentials, Errno, FileSystem, Result, permission};
 
 impl FileSystem {
-    /// Removes a name of anything but a directory.
+    /// Removes a name of anything but a directory. The object lives on while it is open.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
     pub fn unlink(&self, caller: &Credentials, dir: Oid, name: &[u8]) -> Result<()> {
-        todo!()
+        match name {
+            b"." | b".." => return Err(Errno::ISDIR),
+            _ => check_name(name).map_err(of_status)?,
+        }
+        self.check_removal(caller, dir, name)?;
+        let done = self.call_entry(dir, name, &Request::Unlink { dir, name });
+        self.cache.forget_step(dir, name);
+        done.map(drop)
     }
+
     /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`; `EINVAL` for `.`.
     pub fn rmdir(&self, caller: &Credentials, dir: Oid, name: &[u8]) -> Result<()> {
-        todo!()
+        match name {
+            b"." => return Err(Errno::INVAL),
+            b".." => return Err(Errno::NOTEMPTY),
+            _ => check_name(name).map_err(of_status)?,
+        }
+        self.check_removal(caller, dir, name)?;
+        let done = self.call_entry(dir, name, &Request::RemoveDirectory { dir, name });
+        // What was kept about the directory itself leads nowhere now, and ages away.
+        self.cache.forget_step(dir, name);
+        done.map(drop)
     }
+
+    /// Whether the caller may remove this name, if that is checked here.
+    fn check_removal(&self, caller: &Credentials, dir: Oid, name: &[u8]) -> Result<()> {
+        if !self.checks() || caller.is_root() {
+            return Ok(());
+        }
+        let parent = self.parent_attr(dir)?;
+        self.check_change(caller, &parent)?;
+        if permission::is_restricted(caller, &parent) {
+            let victim = self.lookup_unchecked(dir, name)?;
+            return allow_restricted(caller, &victim);
+        }
+        Ok(())
+    }
+}
+
+/// In a sticky directory that belongs to another, only the owner of an object removes it.
+pub(super) fn allow_restricted(caller: &Credentials, victim: &Attr) -> Result<()> {
+    if permission::owns(caller, victim) { Ok(()) } else { Err(Errno::PERM) }
 }

@@ -1,14 +1,19 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `rename`, in its three modes.
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::message::{RenameMode, Request, check_name};
+use azekura_proto::{Attr, Oid};
+
+use super::remove::allow_restricted;
+use crate::errno::of_status;
+use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
 
 impl FileSystem {
-    /// Moves or exchanges names (`renameat2`).
+    /// Moves or exchanges names (`renameat2`), atomically.
+    ///
+    /// # Errors
+    /// Those of `rename`: `ENOENT`, `EEXIST`, `ENOTDIR`, `EISDIR`, `ENOTEMPTY`, `EINVAL` for a
+    /// directory that would go below itself, `EACCES`, `EPERM`.
     pub fn rename(
         &self,
         caller: &Credentials,
@@ -18,6 +23,54 @@ impl FileSystem {
         to_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        todo!()
+        for name in [from_name, to_name] {
+            match name {
+                b"." | b".." => return Err(Errno::BUSY),
+                _ => check_name(name).map_err(of_status)?,
+            }
+        }
+        if self.checks() && !caller.is_root() {
+            self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
+        }
+        let request = Request::Rename { from_dir, from_name, to_dir, to_name, mode };
+        let done = self.call_entry(to_dir, to_name, &request);
+        self.cache.forget_step(from_dir, from_name);
+        self.cache.forget_step(to_dir, to_name);
+        done.map(drop)
     }
+
+    fn check_rename(
+        &self,
+        caller: &Credentials,
+        (from_dir, from_name): (Oid, &[u8]),
+        (to_dir, to_name): (Oid, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let from_parent = self.parent_attr(from_dir)?;
+        let to_parent = self.parent_attr(to_dir)?;
+        self.check_change(caller, &from_parent)?;
+        self.check_change(caller, &to_parent)?;
+        let moves = from_dir != to_dir;
+        let source = self.lookup_unchecked(from_dir, from_name)?;
+        allow_move(caller, &from_parent, &source, moves)?;
+        match self.lookup_unchecked(to_dir, to_name) {
+            Ok(target) => {
+                allow_move(caller, &to_parent, &target, moves && mode == RenameMode::Exchange)
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// Whether the caller may take this object out of its directory, and, for a directory that gets
+/// another parent, write in it.
+fn allow_move(caller: &Credentials, parent: &Attr, object: &Attr, moves: bool) -> Result<()> {
+    if permission::is_restricted(caller, parent) {
+        allow_restricted(caller, object)?;
+    }
+    if moves && object.kind == FileKind::Directory {
+        permission::check(caller, object, Access { write: true, ..Access::default() })?;
+    }
+    Ok(())
 }

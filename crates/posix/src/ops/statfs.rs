@@ -1,11 +1,12 @@
-//! skeleton
-#![allow(clippy::all, clippy::pedantic, unused_variables, dead_code, unused_imports)]
-use crate::{Credentials, FileSystem, OpenFile, Result};
-use azekura_proto::attr::SetTime;
-use azekura_proto::message::*;
-use azekura_proto::{Attr, FileKind, Oid};
-use rustix::fs::OFlags;
-use std::sync::Arc;
+//! `statfs`.
+
+use azekura_client::Call;
+use azekura_proto::TargetId;
+use azekura_proto::limits::NAME_BYTES_MAX;
+use azekura_proto::message::{Reply, Request};
+
+use crate::errno::{of_client, unexpected};
+use crate::{FileSystem, Result};
 
 /// Space and counts of the whole pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,9 +22,38 @@ pub struct StatFs {
     /// Identifies the file system.
     pub fsid: u64,
 }
+
 impl FileSystem {
     /// Space over all targets; targets that share a device count once.
+    ///
+    /// # Errors
+    /// `EIO` if a target does not answer.
     pub fn statfs(&self) -> Result<StatFs> {
-        todo!()
+        let targets = (0..self.target_count()).map(TargetId);
+        let mut calls: Vec<Call<'_>> =
+            targets.map(|target| Call::new(target, Request::Space)).collect();
+        self.pool().fan_out(&mut calls);
+        let id = self.pool().map().pool.0;
+        let mut sum = StatFs {
+            name_bytes_max: NAME_BYTES_MAX as u32,
+            fsid: u64::from_be_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at: usize| id[at]))
+                ^ u64::from(self.container().id.0),
+            ..StatFs::default()
+        };
+        let mut devices = Vec::new();
+        for call in &mut calls {
+            let space = match call.take_result() {
+                Ok(Reply::Space(space)) => space,
+                Ok(_) => return Err(unexpected("space")),
+                Err(error) => return Err(of_client(&error)),
+            };
+            sum.objects = sum.objects.saturating_add(space.objects);
+            if !devices.contains(&space.device) {
+                devices.push(space.device);
+                sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
+                sum.available_bytes = sum.available_bytes.saturating_add(space.available_bytes);
+            }
+        }
+        Ok(sum)
     }
 }

@@ -36,7 +36,7 @@ fn readers_never_go_back_in_time() {
             });
         }
         for round in 1..=ROUNDS {
-            for i in 0..KEYS {
+            for (i, committed) in committed.iter().enumerate() {
                 let mut batch = Batch::new();
                 // Every seventh value is too large for the cache.
                 let pad = if i % 7 == 0 { 20_000 } else { 24 };
@@ -44,7 +44,7 @@ fn readers_never_go_back_in_time() {
                 value[..8].copy_from_slice(&round.to_be_bytes());
                 batch.put(Space::Inode, &i.to_be_bytes(), value);
                 target.store.commit(batch).unwrap();
-                committed[i].store(round, Ordering::Release);
+                committed.store(round, Ordering::Release);
             }
         }
         done.store(true, Ordering::Release);

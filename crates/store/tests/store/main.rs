@@ -1,10 +1,18 @@
 //! The store through its public API: what must hold for every caller.
 
+#[cfg(test)]
 mod coherence;
+#[cfg(test)]
 mod fixture;
+#[cfg(test)]
 mod full_disk;
+#[cfg(test)]
 mod identity;
+#[cfg(test)]
 mod key_values;
+#[cfg(test)]
 mod object_kv;
+#[cfg(test)]
 mod restart;
+#[cfg(test)]
 mod shards;

@@ -113,11 +113,12 @@ fn racing_creation_and_removal_leave_one_file_or_none() {
     }
 }
 
+const BLOCK: u64 = 65_536;
+
 #[test]
 fn space_is_taken_given_back_and_zeroed() {
     let target = Fixture::new();
     let file = target.store.shard_create(oid(1), 0).unwrap();
-    const BLOCK: u64 = 65_536;
     let data = vec![7u8; 4 * BLOCK as usize];
     file.write_at(&data, 0).unwrap();
 

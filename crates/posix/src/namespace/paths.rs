@@ -1,0 +1,400 @@
+//! The calls by path. Owns what each of them makes of a path that ends with a slash or a dot.
+
+use std::sync::Arc;
+
+use azekura_proto::Attr;
+use azekura_proto::attr::FileKind;
+use azekura_proto::message::{RenameMode, XattrMode};
+use rustix::fs::OFlags;
+
+use super::walk::Place;
+use super::{Directory, File, Namespace, OpenOptions};
+use crate::ops::attr::AttrUpdate;
+use crate::ops::create::NewEntry;
+use crate::{Access, Errno, OpenFile, Result, permission};
+
+impl Namespace {
+    fn file(&self, handle: OpenFile) -> File {
+        File::new(Arc::clone(&self.fs), Arc::clone(&self.caller), handle)
+    }
+
+    /// Opens a file (or, for reading, a directory).
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open(&self, path: impl AsRef<[u8]>, options: &OpenOptions) -> Result<File> {
+        let OpenOptions { flags, mode } = *options;
+        let place = self.place(path.as_ref())?;
+        if flags.contains(OFlags::TMPFILE) {
+            let dir = self.resolve_place(place, true, &mut 0)?.oid;
+            let (_, handle) = self.fs.tmpfile(&self.caller, dir, mode, flags)?;
+            return Ok(self.file(handle));
+        }
+        if flags.contains(OFlags::CREATE) {
+            return self.open_or_create(place, options);
+        }
+        let follow = !flags.contains(OFlags::NOFOLLOW);
+        let oid = self.resolve_place(place, follow, &mut 0)?.oid;
+        self.fs.open(&self.caller, oid, flags).map(|(_, handle)| self.file(handle)).map_err(
+            |errno| match errno {
+                // Removed between the two steps.
+                Errno::STALE => Errno::NOENT,
+                other => other,
+            },
+        )
+    }
+
+    fn open_or_create(&self, mut place: Place, options: &OpenOptions) -> Result<File> {
+        let OpenOptions { flags, mode } = *options;
+        let mut links = 0;
+        loop {
+            let (dir, name) = match place {
+                Place::Name { slash: true, .. } => return Err(Errno::ISDIR),
+                Place::Dot(_) | Place::DotDot(_) if flags.contains(OFlags::EXCL) => {
+                    return Err(Errno::EXIST);
+                }
+                Place::Dot(_) | Place::DotDot(_) => return Err(Errno::ISDIR),
+                Place::Name { dir, name, slash: false } => (dir, name),
+            };
+            match self.fs.create(&self.caller, dir, &name, mode, flags) {
+                Err(Errno::LOOP) if !flags.contains(OFlags::NOFOLLOW) => {
+                    match self.fs.entry_kind(dir, &name) {
+                        Ok((link, FileKind::Symlink)) => {
+                            place = self.followed(dir, link, &mut links)?;
+                        }
+                        // Replaced in between: have another look.
+                        Ok(_) | Err(Errno::NOENT) => {
+                            place = Place::Name { dir, name, slash: false };
+                        }
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                other => return other.map(|(_, handle)| self.file(handle)),
+            }
+        }
+    }
+
+    /// Attributes of what the path leads to (`stat`).
+    ///
+    /// # Errors
+    /// Those of `stat`.
+    pub fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Attr> {
+        self.resolve(path, true)
+    }
+
+    /// Attributes without following a symlink at the end (`lstat`).
+    ///
+    /// # Errors
+    /// Those of `lstat`.
+    pub fn symlink_metadata(&self, path: impl AsRef<[u8]>) -> Result<Attr> {
+        self.resolve(path, false)
+    }
+
+    /// `access`.
+    ///
+    /// # Errors
+    /// Those of `access`.
+    pub fn access(&self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()> {
+        permission::check(&self.caller, &self.resolve(path, true)?, wanted)
+    }
+
+    /// `mkdir`.
+    ///
+    /// # Errors
+    /// Those of `mkdir`.
+    pub fn create_dir(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<Attr> {
+        match self.place(path.as_ref())? {
+            Place::Name { dir, name, .. } => {
+                self.fs.make(&self.caller, dir, &name, mode, NewEntry::Directory)
+            }
+            Place::Dot(_) | Place::DotDot(_) => Err(Errno::EXIST),
+        }
+    }
+
+    /// `mkdir -p`: makes the directory and those above it that are missing.
+    ///
+    /// # Errors
+    /// Those of `mkdir`; `ENOTDIR` if something else has the name.
+    pub fn create_dir_all(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<Attr> {
+        let path = path.as_ref();
+        match self.create_dir(path, mode) {
+            Err(Errno::EXIST) => {
+                let attr = self.metadata(path)?;
+                if attr.kind == FileKind::Directory { Ok(attr) } else { Err(Errno::NOTDIR) }
+            }
+            Err(Errno::NOENT) => {
+                let trimmed = path.len() - path.iter().rev().take_while(|b| **b == b'/').count();
+                let cut = path[..trimmed].iter().rposition(|byte| *byte == b'/');
+                let above = cut.map_or(&b""[..], |cut| &path[..cut]);
+                if above.is_empty() {
+                    return Err(Errno::NOENT);
+                }
+                self.create_dir_all(above, mode)?;
+                match self.create_dir(path, mode) {
+                    // Somebody else made it meanwhile.
+                    Err(Errno::EXIST) => self.metadata(path),
+                    other => other,
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// `mknod`: a file, pipe, socket or device. For symlinks and directories, the same as their
+    /// own calls.
+    ///
+    /// # Errors
+    /// Those of `mknod`.
+    pub fn make_node(&self, path: impl AsRef<[u8]>, mode: u32, what: NewEntry<'_>) -> Result<Attr> {
+        match self.place(path.as_ref())? {
+            Place::Name { dir, name, slash } => {
+                if slash && what != NewEntry::Directory {
+                    // A new thing that is no directory cannot have such a name.
+                    return match self.fs.lookup(&self.caller, dir, &name) {
+                        Ok(_) => Err(Errno::EXIST),
+                        Err(errno) => Err(errno),
+                    };
+                }
+                self.fs.make(&self.caller, dir, &name, mode, what)
+            }
+            Place::Dot(_) | Place::DotDot(_) => Err(Errno::EXIST),
+        }
+    }
+
+    /// `symlink`: a symlink at `path` with this text.
+    ///
+    /// # Errors
+    /// Those of `symlink`.
+    pub fn symlink(&self, text: &[u8], path: impl AsRef<[u8]>) -> Result<Attr> {
+        self.make_node(path, 0o777, NewEntry::Symlink(text))
+    }
+
+    /// `readlink`.
+    ///
+    /// # Errors
+    /// Those of `readlink`.
+    pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        let attr = self.resolve(path, false)?;
+        if attr.kind == FileKind::Symlink { self.fs.readlink(attr.oid) } else { Err(Errno::INVAL) }
+    }
+
+    /// `unlink`.
+    ///
+    /// # Errors
+    /// Those of `unlink`.
+    pub fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        match self.place(path.as_ref())? {
+            Place::Name { dir, name, slash: false } => self.fs.unlink(&self.caller, dir, &name),
+            Place::Name { dir, name, slash: true } => {
+                match self.fs.lookup(&self.caller, dir, &name)?.kind {
+                    FileKind::Directory => Err(Errno::ISDIR),
+                    _ => Err(Errno::NOTDIR),
+                }
+            }
+            Place::Dot(_) | Place::DotDot(_) => Err(Errno::ISDIR),
+        }
+    }
+
+    /// `rmdir`.
+    ///
+    /// # Errors
+    /// Those of `rmdir`.
+    pub fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        match self.place(path.as_ref())? {
+            Place::Name { dir, name, .. } => self.fs.rmdir(&self.caller, dir, &name),
+            Place::Dot(oid) if oid == self.fs.root() => Err(Errno::BUSY),
+            Place::Dot(_) => Err(Errno::INVAL),
+            Place::DotDot(_) => Err(Errno::NOTEMPTY),
+        }
+    }
+
+    /// `rm -r`: a directory with everything below it, or anything else. Symlinks are not followed.
+    ///
+    /// # Errors
+    /// The first error; what was removed before stays removed.
+    pub fn remove_dir_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        let attr = self.resolve(path, false)?;
+        if attr.kind != FileKind::Directory {
+            return self.remove_file(path);
+        }
+        // Directories that are being emptied, each with its name in the one before.
+        let mut open = vec![(attr.oid, Vec::new())];
+        while let Some((dir, _)) = open.last() {
+            let dir = *dir;
+            let mut below = None;
+            for entry in self.read_dir_of(dir)? {
+                let entry = entry?;
+                if entry.kind == FileKind::Directory {
+                    below = Some((entry.oid, entry.name));
+                    break;
+                }
+                match self.fs.unlink(&self.caller, dir, &entry.name) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            if let Some(below) = below {
+                open.push(below);
+                continue;
+            }
+            let name = open.pop().map(|(_, name)| name).unwrap_or_default();
+            let removed = match open.last() {
+                Some((above, _)) => self.fs.rmdir(&self.caller, *above, &name),
+                None => self.remove_dir(path),
+            };
+            match removed {
+                Ok(()) | Err(Errno::NOENT) => {}
+                // Somebody put something in meanwhile.
+                Err(Errno::NOTEMPTY) => open.push((dir, name)),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// `rename`, in one of its modes.
+    ///
+    /// # Errors
+    /// Those of `renameat2`.
+    pub fn rename(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (from, to) = (self.place(from.as_ref())?, self.place(to.as_ref())?);
+        let (
+            Place::Name { dir: from_dir, name: from_name, slash: from_slash },
+            Place::Name { dir: to_dir, name: to_name, slash: to_slash },
+        ) = (from, to)
+        else {
+            return Err(Errno::BUSY);
+        };
+        if from_slash || to_slash {
+            let (_, kind) = self.fs.entry_kind(from_dir, &from_name)?;
+            if kind != FileKind::Directory {
+                return Err(Errno::NOTDIR);
+            }
+        }
+        self.fs.rename(&self.caller, from_dir, &from_name, to_dir, &to_name, mode)
+    }
+
+    /// `link`; a symlink at the end of `from` is not followed.
+    ///
+    /// # Errors
+    /// Those of `link`.
+    pub fn hard_link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<Attr> {
+        let object = self.resolve(from, false)?;
+        match self.place(to.as_ref())? {
+            Place::Name { dir, name, slash: true } => {
+                match self.fs.lookup(&self.caller, dir, &name) {
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(errno) => Err(errno),
+                }
+            }
+            Place::Name { dir, name, slash: false } => {
+                self.fs.link(&self.caller, object.oid, dir, &name)
+            }
+            Place::Dot(_) | Place::DotDot(_) => Err(Errno::EXIST),
+        }
+    }
+
+    /// Lists a directory.
+    ///
+    /// # Errors
+    /// Those of `opendir`.
+    pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<Directory> {
+        self.read_dir_of(self.resolve_dir(path.as_ref())?)
+    }
+
+    fn read_dir_of(&self, dir: azekura_proto::Oid) -> Result<Directory> {
+        if self.fs.checks() {
+            let wanted = Access { read: true, ..Access::default() };
+            permission::check(&self.caller, &*self.fs.dir_attr(dir)?, wanted)?;
+        }
+        Ok(Directory::new(Arc::clone(&self.fs), Arc::clone(&self.caller), dir))
+    }
+
+    /// The whole file.
+    ///
+    /// # Errors
+    /// Those of `open` and `read`.
+    pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        let file = self.open(path, &OpenOptions::read_only())?;
+        let mut data = vec![0; usize::try_from(file.len()?).map_err(|_| Errno::FBIG)?];
+        let mut done = 0;
+        while done < data.len() {
+            match file.read_at(&mut data[done..], done as u64)? {
+                0 => break,
+                bytes => done += bytes,
+            }
+        }
+        data.truncate(done);
+        Ok(data)
+    }
+
+    /// Makes or replaces a file (mode 0644) with these bytes.
+    ///
+    /// # Errors
+    /// Those of `open` and `write`.
+    pub fn write(&self, path: impl AsRef<[u8]>, data: &[u8]) -> Result<()> {
+        self.open(path, &OpenOptions::create())?.write_all_at(data, 0)
+    }
+
+    /// `chmod`, `chown`, `truncate`, `utimens`.
+    ///
+    /// # Errors
+    /// Those of these calls.
+    pub fn set_attr(
+        &self,
+        path: impl AsRef<[u8]>,
+        follow: bool,
+        update: &AttrUpdate,
+    ) -> Result<Attr> {
+        let oid = self.resolve(path, follow)?.oid;
+        self.fs.setattr(&self.caller, oid, None, update)
+    }
+
+    /// `getxattr`; a symlink at the end is followed.
+    ///
+    /// # Errors
+    /// Those of `getxattr`.
+    pub fn get_xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
+        let oid = self.resolve(path, true)?.oid;
+        self.fs.getxattr(&self.caller, oid, name)
+    }
+
+    /// `setxattr`; a symlink at the end is followed.
+    ///
+    /// # Errors
+    /// Those of `setxattr`.
+    pub fn set_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        let oid = self.resolve(path, true)?.oid;
+        self.fs.setxattr(&self.caller, oid, name, value, mode)
+    }
+
+    /// `listxattr`: names, each ended by a zero byte; a symlink at the end is followed.
+    ///
+    /// # Errors
+    /// Those of `listxattr`.
+    pub fn list_xattrs(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        let oid = self.resolve(path, true)?.oid;
+        self.fs.listxattr(&self.caller, oid)
+    }
+
+    /// `removexattr`; a symlink at the end is followed.
+    ///
+    /// # Errors
+    /// Those of `removexattr`.
+    pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
+        let oid = self.resolve(path, true)?.oid;
+        self.fs.removexattr(&self.caller, oid, name)
+    }
+}

@@ -1,0 +1,190 @@
+//! The path walk (path_resolution(7)): symlinks, dots, trailing slashes. Owns what stands at the
+//! end of a path: a name in a directory, or a directory that no name stands for.
+
+use std::sync::Arc;
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX, SYMLINKS_MAX};
+use azekura_proto::{Attr, Oid};
+
+use super::Namespace;
+use crate::cache::Step;
+use crate::{Errno, Result};
+
+/// What stands at the end of a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// A name in a directory, whether it is there or not.
+    Name {
+        dir: Oid,
+        name: Vec<u8>,
+        /// The path ends with a slash, so the name must lead to a directory.
+        slash: bool,
+    },
+    /// The directory itself: the path ends with `.`, or is the root.
+    Dot(Oid),
+    /// The path ends with `..`.
+    DotDot(Oid),
+}
+
+/// A walk under way: the rest of the path, last component first, and the symlinks followed.
+struct Walk {
+    rest: Vec<Vec<u8>>,
+    links: u32,
+    slash: bool,
+}
+
+fn ends_with_slash(path: &[u8]) -> bool {
+    path.last() == Some(&b'/')
+}
+
+impl Walk {
+    /// Puts a path in front of what is left. `.` counts only as the last component.
+    fn push(&mut self, path: &[u8]) -> Result<()> {
+        for component in path.split(|byte| *byte == b'/').rev() {
+            if component.len() > NAME_BYTES_MAX {
+                return Err(Errno::NAMETOOLONG);
+            }
+            if !component.is_empty() {
+                self.rest.push(component.to_vec());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Namespace {
+    /// Walks up to the last name of a path, which is not looked up.
+    pub(super) fn place(&self, path: &[u8]) -> Result<Place> {
+        self.place_from(self.base, path, &mut 0)
+    }
+
+    fn place_from(&self, base: Oid, path: &[u8], links: &mut u32) -> Result<Place> {
+        if path.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        if path.len() >= PATH_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        if path.contains(&0) {
+            return Err(Errno::INVAL);
+        }
+        let mut walk = Walk { rest: Vec::new(), links: *links, slash: ends_with_slash(path) };
+        let mut at = if path[0] == b'/' { self.fs.root() } else { base };
+        walk.push(path)?;
+        let mut last = Place::Dot(at);
+        while let Some(name) = walk.rest.pop() {
+            match name.as_slice() {
+                b"." => last = Place::Dot(at),
+                b".." => {
+                    self.fs.check_search(&self.caller, at)?;
+                    at = self.fs.parent_of(at)?;
+                    last = Place::DotDot(at);
+                }
+                _ if walk.rest.is_empty() => {
+                    last = Place::Name { dir: at, name, slash: walk.slash };
+                }
+                _ => {
+                    at = self.step(at, &name, &mut walk)?;
+                    last = Place::Dot(at);
+                }
+            }
+        }
+        *links = walk.links;
+        Ok(last)
+    }
+
+    /// One step down, along a symlink if there is one.
+    fn step(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Oid> {
+        self.fs.check_search(&self.caller, dir)?;
+        let step = match self.fs.cache.step(dir, name) {
+            Some(step) => step,
+            None => self.look(dir, name)?,
+        };
+        match step {
+            Step::Directory(oid) => Ok(oid),
+            Step::Symlink(text) => {
+                walk.links += 1;
+                if walk.links > SYMLINKS_MAX {
+                    return Err(Errno::LOOP);
+                }
+                walk.push(&text)?;
+                Ok(if text.first() == Some(&b'/') { self.fs.root() } else { dir })
+            }
+        }
+    }
+
+    fn look(&self, dir: Oid, name: &[u8]) -> Result<Step> {
+        let asked = self.fs.cache.ask_step(dir, name);
+        let (oid, kind) = self.fs.entry_kind(dir, name)?;
+        let step = match kind {
+            FileKind::Directory => Step::Directory(oid),
+            FileKind::Symlink => Step::Symlink(Arc::from(self.fs.readlink(oid)?)),
+            _ => return Err(Errno::NOTDIR),
+        };
+        self.fs.cache.keep_step(asked, dir, name, step.clone());
+        Ok(step)
+    }
+
+    /// The place that a path leads to once a symlink at its end is followed, as `open` with
+    /// `O_CREAT` needs it: the last name need not be there.
+    pub(super) fn followed(&self, dir: Oid, link: Oid, links: &mut u32) -> Result<Place> {
+        *links += 1;
+        if *links > SYMLINKS_MAX {
+            return Err(Errno::LOOP);
+        }
+        let text = self.fs.readlink(link)?;
+        self.place_from(dir, &text, links)
+    }
+
+    /// The object that a path leads to; a symlink at its end is followed if `follow`.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`, `EACCES`.
+    pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attr> {
+        let place = self.place(path.as_ref())?;
+        self.resolve_place(place, follow, &mut 0)
+    }
+
+    pub(super) fn resolve_place(
+        &self,
+        mut place: Place,
+        follow: bool,
+        links: &mut u32,
+    ) -> Result<Attr> {
+        let mut must_be_dir = false;
+        loop {
+            let (dir, name, slash) = match place {
+                Place::Dot(oid) | Place::DotDot(oid) => return self.fs.getattr(oid),
+                Place::Name { dir, name, slash } => (dir, name, slash),
+            };
+            must_be_dir |= slash;
+            let attr = self.fs.lookup(&self.caller, dir, &name)?;
+            match attr.kind {
+                FileKind::Symlink if follow || must_be_dir => {
+                    place = self.followed(dir, attr.oid, links)?;
+                }
+                FileKind::Directory => return Ok(attr),
+                _ if must_be_dir => return Err(Errno::NOTDIR),
+                _ => return Ok(attr),
+            }
+        }
+    }
+
+    /// The directory that a path leads to.
+    pub(super) fn resolve_dir(&self, path: &[u8]) -> Result<Oid> {
+        match self.place(path)? {
+            Place::Dot(oid) | Place::DotDot(oid) => Ok(oid),
+            place @ Place::Name { .. } => {
+                if let Place::Name { dir, name, .. } = &place {
+                    if let Some(Step::Directory(oid)) = self.fs.cache.step(*dir, name) {
+                        self.fs.check_search(&self.caller, *dir)?;
+                        return Ok(oid);
+                    }
+                }
+                let attr = self.resolve_place(place, true, &mut 0)?;
+                if attr.kind == FileKind::Directory { Ok(attr.oid) } else { Err(Errno::NOTDIR) }
+            }
+        }
+    }
+}
