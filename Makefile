@@ -40,5 +40,4 @@ install:
 	$(CARGO) install --path crates/azekura --locked
 
 clean:
-	@scripts/demo_stop.sh
-	rm -rf .azekura
+	@scripts/demo_stop.sh --destroy

@@ -58,8 +58,14 @@ def run(binaries, name, seconds):
         f"-artifact_prefix={artifacts}/",
     ]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False,
-        timeout=seconds + 120, stdin=subprocess.DEVNULL,
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=seconds + 120,
+        stdin=subprocess.DEVNULL,
     )
     runs = re.search(r"number_of_executed_units: (\d+)", done.stderr)
     covered = re.findall(r"cov: (\d+)", done.stderr)

@@ -14,7 +14,9 @@ LIMIT_S = 120
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "limit(seconds): how long the test may take, 120 s if not said")
+    config.addinivalue_line(
+        "markers", "limit(seconds): how long the test may take, 120 s if not said"
+    )
     config.addinivalue_line("markers", "root: needs root")
 
 

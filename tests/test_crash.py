@@ -114,7 +114,9 @@ def settle(tree, begun, path):
     with_it = after.differences(path)
     if not with_it:
         return "done"
-    if begun[0] in ("create", "write", "append", "truncate") and is_partial(tree, after, begun, path):
+    if begun[0] in ("create", "write", "append", "truncate") and is_partial(
+        tree, after, begun, path
+    ):
         return "partly"
     return ["it is not as before:", *without, "nor as after:", *with_it]
 
@@ -234,18 +236,18 @@ def test_engines_of_a_larger_pool_killed_one_by_one(world, rng):
 
 
 @pytest.mark.limit(200)
-def test_data_that_was_fsynced_survives_without_the_pools_goodwill(world, rng):
-    """Files written and fsynced natively, the engine killed right after the answer."""
+def test_files_put_without_a_mount_survive(world, rng):
+    """Files written by the command line, the engine killed right after it has returned."""
     pool = world.pool()
     source = world.base / "source"
     for number in range(5):
         data = rng.randbytes(rng.randrange(1, 3_000_000))
         source.write_bytes(data)
-        world.run("fs", "put", pool.name, source, f"/file{number}")
+        world.run("fs", "put", source, f"{pool.name}:/file{number}")
         pool.kill()
         pool.up()
         back = world.base / "back"
-        world.run("fs", "get", pool.name, f"/file{number}", back)
+        world.run("fs", "get", f"{pool.name}:/file{number}", back)
         assert back.read_bytes() == data
         back.unlink()
     pool.check()

@@ -91,7 +91,7 @@ def test_appends_from_both_interleave_whole(pair, chunk_bytes):
         writer.communicate(timeout=100)
         assert writer.returncode == 0
     lines = paths[1].read_bytes().splitlines()
-    seen = {mark: 0 for mark in b"abcd"}
+    seen = dict.fromkeys(b"abcd", 0)
     for line in lines:
         mark, number = line[0], int(line[-6:])
         assert line == bytes([mark]) * (20 + number % 90) + b"%06d" % number
@@ -182,7 +182,9 @@ def test_flock_excludes_and_a_wait_times_out(pair):
     assert time.monotonic() - started >= 0.9
     assert subprocess.run(["flock", "-n", other / "lock", "true"], check=False).returncode == 1
     holder.communicate("\n", timeout=20)
-    assert subprocess.run(["flock", "-w", "10", other / "lock", "true"], check=False).returncode == 0
+    assert (
+        subprocess.run(["flock", "-w", "10", other / "lock", "true"], check=False).returncode == 0
+    )
 
 
 def test_a_killed_waiter_is_gone_and_takes_no_lock(pair):

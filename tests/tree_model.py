@@ -197,7 +197,7 @@ class Tree:
             if empty and rng.random() < 0.4:
                 to = rng.choice(empty)
                 return None if old.startswith(to + "/") else ["rename", old, to]
-            ours = (old + "/")
+            ours = old + "/"
             if new and not new.startswith(ours) and new.count("/") == old.count("/"):
                 return ["rename", old, new]
             return None

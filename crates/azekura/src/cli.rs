@@ -6,9 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::commands::{
-    completions, container, down, mount, pool, serve, status, umount, up,
-};
+use crate::commands::{completions, container, down, mount, pool, serve, status, umount, up};
 use crate::{bench, fs};
 
 /// What a command came to, where it did not fail.

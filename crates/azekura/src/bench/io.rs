@@ -114,7 +114,8 @@ impl Plan<'_> {
     }
 
     fn files(&self) -> Vec<String> {
-        let mut files: Vec<String> = (0..self.processes).map(|process| self.file(process)).collect();
+        let mut files: Vec<String> =
+            (0..self.processes).map(|process| self.file(process)).collect();
         files.dedup();
         files
     }
@@ -156,7 +157,7 @@ fn figure(speed: Speed, unit: Unit) -> f64 {
 /// What stands on the other side of the ratio.
 enum Against {
     Bare(References),
-    Memory(Crew, ScratchDir),
+    Memory { crew: Crew, _scratch: ScratchDir },
 }
 
 impl Against {
@@ -172,7 +173,7 @@ impl Against {
                 let mut crew = Crew::hire(plan.processes)?;
                 crew.run_all(&Order::Settle(Place::Path(scratch.dir())))?;
                 crew.run_all(&Order::MakeDirectories(vec![plan.dir.clone()]))?;
-                Self::Memory(crew, scratch)
+                Self::Memory { crew, _scratch: scratch }
             }
         })
     }
@@ -190,7 +191,7 @@ impl Against {
                 let bare = bare_of(pattern, unit);
                 (bare.name().to_owned(), bare.unit())
             }
-            Self::Memory(..) => (format!("ref_{name}"), unit),
+            Self::Memory { .. } => (format!("ref_{name}"), unit),
         };
         let (values, references) = (Vec::new(), Vec::new());
         Series { name, unit, reference_name, reference_unit, values, references }
@@ -199,12 +200,12 @@ impl Against {
     fn measure(&mut self, pattern: Pattern, unit: Unit, orders: &[Order]) -> Result<f64> {
         match self {
             Self::Bare(references) => references.measure(bare_of(pattern, unit)),
-            Self::Memory(crew, _) => Ok(figure(Speed::of(&crew.run(orders)?), unit)),
+            Self::Memory { crew, .. } => Ok(figure(Speed::of(&crew.run(orders)?), unit)),
         }
     }
 
     fn fill(&mut self, orders: &[Order]) -> Result<()> {
-        if let Self::Memory(crew, _) = self {
+        if let Self::Memory { crew, .. } = self {
             crew.run(orders)?;
         }
         Ok(())
@@ -246,9 +247,8 @@ pub(super) fn run(args: &IoArgs) -> Result<()> {
 }
 
 fn measure(plan: &Plan<'_>, site: &Site, crew: &mut Crew) -> Result<Vec<Series>> {
-    let wanted = |pattern: &Pattern| {
-        plan.args.pattern.is_empty() || plan.args.pattern.contains(pattern)
-    };
+    let wanted =
+        |pattern: &Pattern| plan.args.pattern.is_empty() || plan.args.pattern.contains(pattern);
     let patterns: Vec<Pattern> = Pattern::ALL.into_iter().filter(wanted).collect();
     let mut against = Against::hire(&site.place, plan)?;
     let mut progress = Progress::count("measuring", (site.rounds * patterns.len()) as u64);

@@ -50,11 +50,9 @@ impl Iterator for Pieces {
                 }
                 self.next += 1;
                 // A multiplier of 1 mod 4 and an odd increment give the full period.
-                self.state = self
-                    .state
-                    .wrapping_mul(0x5851_f42d_4c95_7f2d)
-                    .wrapping_add(self.increment)
-                    & self.mask;
+                self.state =
+                    self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(self.increment)
+                        & self.mask;
                 if self.state < self.pieces {
                     return Some(self.state);
                 }

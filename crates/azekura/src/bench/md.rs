@@ -81,8 +81,7 @@ impl Plan {
     fn clean_up(&self, with_files: bool) -> Order {
         let files = (0..if with_files { self.processes } else { 0 }).flat_map(|process| {
             let dir = self.dir_of(process);
-            (0..self.files)
-                .map(move |number| format!("{dir}/{}{number}", Self::prefix(process)))
+            (0..self.files).map(move |number| format!("{dir}/{}{number}", Self::prefix(process)))
         });
         let dirs = self.dirs().into_iter().rev().collect();
         Order::CleanUp { files: files.collect(), dirs }
@@ -92,7 +91,7 @@ impl Plan {
 /// What stands on the other side of the ratio.
 enum Against {
     Bare(References),
-    Memory(Crew, ScratchDir),
+    Memory { crew: Crew, _scratch: ScratchDir },
 }
 
 impl Against {
@@ -107,7 +106,7 @@ impl Against {
                 let mut crew = Crew::hire(plan.processes)?;
                 crew.run_all(&Order::Settle(Place::Path(scratch.dir())))?;
                 crew.run(&[Order::MakeDirectories(plan.dirs())])?;
-                Self::Memory(crew, scratch)
+                Self::Memory { crew, _scratch: scratch }
             }
         })
     }
@@ -115,7 +114,7 @@ impl Against {
     fn series(&self, name: &str) -> Series {
         let (reference_name, reference_unit) = match self {
             Self::Bare(_) => (Bare::PingPong.name().to_owned(), Bare::PingPong.unit()),
-            Self::Memory(..) => (format!("ref_{name}"), Unit::OperationsPerSecond),
+            Self::Memory { .. } => (format!("ref_{name}"), Unit::OperationsPerSecond),
         };
         Series {
             name: name.to_owned(),
@@ -130,7 +129,7 @@ impl Against {
     fn measure(&mut self, orders: &[Order]) -> Result<f64> {
         match self {
             Self::Bare(references) => references.measure(Bare::PingPong),
-            Self::Memory(crew, _) => Ok(Speed::of(&crew.run(orders)?).operations_per_s),
+            Self::Memory { crew, .. } => Ok(Speed::of(&crew.run(orders)?).operations_per_s),
         }
     }
 }

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    Advice, AtFlags, Mode, OFlags, fadvise, fsync, open, openat, statat, unlinkat,
-};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags, fadvise, fsync, open, openat, statat, unlinkat};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::space::FileSpace;

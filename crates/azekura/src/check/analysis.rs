@@ -28,12 +28,8 @@ pub(crate) fn analyse(snapshot: &Snapshot) -> Vec<Finding> {
 
 /// Inodes without links: kept for those that have them open, or waiting to be reclaimed.
 pub(crate) fn orphans(snapshot: &Snapshot) -> Vec<Oid> {
-    let mut orphans: Vec<Oid> = snapshot
-        .inodes
-        .iter()
-        .filter(|(_, inode)| inode.orphan)
-        .map(|(oid, _)| *oid)
-        .collect();
+    let mut orphans: Vec<Oid> =
+        snapshot.inodes.iter().filter(|(_, inode)| inode.orphan).map(|(oid, _)| *oid).collect();
     orphans.sort_unstable();
     orphans
 }
@@ -201,8 +197,7 @@ impl<'a> Analysis<'a> {
         }
         for ((dir, target), (entries, subdirs)) in counted {
             let recorded = DirShardStat::default();
-            let finding =
-                Finding::WrongShardCount { dir, target, recorded, entries, subdirs };
+            let finding = Finding::WrongShardCount { dir, target, recorded, entries, subdirs };
             self.findings.push(finding);
         }
     }

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
-use azekura_proto::message::{Reply, Repair, Request};
+use azekura_proto::message::{Repair, Reply, Request};
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Oid, TargetId, placement};
 

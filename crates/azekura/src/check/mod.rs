@@ -221,7 +221,9 @@ fn print(report: &CheckReport, repair: bool) {
     report::say(match (left, report.findings.len(), repair) {
         (0, 0, _) => "in order".to_owned(),
         (0, mended, _) => format!("in order now: {mended} mended"),
-        (left, _, true) => format!("{left} could not be mended; start engines that are down, or see the log"),
+        (left, _, true) => {
+            format!("{left} could not be mended; start engines that are down, or see the log")
+        }
         (left, _, false) => format!("{left} found; 'azekura fs check --repair' mends what can be"),
     });
 }

@@ -154,9 +154,10 @@ fn scan_target(
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let reply = pool
-            .call(target, &Request::Scan { kind, container, after })
-            .with_context(|| format!("cannot read the records ({kind:?}) of target {}", target.0))?;
+        let reply =
+            pool.call(target, &Request::Scan { kind, container, after }).with_context(|| {
+                format!("cannot read the records ({kind:?}) of target {}", target.0)
+            })?;
         let Reply::Scanned { items, next } = reply else {
             bail!("target {} answered a scan with {reply:?}", target.0)
         };
@@ -173,10 +174,8 @@ fn scan_target(
 /// # Errors
 /// If an engine does not answer.
 pub(crate) fn unsettled(pool: &Pool, container: ContainerId) -> Result<u64> {
-    let transactions: usize = scan(pool, ScanKind::Transactions, container)?
-        .iter()
-        .map(|(_, items)| items.len())
-        .sum();
+    let transactions: usize =
+        scan(pool, ScanKind::Transactions, container)?.iter().map(|(_, items)| items.len()).sum();
     Ok(transactions as u64 + reclaim_backlog(pool)?)
 }
 

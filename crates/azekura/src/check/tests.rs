@@ -201,8 +201,7 @@ fn data_that_belong_to_no_file_are_found() {
 #[test]
 fn arrays_of_the_object_api_need_no_inode() {
     let mut builder = Builder::sound();
-    let array =
-        Oid::with_user_bits(ContainerId(1), 7, ObjectClass::S1, TargetId(0), 99);
+    let array = Oid::with_user_bits(ContainerId(1), 7, ObjectClass::S1, TargetId(0), 99);
     builder.data(array, 0, 10);
     assert_eq!(analyse(&builder.snapshot), []);
 }

@@ -123,9 +123,9 @@ pub(crate) fn open(pool: &Pool, name: &str) -> Result<Container> {
     match pool.call(KEEPER, &Request::ContainerOpen { name }) {
         Ok(Reply::Container(container)) => Ok(container),
         Ok(other) => bail!("pool '{shown}' answered {other:?}"),
-        Err(error) if error.status() == Some(Status::NotFound) => bail!(
-            "pool '{shown}' has no container '{name}': see 'azekura container list {shown}'"
-        ),
+        Err(error) if error.status() == Some(Status::NotFound) => {
+            bail!("pool '{shown}' has no container '{name}': see 'azekura container list {shown}'")
+        }
         Err(error) => Err(error).with_context(|| format!("cannot open container '{name}'")),
     }
 }
@@ -137,9 +137,7 @@ pub(crate) fn open(pool: &Pool, name: &str) -> Result<Container> {
 pub(crate) fn run(command: &ContainerCommand) -> Result<()> {
     match command {
         ContainerCommand::Create { which, defaults } => create(which, defaults),
-        ContainerCommand::List { pool, named, json } => {
-            list(named.as_ref().unwrap_or(pool), *json)
-        }
+        ContainerCommand::List { pool, named, json } => list(named.as_ref().unwrap_or(pool), *json),
         ContainerCommand::Set { which, defaults } => set(which, defaults),
         ContainerCommand::Destroy { which } => destroy(which),
     }
@@ -155,8 +153,7 @@ fn create(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
             bail!("pool '{}' has a container '{}' already", which.pool, which.name)
         }
         Err(error) => {
-            return Err(error)
-                .with_context(|| format!("cannot make container '{}'", which.name));
+            return Err(error).with_context(|| format!("cannot make container '{}'", which.name));
         }
     }
     let place = if which.name == DEFAULT_CONTAINER {
@@ -164,10 +161,7 @@ fn create(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
     } else {
         format!("{}/{}", which.pool, which.name)
     };
-    report::say(format_args!(
-        "container '{}' made; use it: azekura mount {place} DIR",
-        which.name
-    ));
+    report::say(format_args!("container '{}' made; use it: azekura mount {place} DIR", which.name));
     Ok(())
 }
 

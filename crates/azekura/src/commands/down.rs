@@ -10,7 +10,7 @@ use azekura_proto::pool_map::Address;
 use clap::Args;
 use rustix::process::Pid;
 
-use super::serve::{self, POOL_RECORD};
+use super::serve::{self, POOL_RECORD, TARGETS_DIR};
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{mounts, places, process};
 use crate::reach::{self, check_name};
@@ -156,7 +156,7 @@ fn tell_how_to_go_on(name: &str, record: &LocalPool) {
 
 fn destroy(name: &str, record: &LocalPool) -> Result<()> {
     let dir = &record.dir;
-    if dir.join(POOL_RECORD).exists() || dir.join("targets").exists() {
+    if dir.join(POOL_RECORD).exists() || dir.join(TARGETS_DIR).exists() {
         remove_pool_dir(dir)?;
     }
     if let Ok(socket) = places::socket_path(name) {
@@ -172,7 +172,7 @@ fn destroy(name: &str, record: &LocalPool) -> Result<()> {
 fn remove_pool_dir(dir: &Path) -> Result<()> {
     let cannot = || format!("cannot remove {}", dir.display());
     // What makes it a pool goes first, so that a half-removed one is never started.
-    for name in [POOL_RECORD, "pool.secret", "engine.toml"] {
+    for name in [POOL_RECORD, "pool.secret", "locks-held"] {
         match std::fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(cannot);
@@ -180,7 +180,7 @@ fn remove_pool_dir(dir: &Path) -> Result<()> {
             _ => {}
         }
     }
-    match std::fs::remove_dir_all(dir.join("targets")) {
+    match std::fs::remove_dir_all(dir.join(TARGETS_DIR)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(cannot);
         }

@@ -142,10 +142,8 @@ fn create(args: CreateArgs) -> Result<()> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).context("the system has no random bytes")?;
     let targets: Vec<u16> = engines.iter().map(|engine| engine.targets).collect();
-    let entries = engines
-        .iter()
-        .map(|engine| EngineEntry { addresses: engine.addresses.clone() })
-        .collect();
+    let entries =
+        engines.iter().map(|engine| EngineEntry { addresses: engine.addresses.clone() }).collect();
     let map = PoolMap::deal(PoolId(id), name.clone(), entries, &targets);
     map.validate().map_err(|what| anyhow!(what))?;
     // The file comes first: a pool that some engines belong to must not be without one.
@@ -274,7 +272,9 @@ fn forget(name: &str) -> Result<()> {
     report::say(match local {
         Some(local) => {
             let dir = local.dir.display();
-            format!("pool '{name}' forgotten; 'azekura up --name {name} --dir {dir}' finds it again")
+            format!(
+                "pool '{name}' forgotten; 'azekura up --name {name} --dir {dir}' finds it again"
+            )
         }
         None => format!("pool '{name}' forgotten; its engines run on"),
     });

@@ -23,7 +23,8 @@ use crate::report;
 pub(crate) const TARGETS_DEFAULT: u16 = 4;
 /// The engine's record of its pool; there from the moment that it belongs to one.
 pub(crate) const POOL_RECORD: &str = "pool.json";
-const TARGETS_DIR: &str = "targets";
+/// Where the engine keeps its targets.
+pub(crate) const TARGETS_DIR: &str = "targets";
 
 /// `azekura serve`.
 #[derive(Debug, Args)]
@@ -86,38 +87,22 @@ pub(crate) fn make_secret(path: &Path) -> Result<()> {
     Ok(Secret::generate().context("the system has no random bytes")?.save_new(path)?)
 }
 
-/// Directories of the targets that an engine directory has already.
-pub(crate) fn existing_targets(dir: &Path) -> Result<Vec<PathBuf>> {
-    let targets = dir.join(TARGETS_DIR);
-    let mut numbers = Vec::new();
-    let entries = match std::fs::read_dir(&targets) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot read {}", targets.display()));
-        }
-    };
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot read {}", targets.display()))?;
-        numbers.extend(entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-    }
-    numbers.sort_unstable();
-    Ok(numbers.into_iter().map(|number| targets.join(number.to_string())).collect())
+/// How many targets an engine has on disk; `None` if it belongs to no pool yet.
+pub(crate) fn existing_targets(dir: &Path) -> Result<Option<u16>> {
+    let place = Engine::read_place(dir)?;
+    Ok(place.map(|(engine, map)| map.targets_of(engine).count() as u16))
 }
 
-/// Directories of the targets, existing or to be made.
-fn target_dirs(dir: &Path, wanted: Option<u16>) -> Result<Vec<PathBuf>> {
-    let existing = existing_targets(dir)?;
-    if existing.is_empty() {
-        let count = wanted.unwrap_or(TARGETS_DEFAULT);
-        let targets = dir.join(TARGETS_DIR);
-        return Ok((0..count).map(|number| targets.join(number.to_string())).collect());
-    }
-    if let Some(wanted) = wanted.filter(|wanted| usize::from(*wanted) != existing.len()) {
+/// How many targets the engine has, or is to have.
+fn target_count(dir: &Path, wanted: Option<u16>) -> Result<u16> {
+    let Some(existing) = existing_targets(dir)? else {
+        return Ok(wanted.unwrap_or(TARGETS_DEFAULT));
+    };
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != existing) {
         bail!(
-            "{} has {} targets, not {wanted}: leave out --targets, or choose another directory",
-            dir.display(),
-            existing.len()
+            "the engine in {} has {existing} targets, not {wanted}: leave out --targets, or choose \
+             another directory",
+            dir.display()
         );
     }
     Ok(existing)
@@ -127,10 +112,11 @@ fn config_of(args: &ServeArgs) -> Result<(EngineConfig, PathBuf)> {
     let dir = places::absolute(&args.dir)?;
     let secret_file = site_secret_file(args.secret_file.as_deref())?;
     let secret = Secret::load(&secret_file)?;
-    let target_dirs = target_dirs(&dir, args.targets)?;
+    let target_count = target_count(&dir, args.targets)?;
     let config = EngineConfig {
         dir,
-        target_dirs,
+        target_dirs: Vec::new(),
+        target_count,
         listen: args.listen.clone(),
         secret,
         metrics_listen: args.metrics.clone(),
@@ -142,8 +128,7 @@ fn make_pool(name: &str, config: &EngineConfig) -> Result<()> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).context("the system has no random bytes")?;
     let engines = vec![EngineEntry { addresses: config.listen.clone() }];
-    let targets = [config.target_dirs.len() as u16];
-    let map = PoolMap::deal(PoolId(id), name.to_owned(), engines, &targets);
+    let map = PoolMap::deal(PoolId(id), name.to_owned(), engines, &[config.target_count]);
     Ok(Engine::format(config, &map, EngineId(0))?)
 }
 
@@ -158,29 +143,26 @@ fn write_pool_file(map: &PoolMap, engine: &Engine, secret_file: &Path) -> Result
     Ok(())
 }
 
+/// Checks that the engine in `dir` belongs to the pool that is meant.
+pub(crate) fn check_pool_name(dir: &Path, found: &str, wanted: &str) -> Result<()> {
+    if found == wanted {
+        return Ok(());
+    }
+    bail!(
+        "{} belongs to the pool '{found}', not '{wanted}': use --name {found}, or another directory",
+        dir.display()
+    )
+}
+
 fn start(args: &ServeArgs) -> Result<Engine> {
     let (config, secret_file) = config_of(args)?;
-    let dir = config.dir.clone();
-    if args.make_pool
-        && !dir.join(POOL_RECORD).exists()
-        && let Some(name) = &args.name
-    {
-        make_pool(name, &config)?;
+    match (Engine::read_place(&config.dir)?, &args.name) {
+        (Some((_, map)), Some(name)) => check_pool_name(&config.dir, &map.name, name)?,
+        (None, Some(name)) if args.make_pool => make_pool(name, &config)?,
+        _ => {}
     }
     let engine = Engine::start(config)?;
-    let map = engine.map();
-    if let (Some(map), Some(name)) = (&map, &args.name)
-        && map.name != *name
-    {
-        let found = map.name.clone();
-        engine.stop();
-        bail!(
-            "{} belongs to the pool '{found}', not '{name}': use --name {found}, or another \
-             directory",
-            dir.display()
-        );
-    }
-    if let Some(map) = map.filter(|_| args.write_pool_file) {
+    if let Some(map) = engine.map().filter(|_| args.write_pool_file) {
         write_pool_file(&map, &engine, &secret_file)?;
     }
     Ok(engine)

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::PoolFile;
+use azekura_engine::Engine;
+use azekura_proto::TargetId;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::TARGETS_MAX;
 use azekura_proto::message::{Reply, Request};
 use azekura_proto::pool_map::Address;
-use azekura_proto::TargetId;
 use clap::Args;
 
-use super::serve::{self, POOL_RECORD};
+use super::serve::{self, TARGETS_DIR};
 use crate::cli::usage;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{daemon, places};
@@ -72,9 +73,18 @@ fn place_of(args: &UpArgs, before: Option<&LocalPool>) -> Result<(PathBuf, bool)
 
 /// Whether the pool is to be made; checks that making it would not hide one that was there.
 fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool> {
-    if dir.join(POOL_RECORD).exists() {
-        let targets = serve::existing_targets(dir)?.len();
-        if let Some(wanted) = args.targets.filter(|wanted| usize::from(*wanted) != targets) {
+    if let Some((engine, map)) = Engine::read_place(dir)? {
+        serve::check_pool_name(dir, &map.name, &args.name)?;
+        if map.engines.len() > 1 {
+            bail!(
+                "{} is an engine of the pool '{}' over several engines: start it with \
+                 'azekura serve'",
+                dir.display(),
+                map.name
+            );
+        }
+        let targets = map.targets_of(engine).count() as u16;
+        if let Some(wanted) = args.targets.filter(|wanted| *wanted != targets) {
             bail!(
                 "pool '{}' in {} has {targets} targets, not {wanted}: leave out --targets to \
                  start it, or choose another --name for a new pool",
@@ -93,10 +103,10 @@ fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool>
             args.name
         );
     }
-    if !serve::existing_targets(dir)?.is_empty() {
+    if dir.join(TARGETS_DIR).exists() {
         bail!(
-            "{} has targets but no record of a pool: making it was interrupted, or it is an \
-             engine that waits for 'azekura pool create'; remove it or choose another directory",
+            "{} has targets but no record of a pool: making it was interrupted; remove it, or \
+             choose another directory",
             dir.display()
         );
     }
@@ -119,13 +129,9 @@ fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
     let Ok((_, report)) = reach::ask_engine(&file.map, &engine.addresses, &file.secret()?) else {
         return Ok(None);
     };
-    let is_here =
-        report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));
+    let is_here = report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));
     if !is_here {
-        bail!(
-            "a pool '{name}' runs already, and not in {}: choose another --name",
-            dir.display()
-        );
+        bail!("a pool '{name}' runs already, and not in {}: choose another --name", dir.display());
     }
     Ok(Some(report.pid))
 }
@@ -189,10 +195,8 @@ fn start(
         serve::make_secret(&secret_file)?;
     }
     let socket = Address::Unix(places::socket_path(name)?);
-    let mut arguments: Vec<OsString> = ["serve", "--in-background", "--write-pool-file"]
-        .into_iter()
-        .map(OsString::from)
-        .collect();
+    let mut arguments: Vec<OsString> =
+        ["serve", "--in-background", "--write-pool-file"].into_iter().map(OsString::from).collect();
     let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
     add("--name", name.into());
     add("--dir", dir.into());
@@ -232,7 +236,7 @@ pub(crate) fn ensure_default_container(pool: &str) -> Result<()> {
 }
 
 fn tell(name: &str, dir: &Path, new: bool, in_memory: bool, pid: u32) -> Result<()> {
-    let targets = serve::existing_targets(dir)?.len();
+    let targets = serve::existing_targets(dir)?.unwrap_or_default();
     let done = if new { "made and started" } else { "started" };
     report::say(format_args!(
         "pool '{name}' {done}: {targets} targets in {} (process {pid})",

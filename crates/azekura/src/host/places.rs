@@ -68,9 +68,7 @@ pub(crate) fn socket_dir() -> Result<PathBuf> {
             make_private_dir(&dir)?;
             Ok(dir)
         }
-        None => {
-            own_dir_in_shared_place(&PathBuf::from(format!("/tmp/azekura-{}", user_id())))
-        }
+        None => own_dir_in_shared_place(&PathBuf::from(format!("/tmp/azekura-{}", user_id()))),
     }
 }
 

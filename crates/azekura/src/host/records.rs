@@ -98,8 +98,12 @@ pub(crate) fn write_whole(path: &Path, contents: &[u8]) -> Result<()> {
     draft.push(format!(".{}.new", std::process::id()));
     let draft = PathBuf::from(draft);
     let write = || {
-        let mut file =
-            fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&draft)?;
         file.write_all(contents)?;
         file.sync_all()?;
         fs::rename(&draft, path)

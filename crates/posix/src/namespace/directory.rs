@@ -62,11 +62,12 @@ impl Iterator for Directory {
     type Item = Result<DirectoryEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.fetched.is_empty() && !self.end {
-            if let Err(errno) = self.fetch() {
-                self.end = true;
-                return Some(Err(errno));
-            }
+        if self.fetched.is_empty()
+            && !self.end
+            && let Err(errno) = self.fetch()
+        {
+            self.end = true;
+            return Some(Err(errno));
         }
         self.fetched
             .pop_front()

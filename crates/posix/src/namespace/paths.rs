@@ -31,7 +31,7 @@ impl Namespace {
             return Ok(self.file(handle));
         }
         if flags.contains(OFlags::CREATE) {
-            return self.open_or_create(place, options);
+            return self.open_or_create(place, flags, mode);
         }
         let follow = !flags.contains(OFlags::NOFOLLOW);
         let oid = self.resolve_place(place, follow, &mut 0)?.oid;
@@ -44,16 +44,16 @@ impl Namespace {
         )
     }
 
-    fn open_or_create(&self, mut place: Place, options: &OpenOptions) -> Result<File> {
-        let OpenOptions { flags, mode } = *options;
+    fn open_or_create(&self, mut place: Place, flags: OFlags, mode: u32) -> Result<File> {
         let mut links = 0;
         loop {
             let (dir, name) = match place {
-                Place::Name { slash: true, .. } => return Err(Errno::ISDIR),
                 Place::Dot(_) | Place::DotDot(_) if flags.contains(OFlags::EXCL) => {
                     return Err(Errno::EXIST);
                 }
-                Place::Dot(_) | Place::DotDot(_) => return Err(Errno::ISDIR),
+                Place::Dot(_) | Place::DotDot(_) | Place::Name { slash: true, .. } => {
+                    return Err(Errno::ISDIR);
+                }
                 Place::Name { dir, name, slash: false } => (dir, name),
             };
             match self.fs.create(&self.caller, dir, &name, mode, flags) {

@@ -1,4 +1,4 @@
-//! The path walk (path_resolution(7)): symlinks, dots, trailing slashes. Owns what stands at the
+//! The path walk (`path_resolution(7)`): symlinks, dots, trailing slashes. Owns what stands at the
 //! end of a path: a name in a directory, or a directory that no name stands for.
 
 use std::sync::Arc;
@@ -176,11 +176,11 @@ impl Namespace {
         match self.place(path)? {
             Place::Dot(oid) | Place::DotDot(oid) => Ok(oid),
             place @ Place::Name { .. } => {
-                if let Place::Name { dir, name, .. } = &place {
-                    if let Some(Step::Directory(oid)) = self.fs.cache.step(*dir, name) {
-                        self.fs.check_search(&self.caller, *dir)?;
-                        return Ok(oid);
-                    }
+                if let Place::Name { dir, name, .. } = &place
+                    && let Some(Step::Directory(oid)) = self.fs.cache.step(*dir, name)
+                {
+                    self.fs.check_search(&self.caller, *dir)?;
+                    return Ok(oid);
                 }
                 let attr = self.resolve_place(place, true, &mut 0)?;
                 if attr.kind == FileKind::Directory { Ok(attr.oid) } else { Err(Errno::NOTDIR) }

@@ -102,7 +102,8 @@ fn allow(
     if update.uid.is_some() || update.gid.is_some() {
         let uid_stays = update.uid.is_none_or(|uid| uid == attr.uid);
         let gid_mine = update.gid.is_none_or(|gid| gid == attr.gid || caller.in_group(gid));
-        if !caller.is_root() && !(caller.uid == attr.uid && uid_stays && gid_mine) {
+        let mine = caller.uid == attr.uid && uid_stays && gid_mine;
+        if !(caller.is_root() || mine) {
             return Err(Errno::PERM);
         }
     }

@@ -96,7 +96,7 @@ impl FileSystem {
     ) -> Result<Attr> {
         check_name(name).map_err(of_status)?;
         match what {
-            NewEntry::Symlink(text) if text.is_empty() => return Err(Errno::NOENT),
+            NewEntry::Symlink([]) => return Err(Errno::NOENT),
             NewEntry::Symlink(text) if text.len() >= PATH_BYTES_MAX => {
                 return Err(Errno::NAMETOOLONG);
             }
@@ -117,7 +117,7 @@ impl FileSystem {
             };
         }
         let inode = self.new_inode(caller, &parent, what, mode);
-        match self.pool().create(dir, name, inode, false).map_err(entry_errno)? {
+        match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
             Created::New(attr, _) => {
                 self.cache.forget_step(dir, name);
                 Ok(*attr)
@@ -153,7 +153,11 @@ impl FileSystem {
                 })?
             } else {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode);
-                match self.pool().create(dir, name, inode, true).map_err(entry_errno)? {
+                match self
+                    .pool()
+                    .create(dir, name, inode, true)
+                    .map_err(|error| entry_errno(&error))?
+                {
                     Created::New(attr, Some(hold)) => {
                         let targets = self.target_count();
                         let file = OpenFile::new(hold, &attr, caller, flags, targets);
@@ -208,8 +212,8 @@ impl FileSystem {
 }
 
 /// In a directory that is gone no name can be made.
-fn entry_errno(error: azekura_client::ClientError) -> Errno {
-    match of_client(&error) {
+fn entry_errno(error: &azekura_client::ClientError) -> Errno {
+    match of_client(error) {
         Errno::STALE => Errno::NOENT,
         other => other,
     }

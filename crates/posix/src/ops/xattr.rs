@@ -188,9 +188,8 @@ impl FileSystem {
     /// # Errors
     /// `ESTALE` if the object is gone.
     pub fn listxattr(&self, caller: &Credentials, oid: Oid) -> Result<Vec<u8>> {
-        let names = match self.call(oid.home(), &Request::ListXattrs { oid })? {
-            Reply::Bytes(names) => names,
-            _ => return Err(unexpected("list_xattrs")),
+        let Reply::Bytes(names) = self.call(oid.home(), &Request::ListXattrs { oid })? else {
+            return Err(unexpected("list_xattrs"));
         };
         if caller.is_root() {
             return Ok(names);

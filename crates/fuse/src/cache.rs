@@ -1,0 +1,153 @@
+//! What the kernel may keep. Owns the memory of which version of a file the page cache has, so that
+//! it survives close and open while nobody changes the file.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use azekura_posix::{Attr, Oid, Timestamp};
+use quick_cache::sync::Cache;
+
+/// How much the kernel may keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheMode {
+    /// Nothing: every operation asks the engines, reading and writing goes past the page cache.
+    None,
+    /// Attributes and names for up to a second; file data while the file has not changed, which is
+    /// looked at when it is opened and whenever its attributes are asked for.
+    #[default]
+    Auto,
+}
+
+impl CacheMode {
+    /// How long attributes and names are good for.
+    pub(crate) const fn ttl(self) -> Duration {
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Auto => Duration::from_secs(1),
+        }
+    }
+}
+
+/// Files whose version is remembered.
+const FILES: usize = 64 * 1024;
+
+/// A file changed less than this long ago may change again without its times showing it: where the
+/// engine's disk keeps coarse times, they move every few milliseconds.
+const SETTLING: Duration = Duration::from_millis(100);
+
+/// By what a change of a file is recognized.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Version {
+    mtime: Timestamp,
+    ctime: Timestamp,
+    size: u64,
+}
+
+impl Version {
+    fn of(attr: &Attr) -> Self {
+        Self { mtime: attr.mtime, ctime: attr.ctime, size: attr.size }
+    }
+}
+
+/// Which version of each file the page cache has.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    seen: Cache<Oid, Version>,
+}
+
+impl Versions {
+    pub(crate) fn new() -> Self {
+        Self { seen: Cache::new(FILES) }
+    }
+
+    /// A file is opened and has these attributes. Tells whether what the page cache has of it is
+    /// still good; if not, the kernel drops it, and what it reads from now on is this version.
+    pub(crate) fn opened(&self, attr: &Attr) -> bool {
+        let version = Version::of(attr);
+        if self.seen.get(&attr.oid) == Some(version) {
+            return true;
+        }
+        if is_settled(version.ctime, SystemTime::now()) {
+            self.seen.insert(attr.oid, version);
+        } else {
+            self.seen.remove(&attr.oid);
+        }
+        false
+    }
+}
+
+fn is_settled(changed: Timestamp, now: SystemTime) -> bool {
+    let Ok(since_epoch) = u64::try_from(changed.secs) else { return true };
+    let changed = UNIX_EPOCH + Duration::new(since_epoch, changed.nanos);
+    now.duration_since(changed).is_ok_and(|age| age >= SETTLING)
+}
+
+/// Counts the changes made through this mount, so that what was read before one of them is not
+/// handed to the kernel after it.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(AtomicU64);
+
+impl Changes {
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// One was made. To be called before the kernel hears of it.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azekura_posix::FileKind;
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    fn file(size: u64, ctime: SystemTime) -> Attr {
+        let since = ctime.duration_since(UNIX_EPOCH).unwrap();
+        let time = Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() };
+        Attr {
+            oid: Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 1),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size,
+            blocks_512: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            rdev: 0,
+            chunk_bytes: 4096,
+            wide: false,
+            has_xattrs: false,
+            inheritance: None,
+            parent: None,
+        }
+    }
+
+    #[test]
+    fn data_are_kept_until_the_file_changes() {
+        let versions = Versions::new();
+        let then = SystemTime::now() - Duration::from_secs(60);
+        let first = file(1, then);
+        assert!(!versions.opened(&first));
+        assert!(versions.opened(&first));
+        let second = file(2, then);
+        assert!(!versions.opened(&second));
+        assert!(versions.opened(&second));
+        assert!(!versions.opened(&file(2, then + Duration::from_nanos(1))));
+    }
+
+    #[test]
+    fn a_file_that_was_changed_just_now_is_not_trusted() {
+        let versions = Versions::new();
+        let fresh = file(1, SystemTime::now() + Duration::from_secs(1));
+        assert!(!versions.opened(&fresh));
+        assert!(!versions.opened(&fresh));
+    }
+}

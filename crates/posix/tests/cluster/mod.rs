@@ -1,0 +1,112 @@
+//! A small pool in this process: engines on UNIX sockets in a temporary directory. Owns their
+//! start and end.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
+use azekura_engine::{Engine, EngineConfig};
+use azekura_posix::{CachePolicy, Credentials, FileSystem, FsConfig, Namespace};
+use azekura_proto::attr::Inheritance;
+use azekura_proto::pool_map::{Address, EngineEntry};
+use azekura_proto::{EngineId, PoolId, PoolMap};
+use azekura_wire::Secret;
+
+/// The engines of a pool.
+pub(crate) struct Cluster {
+    dir: tempfile::TempDir,
+    configs: Vec<EngineConfig>,
+    engines: Vec<Option<Engine>>,
+    file: PoolFile,
+}
+
+fn scratch() -> tempfile::TempDir {
+    let memory = PathBuf::from("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.unwrap()
+}
+
+impl Cluster {
+    /// Starts a pool with the container `default`.
+    pub(crate) fn start(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        let dir = scratch();
+        let secret_file = dir.path().join("secret");
+        let secret = Secret::generate().unwrap();
+        secret.save_new(&secret_file).unwrap();
+        let address = |index: u16| Address::Unix(dir.path().join(format!("{index}.sock")));
+        let entries =
+            (0..engines).map(|index| EngineEntry { addresses: vec![address(index)] }).collect();
+        let counts = vec![targets_each; usize::from(engines)];
+        let map = PoolMap::deal(PoolId([7; 16]), "test".to_owned(), entries, &counts);
+        let configs: Vec<EngineConfig> = (0..engines)
+            .map(|index| EngineConfig {
+                dir: dir.path().join(format!("engine{index}")),
+                target_dirs: Vec::new(),
+                target_count: targets_each,
+                listen: vec![address(index)],
+                secret: secret.clone(),
+                metrics_listen: None,
+            })
+            .collect();
+        let mut running = Vec::new();
+        for (index, config) in configs.iter().enumerate() {
+            Engine::format(config, &map, EngineId(index as u16)).unwrap();
+            running.push(Some(Engine::start(config.clone()).unwrap()));
+        }
+        let file = PoolFile { map, secret: SecretSource::File(secret_file) };
+        let cluster = Self { dir, configs, engines: running, file };
+        cluster.pool().container_create("default", inheritance).unwrap();
+        cluster
+    }
+
+    /// A session of its own.
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        let config = ClientConfig { request_timeout: Duration::from_secs(20) };
+        Pool::connect(&self.file, config).unwrap()
+    }
+
+    /// How to reach the pool.
+    pub(crate) fn file(&self) -> &PoolFile {
+        &self.file
+    }
+
+    /// A file system over a session of its own.
+    pub(crate) fn mount(&self, cache: CachePolicy) -> Arc<FileSystem> {
+        let config = FsConfig { cache, check_permissions: true };
+        FileSystem::mount(self.pool(), "default", config).unwrap()
+    }
+
+    /// The file system by path, as root, in a session of its own.
+    pub(crate) fn root(&self) -> Namespace {
+        Namespace::new(self.mount(CachePolicy::None), Credentials::ROOT)
+    }
+
+    /// A directory that goes with the cluster.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.dir.path().join("scratch")
+    }
+
+    /// Stops an engine.
+    pub(crate) fn stop(&mut self, engine: usize) {
+        if let Some(engine) = self.engines[engine].take() {
+            engine.stop();
+        }
+    }
+
+    /// Starts a stopped engine again.
+    pub(crate) fn restart(&mut self, engine: usize) {
+        self.stop(engine);
+        self.engines[engine] = Some(Engine::start(self.configs[engine].clone()).unwrap());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for engine in self.engines.iter_mut().filter_map(Option::take) {
+            engine.stop();
+        }
+    }
+}
