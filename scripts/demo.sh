@@ -9,7 +9,7 @@ TARGETS=4
 POOL_DIR=$PWD/.azekura/pool
 ORIGIN=$PWD/.azekura/origin
 MNT=$PWD/mnt
-WORK=$MNT/work
+WORK=$MNT/tour
 BIG_BYTES=$((1024 * 1024 * 1024))
 ROOM_KIB=$((6 * 1024 * 1024))
 AZEKURA=${CARGO_TARGET_DIR:-$PWD/target}/release/azekura
@@ -74,7 +74,7 @@ fi
 findmnt -rn "$MNT" >/dev/null && ! ls "$MNT" >/dev/null 2>&1 && "$AZEKURA" umount "$MNT"
 findmnt -rn "$MNT" >/dev/null || "$AZEKURA" mount "$POOL" "$MNT"
 if [ -e "$WORK" ]; then
-    begin "removing what an earlier run has left in ./mnt/work"
+    begin "removing what an earlier run has left in ./mnt/tour"
     old=$(find "$WORK" | wc -l)
     start=$(now_us)
     rm -rf "$WORK"
@@ -84,12 +84,12 @@ mkdir "$WORK"
 
 begin "copying $files files, $tree_mib MiB, in"
 start=$(now_us)
-"$AZEKURA" fs put -r "$ORIGIN/tree" "$POOL:/work"
+"$AZEKURA" fs put -r "$ORIGIN/tree" "$POOL:/tour"
 row "copy a tree of $files files, $tree_mib MiB, in" "$start" "$files" files/s
 
 begin "copying a file of 1 GiB in"
 start=$(now_us)
-"$AZEKURA" fs put "$ORIGIN/random.bin" "$POOL:/work"
+"$AZEKURA" fs put "$ORIGIN/random.bin" "$POOL:/tour"
 row "copy a file of 1 GiB in" "$start" 1024 MiB/s
 
 begin "copying the tree through the mount (cp -a)"
@@ -125,9 +125,9 @@ cat <<END
 
 All $((files + 1)) hashes are right. The mount is up; look around:
 
-    ls mnt/work                               files like any others
+    ls mnt/tour                               files like any others
     $AZEKURA status $POOL
-    $AZEKURA fs get-attr $POOL:/work/random.bin
+    $AZEKURA fs get-attr $POOL:/tour/random.bin
     $AZEKURA bench md --pool $POOL --quick
     make stop                                 unmount and stop; the files stay in .azekura
     make clean                                the same, and remove them

@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
         azekura status                 see how it is"
 )]
 pub(crate) struct Cli {
-    /// Say more on standard error (twice: much more); RUST_LOG decides in detail
+    /// Say more on standard error (twice: much more); `RUST_LOG` decides in detail
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]

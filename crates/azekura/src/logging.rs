@@ -13,7 +13,10 @@ pub(crate) fn start(verbose: u8, runs_long: bool) {
         (1, _) => "debug",
         (_, _) => "trace",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // The key-value store tells its whole life story at these levels.
+    let quiet = if verbose < 2 { ",fjall=warn,lsm_tree=warn" } else { "" };
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new(format!("{level}{quiet}")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

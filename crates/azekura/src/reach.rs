@@ -11,7 +11,7 @@ use azekura_client::{ClientConfig, Pool, PoolFile};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
 use azekura_proto::message::{Answer, EngineReport, Reply, Request, RequestHead, Role};
 use azekura_proto::pool_map::{Address, PoolMap};
-use azekura_proto::{PoolId, SessionId, TargetId, frame};
+use azekura_proto::{EngineId, PoolId, SessionId, TargetId, frame};
 use azekura_wire::{Connection, Secret};
 
 /// The container that every pool is made with.
@@ -168,23 +168,35 @@ pub(crate) fn file_system(
 /// One connection to one engine, outside of any pool session: for questions about the engine.
 pub(crate) struct EngineLine {
     connection: Connection,
+    head: RequestHead,
+    engine: EngineId,
 }
 
 impl EngineLine {
-    /// Calls an engine. `PoolId::NONE` reaches one that belongs to no pool yet.
+    /// Calls an engine of a pool; without a map, one that belongs to no pool yet.
     ///
     /// # Errors
     /// If nobody answers there, or not as an engine of this pool.
-    pub(crate) fn dial(address: &Address, pool: PoolId, secret: &Secret) -> Result<Self> {
+    pub(crate) fn dial(address: &Address, map: Option<&PoolMap>, secret: &Secret) -> Result<Self> {
         let mut session = [0; 16];
         getrandom::fill(&mut session).context("the system has no random bytes")?;
+        let pool = map.map_or(PoolId::NONE, |map| map.pool);
         let call = || {
             let socket = azekura_wire::dial(address, ASK_TIMEOUT)?;
             azekura_wire::connect(socket, pool, SessionId(session), Role::Client, secret)
         };
-        let (connection, _) = call().map_err(|error| anyhow!("{address}: {error}"))?;
+        let (connection, welcome) = call().map_err(|error| anyhow!("{address}: {error}"))?;
         connection.socket().set_read_timeout(Some(ASK_TIMEOUT))?;
-        Ok(Self { connection })
+        // Questions to an engine go to any target that it has.
+        let target = map.and_then(|map| map.targets_of(welcome.engine).next());
+        let head = RequestHead {
+            target: target.unwrap_or(TargetId(0)),
+            map_version: welcome.map_version,
+            slot: 0,
+            sequence: 0,
+            resent: false,
+        };
+        Ok(Self { connection, head, engine: welcome.engine })
     }
 
     /// Sends a request and waits for its answer.
@@ -192,14 +204,7 @@ impl EngineLine {
     /// # Errors
     /// If the engine refuses it or does not answer in time.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Reply> {
-        let head = RequestHead {
-            target: TargetId(0),
-            map_version: 0,
-            slot: 0,
-            sequence: 0,
-            resent: false,
-        };
-        self.connection.queue(&(head, request), 0)?;
+        self.connection.queue(&(self.head, request), 0)?;
         self.connection.flush(&[])?;
         let answer = frame::decode::<Answer>(self.connection.recv()?.1)?;
         answer.map_err(|status| anyhow!("the engine answered '{}': {status}", request.name()))
@@ -217,18 +222,33 @@ impl EngineLine {
     }
 }
 
-/// Asks an engine how it is, at the first of its addresses where one answers.
+impl Drop for EngineLine {
+    fn drop(&mut self) {
+        // So that the engine need not remember a session that never comes back.
+        let _ = self.ask(&Request::Goodbye);
+    }
+}
+
+/// Asks an engine of a pool how it is, at the first of its addresses where it answers.
 ///
 /// # Errors
 /// What went wrong at the last address.
 pub(crate) fn ask_engine(
     map: &PoolMap,
-    addresses: &[Address],
+    engine: EngineId,
     secret: &Secret,
 ) -> Result<(Address, EngineReport)> {
     let mut last = anyhow!("the engine has no address");
-    for address in addresses {
-        match EngineLine::dial(address, map.pool, secret).and_then(|mut line| line.report()) {
+    let entry = map.engines.get(usize::from(engine.0));
+    for address in entry.map(|entry| entry.addresses.as_slice()).unwrap_or_default() {
+        let report = || {
+            let mut line = EngineLine::dial(address, Some(map), secret)?;
+            if line.engine != engine {
+                bail!("{address}: engine {} of the pool listens there", line.engine.0);
+            }
+            line.report()
+        };
+        match report() {
             Ok(report) => return Ok((address.clone(), report)),
             Err(error) => last = error,
         }

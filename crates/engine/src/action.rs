@@ -3,7 +3,6 @@
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::LINKS_MAX;
-use azekura_proto::message::DirShardStat;
 use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{Oid, Status, Timestamp};
 use azekura_store::Space;
@@ -55,12 +54,12 @@ impl Actor<'_> {
         }
         bucket.insert(name, entry)?;
         update.put(Space::Entry, &key, &bucket);
-        let mut stat = shard_stat(update, dir)?;
+        let mut stat = update.dir_shard(dir)?.unwrap_or_default();
         if let Some(old) = replaces {
             count_entry(&mut stat, old.kind, -1, self.now);
         }
         count_entry(&mut stat, entry.kind, 1, self.now);
-        update.put(Space::DirShard, &dir.to_bytes(), &stat);
+        update.set_dir_shard(dir, Some(stat));
         Ok(())
     }
 
@@ -83,9 +82,9 @@ impl Actor<'_> {
         } else {
             update.put(Space::Entry, &key, &bucket);
         }
-        let mut stat = shard_stat(update, dir)?;
+        let mut stat = update.dir_shard(dir)?.unwrap_or_default();
         count_entry(&mut stat, entry.kind, -1, self.now);
-        update.put(Space::DirShard, &dir.to_bytes(), &stat);
+        update.set_dir_shard(dir, Some(stat));
         Ok(())
     }
 
@@ -167,7 +166,7 @@ pub(crate) fn remove_inode(
     let has_data = inode.kind == FileKind::Regular
         && (inode.wide || {
             let stat = target.store.shard_stat(oid, 0);
-            stat.map_err(|e| crate::update::store_status(&e))?.is_some()
+            stat.map_err(|e| crate::stored::store_status(&e))?.is_some()
         });
     if has_data || inode.has_xattrs {
         update.put(Space::Reclaim, &key, &Reclaim { wide: inode.wide });
@@ -175,14 +174,10 @@ pub(crate) fn remove_inode(
     Ok(())
 }
 
-fn shard_stat(update: &Update<'_>, dir: Oid) -> Result<DirShardStat, Status> {
-    Ok(update.get(Space::DirShard, &dir.to_bytes())?.unwrap_or_default())
-}
-
 fn seal_shard(update: &mut Update<'_>, dir: Oid) -> Result<(), Status> {
-    if shard_stat(update, dir)?.entries > 0 {
+    if update.dir_shard(dir)?.unwrap_or_default().entries > 0 {
         return Err(Status::NotEmpty);
     }
-    update.delete(Space::DirShard, &dir.to_bytes());
+    update.set_dir_shard(dir, None);
     Ok(())
 }

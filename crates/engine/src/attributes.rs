@@ -9,8 +9,8 @@ use azekura_store::Space;
 
 use crate::node::Node;
 use crate::record::Inode;
+use crate::stored::{load, store_status};
 use crate::target::Target;
-use crate::update::{load, store_status};
 
 /// The inode of an object at its home.
 pub(crate) fn load_inode(target: &Target, oid: Oid) -> Result<Inode, Status> {

@@ -9,12 +9,14 @@ use azekura_store::Space;
 
 use crate::action::{Actor, remove_inode};
 use crate::clock::now;
+use crate::dir_shards::{self, StoredShard};
 use crate::node::Node;
 use crate::record::{
     Bucket, Inode, Slot, decode, entry_key, parse_bucket_key, parse_transaction_key,
 };
+use crate::stored::{load, store_status};
 use crate::target::Target;
-use crate::update::{Update, load, store_status};
+use crate::update::Update;
 
 const RECORDS: usize = 512;
 
@@ -26,6 +28,10 @@ pub(crate) fn scan(
     after: Option<&[u8]>,
 ) -> Answer {
     let prefix = container.0.to_be_bytes();
+    if kind == ScanKind::DirShards && after.is_none() {
+        let _state = target.lock();
+        target.dir_shards.write_back(&target.store, true)?;
+    }
     match kind {
         ScanKind::Entries => scan_space(target, Space::Entry, &prefix, after, |key, value| {
             let (dir, _) = parse_bucket_key(key).ok_or(Status::Damaged)?;
@@ -43,7 +49,8 @@ pub(crate) fn scan(
         }),
         ScanKind::DirShards => scan_space(target, Space::DirShard, &prefix, after, |key, value| {
             let dir = Oid::from_bytes(key).ok_or(Status::Damaged)?;
-            Ok(vec![ScanItem::DirShard { dir, stat: decode(value)? }])
+            let stored: StoredShard = decode(value)?;
+            Ok(vec![ScanItem::DirShard { dir, stat: stored.stat }])
         }),
         ScanKind::Transactions => scan_space(target, Space::Transaction, &[], after, |key, _| {
             let id = parse_transaction_key(key).ok_or(Status::Damaged)?;
@@ -103,7 +110,7 @@ fn file_key(oid: Oid, shard: u16) -> Vec<u8> {
 /// Answer to `Repair`.
 pub(crate) fn repair(node: &Node, target: &Target, repair: &Repair) -> Answer {
     let _state = target.lock();
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     let actor = Actor { target, sessions: &node.sessions, now: now() };
     match repair {
         Repair::RemoveEntry { dir, name } => {
@@ -153,26 +160,8 @@ fn change(
 }
 
 fn recount(target: &Target, update: &mut Update<'_>, dir: Oid) -> Result<(), Status> {
-    let key = dir.to_bytes();
-    let known: Option<DirShardStat> = update.get(Space::DirShard, &key)?;
-    let mut stat =
-        DirShardStat { changed: known.unwrap_or_default().changed, ..Default::default() };
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = target
-            .store
-            .scan(Space::Entry, &key, after.as_deref(), RECORDS)
-            .map_err(|e| store_status(&e))?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        for (_, value) in &page {
-            let bucket: Bucket = decode(value)?;
-            for slot in bucket.slots {
-                let now = stat.changed;
-                crate::record::count_entry(&mut stat, slot.entry.kind, 1, now);
-            }
-        }
-    }
-    update.put(Space::DirShard, &key, &stat);
+    let changed = update.dir_shard(dir)?.unwrap_or_default().changed;
+    let stat = dir_shards::count(&target.store, dir)?;
+    update.set_dir_shard(dir, Some(DirShardStat { changed, ..stat }));
     Ok(())
 }

@@ -18,8 +18,8 @@ use crate::node::Node;
 use crate::reclaim::end_session;
 use crate::retry::Caller;
 use crate::sessions::Session;
+use crate::stored::store_status;
 use crate::target::Target;
-use crate::update::store_status;
 
 /// Reads up to this size are copied, which costs less than a second system call.
 const COPY_MAX: u32 = 32 * 1024;
@@ -98,12 +98,17 @@ fn accept(
     if !request.needs_exact_retry() || role == Role::Engine {
         return Ok(start(node, target, &Caller::engine(), session, &request, frame));
     }
-    let (_slot, seen) = match session.enter_slot(head.slot, head.sequence) {
+    let (mut slot, seen) = match session.enter_slot(head.slot, head.sequence) {
         Ok(entered) => entered,
         Err(status) => return Ok(refuse(&request, status)),
     };
-    let caller = caller_of(session, &head, seen);
-    Ok(start(node, target, &caller, session, &request, frame))
+    let mut caller = caller_of(session, &head, seen);
+    caller.created = slot.created.filter(|_| slot.sequence == head.sequence);
+    let job = start(node, target, &caller, session, &request, frame);
+    if let Job::Answer(Ok(Reply::Created(attr))) = &job {
+        slot.created = Some(attr.oid);
+    }
+    Ok(job)
 }
 
 fn caller_of(session: &Session, head: &RequestHead, seen: bool) -> Caller {
@@ -112,6 +117,7 @@ fn caller_of(session: &Session, head: &RequestHead, seen: bool) -> Caller {
         slot: head.slot,
         sequence: head.sequence,
         resent: head.resent || seen,
+        created: None,
     }
 }
 

@@ -11,8 +11,9 @@ use crate::clock::now;
 use crate::node::Node;
 use crate::record::{Inode, decode};
 use crate::retry::{Caller, FirstAnswer};
+use crate::stored::{load, store_status};
 use crate::target::Target;
-use crate::update::{Update, load, store_status};
+use crate::update::Update;
 
 const TAG: &[u8] = b"container/";
 const NEXT_KEY: &[u8] = b"next-container";
@@ -69,15 +70,11 @@ pub(crate) fn create(
     let mut inode = Inode::new(&root_inode(inheritance), Some(root), now());
     inode.parent = Some(root);
     let container = Container { id, name: name.to_owned(), root, inheritance };
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.put(Space::System, NEXT_KEY, &(next + 1));
     update.put(Space::System, &key(name), &container);
     update.put(Space::Inode, &root.to_bytes(), &inode);
-    update.put(
-        Space::DirShard,
-        &root.to_bytes(),
-        &DirShardStat { changed: now(), ..DirShardStat::default() },
-    );
+    update.set_dir_shard(root, Some(DirShardStat { changed: now(), ..DirShardStat::default() }));
     caller.record(&mut update, FirstAnswer::Container(name.to_owned()));
     update.commit()?;
     Ok(Reply::Container(container))
@@ -105,7 +102,7 @@ pub(crate) fn change(target: &Target, name: &str, inheritance: Inheritance) -> A
     let mut container: Container =
         load(&target.store, Space::System, &key(name))?.ok_or(Status::NotFound)?;
     container.inheritance = inheritance;
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     let root = container.root.to_bytes();
     let mut inode: Inode = update.get(Space::Inode, &root)?.ok_or(Status::Damaged)?;
     inode.inheritance = Some(inheritance);
@@ -129,7 +126,7 @@ pub(crate) fn destroy(node: &Node, target: &Target, caller: &Caller, name: &str)
         node.call(TargetId(index), &Request::ContainerReclaim { container: container.id })?;
     }
     let _state = target.lock();
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.delete(Space::System, &key(name));
     caller.record(&mut update, FirstAnswer::Done);
     update.commit()?;

@@ -112,7 +112,7 @@ impl Pool {
     fn names(&self) -> (Vec<u8>, Vec<u8>) {
         let from = b"from".to_vec();
         let at = entry_target(self.root, &from, TARGETS);
-        let to = (0..)
+        let to = (0..1000)
             .map(|i| format!("to.{i}").into_bytes())
             .find(|name| entry_target(self.root, name, TARGETS) != at)
             .unwrap();

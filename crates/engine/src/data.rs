@@ -14,8 +14,9 @@ use crate::attributes::{complete, load_inode, wire_stat};
 use crate::inode::widen;
 use crate::node::Node;
 use crate::retry::{Caller, FirstAnswer};
+use crate::stored::store_status;
 use crate::target::Target;
-use crate::update::{Update, store_status};
+use crate::update::Update;
 
 // By value, so that it can stand in `map_err` as it is.
 #[allow(clippy::needless_pass_by_value)]
@@ -143,7 +144,7 @@ fn reserve_append(
             node.call(node.shard_target(oid, shard), &request)?;
         }
     }
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     caller.record(&mut update, FirstAnswer::Appended { oid, offset, end });
     update.commit().map(drop)
 }

@@ -229,6 +229,7 @@ impl Engine {
         if let Some(node) = self.shared.node.write().take() {
             note_locks(&self.shared.config.dir, !node.locks.is_empty());
             for target in node.local_targets() {
+                write_back(target, true);
                 if let Err(error) = target.store.sync() {
                     tracing::error!("{error}");
                 }
@@ -385,6 +386,7 @@ fn run_background(shared: &Shared) {
             }
             if round.is_multiple_of(5) {
                 recovery::settle(&node, target);
+                write_back(target, false);
             }
         }
         if round.is_multiple_of(20) {
@@ -408,6 +410,13 @@ fn run_background(shared: &Shared) {
                 }
             }
         }
+    }
+}
+
+fn write_back(target: &Target, all: bool) {
+    let _state = target.lock();
+    if let Err(status) = target.dir_shards.write_back(&target.store, all) {
+        tracing::warn!(target = target.id.0, "directory times wait to be written: {status}");
     }
 }
 

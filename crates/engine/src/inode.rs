@@ -15,8 +15,9 @@ use crate::clock::now;
 use crate::node::Node;
 use crate::record::{Inode, xattr_key};
 use crate::retry::{Caller, FirstAnswer};
+use crate::stored::store_status;
 use crate::target::Target;
-use crate::update::{Update, store_status};
+use crate::update::Update;
 
 fn resolve(time: SetTime, now: Timestamp) -> Timestamp {
     match time {
@@ -36,7 +37,7 @@ pub(crate) fn change_inode(
     let before = inode.clone();
     change(&mut inode)?;
     if inode != before {
-        let mut update = Update::new(&target.store);
+        let mut update = Update::new(target);
         update.put(Space::Inode, &oid.to_bytes(), &inode);
         update.commit()?;
     }
@@ -248,7 +249,7 @@ pub(crate) fn set_xattr(
     }
     inode.has_xattrs = true;
     inode.ctime = now();
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.put_bytes(Space::Xattr, &key, value.to_vec());
     update.put(Space::Inode, &oid.to_bytes(), &inode);
     caller.record(&mut update, FirstAnswer::Done);
@@ -269,7 +270,7 @@ pub(crate) fn remove_xattr(target: &Target, caller: &Caller, oid: Oid, name: &[u
     }
     inode.has_xattrs = xattr_names(target, oid)?.len() > 1;
     inode.ctime = now();
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.delete(Space::Xattr, &key);
     update.put(Space::Inode, &oid.to_bytes(), &inode);
     caller.record(&mut update, FirstAnswer::Done);

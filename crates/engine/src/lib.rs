@@ -11,6 +11,7 @@ mod containers;
 #[cfg(test)]
 mod crash_tests;
 mod data;
+mod dir_shards;
 mod dispatch;
 mod engine;
 mod inode;
@@ -30,6 +31,7 @@ mod report;
 mod retry;
 mod server;
 mod sessions;
+mod stored;
 mod target;
 mod transaction;
 mod update;

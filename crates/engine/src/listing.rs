@@ -2,7 +2,7 @@
 //! while others insert and remove: the cookie depends on the name alone.
 
 use azekura_proto::limits::PAGE_BYTES_MAX;
-use azekura_proto::message::{Answer, DirCookie, DirEntry, DirShardStat, Reply};
+use azekura_proto::message::{Answer, DirCookie, DirEntry, Reply};
 use azekura_proto::placement::shard_on_target;
 use azekura_proto::{Oid, Status};
 use azekura_store::Space;
@@ -10,8 +10,8 @@ use azekura_store::Space;
 use crate::attributes::{complete, is_at_hand, load_inode};
 use crate::node::Node;
 use crate::record::{Bucket, ENTRY_KEY_BYTES, bucket_key, decode, parse_bucket_key};
+use crate::stored::store_status;
 use crate::target::Target;
-use crate::update::{load, store_status};
 
 /// Bytes that an entry takes in a page besides its name, about.
 const ENTRY_BYTES: usize = 40;
@@ -70,7 +70,7 @@ pub(crate) fn read_directory(
 
 /// Answer to `DirShard`.
 pub(crate) fn shard(target: &Target, dir: Oid) -> Answer {
-    let stat: Option<DirShardStat> = load(&target.store, Space::DirShard, &dir.to_bytes())?;
+    let stat = target.dir_shards.get(&target.store, dir)?;
     Ok(Reply::DirShard(stat.unwrap_or_default()))
 }
 

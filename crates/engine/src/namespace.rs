@@ -20,9 +20,10 @@ use crate::participant::ask_homes;
 use crate::record::{Bucket, Inode, Orphan, entry_key};
 use crate::retry::{Caller, FirstAnswer};
 use crate::sessions::Session;
+use crate::stored::load;
 use crate::target::{Guard, Target};
 use crate::transaction::{Plan, run};
-use crate::update::{Update, load};
+use crate::update::Update;
 
 /// The entry under a name, once no transaction is about to change it.
 pub(crate) fn find_entry(target: &Target, dir: Oid, name: &[u8]) -> Result<Option<Entry>, Status> {
@@ -79,13 +80,7 @@ fn lock_for_insert<'a>(
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     loop {
         let mut state = target.lock_free(&wanted)?;
-        if load::<azekura_proto::message::DirShardStat>(
-            &target.store,
-            Space::DirShard,
-            &dir.to_bytes(),
-        )?
-        .is_some()
-        {
+        if target.dir_shards.get(&target.store, dir)?.is_some() {
             return Ok(state);
         }
         // The first entry of the directory here: its home has to be asked, and meanwhile the
@@ -124,23 +119,27 @@ pub(crate) fn create(
     let (dir, name) = place;
     check_name(name)?;
     check_new(new)?;
-    if let Some(FirstAnswer::Created(oid)) = caller.first_answer(&target.store)? {
+    if let Some(oid) = caller.created.filter(|_| caller.resent) {
         return created_again(node, target, session, oid);
     }
     let state = lock_for_insert(node, target, dir, name)?;
     let actor = Actor { target, sessions: &node.sessions, now: now() };
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
     if let Some(slot) = bucket.and_then(|bucket| bucket.find(name).cloned()) {
         drop(state);
+        if caller.resent && is_own_work(target, caller, slot.entry.oid) {
+            return created_again(node, target, session, slot.entry.oid);
+        }
         return existing(node, session, slot.entry);
     }
     let oid = Oid::new(dir.container(), new.class, target.id, target.draw_serial()?);
     let entry = Entry { oid, kind: new.kind };
     actor.insert_entry(&mut update, dir, name, entry, None)?;
-    let inode = Inode::new(new, Some(dir), actor.now);
+    let mut inode = Inode::new(new, Some(dir), actor.now);
+    inode.born_of = caller.origin();
     put_inode(&mut update, oid, &inode);
-    caller.record(&mut update, FirstAnswer::Created(oid));
+    target.store.shard_is_new(oid);
     if let Some(session) = session {
         node.sessions.hold(session, oid)?;
     }
@@ -176,6 +175,13 @@ fn existing(node: &Node, session: Option<&Session>, entry: Entry) -> Answer {
     entry_reply(node, entry)
 }
 
+/// Whether the object was made by the first sending of this very request. The inode itself says so,
+/// which spares every creation a record of its own.
+fn is_own_work(target: &Target, caller: &Caller, oid: Oid) -> bool {
+    let origin = caller.origin();
+    origin.is_some() && load_inode(target, oid).is_ok_and(|inode| inode.born_of == origin)
+}
+
 fn created_again(node: &Node, target: &Target, session: Option<&Session>, oid: Oid) -> Answer {
     if let Some(session) = session {
         let _state = target.lock();
@@ -206,7 +212,7 @@ pub(crate) fn create_unlinked(
     inode.nlink = 0;
     let state = target.lock();
     node.sessions.hold(session, oid)?;
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.put(Space::Inode, &oid.to_bytes(), &inode);
     update.put(Space::Orphan, &oid.to_bytes(), &Orphan::Temporary);
     caller.record(&mut update, FirstAnswer::Created(oid));

@@ -14,8 +14,9 @@ use crate::clock::now;
 use crate::key_locks::{Wanted, keys_of_all};
 use crate::node::Node;
 use crate::record::{decided_key, decode, encode, parse_transaction_key, prepared_key};
+use crate::stored::store_status;
 use crate::target::{Prepared, State, Target};
-use crate::update::{Update, store_status};
+use crate::update::Update;
 
 /// Whether the directory is there, asked by a target that is about to take its first entry of it.
 /// Answers the directory above.
@@ -25,7 +26,7 @@ pub(crate) fn ask_directory(target: &Target, dir: Oid) -> Answer {
         return Err(Status::Busy);
     }
     let inode: crate::record::Inode =
-        crate::update::load(&target.store, Space::Inode, &dir.to_bytes())?
+        crate::stored::load(&target.store, Space::Inode, &dir.to_bytes())?
             .ok_or(Status::NotFound)?;
     drop(state);
     match inode.parent {
@@ -40,8 +41,7 @@ pub(crate) fn ask_directory(target: &Target, dir: Oid) -> Answer {
 pub(crate) fn ask_homes(node: &Node, target: &Target, actions: &[Action]) -> Result<(), Status> {
     for action in actions {
         let Action::InsertEntry { dir, .. } = action else { continue };
-        let known = target.store.get(Space::DirShard, &dir.to_bytes());
-        if known.map_err(|e| store_status(&e))?.is_none() {
+        if target.dir_shards.get(&target.store, *dir)?.is_none() {
             node.call(dir.home(), &Request::AskDirectory { dir: *dir })?;
         }
     }
@@ -51,7 +51,7 @@ pub(crate) fn ask_homes(node: &Node, target: &Target, actions: &[Action]) -> Res
 /// Tries the actions without writing.
 pub(crate) fn check(node: &Node, target: &Target, actions: &[Action]) -> Result<(), Status> {
     let actor = Actor { target, sessions: &node.sessions, now: now() };
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     actions.iter().try_for_each(|action| actor.apply(&mut update, action))
 }
 
@@ -91,7 +91,7 @@ fn store_prepared(
     });
     let before = entry.actions.len();
     entry.actions.extend_from_slice(actions);
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.put_bytes(Space::Transaction, &prepared_key(id), encode(&entry.actions));
     if let Err(status) = update.commit() {
         entry.actions.truncate(before);
@@ -109,7 +109,7 @@ pub(crate) fn commit(node: &Node, target: &Target, id: TransactionId) -> Result<
     let mut state = target.lock();
     let Some(prepared) = state.prepared.get(&id) else { return Ok(()) };
     let actor = Actor { target, sessions: &node.sessions, now: now() };
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     for action in &prepared.actions {
         actor.apply(&mut update, action)?;
     }
@@ -125,7 +125,7 @@ pub(crate) fn abort(target: &Target, id: TransactionId) -> Result<(), Status> {
     if !state.prepared.contains_key(&id) {
         return Ok(());
     }
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.delete(Space::Transaction, &prepared_key(id));
     update.commit()?;
     forget(target, &mut state, id);

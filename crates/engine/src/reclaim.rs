@@ -13,8 +13,9 @@ use crate::node::Node;
 use crate::record::{Inode, Reclaim, decode};
 use crate::retry::forget_session;
 use crate::sessions::Session;
+use crate::stored::{load, store_status};
 use crate::target::Target;
-use crate::update::{Update, load, store_status};
+use crate::update::Update;
 
 /// Records handled before others get a turn.
 const ROUND: usize = 256;
@@ -25,7 +26,7 @@ const CONTAINER_TAG: &[u8] = b"reclaim-container/";
 pub(crate) fn reclaim_some(node: &Node, target: &Target) -> Result<bool, Status> {
     let records =
         target.store.scan(Space::Reclaim, &[], None, ROUND).map_err(|e| store_status(&e))?;
-    let mut done = Update::new(&target.store);
+    let mut done = Update::new(target);
     let mut all = true;
     for (key, value) in &records {
         let oid = Oid::from_bytes(key).ok_or(Status::Damaged)?;
@@ -89,7 +90,7 @@ fn drop_orphan(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
     if inode.nlink > 0 || node.sessions.is_held(oid) || being_linked {
         return Ok(());
     }
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     remove_inode(target, &mut update, oid, &inode)?;
     update.delete(Space::Orphan, &key);
     target.removed(update.commit()?);
@@ -103,7 +104,7 @@ pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
         release(node, session, oid);
     }
     for target in node.local_targets() {
-        if let Err(status) = forget_session(&target.store, session.id) {
+        if let Err(status) = forget_session(target, session.id) {
             tracing::warn!(session = %session.id, "answers stay on record: {status}");
         }
     }
@@ -133,7 +134,7 @@ pub(crate) fn forget_strangers(node: &Node, target: &Target) -> Result<(), Statu
             key.get(..16).and_then(|id| id.try_into().ok()).ok_or(Status::Damaged)?;
         let session = azekura_proto::SessionId(id);
         if !node.sessions.is_known(session) {
-            forget_session(&target.store, session)?;
+            forget_session(target, session)?;
         }
         let mut last = id.to_vec();
         last.extend_from_slice(&[0xff; 3]);
@@ -143,7 +144,7 @@ pub(crate) fn forget_strangers(node: &Node, target: &Target) -> Result<(), Statu
 
 /// Marks a container of this target for removal.
 pub(crate) fn mark_container(target: &Target, container: ContainerId) -> Result<(), Status> {
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     let key = [CONTAINER_TAG, &container.0.to_be_bytes()].concat();
     update.put_bytes(Space::System, &key, Vec::new());
     update.commit()?;
@@ -171,6 +172,7 @@ pub(crate) fn reclaim_containers(target: &Target) -> Result<(), Status> {
         ] {
             remove_prefix(target, space, &id)?;
         }
+        target.dir_shards.forget_container(ContainerId(u32::from_be_bytes(id)));
         let container = ContainerId(u32::from_be_bytes(id));
         let mut files = Vec::new();
         target
@@ -184,7 +186,7 @@ pub(crate) fn reclaim_containers(target: &Target) -> Result<(), Status> {
         for (oid, shard) in files {
             target.store.shard_remove(oid, shard).map_err(|e| store_status(&e))?;
         }
-        let mut update = Update::new(&target.store);
+        let mut update = Update::new(target);
         update.delete(Space::System, &key);
         update.commit()?;
     }

@@ -5,7 +5,7 @@ use azekura_proto::attr::{FileKind, Inheritance, NewInode};
 use azekura_proto::message::{DirCookie, DirShardStat};
 use azekura_proto::placement::name_hash;
 use azekura_proto::transaction::{Entry, TransactionId};
-use azekura_proto::{Attr, Oid, Status, Timestamp};
+use azekura_proto::{Attr, Oid, SessionId, Status, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,16 @@ pub(crate) struct Inode {
     pub(crate) symlink_text: Vec<u8>,
     pub(crate) inheritance: Option<Inheritance>,
     pub(crate) parent: Option<Oid>,
+    /// The request that made it, by which a retry of that request knows its own work.
+    pub(crate) born_of: Option<Origin>,
+}
+
+/// A request of a client that is answered once and for all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) session: SessionId,
+    pub(crate) slot: u16,
+    pub(crate) sequence: u64,
 }
 
 impl Inode {
@@ -65,6 +75,7 @@ impl Inode {
             symlink_text: new.symlink_text.clone(),
             inheritance: is_directory.then(|| new.inheritance.unwrap_or_default()),
             parent: if is_directory { parent } else { None },
+            born_of: None,
         }
     }
 

@@ -10,13 +10,14 @@ use azekura_proto::transaction::{Outcome, TransactionId};
 use azekura_proto::{Geometry, Status, TargetId};
 use azekura_store::Space;
 
+use crate::dir_shards;
 use crate::node::Node;
 use crate::participant::{abort, commit, reload};
 use crate::record::{Inode, decode, parse_transaction_key};
 use crate::retry::recorded_appends;
+use crate::stored::{load, store_status};
 use crate::target::Target;
 use crate::transaction::{forget_decision, tell_commit};
-use crate::update::{load, store_status};
 
 /// A part that waits this long asks its coordinator.
 const ASK_AFTER: Duration = Duration::from_millis(500);
@@ -24,6 +25,7 @@ const ASK_AFTER: Duration = Duration::from_millis(500);
 /// Brings a target of this engine into a state in which it can serve.
 pub(crate) fn recover(target: &Target) -> Result<(), Status> {
     reload(target)?;
+    dir_shards::recover(&target.store)?;
     extend_promised_appends(target)?;
     count_objects(target)
 }

@@ -6,8 +6,8 @@ use azekura_proto::message::{Answer, EngineReport, Reply, SpaceStat, TargetRepor
 use azekura_store::Space;
 
 use crate::node::Node;
+use crate::stored::store_status;
 use crate::target::Target;
-use crate::update::store_status;
 
 /// Answer to `Report`.
 pub(crate) fn report(node: &Node) -> EngineReport {

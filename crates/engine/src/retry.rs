@@ -6,7 +6,10 @@ use azekura_proto::{Oid, SessionId, Status};
 use azekura_store::{Space, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::update::{Update, load};
+use crate::record::Origin;
+use crate::stored::load;
+use crate::target::Target;
+use crate::update::Update;
 
 /// Who asks, and whether it may be for the second time.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,8 @@ pub(crate) struct Caller {
     /// 0: the request needs no record.
     pub(crate) sequence: u64,
     pub(crate) resent: bool,
+    /// What this run of the engine made for the request the first time.
+    pub(crate) created: Option<Oid>,
 }
 
 /// As much of an answer as is needed to give it again.
@@ -48,7 +53,16 @@ fn key(caller: &Caller) -> [u8; 18] {
 impl Caller {
     /// A caller that never asks twice: another target, or the engine itself.
     pub(crate) const fn engine() -> Self {
-        Self { session: SessionId([0; 16]), slot: 0, sequence: 0, resent: false }
+        Self { session: SessionId([0; 16]), slot: 0, sequence: 0, resent: false, created: None }
+    }
+
+    /// The request, to be stored in the inode that it makes; `None` where nobody asks twice.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        (self.sequence > 0).then_some(Origin {
+            session: self.session,
+            slot: self.slot,
+            sequence: self.sequence,
+        })
     }
 
     /// Records the answer with the change that it belongs to.
@@ -80,7 +94,7 @@ pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<(Oid, u64)>, Status>
     loop {
         let page = store
             .scan(Space::Reply, &[], after.as_deref(), 1024)
-            .map_err(|e| crate::update::store_status(&e))?;
+            .map_err(|e| crate::stored::store_status(&e))?;
         let Some((last, _)) = page.last() else { return Ok(appends) };
         after = Some(last.clone());
         for (_, value) in &page {
@@ -93,11 +107,12 @@ pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<(Oid, u64)>, Status>
 }
 
 /// Forgets what was recorded for a session.
-pub(crate) fn forget_session(store: &Store, session: SessionId) -> Result<(), Status> {
-    let page = store
+pub(crate) fn forget_session(target: &Target, session: SessionId) -> Result<(), Status> {
+    let page = target
+        .store
         .scan(Space::Reply, &session.0, None, usize::from(azekura_proto::limits::SLOTS_MAX))
-        .map_err(|e| crate::update::store_status(&e))?;
-    let mut update = Update::new(store);
+        .map_err(|e| crate::stored::store_status(&e))?;
+    let mut update = Update::new(target);
     for (key, _) in &page {
         update.delete(Space::Reply, key);
     }

@@ -14,6 +14,14 @@ use parking_lot::{Mutex, MutexGuard};
 /// A client on the same host is cut off by nothing but its own end, so its lease is short.
 const LOCAL_LEASE: Duration = Duration::from_secs(1);
 
+/// The last request of a slot that this run of the engine has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) sequence: u64,
+    /// What it made.
+    pub(crate) created: Option<Oid>,
+}
+
 /// One session.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -23,7 +31,7 @@ pub(crate) struct Session {
     connections: AtomicUsize,
     last_seen: Mutex<Instant>,
     holds: Mutex<HashSet<Oid>>,
-    slots: Box<[Mutex<u64>]>,
+    slots: Box<[Mutex<Slot>]>,
 }
 
 impl Session {
@@ -34,7 +42,7 @@ impl Session {
             connections: AtomicUsize::new(0),
             last_seen: Mutex::new(Instant::now()),
             holds: Mutex::new(HashSet::new()),
-            slots: (0..SLOTS_MAX).map(|_| Mutex::new(0)).collect(),
+            slots: (0..SLOTS_MAX).map(|_| Mutex::default()).collect(),
         }
     }
 
@@ -63,10 +71,12 @@ impl Session {
         &self,
         slot: u16,
         sequence: u64,
-    ) -> Result<(MutexGuard<'_, u64>, bool), Status> {
+    ) -> Result<(MutexGuard<'_, Slot>, bool), Status> {
         let mut last = self.slots.get(usize::from(slot)).ok_or(Status::Invalid)?.lock();
-        let seen = sequence <= *last;
-        *last = sequence.max(*last);
+        let seen = sequence <= last.sequence;
+        if !seen {
+            *last = Slot { sequence, created: None };
+        }
         Ok((last, seen))
     }
 }

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use azekura_proto::ids::SERIAL_MAX;
 use azekura_proto::transaction::{Action, TransactionId};
 use azekura_proto::{Oid, Status, TargetId};
-use azekura_store::{Space, Store};
+use azekura_store::{Batch, Space, Store};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::dir_shards::DirShards;
 use crate::key_locks::{KeyLocks, Wanted};
-use crate::update::{Update, load};
+use crate::record::encode;
+use crate::stored::{load, store_status};
 
 /// How long an operation waits for a transaction to let go of a record.
 const WAIT: Duration = Duration::from_secs(10);
@@ -65,6 +67,7 @@ pub(crate) struct Target {
     pub(crate) objects: AtomicU64,
     pub(crate) reclaim_backlog: AtomicU64,
     pub(crate) reclaim_wanted: AtomicUsize,
+    pub(crate) dir_shards: DirShards,
 }
 
 impl Target {
@@ -73,10 +76,7 @@ impl Target {
         let device = rustix::fs::stat(&dir).map_or(0, |stat| stat.st_dev);
         let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
         let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
-        let mut update = Update::new(&store);
-        update.put(Space::System, BOOTS_KEY, &boots);
-        update.commit()?;
-        Ok(Self {
+        let target = Self {
             id,
             store,
             dir,
@@ -90,7 +90,16 @@ impl Target {
             objects: AtomicU64::new(0),
             reclaim_backlog: AtomicU64::new(0),
             reclaim_wanted: AtomicUsize::new(0),
-        })
+            dir_shards: DirShards::default(),
+        };
+        target.put_number(BOOTS_KEY, boots)?;
+        Ok(target)
+    }
+
+    fn put_number(&self, key: &[u8], number: u64) -> Result<(), Status> {
+        let mut batch = Batch::new();
+        batch.put(Space::System, key, encode(&number));
+        self.store.commit(batch).map_err(|e| store_status(&e))
     }
 
     /// A serial number that no object of this target ever had.
@@ -101,9 +110,7 @@ impl Target {
             if reserved > SERIAL_MAX {
                 return Err(Status::NoSpace);
             }
-            let mut update = Update::new(&self.store);
-            update.put(Space::System, SERIALS_KEY, &reserved);
-            update.commit()?;
+            self.put_number(SERIALS_KEY, reserved)?;
             serials.reserved = reserved;
         }
         serials.next += 1;

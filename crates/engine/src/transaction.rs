@@ -85,7 +85,7 @@ fn fine_clock_ns() -> u32 {
 fn shards_known(target: &Target, actions: &[Action]) -> bool {
     actions.iter().all(|action| match action {
         Action::InsertEntry { dir, .. } => {
-            matches!(target.store.get(Space::DirShard, &dir.to_bytes()), Ok(Some(_)))
+            matches!(target.dir_shards.get(&target.store, *dir), Ok(Some(_)))
         }
         _ => true,
     })
@@ -210,7 +210,7 @@ impl<'a> Attempt<'a> {
         others: &[TargetId],
     ) -> Result<(), Status> {
         let actor = Actor { target: self.target, sessions: &self.node.sessions, now: now() };
-        let mut update = Update::new(&self.target.store);
+        let mut update = Update::new(self.target);
         for action in own {
             actor.apply(&mut update, action)?;
         }
@@ -259,7 +259,7 @@ pub(crate) fn tell_commit(node: &Node, id: TransactionId, participants: &[Target
 
 /// Every participant is done: nobody will ask about the transaction any more.
 pub(crate) fn forget_decision(target: &Target, id: TransactionId) {
-    let mut update = Update::new(&target.store);
+    let mut update = Update::new(target);
     update.delete(Space::Transaction, &decided_key(id));
     if let Err(status) = update.commit() {
         tracing::warn!(?id, "a finished transaction stays on record: {status}");

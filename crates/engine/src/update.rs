@@ -1,33 +1,42 @@
 //! A set of writes to one target that reads its own writes, and is committed in one atomic batch.
 //! Several steps of one operation may touch the same record; the last word counts.
 
-use azekura_proto::Status;
-use azekura_store::{Batch, Space, Store, StoreError, Value};
+use azekura_proto::message::DirShardStat;
+use azekura_proto::{Oid, Status};
+use azekura_store::{Batch, Space};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::dir_shards::StoredShard;
 use crate::record::{decode, encode};
-
-/// Turns a store's error into what the peer is told, and logs what an operator has to see.
-pub(crate) fn store_status(error: &StoreError) -> Status {
-    let status = error.status();
-    match status {
-        Status::Io | Status::Damaged | Status::ReadOnly => tracing::error!("{error}"),
-        Status::NoSpace => tracing::warn!("{error}"),
-        _ => {}
-    }
-    status
-}
+use crate::stored::store_status;
+use crate::target::Target;
 
 /// Writes that are not yet made.
 pub(crate) struct Update<'a> {
-    store: &'a Store,
+    target: &'a Target,
     writes: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
+    /// Shards of directories as they will be; `None`: gone.
+    shards: Vec<(Oid, Option<DirShardStat>)>,
 }
 
 impl<'a> Update<'a> {
-    pub(crate) fn new(store: &'a Store) -> Self {
-        Self { store, writes: Vec::with_capacity(6) }
+    pub(crate) fn new(target: &'a Target) -> Self {
+        Self { target, writes: Vec::with_capacity(6), shards: Vec::new() }
+    }
+
+    /// The shard of a directory as it will be.
+    pub(crate) fn dir_shard(&self, dir: Oid) -> Result<Option<DirShardStat>, Status> {
+        match self.shards.iter().find(|(known, _)| *known == dir) {
+            Some((_, stat)) => Ok(*stat),
+            None => self.target.dir_shards.get(&self.target.store, dir),
+        }
+    }
+
+    /// Changes the shard of a directory; `None` removes it.
+    pub(crate) fn set_dir_shard(&mut self, dir: Oid, stat: Option<DirShardStat>) {
+        self.shards.retain(|(known, _)| *known != dir);
+        self.shards.push((dir, stat));
     }
 
     /// The record as it will be.
@@ -40,7 +49,7 @@ impl<'a> Update<'a> {
         match written {
             Some((_, _, Some(value))) => decode(value).map(Some),
             Some((_, _, None)) => Ok(None),
-            None => match self.store.get(space, key).map_err(|e| store_status(&e))? {
+            None => match self.target.store.get(space, key).map_err(|e| store_status(&e))? {
                 Some(value) => decode(&value).map(Some),
                 None => Ok(None),
             },
@@ -61,17 +70,34 @@ impl<'a> Update<'a> {
         self.writes.push((space, key.to_vec(), None));
     }
 
-    /// Makes the writes. Answers how many inodes they removed.
-    pub(crate) fn commit(self) -> Result<u64, Status> {
-        if self.writes.is_empty() {
-            return Ok(0);
+    /// Makes the writes. Answers how many inodes they removed. Whoever changes directory shards has
+    /// the namespace lock.
+    pub(crate) fn commit(mut self) -> Result<u64, Status> {
+        let shards = std::mem::take(&mut self.shards);
+        for (dir, stat) in &shards {
+            match stat {
+                Some(stat) if !self.target.dir_shards.is_dirty(*dir) => {
+                    let record = StoredShard { stat: *stat, dirty: true };
+                    self.put(Space::DirShard, &dir.to_bytes(), &record);
+                }
+                Some(_) => {}
+                None => self.delete(Space::DirShard, &dir.to_bytes()),
+            }
         }
         let gone = |(space, _, value): &&(Space, Vec<u8>, Option<Vec<u8>>)| {
             *space == Space::Inode && value.is_none()
         };
         let removed_inodes = self.writes.iter().filter(gone).count() as u64;
-        let store = self.store;
-        store.commit(self.into_batch()).map_err(|e| store_status(&e))?;
+        let target = self.target;
+        if !self.writes.is_empty() {
+            target.store.commit(self.into_batch()).map_err(|e| store_status(&e))?;
+        }
+        for (dir, stat) in shards {
+            match stat {
+                Some(stat) => target.dir_shards.set(dir, stat),
+                None => target.dir_shards.forget(dir),
+            }
+        }
         Ok(removed_inodes)
     }
 
@@ -86,14 +112,4 @@ impl<'a> Update<'a> {
         }
         batch
     }
-}
-
-/// One stored record.
-pub(crate) fn load<T: DeserializeOwned>(
-    store: &Store,
-    space: Space,
-    key: &[u8],
-) -> Result<Option<T>, Status> {
-    let value: Option<Value> = store.get(space, key).map_err(|e| store_status(&e))?;
-    value.map(|value| decode(&value)).transpose()
 }

@@ -6,8 +6,9 @@ use azekura_proto::{Oid, Status};
 use azekura_store::{KvCondition, KvOp, KvUpdate};
 
 use crate::retry::{Caller, FirstAnswer};
+use crate::stored::store_status;
 use crate::target::Target;
-use crate::update::{Update, store_status};
+use crate::update::Update;
 
 fn check_key(key: &[u8]) -> Result<(), Status> {
     if key.len() > KEY_BYTES_MAX { Err(Status::TooLarge) } else { Ok(()) }
@@ -53,7 +54,7 @@ pub(crate) fn update(
             },
         })
         .collect();
-    let mut record = Update::new(&target.store);
+    let mut record = Update::new(target);
     caller.record(&mut record, FirstAnswer::Done);
     target.store.kv_update_with(oid, &wanted, record.into_batch()).map_err(|e| store_status(&e))?;
     Ok(Reply::Done)

@@ -19,26 +19,26 @@ const DROPS_MAX: usize = 1024;
 
 /// Data of a node that the kernel shall drop, from an offset on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Drop {
+pub(crate) struct Stale {
     pub(crate) node: u64,
     pub(crate) offset: u64,
 }
 
-/// Where [`Drop`]s are handed in.
+/// Where [`Stale`] data are handed in.
 #[derive(Debug)]
-pub(crate) struct Drops(SyncSender<Drop>);
+pub(crate) struct Drops(SyncSender<Stale>);
 
 impl Drops {
     /// Has the kernel drop this, soon.
-    pub(crate) fn send(&self, drop: Drop) {
-        if self.0.try_send(drop).is_err() {
-            tracing::debug!("too much for the kernel to drop: node {} is left out", drop.node);
+    pub(crate) fn send(&self, stale: Stale) {
+        if self.0.try_send(stale).is_err() {
+            tracing::debug!("too much for the kernel to drop: node {} is left out", stale.node);
         }
     }
 }
 
 /// A queue of drops and its other end.
-pub(crate) fn drops() -> (Drops, Receiver<Drop>) {
+pub(crate) fn drops() -> (Drops, Receiver<Stale>) {
     let (sender, receiver) = sync_channel(DROPS_MAX);
     (Drops(sender), receiver)
 }
@@ -74,9 +74,9 @@ impl Ticker {
 }
 
 /// Starts the thread that tells the kernel what to drop.
-pub(crate) fn start_dropping(notifier: Notifier, drops: Receiver<Drop>) -> std::io::Result<()> {
+pub(crate) fn start_dropping(notifier: Notifier, drops: Receiver<Stale>) -> std::io::Result<()> {
     std::thread::Builder::new().name("fuse-drop".into()).spawn(move || {
-        for Drop { node, offset } in drops {
+        for Stale { node, offset } in drops {
             if let Err(errno) = notifier.invalidate_node(node, offset as i64, 0) {
                 tracing::debug!("the kernel did not drop the data of node {node}: {errno}");
             }

@@ -87,9 +87,21 @@ struct OpenFiles {
     index: HashMap<ShardKey, usize>,
     slots: Vec<Slot>,
     hand: usize,
+    /// Shards known to have no file: a file without data costs no system call.
+    absent: HashSet<ShardKey>,
 }
 
+/// Absences remembered by one stripe. When there are more it starts anew.
+const STRIPE_ABSENT_MAX: usize = 2048;
+
 impl OpenFiles {
+    fn note_absent(&mut self, key: ShardKey) {
+        if self.absent.len() >= STRIPE_ABSENT_MAX {
+            self.absent.clear();
+        }
+        self.absent.insert(key);
+    }
+
     fn get(&mut self, key: ShardKey) -> Option<Arc<ShardFile>> {
         let slot = &mut self.slots[*self.index.get(&key)?];
         slot.used = true;
@@ -201,6 +213,11 @@ impl Shards {
         if let Some(file) = open_files.get(key) {
             return Ok(file);
         }
+        if extra.contains(OFlags::CREATE) {
+            open_files.absent.remove(&key);
+        } else if open_files.absent.contains(&key) {
+            return Err(Errno::NOENT);
+        }
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | extra;
         let path = relative_path(key);
         let open = || rustix::fs::openat(&self.dir.fd, path.as_str(), flags, FILE_MODE);
@@ -239,10 +256,19 @@ impl Shards {
         }
     }
 
+    /// The shard belongs to an object that was just born: there is no file yet.
+    pub(crate) fn note_new(&self, key: ShardKey) {
+        self.stripe(key).lock().note_absent(key);
+    }
+
     pub(crate) fn stat(&self, key: ShardKey) -> Result<Option<ShardStat>, StoreError> {
-        let open = self.stripe(key).lock().get(key);
-        if let Some(file) = open {
+        let mut open_files = self.stripe(key).lock();
+        if let Some(file) = open_files.get(key) {
+            drop(open_files);
             return file.stat().map(Some);
+        }
+        if open_files.absent.contains(&key) {
+            return Ok(None);
         }
         match rustix::fs::statat(
             &self.dir.fd,
@@ -250,7 +276,10 @@ impl Shards {
             AtFlags::SYMLINK_NOFOLLOW,
         ) {
             Ok(stat) => Ok(Some(ShardStat::from(&stat))),
-            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOENT) => {
+                open_files.note_absent(key);
+                Ok(None)
+            }
             Err(error) => Err(StoreError::system(&self.dir.path_of(key), "stat", error)),
         }
     }

@@ -147,6 +147,12 @@ impl Store {
         self.shards.create((oid, shard))
     }
 
+    /// Tells the store that the object was just born and has no data: asking for its shard 0 then
+    /// costs no system call. Must come before anybody else knows the object.
+    pub fn shard_is_new(&self, oid: Oid) {
+        self.shards.note_new((oid, 0));
+    }
+
     /// Length, space and times of an object's shard, if it exists. Does not open the file.
     pub fn shard_stat(&self, oid: Oid, shard: u16) -> Result<Option<ShardStat>, StoreError> {
         self.shards.stat((oid, shard))

@@ -149,8 +149,8 @@ impl Plan<'_> {
 /// The figure of a run in the unit of its transfer size.
 fn figure(speed: Speed, unit: Unit) -> f64 {
     match unit {
-        Unit::MibPerSecond => speed.mib_per_s,
-        Unit::OperationsPerSecond | Unit::RoundTripsPerSecond => speed.operations_per_s,
+        Unit::Mib => speed.mib_per_s,
+        Unit::Operations | Unit::RoundTrips => speed.operations_per_s,
     }
 }
 
@@ -179,11 +179,7 @@ impl Against {
     }
 
     fn series(&self, pattern: Pattern, transfer_bytes: u64) -> Series {
-        let unit = if transfer_bytes >= STREAM_BYTES {
-            Unit::MibPerSecond
-        } else {
-            Unit::OperationsPerSecond
-        };
+        let unit = if transfer_bytes >= STREAM_BYTES { Unit::Mib } else { Unit::Operations };
         let label = format_bytes(transfer_bytes).replace(' ', "");
         let name = format!("{}_{label}", pattern.name());
         let (reference_name, reference_unit) = match self {
@@ -214,9 +210,9 @@ impl Against {
 
 fn bare_of(pattern: Pattern, unit: Unit) -> Bare {
     match (unit, pattern.writes()) {
-        (Unit::MibPerSecond, true) => Bare::SocketToFileStream,
-        (Unit::MibPerSecond, false) => Bare::SendfileStream,
-        (Unit::OperationsPerSecond | Unit::RoundTripsPerSecond, _) => Bare::PingPong,
+        (Unit::Mib, true) => Bare::SocketToFileStream,
+        (Unit::Mib, false) => Bare::SendfileStream,
+        (Unit::Operations | Unit::RoundTrips, _) => Bare::PingPong,
     }
 }
 
@@ -226,12 +222,12 @@ fn bare_of(pattern: Pattern, unit: Unit) -> Bare {
 /// If the place cannot be reached or an operation fails.
 pub(super) fn run(args: &IoArgs) -> Result<()> {
     let site = args.at.look()?;
-    let size = if args.at.quick { args.size.min(16 << 20) } else { args.size };
+    let total_bytes = if args.at.quick { args.size.min(16 << 20) } else { args.size };
     let seconds = if args.at.quick { 0.1 } else { args.seconds.clamp(0.01, 3600.0) };
     let plan = Plan {
         args,
         processes: site.processes,
-        part_bytes: size / site.processes as u64,
+        part_bytes: total_bytes / site.processes as u64,
         limit_ms: (seconds * 1000.0) as u64,
         dir: work_dir(),
     };

@@ -14,7 +14,7 @@ const STRIDE_PIECES: u64 = 4;
 /// The places of the pieces of a part, in the order of a motion.
 struct Pieces {
     motion: Motion,
-    pieces: u64,
+    count: u64,
     next: u64,
     // Random order: a full-period generator over the next power of two.
     mask: u64,
@@ -23,9 +23,9 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn new(motion: Motion, pieces: u64, seed: u64) -> Self {
-        let mask = pieces.max(1).next_power_of_two() - 1;
-        Self { motion, pieces, next: 0, mask, state: seed & mask, increment: (seed >> 16) | 1 }
+    fn new(motion: Motion, count: u64, seed: u64) -> Self {
+        let mask = count.max(1).next_power_of_two() - 1;
+        Self { motion, count, next: 0, mask, state: seed & mask, increment: (seed >> 16) | 1 }
     }
 }
 
@@ -37,12 +37,12 @@ impl Iterator for Pieces {
             Motion::Sequential => {
                 let piece = self.next;
                 self.next += 1;
-                (piece < self.pieces).then_some(piece)
+                (piece < self.count).then_some(piece)
             }
             Motion::Stride => {
                 let piece = self.next;
                 self.next += STRIDE_PIECES;
-                (piece < self.pieces).then_some(piece)
+                (piece < self.count).then_some(piece)
             }
             Motion::Random => loop {
                 if self.next > self.mask {
@@ -53,7 +53,7 @@ impl Iterator for Pieces {
                 self.state =
                     self.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(self.increment)
                         & self.mask;
-                if self.state < self.pieces {
+                if self.state < self.count {
                     return Some(self.state);
                 }
             },

@@ -114,11 +114,11 @@ impl Against {
     fn series(&self, name: &str) -> Series {
         let (reference_name, reference_unit) = match self {
             Self::Bare(_) => (Bare::PingPong.name().to_owned(), Bare::PingPong.unit()),
-            Self::Memory { .. } => (format!("ref_{name}"), Unit::OperationsPerSecond),
+            Self::Memory { .. } => (format!("ref_{name}"), Unit::Operations),
         };
         Series {
             name: name.to_owned(),
-            unit: Unit::OperationsPerSecond,
+            unit: Unit::Operations,
             reference_name,
             reference_unit,
             values: Vec::new(),

@@ -37,16 +37,23 @@ pub(crate) enum BenchCommand {
     Md(md::MdArgs),
 }
 
-/// Where a bench runs and how.
+/// What is measured: one of the two.
 #[derive(Debug, Args)]
-#[group(id = "where", required = true, multiple = false, args = ["pool", "path"])]
-pub(crate) struct WhereArgs {
+#[group(required = true, multiple = false)]
+struct PlaceArgs {
     /// Pool (or POOL/CONTAINER) to measure through the native path
     #[arg(long, value_name = "POOL")]
     pool: Option<ContainerName>,
     /// Directory to measure, on any file system
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
+}
+
+/// Where a bench runs and how.
+#[derive(Debug, Args)]
+pub(crate) struct WhereArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
     /// Worker processes
     #[arg(long, short = 'p', default_value_t = 1, value_name = "N")]
     processes: usize,
@@ -78,7 +85,7 @@ impl WhereArgs {
             bail!(crate::cli::usage(format!("--processes must be 1 to {PROCESSES_MAX}")));
         }
         let rounds = if self.quick { 1 } else { self.rounds.max(1) };
-        let (place, facts) = match (&self.pool, &self.path) {
+        let (place, facts) = match (&self.place.pool, &self.place.path) {
             (Some(name), _) => {
                 let pool = reach::connect(&name.pool)?;
                 let map = pool.map();

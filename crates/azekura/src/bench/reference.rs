@@ -33,8 +33,8 @@ impl Bare {
     /// What it is counted in.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::PingPong => Unit::RoundTripsPerSecond,
-            Self::SendfileStream | Self::SocketToFileStream => Unit::MibPerSecond,
+            Self::PingPong => Unit::RoundTrips,
+            Self::SendfileStream | Self::SocketToFileStream => Unit::Mib,
         }
     }
 }
@@ -125,11 +125,11 @@ impl References {
         }
         let tallies = self.crew.run(&orders)?;
         // The side that ends last knows how long it took.
-        let counted = match bare {
-            Bare::PingPong => tallies.iter().skip(1).step_by(2),
-            Bare::SendfileStream | Bare::SocketToFileStream => tallies.iter().skip(0).step_by(2),
+        let first = match bare {
+            Bare::PingPong => 1,
+            Bare::SendfileStream | Bare::SocketToFileStream => 0,
         };
-        let counted: Vec<_> = counted.copied().collect();
+        let counted: Vec<_> = tallies.iter().skip(first).step_by(2).copied().collect();
         let speed = Speed::of(&counted);
         Ok(match bare {
             Bare::PingPong => speed.operations_per_s,

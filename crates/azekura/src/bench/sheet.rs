@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use crate::report::{self, Table};
 
-/// What a figure is counted in.
+/// What a figure counts per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Unit {
-    /// MiB per second.
+    /// MiB.
     #[serde(rename = "MiB/s")]
-    MibPerSecond,
-    /// Operations per second.
+    Mib,
+    /// Operations.
     #[serde(rename = "ops/s")]
-    OperationsPerSecond,
-    /// Round trips per second.
+    Operations,
+    /// Round trips.
     #[serde(rename = "round trips/s")]
-    RoundTripsPerSecond,
+    RoundTrips,
 }
 
 impl Unit {
     fn name(self) -> &'static str {
         match self {
-            Self::MibPerSecond => "MiB/s",
-            Self::OperationsPerSecond => "ops/s",
-            Self::RoundTripsPerSecond => "round trips/s",
+            Self::Mib => "MiB/s",
+            Self::Operations => "ops/s",
+            Self::RoundTrips => "round trips/s",
         }
     }
 }
@@ -222,9 +222,9 @@ mod tests {
     fn ratios_are_of_medians_and_references_get_rows() {
         let series = Series {
             name: "stat".to_owned(),
-            unit: Unit::OperationsPerSecond,
+            unit: Unit::Operations,
             reference_name: "ref_ping_pong".to_owned(),
-            reference_unit: Unit::RoundTripsPerSecond,
+            reference_unit: Unit::RoundTrips,
             values: vec![5.0, 100.0, 6.0],
             references: vec![12.0, 1.0, 90.0],
         };

@@ -2,6 +2,7 @@
 //! pool, with no mount in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use azekura_posix::{
@@ -22,8 +23,9 @@ impl PoolSpace {
     /// Works in the root directory of the container.
     pub(crate) fn open(pool: &str, container: &str) -> Result<Self> {
         let pool = reach::connect(pool)?;
-        // Nothing is cached, so that every operation that is counted asks the engines.
-        let fs = reach::file_system(pool, container, CachePolicy::None)?;
+        // Only directories are kept, so every operation on a file asks the engines.
+        let cache = CachePolicy::Auto { ttl: Duration::from_secs(1) };
+        let fs = reach::file_system(pool, container, cache)?;
         let caller = Credentials::of_process();
         Ok(Self { names: Namespace::new(Arc::clone(&fs), caller.clone()), fs, caller })
     }

@@ -125,8 +125,8 @@ fn drain_into(
     mut take: impl FnMut(&[u8], u64) -> std::io::Result<()> + 'static,
 ) -> Result<Prepared<'static>> {
     let listener = listen(socket)?;
+    let mut buffer = vec![1; PIECE_BYTES];
     Ok(Box::new(move || {
-        let mut buffer = vec![1; PIECE_BYTES];
         let mut stream = listener.accept()?.0;
         let start_ns = clock_ns();
         let (mut operations, mut bytes) = (0, 0);
@@ -157,8 +157,8 @@ pub(crate) fn drain_to_file(socket: &str, file: &str) -> Result<Prepared<'static
 /// Writes a stream from a buffer.
 pub(crate) fn pour(socket: &str, bytes: u64) -> Result<Prepared<'static>> {
     let mut stream = dial(socket)?;
+    let buffer: Vec<u8> = (0..PIECE_BYTES).map(|i| (i * 131 % 251) as u8).collect();
     Ok(Box::new(move || {
-        let buffer: Vec<u8> = (0..PIECE_BYTES).map(|i| (i * 131 % 251) as u8).collect();
         let start_ns = clock_ns();
         let mut left = bytes;
         while left > 0 {

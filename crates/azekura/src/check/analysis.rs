@@ -262,11 +262,11 @@ impl<'a> Paths<'a> {
         if oid == self.root {
             return Some("/".to_owned());
         }
-        self.of_entry(self.above.get(&oid)?)
+        self.above.get(&oid).map(|at| self.of_entry(at))
     }
 
     /// The path of an entry; with `...` in front where it is cut off from the root.
-    pub(crate) fn of_entry(&self, at: &EntryAt) -> Option<String> {
+    pub(crate) fn of_entry(&self, at: &EntryAt) -> String {
         let mut names = vec![String::from_utf8_lossy(&at.name).into_owned()];
         let mut dir = at.dir;
         while dir != self.root {
@@ -284,6 +284,6 @@ impl<'a> Paths<'a> {
         }
         names.push(String::new());
         names.reverse();
-        Some(names.join("/"))
+        names.join("/")
     }
 }

@@ -97,16 +97,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Verdict> {
     if args.repair {
         let mut mender = Mender::new(&pool, container.root, container.inheritance);
         for _ in 0..PASSES_MAX {
-            let mut mended = Vec::new();
+            let mut done = Vec::new();
             for finding in &findings {
                 if mender.mend(finding)? {
-                    mended.push(finding.clone());
+                    done.push(finding.clone());
                 }
             }
-            if mended.is_empty() {
+            if done.is_empty() {
                 break;
             }
-            shown.extend(show(&mended, &snapshot, true));
+            shown.extend(show(&done, &snapshot, true));
             (findings, snapshot) = look(&pool, &container)?;
         }
     }
@@ -179,7 +179,7 @@ fn show(findings: &[Finding], snapshot: &Snapshot, mended: bool) -> Vec<ShownFin
     let show = |finding: &Finding| ShownFinding {
         kind: finding.kind(),
         path: match finding.entry() {
-            Some(at) => paths.of_entry(at),
+            Some(at) => Some(paths.of_entry(at)),
             None => finding.object().and_then(|oid| paths.of_object(oid)),
         },
         object: finding.object().map(|oid| oid.to_string()),

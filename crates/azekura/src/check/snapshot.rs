@@ -87,7 +87,9 @@ impl Snapshot {
         for kind in kinds {
             for (target, items) in scan(pool, kind, container)? {
                 progress.advance(items.len() as u64);
-                items.into_iter().for_each(|item| snapshot.add(target, item));
+                for item in items {
+                    snapshot.add(target, item);
+                }
             }
         }
         Ok(snapshot)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::PoolFile;
+use azekura_proto::EngineId;
 use azekura_proto::pool_map::Address;
 use clap::Args;
 use rustix::process::Pid;
@@ -56,9 +57,8 @@ fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<S
     if path.exists() {
         let file = PoolFile::load(&path)?;
         let secret = file.secret()?;
-        for (id, engine) in file.map.engines.iter().enumerate() {
-            let Ok((address, report)) = reach::ask_engine(&file.map, &engine.addresses, &secret)
-            else {
+        for id in 0..file.map.engines.len() as u16 {
+            let Ok((address, report)) = reach::ask_engine(&file.map, EngineId(id), &secret) else {
                 continue;
             };
             if is_local(&address) {

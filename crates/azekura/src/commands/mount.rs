@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use azekura_fuse::{CacheMode, Mount, MountConfig};
+use azekura_posix::{CachePolicy, FileSystem, FsConfig};
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,11 +15,13 @@ use signal_hook::iterator::Signals;
 use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
-use crate::reach::{self, ContainerName};
+use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
 use crate::report;
 
 /// Connecting to engines that are just starting may take a while.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long attributes of directories and names of them are believed.
+const CACHE_LIFE: Duration = Duration::from_secs(1);
 
 /// What the mount may answer from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,6 +38,7 @@ enum Cache {
     azekura mount default ./mnt\n  \
     azekura mount big/scratch /scratch --cache none --allow-other\n\n\
     'azekura umount DIR' takes it away; SIGTERM to its process does the same.")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct MountArgs {
     /// Container: POOL or POOL/CONTAINER
     #[arg(value_name = "POOL[/CONTAINER]")]
@@ -137,8 +141,8 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
         all.push("--read-only".into());
     }
     let mut name = args.name.clone();
-    if name.pool.ends_with(".toml") {
-        // The process leaves this directory.
+    if std::path::Path::new(&name.pool).exists() && name.pool.contains('/') {
+        // A pool file; the process leaves this directory.
         name.pool = places::absolute(Path::new(&name.pool))?.to_string_lossy().into_owned();
     }
     all.extend(["--".into(), name.to_string().into(), dir.into()]);
@@ -147,20 +151,27 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
 
 fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
     let pool = reach::connect(&args.name.pool)?;
-    pool.spawn_ticker().context("cannot start a thread")?;
+    let fsname = match args.name.container() {
+        DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
+        other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),
+    };
+    let (policy, cache) = match args.cache {
+        Cache::None => (CachePolicy::None, CacheMode::None),
+        Cache::Auto => (CachePolicy::Auto { ttl: CACHE_LIFE }, CacheMode::Auto),
+    };
+    // The kernel checks permissions, and knows the caller's groups better.
+    let config = FsConfig { cache: policy, check_permissions: false };
+    let fs = FileSystem::mount(pool, args.name.container(), config)?;
     let config = MountConfig {
-        container: args.name.container().to_owned(),
-        dir: dir.to_owned(),
-        cache: match args.cache {
-            Cache::None => CacheMode::None,
-            Cache::Auto => CacheMode::Auto,
-        },
+        mountpoint: dir.to_owned(),
+        cache,
+        fsname,
         // Root's files are of no use to others if they cannot get in.
         allow_other: args.allow_other || rustix::process::geteuid().is_root(),
         read_only: args.read_only,
         threads: args.threads.map(usize::from),
     };
-    Ok(azekura_fuse::mount(pool, &config)?)
+    Ok(azekura_fuse::mount(fs, config)?)
 }
 
 /// Serves the mount until it is unmounted or a signal comes.
@@ -180,18 +191,16 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
     tracing::info!(container = %args.name, dir = %dir.display(), "mounted");
     starting.ready()?;
     let handle = signals.handle();
-    let waiter = {
-        let dir = dir.clone();
-        std::thread::spawn(move || {
-            for signal in &mut signals {
-                tracing::info!(signal, "unmounting");
-                // Whoever still uses it keeps what is open; nobody gets in any more.
-                if let Err(error) = mounts::detach(&dir, true) {
-                    tracing::error!("{error:#}");
-                }
+    let unmounter = mount.unmounter();
+    let waiter = std::thread::spawn(move || {
+        for signal in &mut signals {
+            tracing::info!(signal, "unmounting");
+            // Whoever still uses it keeps what is open; nobody gets in any more.
+            if let Err(error) = unmounter.unmount(true) {
+                tracing::error!("{error}");
             }
-        })
-    };
+        }
+    });
     mount.wait();
     handle.close();
     // The thread has nothing left to wait for.

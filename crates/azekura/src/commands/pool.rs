@@ -99,7 +99,7 @@ impl Candidate {
     fn call(addresses: Vec<Address>, secret: &Secret) -> Result<Self> {
         let mut last = anyhow!("an engine has no address");
         for address in &addresses {
-            let asked = EngineLine::dial(address, PoolId::NONE, secret)
+            let asked = EngineLine::dial(address, None, secret)
                 .and_then(|mut line| Ok((line.report()?, line)));
             match asked {
                 Ok((report, line)) => {

@@ -196,10 +196,8 @@ impl PoolStatus {
         let mut reports = Vec::new();
         let mut engines = Vec::new();
         let answers: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> = map
-                .engines
-                .iter()
-                .map(|engine| scope.spawn(|| reach::ask_engine(map, &engine.addresses, secret)))
+            let asked: Vec<_> = (0..map.engines.len() as u16)
+                .map(|id| scope.spawn(move || reach::ask_engine(map, EngineId(id), secret)))
                 .collect();
             asked.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });

@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use azekura_client::PoolFile;
 use azekura_engine::Engine;
-use azekura_proto::TargetId;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::TARGETS_MAX;
 use azekura_proto::message::{Reply, Request};
 use azekura_proto::pool_map::Address;
+use azekura_proto::{EngineId, TargetId};
 use clap::Args;
 
 use super::serve::{self, TARGETS_DIR};
@@ -120,13 +120,13 @@ fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
         return Ok(None);
     }
     let file = PoolFile::load(&path)?;
-    let [engine] = file.map.engines.as_slice() else {
+    if file.map.engines.len() != 1 {
         bail!(
             "'{name}' is a pool over several engines: start those with 'azekura serve', or \
              choose another --name"
         );
-    };
-    let Ok((_, report)) = reach::ask_engine(&file.map, &engine.addresses, &file.secret()?) else {
+    }
+    let Ok((_, report)) = reach::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
         return Ok(None);
     };
     let is_here = report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));

@@ -55,12 +55,12 @@ pub(super) fn mkdir(args: &MkdirArgs) -> Result<()> {
     let mode = 0o777 & !umask();
     for place in &args.places {
         let names = opened.of(place)?.names;
-        let made = if args.parents {
+        let result = if args.parents {
             names.create_dir_all(&place.path, mode)
         } else {
             names.create_dir(&place.path, mode)
         };
-        made.with_context(|| format!("cannot make the directory {place}"))?;
+        result.with_context(|| format!("cannot make the directory {place}"))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use azekura_posix::{Attr, AttrsWanted, FileKind, Timestamp};
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Opened, OpenedOnce, join};
 use crate::reach::{ContainerName, Location};
@@ -278,6 +279,39 @@ fn print_dir(dir: &ShownDir, long: bool) {
     report::say(table);
 }
 
+/// Everything about a file, in the order in which it is shown.
+fn facts_of(
+    place: &Location,
+    attr: &Attr,
+    shown: Shown,
+    targets: u16,
+) -> Vec<(&'static str, Value)> {
+    let class = attr.oid.class();
+    vec![
+        ("place", place.to_string().into()),
+        ("kind", shown.kind.into()),
+        ("size", attr.size.into()),
+        ("blocks_512", attr.blocks_512.into()),
+        ("mode", shown.mode.into()),
+        ("nlink", attr.nlink.into()),
+        ("uid", attr.uid.into()),
+        ("gid", attr.gid.into()),
+        ("rdev", attr.rdev.into()),
+        ("symlink", shown.symlink.into()),
+        ("atime", time_text(attr.atime).into()),
+        ("mtime", time_text(attr.mtime).into()),
+        ("ctime", time_text(attr.ctime).into()),
+        ("btime", time_text(attr.btime).into()),
+        ("object", attr.oid.to_string().into()),
+        ("inode", attr.oid.inode_number().into()),
+        ("class", class.name().into()),
+        ("shards", class.shards(targets).into()),
+        ("home_target", attr.oid.home().0.into()),
+        ("chunk_bytes", attr.chunk_bytes.into()),
+        ("wide", attr.wide.into()),
+    ]
+}
+
 /// Runs `azekura fs stat`.
 pub(super) fn stat(args: &StatArgs) -> Result<()> {
     let mut opened = OpenedOnce::default();
@@ -290,43 +324,26 @@ pub(super) fn stat(args: &StatArgs) -> Result<()> {
             .with_context(|| format!("cannot stat {place}"))?;
         let shown = show(&container, place.path.as_bytes(), &attr)?;
         let targets = container.fs.pool().target_count();
-        all.push(serde_json::json!({
-            "place": place.to_string(),
-            "object": attr.oid.to_string(),
-            "kind": shown.kind,
-            "mode": shown.mode,
-            "nlink": attr.nlink,
-            "uid": attr.uid,
-            "gid": attr.gid,
-            "size": attr.size,
-            "blocks_512": attr.blocks_512,
-            "rdev": attr.rdev,
-            "atime": time_text(attr.atime),
-            "mtime": time_text(attr.mtime),
-            "ctime": time_text(attr.ctime),
-            "btime": time_text(attr.btime),
-            "class": attr.oid.class().name(),
-            "shards": attr.oid.class().shards(targets),
-            "home_target": attr.oid.home().0,
-            "chunk_bytes": attr.chunk_bytes,
-            "wide": attr.wide,
-            "symlink": shown.symlink,
-        }));
+        all.push(facts_of(place, &attr, shown, targets));
     }
     if args.json {
-        return report::say_json(&serde_json::json!({ "files": all }));
+        let files: Vec<serde_json::Map<String, Value>> = all
+            .into_iter()
+            .map(|facts| facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+            .collect();
+        return report::say_json(&serde_json::json!({ "files": files }));
     }
-    for file in all {
-        let mut table = Table::new(&["", ""]);
-        for (key, value) in file.as_object().into_iter().flatten() {
-            let value = match value {
-                serde_json::Value::Null => continue,
-                serde_json::Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            table.row([key.clone(), value]);
+    for (index, facts) in all.iter().enumerate() {
+        if index > 0 {
+            report::say("");
         }
-        report::say(table.to_string().trim_start());
+        for (name, value) in facts {
+            match value {
+                Value::Null => {}
+                Value::String(text) => report::say(format_args!("{name:<12} {text}")),
+                other => report::say(format_args!("{name:<12} {other}")),
+            }
+        }
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ impl Side {
 
     /// Makes a directory; one that is there is fine. Its owner can write in it in any case.
     pub(crate) fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()> {
-        let made = match self {
+        let result = match self {
             Self::Local => {
                 use std::os::unix::fs::DirBuilderExt as _;
                 fs::DirBuilder::new().mode(mode | 0o700).create(local(path))
@@ -161,7 +161,7 @@ impl Side {
                 container.names.create_dir(path, mode | 0o700).map(drop).map_err(io::Error::from)
             }
         };
-        match made {
+        match result {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if self.meta(path, true)?.kind == FileKind::Directory { Ok(()) } else { Err(error) }
             }

@@ -13,7 +13,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use crate::host::process;
 
 /// What stands before the container's name in the source column.
-const SOURCE_PREFIX: &str = "azekura:";
+pub(crate) const SOURCE_PREFIX: &str = "azekura:";
 
 /// A mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]

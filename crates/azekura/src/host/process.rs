@@ -79,10 +79,10 @@ pub(crate) fn users_of(dir: &Path) -> Vec<String> {
         if let Ok(files) = std::fs::read_dir(base.join("fd")) {
             links.extend(files.flatten().map(|file| file.path()));
         }
-        let uses = |link: &std::path::PathBuf| {
+        let is_below = |link: &std::path::PathBuf| {
             std::fs::read_link(link).is_ok_and(|target| target.starts_with(dir))
         };
-        if links.iter().any(uses) {
+        if links.iter().any(is_below) {
             let name = std::fs::read_to_string(base.join("comm")).unwrap_or_default();
             users.push(format!("{} ({pid})", name.trim()));
             if users.len() == 3 {

@@ -2,7 +2,7 @@
 //! [`Handler`], and the end when the kernel says that the mount is gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -68,6 +68,7 @@ pub struct Session {
     pool: Arc<dyn Workers>,
     channel: Arc<Channel>,
     negotiated: Negotiated,
+    over: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -84,8 +85,10 @@ impl Session {
         let channel = Arc::new(Channel::new(device));
         let mut buffer = vec![0; config.max_write_bytes as usize + HEAD_ROOM_BYTES];
         let negotiated = negotiate(&channel, config, &mut buffer)?;
+        let over = Arc::new(AtomicBool::new(false));
         let pool = Arc::new(Pool {
             channel: Arc::clone(&channel),
+            over: Arc::clone(&over),
             handler,
             buffer_bytes: buffer.len(),
             threads_max: config.threads.max(1),
@@ -94,7 +97,7 @@ impl Session {
             joins: Mutex::new(Vec::new()),
         });
         Pool::spawn(&pool).map_err(SessionError::Thread)?;
-        Ok(Self { pool, channel, negotiated })
+        Ok(Self { pool, channel, negotiated, over })
     }
 
     /// What the kernel has agreed to.
@@ -105,6 +108,11 @@ impl Session {
     /// A sender of invalidations.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.channel))
+    }
+
+    /// Becomes true when the mount is gone.
+    pub fn over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.over)
     }
 
     /// Waits until the mount is gone and all threads have ended.
@@ -120,6 +128,8 @@ trait Workers: Send + Sync + std::fmt::Debug {
 
 struct Pool<H> {
     channel: Arc<Channel>,
+    /// The kernel has said that the mount is gone.
+    over: Arc<AtomicBool>,
     handler: Arc<H>,
     buffer_bytes: usize,
     threads_max: usize,
@@ -191,7 +201,10 @@ impl<H: Handler> Pool<H> {
                     pool.dispatch(&buffer[..count]);
                     pool.idle.fetch_add(1, Ordering::Relaxed);
                 }
-                Ok(Received::Unmounted) => return,
+                Ok(Received::Unmounted) => {
+                    pool.over.store(true, Ordering::Release);
+                    return;
+                }
                 Err(errno) => {
                     tracing::error!("reading /dev/fuse failed, a FUSE thread ends: {errno}");
                     return;

@@ -272,9 +272,19 @@ impl Namespace {
             return Err(Errno::BUSY);
         };
         if from_slash || to_slash {
-            let (_, kind) = self.fs.entry_kind(from_dir, &from_name)?;
-            if kind != FileKind::Directory {
-                return Err(Errno::NOTDIR);
+            let is_dir = |dir, name: &[u8]| {
+                self.fs.entry_kind(dir, name).map(|(_, k)| k == FileKind::Directory)
+            };
+            let from_is_dir = is_dir(from_dir, &from_name)?;
+            let to_is_dir = is_dir(to_dir, &to_name);
+            // In the order in which Linux looks.
+            match mode {
+                RenameMode::NoReplace if to_is_dir.is_ok() => return Err(Errno::EXIST),
+                RenameMode::Exchange if to_slash && !to_is_dir? => return Err(Errno::NOTDIR),
+                RenameMode::Exchange if from_slash && !from_is_dir => return Err(Errno::NOTDIR),
+                RenameMode::Exchange => {}
+                _ if !from_is_dir => return Err(Errno::NOTDIR),
+                _ => {}
             }
         }
         self.fs.rename(&self.caller, from_dir, &from_name, to_dir, &to_name, mode)
@@ -286,6 +296,14 @@ impl Namespace {
     /// Those of `link`.
     pub fn hard_link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<Attr> {
         let object = self.resolve(from, false)?;
+        self.link_object(object.oid, to)
+    }
+
+    /// `link` for an object by its id, as `linkat` does it for an open file.
+    ///
+    /// # Errors
+    /// Those of `link`.
+    pub fn link_object(&self, oid: azekura_proto::Oid, to: impl AsRef<[u8]>) -> Result<Attr> {
         match self.place(to.as_ref())? {
             Place::Name { dir, name, slash: true } => {
                 match self.fs.lookup(&self.caller, dir, &name) {
@@ -293,9 +311,7 @@ impl Namespace {
                     Err(errno) => Err(errno),
                 }
             }
-            Place::Name { dir, name, slash: false } => {
-                self.fs.link(&self.caller, object.oid, dir, &name)
-            }
+            Place::Name { dir, name, slash: false } => self.fs.link(&self.caller, oid, dir, &name),
             Place::Dot(_) | Place::DotDot(_) => Err(Errno::EXIST),
         }
     }

@@ -40,16 +40,12 @@ fn ends_with_slash(path: &[u8]) -> bool {
 
 impl Walk {
     /// Puts a path in front of what is left. `.` counts only as the last component.
-    fn push(&mut self, path: &[u8]) -> Result<()> {
+    fn push(&mut self, path: &[u8]) {
         for component in path.split(|byte| *byte == b'/').rev() {
-            if component.len() > NAME_BYTES_MAX {
-                return Err(Errno::NAMETOOLONG);
-            }
             if !component.is_empty() {
                 self.rest.push(component.to_vec());
             }
         }
-        Ok(())
     }
 }
 
@@ -71,7 +67,7 @@ impl Namespace {
         }
         let mut walk = Walk { rest: Vec::new(), links: *links, slash: ends_with_slash(path) };
         let mut at = if path[0] == b'/' { self.fs.root() } else { base };
-        walk.push(path)?;
+        walk.push(path);
         let mut last = Place::Dot(at);
         while let Some(name) = walk.rest.pop() {
             match name.as_slice() {
@@ -96,6 +92,9 @@ impl Namespace {
 
     /// One step down, along a symlink if there is one.
     fn step(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Oid> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
         self.fs.check_search(&self.caller, dir)?;
         let step = match self.fs.cache.step(dir, name) {
             Some(step) => step,
@@ -108,7 +107,7 @@ impl Namespace {
                 if walk.links > SYMLINKS_MAX {
                     return Err(Errno::LOOP);
                 }
-                walk.push(&text)?;
+                walk.push(&text);
                 Ok(if text.first() == Some(&b'/') { self.fs.root() } else { dir })
             }
         }

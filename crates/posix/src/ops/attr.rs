@@ -110,7 +110,7 @@ fn allow(
     let writing = Access { write: true, ..Access::default() };
     if update.size.is_some() {
         match (attr.kind, handle) {
-            (FileKind::Directory, _) => return Err(Errno::ISDIR),
+            (FileKind::Directory, None) => return Err(Errno::ISDIR),
             (FileKind::Regular, None) => permission::check(caller, attr, writing)?,
             (FileKind::Regular, Some(handle)) if handle.is_writable() => {}
             _ => return Err(Errno::INVAL),

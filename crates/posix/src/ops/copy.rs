@@ -1,5 +1,6 @@
 //! `copy_file_range`.
 
+use azekura_proto::attr::FileKind;
 use azekura_proto::limits::FILE_BYTES_MAX;
 use rustix::fs::OFlags;
 
@@ -23,16 +24,23 @@ impl FileSystem {
         to_offset: u64,
         bytes: u64,
     ) -> Result<u64> {
+        if [from.kind(), to.kind()].contains(&FileKind::Directory) {
+            return Err(Errno::ISDIR);
+        }
         from.check_read()?;
         to.check_write()?;
         if to.flags().contains(OFlags::APPEND) {
             return Err(Errno::BADF);
         }
-        let bytes = bytes.min(FILE_BYTES_MAX.saturating_sub(from_offset));
-        let overlap = from_offset < to_offset.saturating_add(bytes)
-            && to_offset < from_offset.saturating_add(bytes);
-        if from.oid() == to.oid() && overlap {
-            return Err(Errno::INVAL);
+        let mut bytes = bytes.min(FILE_BYTES_MAX.saturating_sub(from_offset));
+        if from.oid() == to.oid() {
+            // What lies behind the end is not copied, so it does not overlap either.
+            bytes = bytes.min(self.getattr(from.oid())?.size.saturating_sub(from_offset));
+            let overlap = from_offset < to_offset.saturating_add(bytes)
+                && to_offset < from_offset.saturating_add(bytes);
+            if bytes > 0 && overlap {
+                return Err(Errno::INVAL);
+            }
         }
         let bytes = bytes.min(CALL);
         let mut buffer = vec![0; bytes.min(BUFFER as u64) as usize];

@@ -2,6 +2,7 @@
 //! of the file is the earliest of what each shard has at or after the offset.
 
 use azekura_client::Call;
+use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Reply, Request, ShardRef};
 
 use crate::errno::{of_client, unexpected};
@@ -22,6 +23,9 @@ impl FileSystem {
     /// # Errors
     /// `ENXIO` if there is none before the end, or `offset` is at the end or beyond.
     pub fn seek(&self, file: &OpenFile, offset: u64, to: SeekTo) -> Result<u64> {
+        if file.kind() != FileKind::Regular {
+            return Err(Errno::INVAL);
+        }
         let oid = file.oid();
         let attr = self.getattr(oid)?;
         file.learn_wide(attr.wide);

@@ -32,6 +32,8 @@ fn scratch() -> tempfile::TempDir {
 impl Cluster {
     /// Starts a pool with the container `default`.
     pub(crate) fn start(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        // Shown with the output of a test that fails. Another test may have set it up.
+        let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let dir = scratch();
         let secret_file = dir.path().join("secret");
         let secret = Secret::generate().unwrap();

@@ -1,0 +1,173 @@
+//! Names: looking them up, making, linking, moving and removing them.
+
+use azekura_posix::{Access, Attr, Errno, FileKind, NewEntry, OFlags, OpenFile, RenameMode};
+
+use crate::convert;
+use crate::handler::{Door, Result};
+use crate::kernel::{Entry, Header, OpenFlags};
+
+/// A file that comes and goes while it is to be created is given up after so many rounds.
+const CREATE_ROUNDS: u32 = 8;
+
+impl Door {
+    pub(crate) fn lookup(&self, header: &Header<'_>, name: &[u8]) -> Result<Entry> {
+        let dir = self.object(header.node)?;
+        let attr = self.fs.lookup(&convert::caller(header), dir, name)?;
+        Ok(self.entry(&attr))
+    }
+
+    pub(crate) fn symlink(&self, header: &Header<'_>, name: &[u8], target: &[u8]) -> Result<Entry> {
+        self.make(header, name, 0o777, NewEntry::Symlink(target))
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        header: &Header<'_>,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        let what = match FileKind::from_mode(mode) {
+            Some(FileKind::Regular) => NewEntry::Regular,
+            Some(FileKind::Fifo) => NewEntry::Fifo,
+            Some(FileKind::Socket) => NewEntry::Socket,
+            Some(FileKind::CharDevice) => NewEntry::CharDevice(u64::from(rdev)),
+            Some(FileKind::BlockDevice) => NewEntry::BlockDevice(u64::from(rdev)),
+            Some(FileKind::Directory | FileKind::Symlink) | None => return Err(Errno::INVAL),
+        };
+        self.make(header, name, mode, what)
+    }
+
+    pub(crate) fn mkdir(&self, header: &Header<'_>, name: &[u8], mode: u32) -> Result<Entry> {
+        self.make(header, name, mode, NewEntry::Directory)
+    }
+
+    fn make(
+        &self,
+        header: &Header<'_>,
+        name: &[u8],
+        mode: u32,
+        what: NewEntry<'_>,
+    ) -> Result<Entry> {
+        let dir = self.object(header.node)?;
+        let caller = convert::caller(header);
+        let attr = self.change(|| self.fs.make(&caller, dir, name, mode & 0o7777, what))?;
+        Ok(self.entry(&attr))
+    }
+
+    pub(crate) fn link(
+        &self,
+        header: &Header<'_>,
+        existing: u64,
+        new_name: &[u8],
+    ) -> Result<Entry> {
+        let (oid, dir) = (self.object(existing)?, self.object(header.node)?);
+        let caller = convert::caller(header);
+        let attr = self.change(|| self.fs.link(&caller, oid, dir, new_name))?;
+        Ok(self.entry(&attr))
+    }
+
+    pub(crate) fn unlink(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
+        let dir = self.object(header.node)?;
+        self.change(|| self.fs.unlink(&convert::caller(header), dir, name))
+    }
+
+    pub(crate) fn rmdir(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
+        let dir = self.object(header.node)?;
+        self.change(|| self.fs.rmdir(&convert::caller(header), dir, name))
+    }
+
+    /// `flags` as of `renameat2`.
+    pub(crate) fn rename(
+        &self,
+        header: &Header<'_>,
+        name: &[u8],
+        (new_parent, new_name): (u64, &[u8]),
+        flags: u32,
+    ) -> Result<()> {
+        const NOREPLACE: u32 = 1;
+        const EXCHANGE: u32 = 2;
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            NOREPLACE => RenameMode::NoReplace,
+            EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        let (from, to) = (self.object(header.node)?, self.object(new_parent)?);
+        let caller = convert::caller(header);
+        self.change(|| self.fs.rename(&caller, from, name, to, new_name, mode))
+    }
+
+    pub(crate) fn create(
+        &self,
+        header: &Header<'_>,
+        name: &[u8],
+        flags: u32,
+        mode: u32,
+    ) -> Result<(Entry, u64, OpenFlags)> {
+        let dir = self.object(header.node)?;
+        let caller = convert::caller(header);
+        let wanted = convert::open_flags(flags);
+        for _ in 0..CREATE_ROUNDS {
+            let exclusive = wanted | OFlags::EXCL;
+            match self.change(|| self.fs.create(&caller, dir, name, mode & 0o7777, exclusive)) {
+                Ok((attr, file)) => return Ok(self.created(&attr, file, flags)),
+                Err(Errno::EXIST) if !wanted.contains(OFlags::EXCL) => {}
+                Err(errno) => return Err(errno),
+            }
+            // Somebody else was faster, which the kernel did not know when it checked permissions.
+            let open = wanted - OFlags::CREATE;
+            match self.open_existing(header, name, open) {
+                Ok((attr, file)) => return Ok(self.created(&attr, file, flags)),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// Opens what another client has just made under the name, if the caller may. Anything but a
+    /// plain yes is left to the kernel: at `ESTALE` it looks the name up and decides by itself.
+    fn open_existing(
+        &self,
+        header: &Header<'_>,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Result<(Attr, OpenFile)> {
+        let caller = convert::caller(header);
+        let found = self.fs.lookup(&caller, self.object(header.node)?, name)?;
+        if found.kind != FileKind::Regular {
+            return Err(Errno::STALE);
+        }
+        let access = flags & OFlags::ACCMODE;
+        let wanted = Access {
+            read: access != OFlags::WRONLY,
+            write: access != OFlags::RDONLY || flags.contains(OFlags::TRUNC),
+            execute: false,
+        };
+        self.fs.access(&caller, found.oid, wanted).map_err(|_| Errno::STALE)?;
+        self.change(|| self.fs.open(&caller, found.oid, flags)).map_err(|errno| match errno {
+            // Removed again.
+            Errno::STALE => Errno::NOENT,
+            other => other,
+        })
+    }
+
+    fn created(&self, attr: &Attr, file: OpenFile, flags: u32) -> (Entry, u64, OpenFlags) {
+        let (fh, open_flags) = self.register(attr, file, flags);
+        (self.entry(attr), fh, open_flags)
+    }
+
+    pub(crate) fn tmpfile(
+        &self,
+        header: &Header<'_>,
+        flags: u32,
+        mode: u32,
+    ) -> Result<(Entry, u64, OpenFlags)> {
+        let dir = self.object(header.node)?;
+        let caller = convert::caller(header);
+        let open = convert::open_flags(flags) - OFlags::TMPFILE;
+        let (attr, file) = self.fs.tmpfile(&caller, dir, mode & 0o7777, open)?;
+        Ok(self.created(&attr, file, flags))
+    }
+}

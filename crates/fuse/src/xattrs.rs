@@ -1,0 +1,42 @@
+//! Extended attributes.
+
+use azekura_posix::{Errno, XattrMode};
+
+use crate::convert;
+use crate::handler::{Door, Result};
+use crate::kernel::Header;
+
+impl Door {
+    /// `flags` as of `setxattr`.
+    pub(crate) fn setxattr(
+        &self,
+        header: &Header<'_>,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Result<()> {
+        const CREATE: u32 = 1;
+        const REPLACE: u32 = 2;
+        let mode = match flags {
+            0 => XattrMode::Set,
+            CREATE => XattrMode::Create,
+            REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        let oid = self.object(header.node)?;
+        self.change(|| self.fs.setxattr(&convert::caller(header), oid, name, value, mode))
+    }
+
+    pub(crate) fn getxattr(&self, header: &Header<'_>, name: &[u8]) -> Result<Vec<u8>> {
+        self.fs.getxattr(&convert::caller(header), self.object(header.node)?, name)
+    }
+
+    pub(crate) fn listxattr(&self, header: &Header<'_>) -> Result<Vec<u8>> {
+        self.fs.listxattr(&convert::caller(header), self.object(header.node)?)
+    }
+
+    pub(crate) fn removexattr(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
+        let oid = self.object(header.node)?;
+        self.change(|| self.fs.removexattr(&convert::caller(header), oid, name))
+    }
+}
