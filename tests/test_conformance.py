@@ -42,6 +42,8 @@ copy_file_range = 3
 @pytest.mark.parametrize("cache", ["auto", "none"])
 def test_pjdfstest(world, cache, tmp_path):
     mount = world.pool(memory=True).mount("--allow-other", cache=cache)
+    # Other users have to get to the mount.
+    os.chmod(world.base, 0o755)
     os.chmod(mount, 0o755)
     command = [TOOLS / "pjdfstest", "-c", HERE / "pjdfstest.toml", "-p", mount, "-s", tmp_path]
     done = subprocess.run(

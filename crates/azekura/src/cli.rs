@@ -31,7 +31,7 @@ pub(crate) enum Verdict {
         azekura status                 see how it is"
 )]
 pub(crate) struct Cli {
-    /// Say more on standard error (twice: much more); `RUST_LOG` decides in detail
+    /// Say more on standard error (twice: much more); RUST_LOG decides in detail
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -89,7 +89,7 @@ impl Cli {
             Command::Up(args) => up::run(&args),
             Command::Down(args) => down::run(&args),
             Command::Status(args) => return status::run(&args),
-            Command::Serve(args) => serve::run(args),
+            Command::Serve(args) => serve::run(&args),
             Command::Pool(command) => return pool::run(command),
             Command::Container(command) => container::run(&command),
             Command::Mount(args) => mount::run(&args),

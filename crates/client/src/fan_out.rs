@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use azekura_proto::TargetId;
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use azekura_proto::message::{Reply, Request};
 use azekura_proto::status::StatusClass;
+use azekura_proto::{Status, TargetId};
 
 use crate::error::{ClientError, Result};
 use crate::lane::LaneError;
@@ -262,6 +262,8 @@ impl Stream {
         }
         match got {
             Ok(Ok(reply)) => call.result = Some(Ok(reply)),
+            // Sent again as the same request, which may have been carried out in part.
+            Ok(Err(Status::PeerUnreachable)) => {}
             Ok(Err(status)) => match status.class() {
                 StatusClass::Caller | StatusClass::Fatal => call.result = Some(Err(status.into())),
                 // It was not carried out: it is sent again as a new request.

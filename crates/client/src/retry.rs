@@ -107,6 +107,16 @@ impl Session {
                     continue;
                 }
             };
+            if status == Status::PeerUnreachable {
+                // The engines find each other again, as this client does.
+                if !attempts.pause(RECONNECT, self.peer_patience()) {
+                    self.note_peer_failure();
+                    return Err(status.into());
+                }
+                // It may have been carried out in part: the same request again ends it.
+                attempts.resent = attempts.sequence > 0;
+                continue;
+            }
             match status.class() {
                 StatusClass::Caller | StatusClass::Fatal => return Err(status.into()),
                 StatusClass::Retry => {

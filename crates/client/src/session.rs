@@ -1,7 +1,9 @@
 //! What one process has with the pool: its session id, its links, and the pool map. Owns what
 //! happens after a fork, where the child must not touch the parent's connections.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use azekura_proto::pool_map::PoolMap;
 use azekura_proto::{EngineId, SessionId, TargetId};
@@ -10,6 +12,10 @@ use parking_lot::RwLock;
 use crate::error::{ClientError, Result};
 use crate::holds::Holds;
 use crate::link::{Identity, Link};
+
+/// For this long after a failure between engines, requests that meet it wait less, in
+/// milliseconds.
+const PEER_MEMORY_MS: u64 = 10_000;
 
 #[derive(Clone, Debug)]
 struct Topology {
@@ -23,6 +29,10 @@ pub(crate) struct Session {
     process: u32,
     identity: Arc<Identity>,
     topology: RwLock<Topology>,
+    started: Instant,
+    /// When an engine last could not reach another one for a whole time-out: milliseconds after
+    /// `started`, and 1 more; 0 for never.
+    peer_failure_ms: AtomicU64,
     /// The session of the child, in the child.
     child: OnceLock<Box<Session>>,
 }
@@ -47,7 +57,18 @@ impl Session {
             })
             .collect();
         let topology = RwLock::new(Topology { map: Arc::new(map), links });
-        Self { process: this_process(), identity, topology, child: OnceLock::new() }
+        Self::with(this_process(), identity, topology)
+    }
+
+    fn with(process: u32, identity: Arc<Identity>, topology: RwLock<Topology>) -> Self {
+        Self {
+            process,
+            identity,
+            topology,
+            started: Instant::now(),
+            peer_failure_ms: AtomicU64::new(0),
+            child: OnceLock::new(),
+        }
     }
 
     /// The session of the calling process: this one, or, in a forked child, its own.
@@ -91,11 +112,29 @@ impl Session {
             })
             .collect();
         let topology = RwLock::new(Topology { map: Arc::clone(&topology.map), links });
-        Self { process, identity, topology, child: OnceLock::new() }
+        Self::with(process, identity, topology)
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// How long to wait for an engine that another engine cannot reach.
+    pub(crate) fn peer_patience(&self) -> Duration {
+        let timeout = self.identity.request_timeout;
+        let failed_ms = self.peer_failure_ms.load(Ordering::Relaxed);
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        if failed_ms > 0 && now_ms < failed_ms + PEER_MEMORY_MS {
+            timeout.min(Duration::from_secs(1))
+        } else {
+            timeout
+        }
+    }
+
+    /// Waiting for such an engine was in vain.
+    pub(crate) fn note_peer_failure(&self) {
+        let now_ms = self.started.elapsed().as_millis() as u64;
+        self.peer_failure_ms.store(now_ms + 1, Ordering::Relaxed);
     }
 
     pub(crate) fn map(&self) -> Arc<PoolMap> {

@@ -30,6 +30,7 @@ use snapshot::{Snapshot, reclaim_backlog, unsettled};
 
 /// Recovery and reclaim get this long to finish what is on record.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
+const UNDER_WAY: Duration = Duration::from_millis(200);
 /// Repairs that uncover further ones come to an end long before this.
 const PASSES_MAX: usize = 6;
 
@@ -134,23 +135,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Verdict> {
     Ok(if report.clean { Verdict::Good } else { Verdict::Bad })
 }
 
-/// Looks at a container, and again if something does not fit. What is in both looks, with the
-/// same evidence, is wrong and not just under way.
+/// Looks at a container, and again if something does not fit, after recovery and reclaim had time
+/// to finish what is on record. What is in both looks, with the same evidence, is wrong and not
+/// just under way.
 fn look(pool: &Pool, container: &Container) -> Result<(Vec<Finding>, Snapshot)> {
-    settle(pool, container)?;
-    let first_at = Instant::now();
     let first = Snapshot::read(pool, container.id, container.root)?;
     let first_findings = analyse(&first);
     if first_findings.is_empty() {
         return Ok((Vec::new(), first));
     }
-    let is_background = |finding: &Finding| {
-        matches!(finding, Finding::UnfinishedTransaction { .. } | Finding::DataWithoutInode { .. })
-    };
-    if first_findings.iter().any(is_background) {
-        std::thread::sleep(SETTLE_TIME.saturating_sub(first_at.elapsed()));
-        settle(pool, container)?;
-    }
+    settle(pool, container)?;
     let backlog = reclaim_backlog(pool)?;
     let second = Snapshot::read(pool, container.id, container.root)?;
     let mut findings = analyse(&second);
@@ -167,6 +161,8 @@ fn look(pool: &Pool, container: &Container) -> Result<(Vec<Finding>, Snapshot)> 
 fn settle(pool: &Pool, container: &Container) -> Result<()> {
     let started = Instant::now();
     let mut progress = Progress::waiting("waiting for recovery and reclaim");
+    // A request that was under way is over by then.
+    std::thread::sleep(UNDER_WAY);
     while unsettled(pool, container.id)? > 0 && started.elapsed() < SETTLE_TIME {
         std::thread::sleep(Duration::from_millis(50));
         progress.tick();

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<()> {
     }
     for pid in &pids {
         let what = format!("waiting for process {} to drain", pid.as_raw_pid());
-        if !process::wait_until_gone(*pid, DRAIN_TIMEOUT, &what)? {
+        if !process::wait_until_gone(*pid, DRAIN_TIMEOUT, &what) {
             bail!(
                 "process {} of pool '{name}' still drains after {} s: look at {}; 'kill -9 {}' \
                  ends it at once and loses nothing that was answered",

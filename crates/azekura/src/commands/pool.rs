@@ -276,7 +276,7 @@ fn forget(name: &str) -> Result<()> {
                 "pool '{name}' forgotten; 'azekura up --name {name} --dir {dir}' finds it again"
             )
         }
-        None => format!("pool '{name}' forgotten; its engines run on"),
+        None => format!("pool '{name}' forgotten; its engines and data stay as they are"),
     });
     Ok(())
 }

@@ -172,11 +172,11 @@ fn start(args: &ServeArgs) -> Result<Engine> {
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) fn run(args: ServeArgs) -> Result<()> {
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let starting = Starting::begin(args.in_background)?;
     // From here on a signal waits until the engine can be stopped in good order.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
-    let engine = match start(&args) {
+    let engine = match start(args) {
         Ok(engine) => engine,
         Err(error) => return Err(starting.failed(error)),
     };

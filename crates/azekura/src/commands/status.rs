@@ -76,6 +76,7 @@ impl From<&TargetReport> for TargetStatus {
     }
 }
 
+#[allow(clippy::struct_field_names)] // Names that programs read carry their unit.
 #[derive(Debug, Default, Serialize)]
 struct Rates {
     requests_per_s: u64,
@@ -215,7 +216,9 @@ impl PoolStatus {
             });
         }
         let mut rates = Rates::default();
-        engines.iter().for_each(|engine| rates.add(&engine.rates));
+        for engine in &engines {
+            rates.add(&engine.rates);
+        }
         let state = if engines.iter().any(|engine| engine.state == State::Down) {
             State::Down
         } else if engines.iter().any(|engine| engine.state == State::Stopping) {

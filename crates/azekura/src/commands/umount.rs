@@ -49,7 +49,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     mounts::detach(&dir, args.lazy)?;
     if let Some(pid) = record.as_ref().and_then(process_of).filter(|_| !args.lazy) {
         let what = format!("waiting for process {} to end", pid.as_raw_pid());
-        if !process::wait_until_gone(pid, END_TIMEOUT, &what)? {
+        if !process::wait_until_gone(pid, END_TIMEOUT, &what) {
             bail!(
                 "{} is unmounted, but its process {} has not ended after {} s: 'kill {}' ends it",
                 dir.display(),

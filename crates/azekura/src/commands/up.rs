@@ -145,11 +145,11 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     let _lock = PoolLock::take(name)?;
     let before: Option<LocalPool> = records::load(name)?;
     let (dir, in_memory) = place_of(args, before.as_ref())?;
+    let new = is_new(args, &dir, before.as_ref())?;
     if let Some(pid) = answering(name, &dir)? {
         report::say(format_args!("pool '{name}' runs already (process {pid})"));
         return Ok(());
     }
-    let new = is_new(args, &dir, before.as_ref())?;
     let listen = tcp_listen(args, before.as_ref())?;
     let pid = start(args, &dir, new, &listen, before.as_ref())?;
     let listen = listen.iter().map(ToString::to_string).collect();

@@ -18,6 +18,7 @@ const PAGE_BYTES: u32 = 128 << 10;
 #[command(after_long_help = "Example:\n  \
     azekura fs ls default:/\n  \
     azekura fs ls -lR default/scratch:/results")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct LsArgs {
     /// Places: POOL:/path
     #[arg(value_name = "PLACE", default_value = "default:/")]

@@ -26,7 +26,11 @@ pub(crate) fn is_ours(pid: u32, word: &str) -> bool {
     let mut arguments = arguments.split(|byte| *byte == 0);
     let program = arguments.next().unwrap_or_default();
     let program = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    program.starts_with(b"azekura") && arguments.any(|argument| argument == word.as_bytes())
+    let own = std::env::args_os().next().unwrap_or_default();
+    let own = Path::new(&own).file_name().unwrap_or_default();
+    // Background processes carry the name of the command that started them.
+    let is_program = program.starts_with(b"azekura") || program == own.as_encoded_bytes();
+    is_program && arguments.any(|argument| argument == word.as_bytes())
 }
 
 /// Asks a process to end in good order.
@@ -40,10 +44,10 @@ pub(crate) fn ask_to_end(pid: Pid) -> Result<()> {
 }
 
 /// Waits until the process has ended. `false` if it is still there after `timeout`.
-pub(crate) fn wait_until_gone(pid: Pid, timeout: Duration, what: &str) -> Result<bool> {
+pub(crate) fn wait_until_gone(pid: Pid, timeout: Duration, what: &str) -> bool {
     let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(descriptor) => Some(descriptor),
-        Err(Errno::SRCH) => return Ok(true),
+        Err(Errno::SRCH) => return true,
         // Old kernels have none; asking again and again does as well.
         Err(_) => None,
     };
@@ -55,17 +59,17 @@ pub(crate) fn wait_until_gone(pid: Pid, timeout: Duration, what: &str) -> Result
             Some(descriptor) => {
                 let ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&step));
                 if matches!(ready, Ok(count) if count > 0) {
-                    return Ok(true);
+                    return true;
                 }
             }
             None => std::thread::sleep(Duration::from_millis(50)),
         }
         if running(pid.as_raw_pid().cast_unsigned()).is_none() {
-            return Ok(true);
+            return true;
         }
         progress.tick();
     }
-    Ok(false)
+    false
 }
 
 /// Processes, at most three, that work below `dir` or have files open there.
@@ -74,6 +78,9 @@ pub(crate) fn users_of(dir: &Path) -> Vec<String> {
     let mut users = Vec::new();
     for process in processes.flatten() {
         let Ok(pid) = process.file_name().to_string_lossy().parse::<u32>() else { continue };
+        if pid == std::process::id() {
+            continue;
+        }
         let base = process.path();
         let mut links = vec![base.join("cwd"), base.join("root")];
         if let Ok(files) = std::fs::read_dir(base.join("fd")) {
@@ -101,9 +108,9 @@ mod tests {
     fn a_process_is_seen_until_it_has_ended() {
         let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         let pid = running(child.id()).expect("it runs");
-        assert!(!wait_until_gone(pid, Duration::from_millis(10), "waiting").unwrap());
+        assert!(!wait_until_gone(pid, Duration::from_millis(10), "waiting"));
         ask_to_end(pid).unwrap();
-        assert!(wait_until_gone(pid, Duration::from_secs(10), "waiting").unwrap());
+        assert!(wait_until_gone(pid, Duration::from_secs(10), "waiting"));
         assert!(running(child.id()).is_none(), "a zombie does not run");
         child.wait().unwrap();
     }

@@ -59,9 +59,14 @@ pub(crate) fn can_mount() -> bool {
     }
 }
 
+/// A directory in memory, if there is one: the tests are not about disks.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 impl Stand {
     pub(crate) fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let secret_file = dir.path().join("secret");
         let secret = Secret::generate().unwrap();
         secret.save_new(&secret_file).unwrap();

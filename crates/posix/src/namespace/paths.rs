@@ -264,12 +264,12 @@ impl Namespace {
         mode: RenameMode,
     ) -> Result<()> {
         let (from, to) = (self.place(from.as_ref())?, self.place(to.as_ref())?);
-        let (
-            Place::Name { dir: from_dir, name: from_name, slash: from_slash },
-            Place::Name { dir: to_dir, name: to_name, slash: to_slash },
-        ) = (from, to)
-        else {
+        let Place::Name { dir: from_dir, name: from_name, slash: from_slash } = from else {
             return Err(Errno::BUSY);
+        };
+        let Place::Name { dir: to_dir, name: to_name, slash: to_slash } = to else {
+            let taken = mode == RenameMode::NoReplace;
+            return Err(if taken { Errno::EXIST } else { Errno::BUSY });
         };
         if from_slash || to_slash {
             let is_dir = |dir, name: &[u8]| {
@@ -277,12 +277,17 @@ impl Namespace {
             };
             let from_is_dir = is_dir(from_dir, &from_name)?;
             let to_is_dir = is_dir(to_dir, &to_name);
+            if mode == RenameMode::Exchange {
+                to_is_dir?;
+            }
             // In the order in which Linux looks.
             match mode {
                 RenameMode::NoReplace if to_is_dir.is_ok() => return Err(Errno::EXIST),
-                RenameMode::Exchange if to_slash && !to_is_dir? => return Err(Errno::NOTDIR),
-                RenameMode::Exchange if from_slash && !from_is_dir => return Err(Errno::NOTDIR),
-                RenameMode::Exchange => {}
+                RenameMode::Exchange => {
+                    if (to_slash && !to_is_dir?) || (from_slash && !from_is_dir) {
+                        return Err(Errno::NOTDIR);
+                    }
+                }
                 _ if !from_is_dir => return Err(Errno::NOTDIR),
                 _ => {}
             }

@@ -55,6 +55,11 @@ impl Local {
         Some(kind(stat.st_mode))
     }
 
+    pub(crate) fn ino(&self, path: &[u8]) -> Option<u64> {
+        let stat = fs::statat(&self.base, OsStr::from_bytes(path), AtFlags::empty()).ok()?;
+        Some(stat.st_ino)
+    }
+
     fn stat(stat: &fs::Stat) -> Answer {
         Answer::Stat(comparable(Stat {
             kind: kind(stat.st_mode),

@@ -78,7 +78,7 @@ impl Random {
     /// A relative path of one to three names. It goes up at most once.
     fn path(&mut self) -> Vec<u8> {
         let mut path = Vec::new();
-        for _ in 0..self.below(3) {
+        for _ in 0..self.pick(&[0, 0, 0, 1, 1, 2]) {
             path.extend_from_slice(self.pick(&[&b"a"[..], b"b", b"c", b"d", b"e"]));
             path.push(b'/');
         }
