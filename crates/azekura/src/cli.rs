@@ -129,7 +129,7 @@ pub(crate) fn exit_code(result: anyhow::Result<Verdict>) -> ExitCode {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::FAILURE,
         Err(error) => {
-            crate::report::note(format_args!("azekura: {error:#}"));
+            crate::report::note(format_args!("azekura: {}", crate::report::explain(&error)));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

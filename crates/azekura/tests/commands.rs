@@ -1,6 +1,8 @@
 //! The program as people and scripts use it: pools come up, files go in and out, and everything is
 //! gone afterwards. Each test has its own XDG directories and its own pools.
 
+#![allow(clippy::unwrap_used)] // What fails here fails the test.
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;

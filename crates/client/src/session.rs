@@ -189,3 +189,50 @@ fn new_link(engine: EngineId, map: &PoolMap, identity: Arc<Identity>, holds: Hol
         map.engines.get(usize::from(engine.0)).map(|e| e.addresses.clone()).unwrap_or_default();
     Arc::new(Link::new(engine, target, addresses, identity, holds))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azekura_proto::pool_map::EngineEntry;
+    use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId};
+    use azekura_wire::Secret;
+
+    fn session() -> Session {
+        let engines = vec![EngineEntry { addresses: Vec::new() }; 2];
+        let map = PoolMap::deal(PoolId([1; 16]), "p".to_owned(), engines, &[1, 1]);
+        let identity = Identity {
+            pool: map.pool,
+            pool_name: map.name.clone(),
+            session: draw_session_id().unwrap(),
+            secret: Secret::generate().unwrap(),
+            request_timeout: Duration::from_millis(50),
+        };
+        Session::new(identity, map)
+    }
+
+    #[test]
+    fn a_forked_child_is_a_session_of_its_own_with_the_same_open_files() {
+        let parent = session();
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(1), 5);
+        parent.link(TargetId(1)).unwrap().0.holds.open(oid);
+        let child = parent.fork(this_process() + 1);
+        assert_ne!(child.identity.session, parent.identity.session);
+        assert_eq!(child.link(TargetId(1)).unwrap().0.holds.claims().0, [oid]);
+        assert!(child.link(TargetId(0)).unwrap().0.holds.claims().0.is_empty());
+        assert!(std::ptr::eq(parent.of_process(), &raw const parent));
+    }
+
+    #[test]
+    fn an_engine_without_a_working_address_is_named_in_the_error() {
+        let session = session();
+        let mut job = crate::retry::Job {
+            target: TargetId(1),
+            request: &azekura_proto::message::Request::Ping,
+            bulk_out: &[],
+            bulk_in: &mut [],
+        };
+        let error = session.call(&mut job).unwrap_err();
+        assert!(matches!(error, ClientError::Unreachable { engine: EngineId(1), .. }), "{error}");
+        assert!(session.link(TargetId(1)).unwrap().0.is_down());
+    }
+}

@@ -10,6 +10,7 @@ use super::space::FileSpace as _;
 use super::space_path::PathSpace;
 use super::space_pool::PoolSpace;
 use super::{load, stream};
+use crate::report;
 
 /// Where this worker has its files.
 enum Space {
@@ -115,9 +116,9 @@ pub(crate) fn work() -> Result<()> {
                 if orders.read_line(&mut line)? == 0 {
                     return Ok(());
                 }
-                start().map_or_else(|error| Word::Failed(format!("{error:#}")), Word::Done)
+                start().map_or_else(|error| Word::Failed(report::explain(&error)), Word::Done)
             }
-            Err(error) => Word::Failed(format!("{error:#}")),
+            Err(error) => Word::Failed(report::explain(&error)),
         };
         say(&word)?;
     }

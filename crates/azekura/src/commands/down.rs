@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use azekura_client::PoolFile;
+use azekura_client::{PoolFile, PoolFileError};
 use azekura_proto::EngineId;
 use azekura_proto::pool_map::Address;
 use clap::Args;
@@ -54,8 +54,13 @@ fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<S
     let mut pids = Vec::new();
     let mut elsewhere = Vec::new();
     let path = PoolFile::path_of(name);
-    if path.exists() {
-        let file = PoolFile::load(&path)?;
+    let file = match PoolFile::load(&path) {
+        // A pool in memory that a reboot has taken, with its secret.
+        Err(PoolFileError::Secret(_)) => None,
+        Err(PoolFileError::Io { .. }) if !path.exists() => None,
+        other => Some(other?),
+    };
+    if let Some(file) = file {
         let secret = file.secret()?;
         for id in 0..file.map.engines.len() as u16 {
             let Ok((address, report)) = reach::ask_engine(&file.map, EngineId(id), &secret) else {
@@ -144,7 +149,9 @@ fn warn_of_mounts(name: &str) -> Result<()> {
 
 fn tell_how_to_go_on(name: &str, record: &LocalPool) {
     let dir = record.dir.display();
-    report::say(if record.in_memory {
+    report::say(if !record.dir.exists() {
+        format!("{dir} is not there any more: 'azekura pool forget {name}' forgets the pool")
+    } else if record.in_memory {
         format!(
             "its data still take memory in {dir}: 'azekura up --name {name}' starts it again, \
              'azekura down {name} --destroy' frees it"

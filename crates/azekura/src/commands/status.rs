@@ -140,7 +140,7 @@ impl EngineStatus {
             pid: None,
             addresses,
             state: State::Down,
-            error: Some(format!("{error:#}")),
+            error: Some(report::explain(error)),
             uptime_s: 0,
             targets: Vec::new(),
             sessions: 0,
@@ -276,7 +276,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Verdict> {
         match found {
             Ok((secret, map)) => all.push(PoolStatus::ask(&map, &secret)),
             Err(error) if args.pool.is_none() => {
-                report::note(format_args!("azekura: {error}"));
+                report::note(format_args!(
+                    "azekura: {error}; if pool '{name}' is lost, run 'azekura pool forget {name}'"
+                ));
             }
             Err(error) => return Err(error.into()),
         }

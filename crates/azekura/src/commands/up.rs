@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use azekura_client::PoolFile;
+use azekura_client::{PoolFile, PoolFileError};
 use azekura_engine::Engine;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::TARGETS_MAX;
 use azekura_proto::message::{Reply, Request};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, TargetId};
+use azekura_wire::SecretError;
 use clap::Args;
 
 use super::serve::{self, TARGETS_DIR};
@@ -119,7 +120,11 @@ fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
     if !path.exists() {
         return Ok(None);
     }
-    let file = PoolFile::load(&path)?;
+    let file = match PoolFile::load(&path) {
+        // The secret lies with the pool: without one there is no other.
+        Err(PoolFileError::Secret(SecretError::Io { .. })) => return Ok(None),
+        other => other?,
+    };
     if file.map.engines.len() != 1 {
         bail!(
             "'{name}' is a pool over several engines: start those with 'azekura serve', or \
@@ -156,6 +161,9 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     let record = LocalPool { dir: dir.clone(), in_memory, listen, pid };
     records::save(name, &record)?;
     ensure_default_container(name)?;
+    if new && before.is_some_and(|before| before.in_memory && in_memory) {
+        report::say(format_args!("the pool '{name}' before was in memory, and is gone"));
+    }
     tell(name, &dir, new, in_memory, pid)
 }
 

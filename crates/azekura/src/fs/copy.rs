@@ -238,7 +238,7 @@ fn copy_tree(from: &Spot, to: &Side, target: &[u8], recursive: bool) -> Result<T
     if meta.kind == FileKind::Directory && !recursive {
         bail!("{} is a directory: add -r to copy it with all that is in it", from.show());
     }
-    let state = State { progress: Progress::bytes("copying", 1), totals: Totals::default() };
+    let state = State { progress: Progress::bytes("copying"), totals: Totals::default() };
     let shared = Shared { from: &from.side, to, state: Mutex::new(state) };
     let (jobs, queue) = sync_channel::<Job>(QUEUE_FILES);
     let queue = Mutex::new(queue);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::report::Progress;
+use crate::report::{self, Progress};
 
 /// A log file that has grown beyond this is set aside before the next start.
 const LOG_BYTES_MAX: u64 = 8 << 20;
@@ -106,7 +106,7 @@ impl Starting {
     pub(crate) fn failed(self, error: anyhow::Error) -> anyhow::Error {
         if self.in_background {
             // One line on the pipe, whatever the message has.
-            say(&format!("{error:#}").replace('\n', "\u{1f}"));
+            say(&report::explain(&error).replace('\n', "\u{1f}"));
         }
         error
     }

@@ -37,6 +37,21 @@ pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// An error with its causes in one line; a cause that an outer text tells already is left out.
+pub(crate) fn explain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 fn print_or_leave(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
@@ -44,5 +59,16 @@ fn print_or_leave(bytes: &[u8]) {
             note(format!("azekura: cannot write to standard output: {error}"));
         }
         std::process::exit(i32::from(error.kind() != io::ErrorKind::BrokenPipe));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    #[test]
+    fn causes_are_told_once() {
+        let error = anyhow!("disk full").context("f: disk full").context("cannot write");
+        assert_eq!(super::explain(&error), "cannot write: f: disk full");
     }
 }

@@ -16,20 +16,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Work measured in bytes; 0 if their number is not known yet.
-    pub(crate) fn bytes(what: &str, total_bytes: u64) -> Self {
-        Self::with(
-            what,
-            total_bytes,
-            "{msg} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}",
-        )
+    /// Work measured in bytes, of which more and more are found.
+    pub(crate) fn bytes(what: &str) -> Self {
+        let template = "{msg} {wide_bar} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}";
+        Self::with(what, Some(0), template)
     }
 
     /// Work measured in pieces; 0 if their number is not known.
     pub(crate) fn count(what: &str, total: u64) -> Self {
         Self::with(
             what,
-            total,
+            (total > 0).then_some(total),
             if total == 0 {
                 "{spinner} {msg} {human_pos} {per_sec}"
             } else {
@@ -40,14 +37,11 @@ impl Progress {
 
     /// Work of which only the duration is known.
     pub(crate) fn waiting(what: &str) -> Self {
-        Self::with(what, 0, "{spinner} {msg} {elapsed}")
+        Self::with(what, None, "{spinner} {msg} {elapsed}")
     }
 
-    fn with(what: &str, total: u64, template: &str) -> Self {
-        let bar = ProgressBar::with_draw_target(
-            (total > 0).then_some(total),
-            ProgressDrawTarget::hidden(),
-        );
+    fn with(what: &str, total: Option<u64>, template: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
