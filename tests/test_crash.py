@@ -64,6 +64,9 @@ class Writers:
             )
             for number in range(WRITERS)
         ]
+        # What counts is the time at work, not that of starting an interpreter.
+        before = self.operations()
+        wait_until(lambda: self.operations() >= before + 5 * WRITERS, "the writers are at work")
 
     def stop(self, limit_s=60):
         """Lets each writer finish what it is at; gives the exit codes."""
@@ -78,7 +81,8 @@ class Writers:
         return codes
 
     def operations(self):
-        return sum(self.journal(number).read_text().count("\nD") for number in range(WRITERS))
+        journals = [self.journal(number) for number in range(WRITERS)]
+        return sum(path.read_text().count("\nD") for path in journals if path.exists())
 
     def verify_all(self, mount):
         """After a run in which nothing may fail: each tree is what its journal says."""

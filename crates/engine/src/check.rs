@@ -5,7 +5,7 @@ use azekura_proto::limits::PAGE_BYTES_MAX;
 use azekura_proto::message::{Answer, DirShardStat, Repair, Reply, ScanItem, ScanKind};
 use azekura_proto::transaction::Entry;
 use azekura_proto::{ContainerId, Oid, Status};
-use azekura_store::Space;
+use azekura_store::{Space, Store};
 
 use crate::action::{Actor, remove_inode};
 use crate::clock::now;
@@ -76,35 +76,42 @@ fn scan_space(
     Ok(Reply::Scanned { items, next })
 }
 
-/// Files come in one order: by object and shard.
+/// Goes through the directories of files, several small ones to a page. `after` holds the number of
+/// the last directory and, where that was too large for one page, the last file in it.
 fn scan_files(target: &Target, container: ContainerId, after: Option<&[u8]>) -> Answer {
-    const FILES: usize = PAGE_BYTES_MAX as usize / 64;
-    let mut files: Vec<(Oid, u16, u64)> = Vec::new();
-    target
-        .store
-        .shard_list(&mut |oid, shard, stat| {
-            let key = file_key(oid, shard);
-            let wanted = oid.container() == container && after.is_none_or(|last| &key[..] > last);
-            if wanted {
+    const FILES: usize = PAGE_BYTES_MAX as usize / 32;
+    let (mut part, mut last) = match after {
+        None => (0, None),
+        Some(key) => {
+            let (part, last) = key.split_at_checked(2).ok_or(Status::Invalid)?;
+            (usize::from(u16::from_be_bytes([part[0], part[1]])), Some(last.to_vec()))
+        }
+    };
+    let mut items = Vec::new();
+    while part < Store::SHARD_PARTS {
+        let mut files: Vec<(Oid, u16, u64)> = Vec::new();
+        let mut visit = |oid: Oid, shard: u16, stat: azekura_store::ShardStat| {
+            let is_new = last.as_ref().is_none_or(|last| file_key(oid, shard) > *last);
+            if oid.container() == container && is_new {
                 files.push((oid, shard, stat.bytes));
             }
-        })
-        .map_err(|e| store_status(&e))?;
-    files.sort_unstable();
-    let more = files.len() > FILES;
-    files.truncate(FILES);
-    let next = match files.last() {
-        Some((oid, shard, _)) if more => Some(file_key(*oid, *shard)),
-        _ => None,
-    };
-    let item = |(oid, shard, bytes)| ScanItem::DataShard { oid, shard, bytes };
-    Ok(Reply::Scanned { items: files.into_iter().map(item).collect(), next })
-}
-
-fn file_key(oid: Oid, shard: u16) -> Vec<u8> {
-    let mut key = oid.to_bytes().to_vec();
-    key.extend_from_slice(&shard.to_be_bytes());
-    key
+        };
+        target.store.shard_list_part(part, &mut visit).map_err(|e| store_status(&e))?;
+        files.sort_unstable();
+        let mut sent: Option<Vec<u8>> = None;
+        for (oid, shard, bytes) in files {
+            if items.len() == FILES {
+                let mut next = (part as u16).to_be_bytes().to_vec();
+                next.extend(sent.unwrap_or_default());
+                return Ok(Reply::Scanned { items, next: Some(next) });
+            }
+            items.push(ScanItem::DataShard { oid, shard, bytes });
+            sent = Some(file_key(oid, shard));
+        }
+        last = None;
+        part += 1;
+    }
+    Ok(Reply::Scanned { items, next: None })
 }
 
 /// Answer to `Repair`.
@@ -162,6 +169,9 @@ fn change(
 fn recount(target: &Target, update: &mut Update<'_>, dir: Oid) -> Result<(), Status> {
     let changed = update.dir_shard(dir)?.unwrap_or_default().changed;
     let stat = dir_shards::count(&target.store, dir)?;
-    update.set_dir_shard(dir, Some(DirShardStat { changed, ..stat }));
+    // A shard without entries may belong to a directory that is gone; one that is alive gets it
+    // again with its next entry.
+    let kept = (stat.entries > 0).then_some(DirShardStat { changed, ..stat });
+    update.set_dir_shard(dir, kept);
     Ok(())
 }

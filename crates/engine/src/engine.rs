@@ -35,6 +35,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long draining waits for requests under way.
 const DRAIN: Duration = Duration::from_secs(20);
 const POOL_FILE: &str = "pool.json";
+const FORMATTING_FILE: &str = "formatting";
 const LOCKS_FILE: &str = "locks-held";
 
 /// What an engine needs to know.
@@ -135,6 +136,14 @@ impl Engine {
         engine: EngineId,
     ) -> Result<(), EngineError> {
         fs::create_dir_all(&config.dir).map_err(io_error("cannot make", &config.dir))?;
+        let mark = config.dir.join(FORMATTING_FILE);
+        if mark.exists() {
+            // Targets that were being made when this was interrupted never held anything.
+            for index in 0..map.targets_of(engine).count() {
+                remove_tree(&target_dir(config, index))?;
+            }
+        }
+        write_durably(&mark, b"").map_err(io_error("cannot write", &mark))?;
         for (index, target) in map.targets_of(engine).enumerate() {
             let dir = target_dir(config, index);
             fs::create_dir_all(&dir).map_err(io_error("cannot make", &dir))?;
@@ -144,7 +153,14 @@ impl Engine {
         let place = Place { engine, map: map.clone() };
         let text = serde_json::to_string_pretty(&place)
             .map_err(|error| io_error("cannot write", &path)(io::Error::other(error)))?;
-        write_durably(&path, text.as_bytes()).map_err(io_error("cannot write", &path))
+        write_durably(&path, text.as_bytes()).map_err(io_error("cannot write", &path))?;
+        fs::remove_file(&mark).map_err(io_error("cannot remove", &mark))
+    }
+
+    /// Whether making the targets in this directory was interrupted: [`Engine::format`] begins
+    /// anew then.
+    pub fn is_half_formatted(dir: &Path) -> bool {
+        dir.join(FORMATTING_FILE).exists() && !dir.join(POOL_FILE).exists()
     }
 
     /// The pool map in an engine's directory; `None` if it belongs to no pool yet.
@@ -179,6 +195,8 @@ impl Engine {
             config,
         });
         if let Some((engine, map)) = Self::read_place(&shared.config.dir)? {
+            // Left behind by a crash between the last two steps of formatting.
+            let _ = fs::remove_file(shared.config.dir.join(FORMATTING_FILE));
             *shared.node.write() = Some(open_node(&shared, engine, map)?);
         }
         let mut background = vec![spawn("reclaim", {
@@ -235,6 +253,15 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+fn remove_tree(dir: &Path) -> Result<(), EngineError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("cannot remove", dir)(error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -27,20 +27,22 @@ pub(crate) fn reclaim_some(node: &Node, target: &Target) -> Result<bool, Status>
     let records =
         target.store.scan(Space::Reclaim, &[], None, ROUND).map_err(|e| store_status(&e))?;
     let mut done = Update::new(target);
-    let mut all = true;
+    let mut waiting = 0;
     for (key, value) in &records {
         let oid = Oid::from_bytes(key).ok_or(Status::Damaged)?;
         let record: Reclaim = decode(value)?;
         match reclaim_object(node, target, oid, record) {
             Ok(()) => done.delete(Space::Reclaim, key),
             // An engine is away: this one later, the others now.
-            Err(Status::PeerUnreachable) => all = false,
+            Err(Status::PeerUnreachable) => waiting += 1,
             Err(status) => return Err(status),
         }
     }
     done.commit()?;
-    target.reclaim_backlog.store(records.len() as u64, Ordering::Relaxed);
-    Ok(all && records.len() == ROUND)
+    let more = records.len() == ROUND;
+    // Of what lies behind a full round only this much is known: it is there.
+    target.reclaim_backlog.store(waiting + u64::from(more), Ordering::Relaxed);
+    Ok(more && waiting == 0)
 }
 
 fn reclaim_object(node: &Node, target: &Target, oid: Oid, record: Reclaim) -> Result<(), Status> {

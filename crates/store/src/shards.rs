@@ -312,7 +312,7 @@ impl Shards {
         Ok(())
     }
 
-    fn list_dir(
+    pub(crate) fn list_dir(
         &self,
         index: usize,
         visit: &mut dyn FnMut(Oid, u16, ShardStat),

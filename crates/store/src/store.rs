@@ -164,6 +164,21 @@ impl Store {
         self.shards.remove((oid, shard))
     }
 
+    /// Number of directories that hold the shards' files, for [`Store::shard_list_part`].
+    pub const SHARD_PARTS: usize = crate::identity::DATA_DIRS;
+
+    /// Visits the shards' files of one directory, in no order.
+    ///
+    /// # Errors
+    /// If the directory cannot be read; nothing for a part that there is not.
+    pub fn shard_list_part(
+        &self,
+        part: usize,
+        visit: &mut dyn FnMut(Oid, u16, ShardStat),
+    ) -> Result<(), StoreError> {
+        if part >= Self::SHARD_PARTS { Ok(()) } else { self.shards.list_dir(part, visit) }
+    }
+
     /// Visits every shard on the target, in no order. Shards created or removed meanwhile may or
     /// may not be among them.
     pub fn shard_list(&self, visit: &mut dyn FnMut(Oid, u16, ShardStat)) -> Result<(), StoreError> {

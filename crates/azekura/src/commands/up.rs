@@ -95,6 +95,9 @@ fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool>
         }
         return Ok(false);
     }
+    if Engine::is_half_formatted(dir) {
+        return Ok(true);
+    }
     if let Some(before) = before.filter(|before| before.dir == dir && !before.in_memory) {
         bail!(
             "pool '{}' was in {}, but is not there now: is a disk not mounted? If it is lost, \
@@ -106,7 +109,7 @@ fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool>
     }
     if dir.join(TARGETS_DIR).exists() {
         bail!(
-            "{} has targets but no record of a pool: making it was interrupted; remove it, or \
+            "{} has targets but no record of a pool; remove it if nothing in it is needed, or \
              choose another directory",
             dir.display()
         );
