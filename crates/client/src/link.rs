@@ -214,7 +214,7 @@ impl Link {
     }
 
     fn dial(&self, timeout: Duration) -> Result<(Connection, Welcome), LaneError> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
+        let mut first_error = None;
         for address in in_order_of_preference(self.addresses()) {
             let identity = &self.identity;
             let met = azekura_wire::dial(&address, timeout).map_err(ConnectError::Io).and_then(
@@ -236,14 +236,20 @@ impl Link {
                     return Ok((connection, welcome));
                 }
                 Ok((_, welcome)) => {
-                    last = io::Error::other(format!("engine {} answers there", welcome.engine.0));
+                    let found = format!("engine {} answers there", welcome.engine.0);
+                    first_error.get_or_insert(io::Error::other(found));
                 }
-                Err(ConnectError::Io(error)) => last = error,
-                Err(error) => last = io::Error::other(error.to_string()),
+                Err(ConnectError::Io(error)) => {
+                    first_error.get_or_insert(error);
+                }
+                Err(error) => {
+                    first_error.get_or_insert(io::Error::other(error.to_string()));
+                }
             }
         }
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
         // Not `From`: a time-out of the dialling is a broken link like any other.
-        Err(LaneError::Broken(last))
+        Err(LaneError::Broken(first_error.unwrap_or_else(none)))
     }
 
     /// Tells the engine what this session has open there, if it may not know. The other threads
@@ -299,16 +305,17 @@ impl Link {
     }
 }
 
-/// UNIX sockets that exist on this host first, those of other hosts not at all.
+/// UNIX sockets that exist on this host first, those that do not last.
 fn in_order_of_preference(addresses: Vec<Address>) -> Vec<Address> {
-    let (mut here, mut far) = (Vec::new(), Vec::new());
+    let (mut here, mut far, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for address in addresses {
         match &address {
             Address::Unix(path) if path.exists() => here.push(address),
-            Address::Unix(_) => {}
+            Address::Unix(_) => missing.push(address),
             Address::Tcp(_) => far.push(address),
         }
     }
     here.append(&mut far);
+    here.append(&mut missing);
     here
 }

@@ -114,6 +114,12 @@ fn scan_files(target: &Target, container: ContainerId, after: Option<&[u8]>) -> 
     Ok(Reply::Scanned { items, next: None })
 }
 
+fn file_key(oid: Oid, shard: u16) -> Vec<u8> {
+    let mut key = oid.to_bytes().to_vec();
+    key.extend_from_slice(&shard.to_be_bytes());
+    key
+}
+
 /// Answer to `Repair`.
 pub(crate) fn repair(node: &Node, target: &Target, repair: &Repair) -> Answer {
     let _state = target.lock();
