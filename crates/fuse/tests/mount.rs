@@ -1,7 +1,5 @@
 //! Real mounts of a pool in this process, used through the kernel.
 
-#![expect(unused_crate_dependencies, reason = "the library's own")]
-
 mod stand;
 
 use std::fs::{self, File, OpenOptions};

@@ -1,0 +1,95 @@
+//! The messages that open a connection. Owns the protocol version.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{EngineId, Incarnation, PoolId, SessionId};
+
+/// The first bytes of every connection.
+pub const MAGIC: [u8; 8] = *b"AZEKURA\n";
+/// The protocol version. Both sides must have the same.
+pub const VERSION: u32 = 1;
+/// Bytes of a handshake nonce.
+pub const NONCE_BYTES: usize = 32;
+/// Bytes of a handshake proof (HMAC-SHA-256).
+pub const PROOF_BYTES: usize = 32;
+
+/// Who opens a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// A client.
+    Client,
+    /// Another engine of the pool.
+    Engine,
+}
+
+/// Opens a connection (first message, from the side that connects).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// The pool that the caller means.
+    pub pool: PoolId,
+    /// The caller's session.
+    pub session: SessionId,
+    /// Who calls.
+    pub role: Role,
+    /// Drawn at random for this connection.
+    pub nonce: [u8; NONCE_BYTES],
+}
+
+/// The engine's answer to [`Hello`]: its proof, and its own challenge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Challenge {
+    /// Drawn at random for this connection.
+    pub nonce: [u8; NONCE_BYTES],
+    /// Shows that the engine knows the pool's secret.
+    pub proof: [u8; PROOF_BYTES],
+}
+
+/// The caller's proof that it knows the pool's secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Proof {
+    /// HMAC over both nonces.
+    pub proof: [u8; PROOF_BYTES],
+}
+
+/// The engine lets the caller in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Which engine this is.
+    pub engine: EngineId,
+    /// Which run of it.
+    pub incarnation: Incarnation,
+    /// Version of its pool map.
+    pub map_version: u32,
+    /// The engine did not know the session: a caller that believes to hold objects or locks there
+    /// has lost them, and claims them again.
+    pub fresh_session: bool,
+}
+
+/// Why an engine does not let the caller in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// Another protocol version.
+    #[error(
+        "the engine speaks protocol version {engine}, this program version {VERSION}: install the same release on both"
+    )]
+    Version {
+        /// The engine's version.
+        engine: u32,
+    },
+    /// The engine serves another pool.
+    #[error("the engine at this address serves another pool: is the pool file old?")]
+    WrongPool,
+    /// The proof is wrong.
+    #[error("the engine refused the pool secret: is the pool file the one of this pool?")]
+    WrongSecret,
+    /// As many connections or sessions as the engine serves are open.
+    #[error("the engine has no room for another connection")]
+    Full,
+    /// The engine is about to stop.
+    #[error("the engine is stopping")]
+    Stopping,
+}

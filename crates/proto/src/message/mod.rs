@@ -1,0 +1,22 @@
+//! Requests and replies between a client and an engine, and between engines. Owns their meaning;
+//! the bytes are [`crate::frame`]'s. Names and values in requests borrow from the receive buffer.
+
+mod check;
+mod directory;
+mod handshake;
+mod reply;
+mod request;
+mod stat;
+mod terms;
+
+pub use check::{Repair, ScanItem, ScanKind};
+pub use directory::{DirCookie, DirEntry, check_name, entry_of};
+pub use handshake::{
+    Challenge, Hello, MAGIC, NONCE_BYTES, PROOF_BYTES, Proof, Refusal, Role, VERSION, Welcome,
+};
+pub use reply::{Answer, Reply};
+pub use request::{Request, RequestHead};
+pub use stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat, TargetReport};
+pub use terms::{
+    Allocation, Condition, Lock, LockKind, LockMode, RenameMode, ShardRef, ValueUpdate, XattrMode,
+};

@@ -1,0 +1,93 @@
+//! What an engine answers.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::ScanItem;
+use super::directory::DirEntry;
+use super::stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat};
+use super::terms::Lock;
+use crate::attr::Attr;
+use crate::ids::Oid;
+use crate::pool_map::PoolMap;
+use crate::status::Status;
+use crate::transaction::{Entry, Outcome};
+
+/// An answer. It comes in the order of the requests of its connection.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The pool map.
+    Map(PoolMap),
+    /// The engine's report.
+    Report(Box<EngineReport>),
+    /// Space of a target.
+    Space(SpaceStat),
+    /// A container.
+    Container(Container),
+    /// All containers.
+    Containers(Vec<Container>),
+    /// What a name leads to.
+    Entry {
+        /// The entry.
+        entry: Entry,
+        /// Attributes, if the inode's home is at this engine; else ask its home.
+        attr: Option<Box<Attr>>,
+    },
+    /// A new object.
+    Created(Box<Attr>),
+    /// A page of a directory's shard.
+    Entries {
+        /// The entries, in cookie order.
+        entries: Vec<DirEntry>,
+        /// The shard ends here.
+        end: bool,
+    },
+    /// A directory's shard.
+    DirShard(DirShardStat),
+    /// Attributes.
+    Attr(Box<Attr>),
+    /// A value or text.
+    Bytes(Vec<u8>),
+    /// The bulk data has this many bytes (also in the frame's head).
+    Data {
+        /// How many.
+        bytes: u32,
+        /// From shard 0 of a file: whether it is wide, so that a short read need not be its end.
+        wide: bool,
+    },
+    /// Where the data went.
+    Appended {
+        /// Offset in the file, in bytes.
+        offset: u64,
+    },
+    /// A shard's file; `None` if it has none.
+    Shard(Option<ShardStat>),
+    /// A local offset; `None` if there is none before the end.
+    Offset(Option<u64>),
+    /// A serial number.
+    Serial(u64),
+    /// Keys in order.
+    Keys {
+        /// The keys.
+        keys: Vec<Vec<u8>>,
+        /// No more after these.
+        end: bool,
+    },
+    /// A lock in the way, if any.
+    LockInTheWay(Option<Lock>),
+    /// How a transaction ended.
+    Outcome(Outcome),
+    /// The directory above.
+    Parent(Oid),
+    /// Records of a scan.
+    Scanned {
+        /// The records.
+        items: Vec<ScanItem>,
+        /// Where to go on; `None` at the end.
+        next: Option<Vec<u8>>,
+    },
+}
+
+/// What a reply frame's body holds.
+pub type Answer = Result<Reply, Status>;

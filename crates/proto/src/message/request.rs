@@ -1,0 +1,539 @@
+//! What is asked of an engine.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{Repair, ScanKind};
+use super::terms::{Allocation, Lock, RenameMode, ShardRef, ValueUpdate, XattrMode};
+use crate::attr::{AttrChange, Inheritance, NewInode, Timestamp};
+use crate::ids::{ContainerId, EngineId, Oid, TargetId};
+use crate::pool_map::PoolMap;
+use crate::transaction::{Action, TransactionId};
+
+/// What stands in front of each request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RequestHead {
+    /// The target that is to do it.
+    pub target: TargetId,
+    /// Version of the pool map that the target was computed with.
+    pub map_version: u32,
+    /// The slot of the session: at most one request with an exact retry is under way per slot.
+    pub slot: u16,
+    /// Number within the slot; grows with every request that changes something.
+    pub sequence: u64,
+    /// The request may have been carried out already: its first answer is wanted again.
+    pub resent: bool,
+}
+
+/// What is asked of an engine.
+///
+/// The target of the head is: for entry requests the one that holds the entry, for inode and lock
+/// requests the object's home, for shard requests the one that holds the shard, for container
+/// requests target 0, else any target of the engine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Request<'a> {
+    // -- sessions and pool
+    /// Nothing; keeps the session alive. Answer: `Done`.
+    Ping,
+    /// The session ends: drop its holds and locks now. Answer: `Done`.
+    Goodbye,
+    /// After the engine restarted: this session still has these open and locked.
+    /// Answer: `Done`; `Locked` if a lock is lost, `Stale` if an object is.
+    Claim {
+        /// Objects held open.
+        holds: Vec<Oid>,
+        /// Locks held.
+        locks: Vec<(Oid, Lock)>,
+    },
+    /// The pool map. Answer: `Map`.
+    Map,
+    /// Become engine `engine` of a new pool. Taken only by an engine that belongs to none and was
+    /// reached with the zero pool id. Answer: `Done`.
+    Adopt {
+        /// The map of the pool.
+        map: PoolMap,
+        /// Which engine of the map this one is.
+        engine: EngineId,
+    },
+    /// What the engine says of itself. Answer: `Report`.
+    Report,
+    /// Space of the target. Answer: `Space`.
+    Space,
+
+    // -- containers
+    /// Make a container. Answer: `Container`.
+    ContainerCreate {
+        /// Its name.
+        name: String,
+        /// Defaults.
+        inheritance: Inheritance,
+    },
+    /// Find a container by name. Answer: `Container`.
+    ContainerOpen {
+        /// Its name.
+        name: &'a str,
+    },
+    /// All containers. Answer: `Containers`.
+    ContainerList,
+    /// Remove a container with all that is in it. Answer: `Done`.
+    ContainerDestroy {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Forget the name and give the container's data to reclaim on this target (from target 0).
+    ContainerReclaim {
+        /// Which.
+        container: ContainerId,
+    },
+    /// Change the defaults. Answer: `Container`.
+    ContainerChange {
+        /// Its name.
+        name: &'a str,
+        /// New defaults.
+        inheritance: Inheritance,
+    },
+
+    // -- directory entries
+    /// What a name leads to. Answer: `Entry`, with attributes if the inode's home is this engine.
+    Lookup {
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// A new object and its entry. Answer: `Created`, or `Entry` if the name exists already.
+    Create {
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+        /// What it starts with.
+        inode: NewInode,
+        /// Hold it open for this session (also if it exists already and is local).
+        hold: bool,
+    },
+    /// A new object without an entry, held open for this session (`O_TMPFILE`).
+    /// Answer: `Created`.
+    CreateUnlinked {
+        /// The container.
+        container: ContainerId,
+        /// What it starts with.
+        inode: NewInode,
+    },
+    /// Remove an entry that leads to anything but a directory. Answer: `Done`.
+    Unlink {
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Remove an empty directory. Answer: `Done`.
+    RemoveDirectory {
+        /// The directory above.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Another name for an object. Answer: `Done`.
+    Link {
+        /// The object.
+        oid: Oid,
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Move an entry. Sent to the target of the new name. Answer: `Done`.
+    Rename {
+        /// The old directory.
+        from_dir: Oid,
+        /// The old name.
+        from_name: &'a [u8],
+        /// The new directory.
+        to_dir: Oid,
+        /// The new name.
+        to_name: &'a [u8],
+        /// What happens to what is there.
+        mode: RenameMode,
+    },
+    /// A page of one shard of a directory, in cookie order. Answer: `Entries`.
+    ReadDirectory {
+        /// The directory.
+        dir: Oid,
+        /// Entries after this cookie; 0 starts the shard.
+        after: u64,
+        /// About this many bytes of entries.
+        page_bytes: u32,
+        /// With attributes where the inode is local and narrow.
+        with_attrs: bool,
+    },
+    /// What the target's shard of a directory knows. Answer: `DirShard`.
+    DirShard {
+        /// The directory.
+        dir: Oid,
+    },
+
+    // -- inodes
+    /// Attributes. Answer: `Attr`.
+    GetAttr {
+        /// The inode.
+        oid: Oid,
+    },
+    /// Change attributes. Answer: `Attr`, as they are then.
+    SetAttr {
+        /// The inode.
+        oid: Oid,
+        /// The change.
+        change: AttrChange,
+    },
+    /// Hold an object open for this session. Answer: `Attr`.
+    Open {
+        /// The inode.
+        oid: Oid,
+    },
+    /// This session no longer has these objects open. **No answer.**
+    Release {
+        /// The objects.
+        oids: Vec<Oid>,
+    },
+    /// The file is going to have data beyond chunk 0. Answer: `Done`.
+    Widen {
+        /// The inode.
+        oid: Oid,
+    },
+    /// The text of a symlink. Answer: `Bytes`.
+    ReadLink {
+        /// The inode.
+        oid: Oid,
+    },
+    /// An extended attribute. Answer: `Bytes`.
+    GetXattr {
+        /// The inode.
+        oid: Oid,
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// Set an extended attribute. Answer: `Done`.
+    SetXattr {
+        /// The inode.
+        oid: Oid,
+        /// Its name.
+        name: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// Create, replace or either.
+        mode: XattrMode,
+    },
+    /// Remove an extended attribute. Answer: `Done`.
+    RemoveXattr {
+        /// The inode.
+        oid: Oid,
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// Names of the extended attributes, each ended by a zero byte. Answer: `Bytes`.
+    ListXattrs {
+        /// The inode.
+        oid: Oid,
+    },
+
+    // -- data
+    /// Bytes of a shard. Answer: `Data` with bulk; fewer bytes where the shard's file ends.
+    Read {
+        /// The shard.
+        data: ShardRef,
+        /// Offset in the shard's file, in bytes.
+        offset: u64,
+        /// How many bytes, at most the bulk bound.
+        bytes: u32,
+    },
+    /// Write the bulk data. Answer: `Done`.
+    Write {
+        /// The shard.
+        data: ShardRef,
+        /// Offset in the shard's file, in bytes.
+        offset: u64,
+    },
+    /// Write the bulk data at the end of the file, atomically. Sent to the object's home.
+    /// Answer: `Appended`.
+    Append {
+        /// The file.
+        oid: Oid,
+    },
+    /// Cut the shard's file to at most `bytes`, or make it exactly that long.
+    /// Answer: `Done`.
+    ShardTruncate {
+        /// The shard.
+        data: ShardRef,
+        /// Local length in bytes.
+        bytes: u64,
+        /// Grow it to that length if it is shorter.
+        exactly: bool,
+    },
+    /// Length, blocks and times of the shard's file. Answer: `Shard`.
+    ShardStat {
+        /// The shard.
+        data: ShardRef,
+    },
+    /// `fallocate` on a range of the shard's file. Answer: `Done`.
+    ShardAllocate {
+        /// The shard.
+        data: ShardRef,
+        /// Local offset in bytes.
+        offset: u64,
+        /// Length in bytes.
+        bytes: u64,
+        /// What to do.
+        what: Allocation,
+    },
+    /// Next data (or hole) of the shard's file at or after an offset. Answer: `Offset`.
+    ShardSeek {
+        /// The shard.
+        data: ShardRef,
+        /// Local offset in bytes.
+        offset: u64,
+        /// Look for a hole instead of data.
+        hole: bool,
+    },
+    /// Set the time of last write. Answer: `Done`.
+    ShardTouch {
+        /// The shard.
+        data: ShardRef,
+        /// The time.
+        mtime: Timestamp,
+    },
+    /// Make the shard's data (if it exists) and the target's key-values durable.
+    /// Answer: `Done`.
+    Sync {
+        /// The shard; `None` for the key-values alone.
+        data: Option<ShardRef>,
+    },
+    /// Remove the shard's file. Answer: `Done`.
+    ShardRemove {
+        /// The shard.
+        data: ShardRef,
+    },
+
+    // -- key-values of the object API
+    /// A serial number for an object id. Answer: `Serial`.
+    AllocateSerial,
+    /// A single value. Answer: `Bytes`.
+    ValueGet {
+        /// The object.
+        oid: Oid,
+        /// Distribution key.
+        dkey: &'a [u8],
+        /// Attribute key.
+        akey: &'a [u8],
+    },
+    /// Atomic updates of single values on one target. Answer: `Done`.
+    ValueUpdate {
+        /// The object.
+        oid: Oid,
+        /// The updates.
+        #[serde(borrow)]
+        updates: Vec<ValueUpdate<'a>>,
+    },
+    /// Remove all values under a dkey (or of the whole object). Answer: `Done`.
+    ValuePunch {
+        /// The object.
+        oid: Oid,
+        /// The dkey; `None`: all of this target's.
+        dkey: Option<&'a [u8]>,
+    },
+    /// Keys in order, a page. Answer: `Keys`.
+    ValueList {
+        /// The object.
+        oid: Oid,
+        /// `None` lists dkeys; a dkey lists its akeys.
+        dkey: Option<&'a [u8]>,
+        /// After this key.
+        after: Option<&'a [u8]>,
+        /// At most so many.
+        limit: u32,
+    },
+
+    // -- locks
+    /// Take a lock, or weaken or strengthen one. Answer: `Done`, or status `Locked`.
+    LockAcquire {
+        /// The file.
+        oid: Oid,
+        /// The lock.
+        lock: Lock,
+        /// Wait for up to [`crate::limits::LOCK_WAIT_SLICE_MS`] before `Locked` is answered.
+        wait: bool,
+    },
+    /// Give back a range. Answer: `Done`.
+    LockRelease {
+        /// The file.
+        oid: Oid,
+        /// Which table, owner and range; pid and mode do not count.
+        lock: Lock,
+    },
+    /// Which lock is in the way of this one. Answer: `LockInTheWay`.
+    LockTest {
+        /// The file.
+        oid: Oid,
+        /// The lock that one would like.
+        lock: Lock,
+    },
+
+    // -- between engines
+    /// First phase: check and reserve. Answer: `Done`, or why not.
+    Prepare {
+        /// The transaction.
+        id: TransactionId,
+        /// This target's part.
+        actions: Vec<Action>,
+    },
+    /// Second phase: do it. Answer: `Done`, also if it was done before.
+    Commit {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// Forget it. Answer: `Done`.
+    Abort {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// Asked of the coordinator. Answer: `Outcome`.
+    AskOutcome {
+        /// The transaction.
+        id: TransactionId,
+    },
+    /// Whether the directory is there and not being removed. Asked of its home before the first
+    /// entry goes into another shard, and of every directory above before one is moved.
+    /// Answer: `Parent`, or status `NotFound` or `Busy`.
+    AskDirectory {
+        /// The directory.
+        dir: Oid,
+    },
+
+    // -- check and repair
+    /// A page of raw records. Answer: `Scanned`.
+    Scan {
+        /// Of what.
+        kind: ScanKind,
+        /// Of this container.
+        container: ContainerId,
+        /// Where the last page ended.
+        after: Option<Vec<u8>>,
+    },
+    /// Repair a record. Answer: `Done`.
+    Repair {
+        /// What to do.
+        repair: Repair,
+    },
+}
+
+impl Request<'_> {
+    /// Whether the engine answers; the one request without an answer is `Release`.
+    pub fn has_reply(&self) -> bool {
+        !matches!(self, Self::Release { .. })
+    }
+
+    /// Whether doing it twice differs from doing it once, so that it needs an exact retry.
+    pub fn needs_exact_retry(&self) -> bool {
+        matches!(
+            self,
+            Self::ContainerCreate { .. }
+                | Self::ContainerDestroy { .. }
+                | Self::Create { .. }
+                | Self::CreateUnlinked { .. }
+                | Self::Unlink { .. }
+                | Self::RemoveDirectory { .. }
+                | Self::Link { .. }
+                | Self::Rename { .. }
+                | Self::SetXattr { .. }
+                | Self::RemoveXattr { .. }
+                | Self::Append { .. }
+                | Self::ValueUpdate { .. }
+        )
+    }
+
+    /// The name under which the request is counted and logged.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Goodbye => "goodbye",
+            Self::Claim { .. } => "claim",
+            Self::Map => "map",
+            Self::Adopt { .. } => "adopt",
+            Self::Report => "report",
+            Self::Space => "space",
+            Self::ContainerCreate { .. } => "container_create",
+            Self::ContainerOpen { .. } => "container_open",
+            Self::ContainerList => "container_list",
+            Self::ContainerDestroy { .. } => "container_destroy",
+            Self::ContainerReclaim { .. } => "container_reclaim",
+            Self::ContainerChange { .. } => "container_change",
+            Self::Lookup { .. } => "lookup",
+            Self::Create { .. } => "create",
+            Self::CreateUnlinked { .. } => "create_unlinked",
+            Self::Unlink { .. } => "unlink",
+            Self::RemoveDirectory { .. } => "remove_directory",
+            Self::Link { .. } => "link",
+            Self::Rename { .. } => "rename",
+            Self::ReadDirectory { .. } => "read_directory",
+            Self::DirShard { .. } => "dir_shard",
+            Self::GetAttr { .. } => "get_attr",
+            Self::SetAttr { .. } => "set_attr",
+            Self::Open { .. } => "open",
+            Self::Release { .. } => "release",
+            Self::Widen { .. } => "widen",
+            Self::ReadLink { .. } => "read_link",
+            Self::GetXattr { .. } => "get_xattr",
+            Self::SetXattr { .. } => "set_xattr",
+            Self::RemoveXattr { .. } => "remove_xattr",
+            Self::ListXattrs { .. } => "list_xattrs",
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Append { .. } => "append",
+            Self::ShardTruncate { .. } => "shard_truncate",
+            Self::ShardStat { .. } => "shard_stat",
+            Self::ShardAllocate { .. } => "shard_allocate",
+            Self::ShardSeek { .. } => "shard_seek",
+            Self::ShardTouch { .. } => "shard_touch",
+            Self::Sync { .. } => "sync",
+            Self::ShardRemove { .. } => "shard_remove",
+            Self::AllocateSerial => "allocate_serial",
+            Self::ValueGet { .. } => "value_get",
+            Self::ValueUpdate { .. } => "value_update",
+            Self::ValuePunch { .. } => "value_punch",
+            Self::ValueList { .. } => "value_list",
+            Self::LockAcquire { .. } => "lock_acquire",
+            Self::LockRelease { .. } => "lock_release",
+            Self::LockTest { .. } => "lock_test",
+            Self::Prepare { .. } => "prepare",
+            Self::Commit { .. } => "commit",
+            Self::Abort { .. } => "abort",
+            Self::AskOutcome { .. } => "ask_outcome",
+            Self::AskDirectory { .. } => "ask_directory",
+            Self::Scan { .. } => "scan",
+            Self::Repair { .. } => "repair",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame;
+
+    #[test]
+    fn a_request_with_borrowed_names_survives_the_wire() {
+        let head = RequestHead {
+            target: TargetId(3),
+            map_version: 1,
+            slot: 2,
+            sequence: 77,
+            resent: false,
+        };
+        let dir = Oid::new(ContainerId(1), crate::ObjectClass::SX, TargetId(0), 1);
+        let request = Request::Lookup { dir, name: b"caf\xc3\xa9\xff" };
+        let mut frame = Vec::new();
+        frame::encode_into(&mut frame, &(head, &request), 0).unwrap();
+        let back: (RequestHead, Request<'_>) =
+            frame::decode_borrowed(&frame[frame::HEAD_BYTES..]).unwrap();
+        assert_eq!(back, (head, request));
+    }
+}
