@@ -1,5 +1,7 @@
 //! What a program sees of files: data, names, attributes, and what other clients do to them.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
 mod cluster;
 
 use azekura_posix::{

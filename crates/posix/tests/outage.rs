@@ -1,5 +1,7 @@
 //! Engines that go and come back: what waits, what fails, and what a session keeps.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
 mod cluster;
 
 use std::sync::atomic::{AtomicBool, Ordering};

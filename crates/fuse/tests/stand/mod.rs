@@ -1,5 +1,7 @@
 //! A pool in this process, and mounts of it. Owns the start and end of both.
 
+#![allow(clippy::unwrap_used, reason = "a failure here fails the test, with its place")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

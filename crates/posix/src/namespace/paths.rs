@@ -283,11 +283,12 @@ impl Namespace {
             // In the order in which Linux looks.
             match mode {
                 RenameMode::NoReplace if to_is_dir.is_ok() => return Err(Errno::EXIST),
-                RenameMode::Exchange => {
-                    if (to_slash && !to_is_dir?) || (from_slash && !from_is_dir) {
-                        return Err(Errno::NOTDIR);
-                    }
+                RenameMode::Exchange
+                    if (to_slash && !to_is_dir?) || (from_slash && !from_is_dir) =>
+                {
+                    return Err(Errno::NOTDIR);
                 }
+                RenameMode::Exchange => {}
                 _ if !from_is_dir => return Err(Errno::NOTDIR),
                 _ => {}
             }

@@ -26,7 +26,7 @@ impl std::fmt::Debug for Answer {
             Self::Done => write!(f, "done"),
             Self::Skipped => write!(f, "skipped"),
             Self::Data(data) => {
-                let zeros = data.iter().filter(|byte| **byte == 0).count();
+                let zeros = data.split(|byte| *byte == 0).count() - 1;
                 let sum = data.iter().enumerate().fold(0u64, |sum, (index, byte)| {
                     sum.wrapping_mul(31).wrapping_add(index as u64 + u64::from(*byte))
                 });
