@@ -3,7 +3,9 @@
 //!
 //! A release travels one way, so it must not overtake or be overtaken by an open of the same
 //! object on another connection: an object whose release is on its way is not opened before the
-//! connection that carries it has answered something sent after it.
+//! connection that carries it has answered something sent after it. And while a create is under
+//! way, the engine may hold an object of which this side does not know yet: what was closed since
+//! it began, by a thread that found the new name, is not released before the create has ended.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -23,11 +25,28 @@ const RELEASE_WAIT: Duration = Duration::from_secs(2);
 struct State {
     /// How often each object is open here.
     opens: HashMap<Oid, u32>,
-    /// Objects that were closed for the last time and are still held at the engine.
-    closed: Vec<Oid>,
+    /// Objects that were closed for the last time and are still held at the engine, with the turn
+    /// in which that was.
+    closed: Vec<(Oid, u64)>,
     /// Objects whose release is on its way.
     leaving: Vec<Oid>,
     locks: HashMap<Oid, Vec<Lock>>,
+    /// Grows with each close and each create.
+    turn: u64,
+    /// The turns in which creates under way began.
+    creates: Vec<u64>,
+}
+
+impl State {
+    fn next_turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    fn queue(&mut self, oid: Oid) {
+        let turn = self.next_turn();
+        self.closed.push((oid, turn));
+    }
 }
 
 /// The holds and locks at one engine.
@@ -51,6 +70,23 @@ impl Holds {
         }
     }
 
+    /// A create that will hold its object is about to be asked for. To be ended in any case.
+    pub(crate) fn begin_create(&self) -> u64 {
+        let mut state = self.state.lock();
+        let turn = state.next_turn();
+        state.creates.push(turn);
+        turn
+    }
+
+    /// The create has ended; an object that it made is open here.
+    pub(crate) fn end_create(&self, turn: u64, made: Option<Oid>) {
+        let mut state = self.state.lock();
+        state.creates.retain(|other| *other != turn);
+        if let Some(oid) = made {
+            *state.opens.entry(oid).or_insert(0) += 1;
+        }
+    }
+
     /// Counts a close. The last one queues the release; gives the length of that queue.
     pub(crate) fn close(&self, oid: Oid) -> usize {
         let mut state = self.state.lock();
@@ -61,7 +97,7 @@ impl Holds {
             }
             opens.remove();
         }
-        state.closed.push(oid);
+        state.queue(oid);
         self.closed.store(state.closed.len(), Ordering::Relaxed);
         state.closed.len()
     }
@@ -75,7 +111,7 @@ impl Holds {
     pub(crate) fn forget_stray(&self, oid: Oid) {
         let mut state = self.state.lock();
         if !state.opens.contains_key(&oid) {
-            state.closed.push(oid);
+            state.queue(oid);
             self.closed.store(state.closed.len(), Ordering::Relaxed);
         }
     }
@@ -89,13 +125,15 @@ impl Holds {
     pub(crate) fn take_closed(&self, out: &mut Vec<Oid>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        while out.len() < RELEASES_MAX {
-            let Some(oid) = state.closed.pop() else { break };
-            if !state.opens.contains_key(&oid) {
+        let oldest = state.creates.iter().min().copied().unwrap_or(u64::MAX);
+        state.closed.retain(|&(oid, turn)| {
+            let waits = turn > oldest || out.len() >= RELEASES_MAX;
+            if !waits && !state.opens.contains_key(&oid) {
                 out.push(oid);
                 state.leaving.push(oid);
             }
-        }
+            waits
+        });
         self.closed.store(state.closed.len(), Ordering::Relaxed);
     }
 
@@ -112,7 +150,7 @@ impl Holds {
                 state.leaving.swap_remove(place);
             }
             if !arrived {
-                state.closed.push(oid);
+                state.queue(oid);
             }
         }
         self.closed.store(state.closed.len(), Ordering::Relaxed);
@@ -239,6 +277,25 @@ mod tests {
         holds.settle(&mut out, true);
         holds.open(object(1));
         assert!(!holds.has_closed());
+    }
+
+    #[test]
+    fn what_a_create_may_have_made_is_not_released_under_it() {
+        let holds = Holds::default();
+        holds.open(object(1));
+        holds.close(object(1));
+        let create = holds.begin_create();
+        // Another thread finds the new name, opens it and closes it again.
+        holds.open(object(2));
+        holds.close(object(2));
+        let mut out = Vec::new();
+        holds.take_closed(&mut out);
+        assert_eq!(out, [object(1)], "closed before the create began");
+        holds.end_create(create, Some(object(2)));
+        out.clear();
+        holds.take_closed(&mut out);
+        assert!(out.is_empty() && !holds.has_closed());
+        assert!(holds.is_open(object(2)));
     }
 
     #[test]

@@ -85,11 +85,14 @@ impl Pool {
         hold: bool,
     ) -> Result<Created> {
         let target = placement::entry_target(dir, name, self.target_count());
-        match self.call(target, &Request::Create { dir, name, inode, hold })? {
-            Reply::Created(attr) => {
-                let guard = if hold { Some(self.held(attr.oid)?) } else { None };
-                Ok(Created::New(attr, guard))
-            }
+        let request = Request::Create { dir, name, inode, hold };
+        let (reply, guard) = if hold {
+            self.call_holding(target, &request)
+        } else {
+            (self.call(target, &request), None)
+        };
+        match reply? {
+            Reply::Created(attr) => Ok(Created::New(attr, guard)),
             Reply::Entry { entry, attr } => {
                 if hold && attr.is_some() {
                     // The engine holds it now; whoever wants it open asks by itself.
@@ -99,6 +102,26 @@ impl Pool {
             }
             _ => Err(unexpected(self, target)),
         }
+    }
+
+    /// A request that makes an object on its target and holds it open.
+    fn call_holding(
+        self: &Arc<Self>,
+        target: TargetId,
+        request: &Request<'_>,
+    ) -> (Result<Reply>, Option<Hold>) {
+        let link = match self.link(target) {
+            Ok(link) => link,
+            Err(error) => return (Err(error), None),
+        };
+        let turn = link.holds.begin_create();
+        let reply = self.call(target, request);
+        let made = match &reply {
+            Ok(Reply::Created(attr)) => Some(attr.oid),
+            _ => None,
+        };
+        link.holds.end_create(turn, made);
+        (reply, made.map(|oid| Hold { pool: Arc::clone(self), oid }))
     }
 
     /// Makes an object without a name and holds it open (`O_TMPFILE`).
@@ -111,18 +134,11 @@ impl Pool {
         home: TargetId,
         inode: NewInode,
     ) -> Result<(Box<Attr>, Hold)> {
-        match self.call(home, &Request::CreateUnlinked { container, inode })? {
-            Reply::Created(attr) => {
-                let hold = self.held(attr.oid)?;
-                Ok((attr, hold))
-            }
-            _ => Err(unexpected(self, home)),
+        match self.call_holding(home, &Request::CreateUnlinked { container, inode }) {
+            (Ok(Reply::Created(attr)), Some(hold)) => Ok((attr, hold)),
+            (Ok(_), _) => Err(unexpected(self, home)),
+            (Err(error), _) => Err(error),
         }
-    }
-
-    fn held(self: &Arc<Self>, oid: Oid) -> Result<Hold> {
-        self.link(oid.home())?.holds.open(oid);
-        Ok(Hold { pool: Arc::clone(self), oid })
     }
 
     /// Whether this session has the object open.
