@@ -2,6 +2,7 @@
 under way happened as a whole or not at all."""
 
 import copy
+import fcntl
 import os
 import random
 import subprocess
@@ -255,3 +256,51 @@ def test_files_put_without_a_mount_survive(world, rng):
         assert back.read_bytes() == data
         back.unlink()
     pool.check()
+
+
+def test_a_truncation_outlasts_an_earlier_append(world):
+    """What an append has on record must not bring back what was cut off after it."""
+    pool = world.pool()
+    mount = pool.mount(cache="none")
+    for chunk_bytes in (1 << 20, 4096):
+        place = mount / f"chunk{chunk_bytes}"
+        place.mkdir()
+        os.setxattr(place, "user.azekura.chunk_size", str(chunk_bytes).encode())
+        with open(place / "cut", "ab", buffering=0) as file:
+            file.write(b"x" * 20_000)
+        os.truncate(place / "cut", 1000)
+        with open(place / "gone", "ab", buffering=0) as file:
+            file.write(b"x" * 20_000)
+        os.unlink(place / "gone")
+        with open(place / "kept", "ab", buffering=0) as file:
+            file.write(b"x" * 20_000)
+        pool.kill()
+        pool.up()
+        assert (place / "cut").read_bytes() == b"x" * 1000
+        assert (place / "kept").read_bytes() == b"x" * 20_000
+        assert not (place / "gone").exists()
+    pool.check()
+
+
+def test_open_files_and_locks_survive_an_engine(world):
+    """A client that lives on keeps what it has open, also without a name, and what it has locked."""
+    pool = world.pool()
+    mount, other = pool.mount(), pool.mount()
+    path = mount / "open"
+    with open(path, "w+b", buffering=0) as file, open(mount / "lock", "w+b") as locked:
+        file.write(b"data" * 1000)
+        os.unlink(path)
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        for _ in range(3):
+            pool.kill()
+            time.sleep(0.3)
+            pool.up()
+            assert os.pread(file.fileno(), 5000, 0)[:4000] == b"data" * 1000
+            file.write(b"more")
+            waits = subprocess.run(["flock", "-w", "1", other / "lock", "true"], check=False)
+            assert waits.returncode == 1, "the lock is still held"
+        assert os.fstat(file.fileno()).st_size == 4012
+    done = subprocess.run(["flock", "-w", "20", other / "lock", "true"], check=False)
+    assert done.returncode == 0
+    assert not (other / "open").exists()
+    wait_until(lambda: pool.run_check().returncode == 0, "the check is clean", limit_s=15)

@@ -12,6 +12,9 @@ use crate::record::Inode;
 use crate::stored::{load, store_status};
 use crate::target::Target;
 
+/// What a directory shows as its size, whatever is in it, as on other file systems.
+pub(crate) const DIRECTORY_BYTES: u64 = 4096;
+
 /// The inode of an object at its home.
 pub(crate) fn load_inode(target: &Target, oid: Oid) -> Result<Inode, Status> {
     load(&target.store, Space::Inode, &oid.to_bytes())?.ok_or(Status::Stale)
@@ -91,10 +94,8 @@ fn add_shard(attr: &mut Attr, geometry: Geometry, shard: u16, stat: Option<Shard
 
 fn add_dir_shards(attr: &mut Attr, inode: &Inode, shards: &[DirShardStat]) {
     let mut subdirs = 0;
-    let mut entries = 0;
     for shard in shards {
         subdirs += shard.subdirs;
-        entries += shard.entries;
         attr.ctime = attr.ctime.max(shard.changed);
         if inode.mtime_set.is_none_or(|set| shard.changed > set) {
             attr.mtime = attr.mtime.max(shard.changed);
@@ -106,9 +107,8 @@ fn add_dir_shards(attr: &mut Attr, inode: &Inode, shards: &[DirShardStat]) {
     if inode.nlink > 0 {
         attr.nlink = 2 + subdirs;
     }
-    // A directory's size says something about how much is in it, as on other file systems.
-    attr.size = entries.saturating_mul(64).max(64);
-    attr.blocks_512 = attr.size.div_ceil(512);
+    attr.size = DIRECTORY_BYTES;
+    attr.blocks_512 = DIRECTORY_BYTES / 512;
 }
 
 /// Answer to `GetAttr`.

@@ -86,10 +86,12 @@ fn accept(
     if frame.bulk_bytes > 0 && !takes_bulk {
         return Err("bulk data behind a request that takes none");
     }
-    if head.map_version != node.map.version {
+    let for_engine = request.is_for_engine();
+    if head.map_version != node.map.version && !for_engine {
         return Ok(refuse(&request, Status::Refresh));
     }
-    let Some(target) = node.local(head.target) else {
+    let any = || node.local_targets().next().filter(|_| for_engine);
+    let Some(target) = node.local(head.target).or_else(any) else {
         return Ok(refuse(&request, Status::WrongTarget));
     };
     if let Request::Append { oid } = request {

@@ -228,6 +228,21 @@ pub(crate) fn sync(target: &Target, data: Option<ShardRef>) -> Answer {
     Ok(Reply::Done)
 }
 
+/// Answer to `SyncAll`.
+pub(crate) fn sync_all(target: &Target) -> Answer {
+    let synced = rustix::fs::open(
+        &target.dir,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .and_then(rustix::fs::syncfs);
+    if let Err(error) = synced {
+        tracing::error!("{}: cannot make data durable: {error}", target.dir.display());
+        return Err(Status::Io);
+    }
+    sync(target, None)
+}
+
 /// Answer to `ShardRemove`.
 pub(crate) fn remove(target: &Target, data: ShardRef) -> Answer {
     // Never the data of a file that is there: only its reclaimer and repair ask for this.

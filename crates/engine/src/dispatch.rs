@@ -115,6 +115,7 @@ pub(crate) fn dispatch(
         Request::ShardSeek { data, offset, hole } => data::seek(target, *data, *offset, *hole),
         Request::ShardTouch { data, mtime } => data::touch(target, *data, *mtime),
         Request::Sync { data } => data::sync(target, *data),
+        Request::SyncAll => data::sync_all(target),
         Request::ShardRemove { data } => data::remove(target, *data),
 
         Request::AllocateSerial => target.draw_serial().map(Reply::Serial),

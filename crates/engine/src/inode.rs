@@ -52,7 +52,7 @@ pub(crate) fn set_attr(node: &Node, target: &Target, oid: Oid, change: &AttrChan
     }
     let stamp = now();
     if change.chunk_bytes.is_some() {
-        refuse_if_data(target, oid)?;
+        refuse_if_used(node, target, oid)?;
     }
     let inode = change_inode(target, oid, |inode| apply(inode, change, stamp))?;
     if inode.kind == FileKind::Regular {
@@ -104,7 +104,11 @@ fn check_chunk(chunk_bytes: u32) -> Result<(), Status> {
     if valid { Ok(()) } else { Err(Status::Invalid) }
 }
 
-fn refuse_if_data(target: &Target, oid: Oid) -> Result<(), Status> {
+/// Whoever has the file open computes places with the chunk size that it had then.
+fn refuse_if_used(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
+    if node.sessions.is_held(oid) {
+        return Err(Status::Invalid);
+    }
     let stat = target.store.shard_stat(oid, 0).map_err(|e| store_status(&e))?;
     if stat.is_some_and(|stat| stat.bytes > 0) { Err(Status::Invalid) } else { Ok(()) }
 }

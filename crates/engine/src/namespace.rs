@@ -12,7 +12,7 @@ use azekura_proto::{ContainerId, Oid, Status};
 use azekura_store::Space;
 
 use crate::action::{Actor, put_inode};
-use crate::attributes::{complete, load_inode};
+use crate::attributes::{DIRECTORY_BYTES, complete, load_inode};
 use crate::clock::now;
 use crate::key_locks::LockKey;
 use crate::node::Node;
@@ -153,8 +153,8 @@ pub(crate) fn create(
     target.objects.fetch_add(1, Ordering::Relaxed);
     let mut attr = inode.attr(oid);
     if inode.kind == FileKind::Directory {
-        attr.size = 64;
-        attr.blocks_512 = 1;
+        attr.size = DIRECTORY_BYTES;
+        attr.blocks_512 = DIRECTORY_BYTES / 512;
     }
     Ok(Reply::Created(Box::new(attr)))
 }
@@ -243,7 +243,7 @@ pub(crate) fn unlink(
     if caller.first_answer(&target.store)?.is_some() {
         return Ok(Reply::Done);
     }
-    run(node, target, caller, None, || {
+    let stamp = run(node, target, caller, None, || {
         let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
         if entry.kind == FileKind::Directory {
             return Err(Status::IsDirectory);
@@ -253,7 +253,7 @@ pub(crate) fn unlink(
         plan.add(entry.oid.home(), Action::AddLinks { oid: entry.oid, links: -1 });
         Ok(plan)
     })?;
-    Ok(Reply::Done)
+    Ok(Reply::Changed(stamp))
 }
 
 /// The actions that remove an empty directory, but for its entry.

@@ -60,7 +60,7 @@ pub(crate) fn rename(
             // A directory moves to another one: once more, with the tree locked.
             (Err(Status::Refresh), Some(root)) => tree = Some(root),
             (Err(Status::Exists), _) if mode == RenameMode::Replace => return Ok(Reply::Done),
-            (result, _) => return result.map(|()| Reply::Done),
+            (result, _) => return result.map(|_| Reply::Done),
         }
     }
 }
@@ -164,6 +164,11 @@ fn plan(
         if let Some(replaced) = there {
             match (source.kind, replaced.kind) {
                 (FileKind::Directory, FileKind::Directory) => {
+                    // What moves is an entry of what is replaced: removing it first would make
+                    // that look empty.
+                    if replaced.oid == from.dir {
+                        return Err(Status::NotEmpty);
+                    }
                     plan_directory_removal(node, &mut plan, replaced.oid);
                 }
                 (FileKind::Directory, _) => return Err(Status::NotDirectory),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use azekura_proto::message::Request;
 use azekura_proto::transaction::{Action, TransactionId};
-use azekura_proto::{Status, TargetId};
+use azekura_proto::{Status, TargetId, Timestamp};
 use azekura_store::Space;
 
 use crate::action::Actor;
@@ -45,21 +45,22 @@ impl Plan {
 }
 
 /// Runs an operation: builds its plan from what is there, carries it out, and starts again when
-/// something changed or was locked meanwhile. `tree` is locked before the plan is built.
+/// something changed or was locked meanwhile. `tree` is locked before the plan is built. Answers the
+/// time that the target's own part was stamped with.
 pub(crate) fn run(
     node: &Node,
     target: &Target,
     caller: &Caller,
     tree: Option<azekura_proto::Oid>,
     mut build: impl FnMut() -> Result<Plan, Status>,
-) -> Result<(), Status> {
+) -> Result<Timestamp, Status> {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Duration::from_micros(200);
     loop {
         let mut attempt = Attempt::new(node, target);
         let result = attempt.try_once(caller, tree, &mut build);
         let result = match result {
-            Ok(()) => return Ok(()),
+            Ok(stamp) => return Ok(stamp),
             Err(status) => {
                 attempt.give_up();
                 status
@@ -127,7 +128,7 @@ impl<'a> Attempt<'a> {
         caller: &Caller,
         tree: Option<azekura_proto::Oid>,
         build: &mut impl FnMut() -> Result<Plan, Status>,
-    ) -> Result<(), Status> {
+    ) -> Result<Timestamp, Status> {
         if let Some(root) = tree {
             self.announce();
             self.prepare(root.home(), &[Action::LockTree { root }])?;
@@ -144,9 +145,9 @@ impl<'a> Attempt<'a> {
         for (target, actions) in &plan.parts {
             self.prepare(*target, actions)?;
         }
-        self.decide(caller, &own)?;
+        let stamp = self.decide(caller, &own)?;
         self.finish();
-        Ok(())
+        Ok(stamp)
     }
 
     /// From now on nobody may be told that the transaction is aborted because nothing is known.
@@ -172,35 +173,35 @@ impl<'a> Attempt<'a> {
     }
 
     /// Everything is here: one batch, no intents.
-    fn commit_alone(&mut self, caller: &Caller, own: &[Action]) -> Result<(), Status> {
+    fn commit_alone(&mut self, caller: &Caller, own: &[Action]) -> Result<Timestamp, Status> {
         if !shards_known(self.target, own) {
             // The shards have to stay while their homes are asked.
             self.take_own_keys(own)?;
             ask_homes(self.node, self.target, own)?;
             let state = self.target.lock();
-            self.apply_own(caller, own, &[])?;
+            let stamp = self.apply_own(caller, own, &[])?;
             drop(state);
             self.release_own_keys();
-            return Ok(());
+            return Ok(stamp);
         }
         let state = self.target.lock_free(&keys_of_all(own))?;
         // The shard may have been sealed between the look and the lock.
         if !shards_known(self.target, own) {
             return Err(Status::Busy);
         }
-        self.apply_own(caller, own, &[])?;
+        let stamp = self.apply_own(caller, own, &[])?;
         drop(state);
-        Ok(())
+        Ok(stamp)
     }
 
     /// The point of no return.
-    fn decide(&mut self, caller: &Caller, own: &[Action]) -> Result<(), Status> {
+    fn decide(&mut self, caller: &Caller, own: &[Action]) -> Result<Timestamp, Status> {
         let state = self.target.lock();
-        self.apply_own(caller, own, &self.prepared)?;
+        let stamp = self.apply_own(caller, own, &self.prepared)?;
         drop(state);
         self.node.undecided.lock().remove(&self.id);
         self.release_own_keys();
-        Ok(())
+        Ok(stamp)
     }
 
     fn apply_own(
@@ -208,7 +209,7 @@ impl<'a> Attempt<'a> {
         caller: &Caller,
         own: &[Action],
         others: &[TargetId],
-    ) -> Result<(), Status> {
+    ) -> Result<Timestamp, Status> {
         let actor = Actor { target: self.target, sessions: &self.node.sessions, now: now() };
         let mut update = Update::new(self.target);
         for action in own {
@@ -219,7 +220,7 @@ impl<'a> Attempt<'a> {
         }
         caller.record(&mut update, FirstAnswer::Done);
         self.target.removed(update.commit()?);
-        Ok(())
+        Ok(actor.now)
     }
 
     /// Lets the others do their parts. Who cannot be reached is told later by recovery.

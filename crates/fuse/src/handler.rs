@@ -120,13 +120,13 @@ impl Door {
         let ttl = self.ttl();
         match operation {
             Operation::Getattr { fh: _ } => {
-                settle(replier, self.getattr(header), |r, attr| {
-                    r.attr(&self.kernel_attr(&attr), ttl);
+                settle(replier, self.getattr(header), |r, (attr, left)| {
+                    r.attr(&self.kernel_attr(&attr), left);
                 });
             }
             Operation::Statx { .. } => {
-                settle(replier, self.getattr(header), |r, attr| {
-                    r.statx(&self.kernel_attr(&attr), Some(convert::birth(&attr)), ttl);
+                settle(replier, self.getattr(header), |r, (attr, left)| {
+                    r.statx(&self.kernel_attr(&attr), Some(convert::birth(&attr)), left);
                 });
             }
             Operation::Setattr(set) => {

@@ -1,5 +1,7 @@
 //! Attributes, symlink texts, and the space of the whole.
 
+use std::time::Duration;
+
 use azekura_posix::{Attr, AttrUpdate, FileKind, Oid};
 
 use crate::convert;
@@ -26,8 +28,10 @@ fn dangerous_bits(attr: &Attr) -> u16 {
 }
 
 impl Door {
-    pub(crate) fn getattr(&self, header: &Header<'_>) -> Result<Attr> {
-        self.fs.getattr(self.object(header.node)?)
+    /// Attributes, and for how long the kernel may keep them.
+    pub(crate) fn getattr(&self, header: &Header<'_>) -> Result<(Attr, Duration)> {
+        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        Ok((attr, left.min(self.ttl())))
     }
 
     pub(crate) fn setattr(&self, header: &Header<'_>, set: &SetAttr) -> Result<Attr> {

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_proto::placement::name_hash;
-use azekura_proto::{Attr, Oid};
+use azekura_proto::{Attr, Oid, Timestamp};
+use parking_lot::Mutex;
 use quick_cache::Equivalent;
 use quick_cache::sync::Cache;
 
@@ -75,6 +76,8 @@ pub(crate) struct DirCache {
     dirs: Cache<Oid, Kept<Arc<Attr>>>,
     steps: Cache<Name, Kept<Step>>,
     changes: Box<[AtomicU64]>,
+    /// Two changes of what is kept of one directory must not lose one.
+    touching: [Mutex<()>; 16],
 }
 
 fn dir_counter(dir: Oid) -> usize {
@@ -93,6 +96,7 @@ impl DirCache {
             dirs: Cache::new(items),
             steps: Cache::new(items),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
+            touching: std::array::from_fn(|_| Mutex::new(())),
         }
     }
 
@@ -123,15 +127,47 @@ impl DirCache {
     /// Keeps a directory's attributes.
     pub(crate) fn keep_dir(&self, asked: Asked, dir: Oid, attr: &Arc<Attr>) {
         if self.is_current(asked) {
+            let counter = asked.counter;
+            let _touching = self.touching[counter % self.touching.len()].lock();
+            if !self.is_current(asked) {
+                return;
+            }
             let value = Arc::clone(attr);
             self.dirs.insert(dir, Kept { since: asked.since, value });
         }
     }
 
+    /// What is known of a directory, and for how much longer it may be believed.
+    pub(crate) fn dir_with_age(&self, dir: Oid) -> Option<(Arc<Attr>, Duration)> {
+        let ttl = self.ttl?;
+        let kept = self.dirs.get(&dir)?;
+        let left = ttl.checked_sub(kept.since.elapsed())?;
+        (!left.is_zero()).then_some((kept.value, left))
+    }
+
+    /// This client made or removed an entry that is no directory, which gave the directory this
+    /// time of last change. What else is known of it stays true.
+    pub(crate) fn touch_dir(&self, dir: Oid, changed: Timestamp) {
+        if self.ttl.is_none() {
+            return;
+        }
+        let counter = dir_counter(dir);
+        let _touching = self.touching[counter % self.touching.len()].lock();
+        self.changes[counter].fetch_add(1, Ordering::SeqCst);
+        let Some(kept) = self.dirs.get(&dir) else { return };
+        let mut attr = Attr::clone(&kept.value);
+        // A time that was set into the future by hand gives way to a true one.
+        attr.mtime = if attr.mtime > attr.ctime { changed } else { attr.mtime.max(changed) };
+        attr.ctime = attr.ctime.max(changed);
+        self.dirs.insert(dir, Kept { since: kept.since, value: Arc::new(attr) });
+    }
+
     /// A directory's attributes have changed, or it is gone.
     pub(crate) fn forget_dir(&self, dir: Oid) {
         if self.ttl.is_some() {
-            self.changes[dir_counter(dir)].fetch_add(1, Ordering::SeqCst);
+            let counter = dir_counter(dir);
+            let _touching = self.touching[counter % self.touching.len()].lock();
+            self.changes[counter].fetch_add(1, Ordering::SeqCst);
             self.dirs.remove(&dir);
         }
     }

@@ -110,11 +110,9 @@ impl Status {
     /// What the caller does next.
     pub const fn class(self) -> StatusClass {
         match self {
-            Self::Busy | Self::Grace | Self::Stopping => StatusClass::Retry,
+            Self::Busy | Self::Grace | Self::Stopping | Self::PeerUnreachable => StatusClass::Retry,
             Self::Refresh | Self::WrongTarget => StatusClass::RefreshMap,
-            Self::Io | Self::Damaged | Self::SessionExpired | Self::PeerUnreachable => {
-                StatusClass::Fatal
-            }
+            Self::Io | Self::Damaged | Self::SessionExpired => StatusClass::Fatal,
             Self::NotFound
             | Self::Exists
             | Self::NotDirectory

@@ -117,7 +117,8 @@ pub struct Guest {
 pub struct Gate<'a> {
     /// The pool's secret.
     pub secret: &'a Secret,
-    /// The pool served; `PoolId::NONE` while there is none.
+    /// The pool served; `PoolId::NONE` while there is none. A caller that knows the secret but not
+    /// the pool yet says `PoolId::NONE` too, and asks for the map.
     pub pool: PoolId,
 }
 
@@ -140,7 +141,7 @@ impl Gate<'_> {
         }
         let offer = if hello.version != VERSION {
             Err(Refusal::Version { engine: VERSION })
-        } else if hello.pool != self.pool {
+        } else if hello.pool != self.pool && hello.pool != PoolId::NONE {
             Err(Refusal::WrongPool)
         } else {
             let nonce = draw_nonce()?;

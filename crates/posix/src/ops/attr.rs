@@ -1,13 +1,16 @@
 //! `stat`, `chmod`, `chown`, `truncate`, `utimens`. Owns who may change which attribute, and which
 //! bits a change takes away; the engine applies the change in one step.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use azekura_proto::attr::{AttrChange, FileKind, SetTime};
 use azekura_proto::limits::FILE_BYTES_MAX;
 use azekura_proto::message::Request;
 use azekura_proto::{Attr, Oid};
 
 use crate::permission::{self, SETGID};
-use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result};
+use crate::{Access, CachePolicy, Credentials, Errno, FileSystem, OpenFile, Result};
 
 /// A change of attributes; what is `None` stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,6 +55,26 @@ impl FileSystem {
     /// `ESTALE` if it is gone.
     pub fn getattr(&self, oid: Oid) -> Result<Attr> {
         self.call_attr(oid, &Request::GetAttr { oid }).map(|attr| *attr)
+    }
+
+    /// As [`FileSystem::getattr`], and for how long the answer may be believed. A directory that
+    /// only this client changes is asked for once a second, however many entries come and go.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone.
+    pub fn getattr_for(&self, oid: Oid) -> Result<(Attr, Duration)> {
+        let CachePolicy::Auto { ttl } = self.config().cache else {
+            return Ok((self.getattr(oid)?, Duration::ZERO));
+        };
+        if let Some((attr, left)) = self.cache.dir_with_age(oid) {
+            return Ok((Attr::clone(&attr), left));
+        }
+        let asked = self.cache.ask_dir(oid);
+        let attr = self.getattr(oid)?;
+        if attr.kind == FileKind::Directory {
+            self.cache.keep_dir(asked, oid, &Arc::new(attr.clone()));
+        }
+        Ok((attr, ttl))
     }
 
     /// Changes attributes and gives them as they are then. With a handle open for writing, a new

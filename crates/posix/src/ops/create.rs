@@ -120,6 +120,7 @@ impl FileSystem {
         match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
             Created::New(attr, _) => {
                 self.cache.forget_step(dir, name);
+                self.note_new_entry(dir, &attr);
                 Ok(*attr)
             }
             Created::Existing(..) => Err(Errno::EXIST),
@@ -159,6 +160,7 @@ impl FileSystem {
                     .map_err(|error| entry_errno(&error))?
                 {
                     Created::New(attr, Some(hold)) => {
+                        self.note_new_entry(dir, &attr);
                         let targets = self.target_count();
                         let file = OpenFile::new(hold, &attr, caller, flags, targets);
                         return Ok((*attr, file));
@@ -182,6 +184,15 @@ impl FileSystem {
             }
         }
         Err(Errno::BUSY)
+    }
+
+    /// What is kept of a directory that has got a new entry.
+    fn note_new_entry(&self, dir: Oid, attr: &Attr) {
+        if attr.kind == FileKind::Directory {
+            self.cache.forget_dir(dir);
+        } else {
+            self.cache.touch_dir(dir, attr.ctime);
+        }
     }
 
     /// `O_TMPFILE`: a file without a name, which [`FileSystem::link`] can give one.

@@ -24,6 +24,7 @@ impl FileSystem {
             },
         )?;
         self.cache.forget_step(dir, name);
+        self.cache.forget_dir(dir);
         self.getattr(oid)
     }
 }

@@ -1,6 +1,6 @@
 //! `unlink` and `rmdir`.
 
-use azekura_proto::message::{Request, check_name};
+use azekura_proto::message::{Reply, Request, check_name};
 use azekura_proto::{Attr, Oid};
 
 use crate::errno::of_status;
@@ -19,6 +19,10 @@ impl FileSystem {
         self.check_removal(caller, dir, name)?;
         let done = self.call_entry(dir, name, &Request::Unlink { dir, name });
         self.cache.forget_step(dir, name);
+        match done {
+            Ok(Reply::Changed(changed)) => self.cache.touch_dir(dir, changed),
+            _ => self.cache.forget_dir(dir),
+        }
         done.map(drop)
     }
 
@@ -36,6 +40,7 @@ impl FileSystem {
         let done = self.call_entry(dir, name, &Request::RemoveDirectory { dir, name });
         // What was kept about the directory itself leads nowhere now, and ages away.
         self.cache.forget_step(dir, name);
+        self.cache.forget_dir(dir);
         done.map(drop)
     }
 

@@ -61,9 +61,7 @@ impl FileSystem {
     /// `EIO` if any target fails to.
     pub fn syncfs(&self) -> Result<()> {
         let targets = (0..self.target_count()).map(azekura_proto::TargetId);
-        self.sync_all(
-            targets.map(|target| Call::new(target, Request::Sync { data: None })).collect(),
-        )
+        self.sync_all(targets.map(|target| Call::new(target, Request::SyncAll)).collect())
     }
 
     fn sync_all(&self, mut calls: Vec<Call<'_>>) -> Result<()> {

@@ -151,7 +151,9 @@ impl FileSystem {
         }
         self.check_xattr(caller, oid, name, true)?;
         let request = Request::SetXattr { oid, name, value, mode };
-        match self.call(oid.home(), &request) {
+        let done = self.call(oid.home(), &request);
+        self.cache.forget_dir(oid);
+        match done {
             // The value has been measured, so it is the list of names that is full.
             Err(Errno::TOOBIG) => Err(Errno::NOSPC),
             other => other.map(drop).map_err(no_data),
@@ -215,7 +217,9 @@ impl FileSystem {
         }
         self.check_xattr(caller, oid, name, true)?;
         let request = Request::RemoveXattr { oid, name };
-        self.call(oid.home(), &request).map(drop).map_err(no_data)
+        let done = self.call(oid.home(), &request);
+        self.cache.forget_dir(oid);
+        done.map(drop).map_err(no_data)
     }
 }
 

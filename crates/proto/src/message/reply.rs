@@ -6,7 +6,7 @@ use super::check::ScanItem;
 use super::directory::DirEntry;
 use super::stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat};
 use super::terms::Lock;
-use crate::attr::Attr;
+use crate::attr::{Attr, Timestamp};
 use crate::ids::Oid;
 use crate::pool_map::PoolMap;
 use crate::status::Status;
@@ -17,6 +17,8 @@ use crate::transaction::{Entry, Outcome};
 pub enum Reply {
     /// It is done.
     Done,
+    /// It is done, and the directory's time of last change is this now.
+    Changed(Timestamp),
     /// The pool map.
     Map(PoolMap),
     /// The engine's report.

@@ -119,7 +119,8 @@ pub enum Request<'a> {
         /// What it starts with.
         inode: NewInode,
     },
-    /// Remove an entry that leads to anything but a directory. Answer: `Done`.
+    /// Remove an entry that leads to anything but a directory. Answer: `Changed`; `Done` to one
+    /// that was sent again.
     Unlink {
         /// The directory.
         dir: Oid,
@@ -307,6 +308,8 @@ pub enum Request<'a> {
         /// The shard; `None` for the key-values alone.
         data: Option<ShardRef>,
     },
+    /// Make everything of the target durable, all data and all key-values. Answer: `Done`.
+    SyncAll,
     /// Remove the shard's file. Answer: `Done`.
     ShardRemove {
         /// The shard.
@@ -431,6 +434,12 @@ impl Request<'_> {
         !matches!(self, Self::Release { .. })
     }
 
+    /// Whether the engine answers whatever target and map version the request names: a caller that
+    /// has no map yet asks this way.
+    pub fn is_for_engine(&self) -> bool {
+        matches!(self, Self::Ping | Self::Map | Self::Report)
+    }
+
     /// Whether doing it twice differs from doing it once, so that it needs an exact retry.
     pub fn needs_exact_retry(&self) -> bool {
         matches!(
@@ -494,6 +503,7 @@ impl Request<'_> {
             Self::ShardSeek { .. } => "shard_seek",
             Self::ShardTouch { .. } => "shard_touch",
             Self::Sync { .. } => "sync",
+            Self::SyncAll => "sync_all",
             Self::ShardRemove { .. } => "shard_remove",
             Self::AllocateSerial => "allocate_serial",
             Self::ValueGet { .. } => "value_get",
