@@ -36,7 +36,7 @@ def tracked():
 
 def check_rust(path, text, wrong):
     if "/src/" in str(path) and path.stat().st_size > 0 and not text.startswith("//!"):
-        if not re.match(r"(?:#!\[[^\]]*\]\s*)+//!", text) and not path.stem.endswith("_tests"):
+        if not re.match(r"(?:#!\[[^\]]*\]\s*)+//!", text) and not path.stem.endswith("tests"):
             wrong.append("a module opens with a //! paragraph: what it owns, what it never does")
     if path.stem in NAMES or (path.stem == "mod" and path.parent.name in NAMES):
         wrong.append("a module's name says what is in it")

@@ -172,6 +172,16 @@ impl DirCache {
         }
     }
 
+    /// Something happened to directories whose ids are not at hand: one was moved or removed.
+    pub(crate) fn forget_dirs(&self) {
+        if self.ttl.is_some() {
+            for change in &self.changes {
+                change.fetch_add(1, Ordering::SeqCst);
+            }
+            self.dirs.clear();
+        }
+    }
+
     /// Where a name leads, if it is known to lead to a directory or symlink.
     pub(crate) fn step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
         self.ttl?;

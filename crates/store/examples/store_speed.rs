@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, TargetId};
+use rustix::time::{ClockId, clock_gettime};
+
 use azekura_store::{Batch, Space, Store, StoreConfig, StoreError};
 
 fn oid(serial: u64) -> Oid {
@@ -29,17 +31,64 @@ fn resident_mib() -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-fn create_file(store: &Store, serial: u64) -> Result<(), StoreError> {
+/// What this thread has spent of the processor, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn create_batch(serial: u64) -> Batch {
     let key = entry_key(serial);
-    if store.get(Space::Entry, &key)?.is_some() {
-        return Ok(());
-    }
     let mut batch = Batch::new();
     batch.put(Space::Entry, &key, [7u8; 24]);
     batch.put(Space::Inode, &oid(serial).to_bytes(), [7u8; 100]);
     batch.put(Space::DirShard, &oid(1).to_bytes(), [7u8; 40]);
     batch.put(Space::Reply, &(serial % 64).to_be_bytes(), [7u8; 60]);
-    store.commit(batch)
+    batch
+}
+
+fn create_file(store: &Store, serial: u64) -> Result<(), StoreError> {
+    if store.get(Space::Entry, &entry_key(serial))?.is_some() {
+        return Ok(());
+    }
+    store.commit(create_batch(serial))
+}
+
+/// Commits of four items each: one after the other, or with `gap_us` between them, as requests
+/// come. Says what they take by the clock, and what of the processor.
+fn commits(store: &Store, first: u64, count: u64, gap_us: u64) -> Result<(), StoreError> {
+    let (mut by_clock, mut by_cpu) = (Vec::new(), Vec::new());
+    let mut build_ns = 0;
+    let process_cpu_ns = || {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    let cpu_before = process_cpu_ns();
+    for serial in first..first + count {
+        let began = Instant::now();
+        let batch = create_batch(serial);
+        build_ns += began.elapsed().as_nanos() as u64;
+        let cpu = thread_cpu_ns();
+        let began = Instant::now();
+        store.commit(batch)?;
+        by_clock.push(began.elapsed().as_nanos() as u64);
+        by_cpu.push(thread_cpu_ns() - cpu);
+        let began = Instant::now();
+        while began.elapsed().as_micros() < u128::from(gap_us) {
+            std::hint::spin_loop();
+        }
+    }
+    let all_ns = ((process_cpu_ns() - cpu_before) / count).saturating_sub(gap_us * 1000);
+    println!("    with what follows in other threads, processor: mean {all_ns} ns");
+    println!("commit of 4, {gap_us} us between, building {} ns", build_ns / count);
+    for (what, mut ns) in [("clock", by_clock), ("processor", by_cpu)] {
+        ns.sort_unstable();
+        let mean = ns.iter().sum::<u64>() / count;
+        let at = |share: usize| ns[(ns.len() * share / 100).min(ns.len() - 1)];
+        let (median, p90, p99) = (at(50), at(90), at(99));
+        println!("    {what:<12} median {median} ns, mean {mean}, 90% {p90}, 99% {p99}");
+    }
+    Ok(())
 }
 
 fn key_values(store: &Store, count: u64) -> Result<(), StoreError> {
@@ -134,7 +183,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = PoolId([1; 16]);
     Store::create(dir.path(), pool, TargetId(0))?;
     let store = Store::open(dir.path(), pool, TargetId(0), &StoreConfig::default())?;
-    key_values(&store, thousands * 1000)?;
+    let count = thousands * 1000;
+    commits(&store, 1 << 30, count, 0)?;
+    commits(&store, 1 << 31, count.min(50_000), 20)?;
+    if std::env::args().nth(3).is_some() {
+        return Ok(());
+    }
+    key_values(&store, count)?;
     println!("{:<44} {:>9} MiB", "resident", resident_mib());
     shard_files(&store)?;
     println!("{:?}", store.space()?);

@@ -1,6 +1,8 @@
 //! Key spaces and atomic batches: what is written together. Owns the first byte of every key.
 //! Does no I/O.
 
+use crate::record::Changes;
+
 /// A stored value: cheap to clone, read as bytes.
 pub type Value = fjall::Slice;
 
@@ -38,6 +40,24 @@ pub(crate) enum Tree {
 }
 
 impl Space {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::System,
+        Self::Entry,
+        Self::Inode,
+        Self::DirShard,
+        Self::Xattr,
+        Self::Kv,
+        Self::Reply,
+        Self::Transaction,
+        Self::Reclaim,
+        Self::Orphan,
+    ];
+
+    /// The space whose keys begin with `code`.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|space| space.code() == code)
+    }
+
     /// The first byte of the key. Part of the on-disk format.
     pub(crate) const fn code(self) -> u8 {
         match self {
@@ -69,9 +89,6 @@ impl Space {
     }
 }
 
-/// Longest key without its space, in bytes: an object id and two escaped keys of the object API.
-pub(crate) const KEY_BYTES_MAX: usize = 8 * 1024;
-
 /// Calls `f` with the stored form of a key: the space's byte, then the key.
 pub(crate) fn with_stored_key<R>(space: Space, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> R {
     const INLINE: usize = 296;
@@ -93,7 +110,7 @@ pub(crate) fn stored_key(space: Space, key: &[u8]) -> Vec<u8> {
     full
 }
 
-/// One change of a batch.
+/// One change as the database takes it.
 pub(crate) struct Change {
     pub(crate) space: Space,
     /// Stored form, with the space's byte.
@@ -105,17 +122,26 @@ pub(crate) struct Change {
 impl Change {
     /// Roughly what the change takes in memory and in the journal, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        const OVERHEAD: u64 = 64;
-        self.key.len() as u64 + self.value.as_ref().map_or(0, |value| value.len() as u64) + OVERHEAD
+        change_bytes(&self.key, self.value.as_deref())
     }
+}
+
+fn change_bytes(key: &[u8], value: Option<&[u8]>) -> u64 {
+    const OVERHEAD: usize = 64;
+    (key.len() + value.map_or(0, <[u8]>::len) + OVERHEAD) as u64
 }
 
 /// Changes that are made together or not at all. A later change of a key replaces an earlier one
 /// of the same batch.
 #[derive(Default)]
 pub struct Batch {
-    changes: Vec<Change>,
+    changes: Changes,
+    bytes: u64,
     may_use_reserve: bool,
+    deletes: bool,
+    grows: bool,
+    /// The first change that has no stored form.
+    refused: Option<&'static str>,
 }
 
 impl Batch {
@@ -125,12 +151,14 @@ impl Batch {
     }
 
     /// Stores `value` under `key`.
-    pub fn put(&mut self, space: Space, key: &[u8], value: impl Into<Value>) {
-        self.change(space, key, Some(value.into()));
+    pub fn put(&mut self, space: Space, key: &[u8], value: impl AsRef<[u8]>) {
+        self.grows |= space.tree() == Tree::Lasting;
+        self.change(space, key, Some(value.as_ref()));
     }
 
     /// Removes what is stored under `key`, if anything is.
     pub fn delete(&mut self, space: Space, key: &[u8]) {
+        self.deletes = true;
         self.change(space, key, None);
     }
 
@@ -143,7 +171,7 @@ impl Batch {
 
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.refused.is_none()
     }
 
     /// Number of changes.
@@ -151,73 +179,38 @@ impl Batch {
         self.changes.len()
     }
 
-    fn change(&mut self, space: Space, key: &[u8], value: Option<Value>) {
-        let key = with_stored_key(space, key, |full| Value::from(full));
-        self.changes.push(Change { space, key, value });
+    fn change(&mut self, space: Space, key: &[u8], value: Option<&[u8]>) {
+        self.bytes += change_bytes(key, value);
+        if let Err(refused) = self.changes.push(space, key, value) {
+            self.refused.get_or_insert(refused);
+        }
     }
 
     /// Whether the batch may go on when only the reserve is left.
     pub(crate) fn may_use_reserve(&self) -> bool {
-        self.may_use_reserve
-            || self.changes.iter().any(|change| change.value.is_none())
-            || self.changes.iter().all(|change| change.space.tree() == Tree::Passing)
+        self.may_use_reserve || self.deletes || !self.grows
     }
 
-    /// The changes, each key once.
-    pub(crate) fn into_changes(mut self) -> Vec<Change> {
-        // The database would store two changes of one key under one version, and which of them
-        // it finds later is chance.
-        const PAIRWISE_MAX: usize = 24;
-        let changes = &mut self.changes;
-        if changes.len() <= PAIRWISE_MAX {
-            let mut i = 0;
-            while i < changes.len() {
-                if changes[i + 1..].iter().any(|later| later.key == changes[i].key) {
-                    changes.remove(i);
-                } else {
-                    i += 1;
-                }
-            }
-        } else {
-            changes.sort_by(|a, b| a.key.cmp(&b.key));
-            changes.reverse();
-            changes.dedup_by(|next, kept| next.key == kept.key);
+    /// Roughly what the batch takes in memory and in the journal, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The changes in their stored form.
+    ///
+    /// # Errors
+    /// What is wrong with one of them.
+    pub(crate) fn into_changes(self) -> Result<Changes, &'static str> {
+        match self.refused {
+            Some(refused) => Err(refused),
+            None => Ok(self.changes),
         }
-        self.changes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn kept(batch: Batch) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let mut all: Vec<_> = batch
-            .into_changes()
-            .into_iter()
-            .map(|change| (change.key.to_vec(), change.value.map(|value| value.to_vec())))
-            .collect();
-        all.sort();
-        all
-    }
-
-    #[test]
-    fn the_last_change_of_a_key_wins_in_small_and_large_batches() {
-        for count in [3u8, 100] {
-            let mut batch = Batch::new();
-            for round in 0..2 {
-                for i in 0..count {
-                    batch.put(Space::System, &[i], [round]);
-                }
-            }
-            batch.delete(Space::System, &[1]);
-            let kept = kept(batch);
-            assert_eq!(kept.len(), usize::from(count));
-            for (key, value) in kept {
-                assert_eq!(value, if key == b"s\x01" { None } else { Some(vec![1]) });
-            }
-        }
-    }
 
     #[test]
     fn removals_and_passing_records_may_use_the_reserve() {
@@ -229,5 +222,13 @@ mod tests {
         let mut passing = Batch::new();
         passing.put(Space::Orphan, b"a", b"");
         assert!(passing.may_use_reserve());
+    }
+
+    #[test]
+    fn every_space_is_found_by_its_code() {
+        for space in Space::ALL {
+            assert_eq!(Space::from_code(space.code()), Some(space));
+        }
+        assert_eq!(Space::from_code(b'!'), None);
     }
 }

@@ -49,6 +49,7 @@ pub(crate) struct FreeSpace {
     budget_bytes: AtomicI64,
     looked_ms: AtomicU64,
     table_bytes: AtomicU64,
+    waiting_bytes: AtomicU64,
 }
 
 impl FreeSpace {
@@ -58,12 +59,23 @@ impl FreeSpace {
             budget_bytes: AtomicI64::new(0),
             looked_ms: AtomicU64::new(0),
             table_bytes: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
         }
     }
 
     /// Tells the gauge how large the key-value tables are, in bytes.
     pub(crate) fn set_table_bytes(&self, bytes: u64) {
         self.table_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that are promised and not taken from the disk yet.
+    pub(crate) fn add_waiting(&self, bytes: u64) {
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes back what [`FreeSpace::add_waiting`] counted.
+    pub(crate) fn remove_waiting(&self, bytes: u64) {
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Asks for room for `bytes` more bytes.
@@ -83,7 +95,8 @@ impl FreeSpace {
     fn look(&self, bytes: u64, draw: Draw) -> Result<(), StoreError> {
         let disk = rustix::fs::statvfs(&self.dir)
             .map_err(|error| StoreError::system(&self.dir, "ask for free space", error))?;
-        let available = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let waiting = self.waiting_bytes.load(Ordering::Relaxed);
+        let available = disk.f_bavail.saturating_mul(disk.f_frsize).saturating_sub(waiting);
         let total = disk.f_blocks.saturating_mul(disk.f_frsize);
         let headroom = available.saturating_sub(self.reserve_bytes(total));
         let budget = (headroom / 8).min(BUDGET_BYTES_MAX);

@@ -57,6 +57,10 @@ impl Layout {
         self.dir.join("kv")
     }
 
+    pub(crate) fn kv_front(&self) -> PathBuf {
+        self.dir.join("kv-front")
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.dir.join("data")
     }

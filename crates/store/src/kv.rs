@@ -1,6 +1,6 @@
-//! The key-values of a target: one database with two trees, the value cache before it, and the
-//! guard that keeps it from a full disk. Owns the database and everything below `kv/`. It never
-//! gives a meaning to a key or a value.
+//! The key-values of a target: one database with two trees, the front and the value cache before
+//! it, and the guard that keeps it from a full disk. Owns the database and everything below `kv/`.
+//! It never gives a meaning to a key or a value.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,14 @@ use fjall::{
 };
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
-use crate::batch::{Batch, Change, KEY_BYTES_MAX, Space, Tree, Value, stored_key, with_stored_key};
+use crate::batch::{Batch, Change, Space, Tree, Value, stored_key, with_stored_key};
 use crate::error::StoreError;
 use crate::free_space::{Draw, FreeSpace};
+use crate::front::{Appended, Front, Marker};
 use crate::journal_sync::{JournalSync, journal_number};
+use crate::overlay::{Pending, newest_changes};
+use crate::record::Changes;
+use crate::recovery::{MARKER_KEY, recover};
 use crate::rotation::Rotation;
 use crate::value_cache::{Known, ValueCache};
 
@@ -63,7 +67,8 @@ impl Live {
 #[repr(u8)]
 enum Health {
     Good,
-    /// It gave up because the disk was full, and is opened anew when there is room again.
+    /// It gave up because the disk was full, and is opened anew when there is room again. What
+    /// was committed and is not in it stays in the front.
     Full,
     /// It gave up for another reason, for good.
     Broken,
@@ -83,6 +88,7 @@ pub(crate) struct KeyValues {
     /// Empty only while the database is opened anew, or after that failed.
     live: RwLock<Option<Live>>,
     health: AtomicU8,
+    front: Front,
     cache: ValueCache,
     gauge: Arc<FreeSpace>,
     journal: JournalSync,
@@ -101,10 +107,12 @@ impl KeyValues {
     /// Opens the database in `dir`.
     pub(crate) fn open(
         dir: PathBuf,
+        front_path: PathBuf,
         sizes: KvSizes,
         gauge: Arc<FreeSpace>,
     ) -> Result<Self, StoreError> {
         let live = open_existing(&dir, sizes)?;
+        let front = recover(&dir, &live, front_path, Arc::clone(&gauge))?;
         let rotation = Rotation::new();
         for tree in [Tree::Lasting, Tree::Passing] {
             rotation.set_pending(tree, live.tree(tree).tree.active_memtable().size());
@@ -117,9 +125,14 @@ impl KeyValues {
             sizes,
             live: RwLock::new(Some(live)),
             health: AtomicU8::new(Health::Good as u8),
+            front,
             gauge,
             rotation,
         })
+    }
+
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -138,6 +151,14 @@ impl KeyValues {
 
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Value>, StoreError> {
         with_stored_key(space, key, |full| {
+            // First: what leaves the overlay is in the database and in the cache by then.
+            if self.front.overlay.holds(space) {
+                match self.front.overlay.lookup(full) {
+                    Known::Value(value) => return Ok(Some(value)),
+                    Known::Absent => return Ok(None),
+                    Known::Nothing => {}
+                }
+            }
             if !space.is_cached() {
                 return self.get_stored(space, full);
             }
@@ -165,22 +186,117 @@ impl KeyValues {
             return Ok(());
         }
         let draw = if batch.may_use_reserve() { Draw::Passing } else { Draw::Growth };
-        let changes = batch.into_changes();
-        let mut bytes = [0u64; 2];
-        for change in &changes {
-            if change.key.len() > KEY_BYTES_MAX {
-                return Err(StoreError::argument(&self.dir, "store a key-value", "key too long"));
-            }
-            bytes[change.space.tree() as usize] += change.bytes();
-        }
-        self.gauge.draw(bytes[0] + bytes[1], draw)?;
+        let bytes = batch.bytes();
+        let mut changes = batch
+            .into_changes()
+            .map_err(|detail| StoreError::argument(&self.dir, "store a key-value", detail))?;
+        self.gauge.draw(bytes, draw)?;
         if self.health.load(Ordering::Acquire) != Health::Good as u8 {
             self.revive()?;
         }
-        self.rotation.throttle(|| self.live().map_or(true, |live| live.is_poisoned()));
+        loop {
+            match self.front.append(changes) {
+                Appended::Done => return Ok(()),
+                Appended::Straight(back) => return self.commit_straight(&back),
+                Appended::Full(back) => {
+                    changes = back;
+                    let _applying = self.front.applying.lock();
+                    self.apply_oldest()?;
+                }
+            }
+        }
+    }
 
+    /// Commits a batch that cannot go through the front journal, after everything before it.
+    #[cold]
+    fn commit_straight(&self, changes: &Changes) -> Result<(), StoreError> {
+        let _applying = self.front.applying.lock();
+        self.apply_oldest()?;
+        self.throttle();
+        let mut log = self.front.log();
+        loop {
+            let group = log.group();
+            if group.is_empty() {
+                break;
+            }
+            self.apply(&group)?;
+            self.front.forget(&mut log, &group);
+        }
+        let (seq, end) = log.break_off();
+        let marker = Marker { epoch: self.front.epoch, seq, end };
+        self.commit_changes(newest_changes(&[changes]), marker)?;
+        log.follow_on();
+        self.front.set_applied(seq);
+        Ok(())
+    }
+
+    /// Brings everything that was committed before the call to the database.
+    pub(crate) fn drain(&self) -> Result<(), StoreError> {
+        let goal = self.front.last_seq();
+        while self.front.applied() < goal {
+            let _applying = self.front.applying.lock();
+            // Numbers that were lost are never applied, and then there is nothing left.
+            if self.front.applied() < goal && !self.apply_oldest()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`KeyValues::drain`], after a try to let the database go on if it gave up.
+    pub(crate) fn apply_pending(&self) -> Result<(), StoreError> {
+        if self.health.load(Ordering::Acquire) != Health::Good as u8 {
+            self.revive()?;
+        }
+        self.drain()
+    }
+
+    /// Brings the oldest pending batches to the database; false if there are none. The caller
+    /// holds `applying`.
+    fn apply_oldest(&self) -> Result<bool, StoreError> {
+        let group = self.front.log().group();
+        if group.is_empty() {
+            return Ok(false);
+        }
+        self.throttle();
+        self.apply(&group)?;
+        self.front.forget(&mut self.front.log(), &group);
+        Ok(true)
+    }
+
+    fn apply(&self, group: &[Arc<Pending>]) -> Result<(), StoreError> {
+        let Some(last) = group.last() else { return Ok(()) };
+        self.refuse_unless_good()?;
+        let changes: Vec<_> = group.iter().map(|batch| &batch.changes).collect();
+        let marker = Marker { epoch: self.front.epoch, seq: last.seq, end: last.end };
+        self.commit_changes(newest_changes(&changes), marker)?;
+        self.front.overlay.remove(group);
+        Ok(())
+    }
+
+    /// What a caller is told while the database has given up.
+    fn refuse_unless_good(&self) -> Result<(), StoreError> {
+        let health = self.health.load(Ordering::Acquire);
+        if health == Health::Good as u8 {
+            Ok(())
+        } else if health == Health::Full as u8 {
+            Err(StoreError::NoSpace { path: self.dir.clone() })
+        } else {
+            Err(StoreError::database(&self.dir, "commit", fjall::Error::Poisoned))
+        }
+    }
+
+    fn throttle(&self) {
+        self.rotation.throttle(|| self.live().map_or(true, |live| live.is_poisoned()));
+    }
+
+    fn commit_changes(&self, changes: Vec<Change>, marker: Marker) -> Result<(), StoreError> {
+        let mut bytes = [0u64; 2];
+        for change in &changes {
+            bytes[change.space.tree() as usize] += change.bytes();
+        }
         let writing = self.cache.begin_write(&changes);
-        let result = self.live().map(|live| commit_to(&live, changes));
+        let result = self.live().map(|live| commit_to(&live, changes, marker));
         self.cache.finish_write(writing, matches!(result, Ok(Ok(()))));
         result?.map_err(|error| self.give_up(error))?;
         self.rotation.add(bytes);
@@ -266,6 +382,9 @@ impl KeyValues {
             return Ok(());
         }
         let failed = |error| StoreError::database(&self.dir, "list key-values", error);
+        if self.front.overlay.holds(space) {
+            self.drain()?;
+        }
         let live = self.live()?;
         for item in live.tree(space.tree()).range((start, Bound::Excluded(end))) {
             let (key, value) = item.into_inner().map_err(failed)?;
@@ -277,6 +396,12 @@ impl KeyValues {
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.drain()?;
+        self.sync_database()
+    }
+
+    /// Brings what the database has to stable storage.
+    pub(crate) fn sync_database(&self) -> Result<(), StoreError> {
         let poisoned = || -> Result<(), StoreError> {
             if self.live()?.is_poisoned() {
                 return Err(StoreError::database(&self.dir, "sync", fjall::Error::Poisoned));
@@ -295,8 +420,9 @@ impl KeyValues {
     }
 }
 
-fn commit_to(live: &Live, changes: Vec<Change>) -> fjall::Result<()> {
-    let mut batch = OwnedWriteBatch::with_capacity(live.db.clone(), changes.len())
+/// Commits changes together with what they mean for the front journal.
+pub(crate) fn commit_to(live: &Live, changes: Vec<Change>, marker: Marker) -> fjall::Result<()> {
+    let mut batch = OwnedWriteBatch::with_capacity(live.db.clone(), changes.len() + 1)
         .durability(Some(PersistMode::Buffer));
     for Change { space, key, value } in changes {
         let tree = live.tree(space.tree());
@@ -305,6 +431,7 @@ fn commit_to(live: &Live, changes: Vec<Change>) -> fjall::Result<()> {
             None => batch.remove(tree, key),
         }
     }
+    batch.insert(live.tree(Tree::Passing), MARKER_KEY, marker.to_bytes());
     batch.commit()
 }
 

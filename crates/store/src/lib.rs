@@ -9,15 +9,22 @@
 //! | `target.json` | identity: format version, pool, target |
 //! | `lock` | locked as long as a process has the target open |
 //! | `kv/` | the key-value database |
+//! | `kv-front` | journal of the last commits, until the database has them |
 //! | `data/00` .. `data/ff` | one sparse file per object shard |
 
+mod applier;
 mod batch;
 mod error;
 mod free_space;
+mod front;
+mod front_journal;
 mod identity;
 mod journal_sync;
 mod kv;
 mod object_kv;
+mod overlay;
+mod record;
+mod recovery;
 mod rotation;
 mod shard_file;
 mod shard_path;

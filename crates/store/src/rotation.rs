@@ -139,7 +139,7 @@ fn run(kv: &KeyValues) {
 fn seal(kv: &KeyValues, tree: Tree) {
     // The database syncs its journal before it writes a table, and lets no commit pass meanwhile.
     // Done here first, that is short. A failure is kept there and fails every later sync.
-    let _ = kv.sync();
+    let _ = kv.sync_database();
     let Ok(live) = kv.live() else { return };
     if !wait_for_tables(kv, &live, tree) {
         return;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use azekura_proto::{Oid, PoolId, TargetId};
 use parking_lot::Mutex;
 
+use crate::applier::ApplierThread;
 use crate::batch::{Batch, Space, Value};
 use crate::error::StoreError;
 use crate::free_space::{FreeSpace, SpaceInfo};
@@ -39,7 +40,8 @@ impl Default for StoreConfig {
 
 /// One target's objects. All methods may be called from any number of threads.
 pub struct Store {
-    // Dropped in this order.
+    // Dropped in this order: the last commits go to the database while it can still make room.
+    _applier: ApplierThread,
     _rotation: RotationThread,
     kv: Arc<KeyValues>,
     shards: Shards,
@@ -74,9 +76,11 @@ impl Store {
             value_cache_bytes: config.cache_bytes,
             block_cache_bytes: config.block_cache_bytes,
         };
-        let kv = Arc::new(KeyValues::open(layout.kv(), sizes, gauge)?);
+        let kv = Arc::new(KeyValues::open(layout.kv(), layout.kv_front(), sizes, gauge)?);
+        let rotation = RotationThread::start(&kv)?;
         Ok(Self {
-            _rotation: RotationThread::start(&kv)?,
+            _applier: ApplierThread::start(&kv)?,
+            _rotation: rotation,
             kv,
             shards,
             kv_stripes: (0..KV_STRIPES).map(|_| Mutex::new(())).collect(),

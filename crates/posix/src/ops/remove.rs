@@ -38,9 +38,9 @@ impl FileSystem {
         }
         self.check_removal(caller, dir, name)?;
         let done = self.call_entry(dir, name, &Request::RemoveDirectory { dir, name });
-        // What was kept about the directory itself leads nowhere now, and ages away.
+        // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);
-        self.cache.forget_dir(dir);
+        self.cache.forget_dirs();
         done.map(drop)
     }
 

@@ -36,8 +36,8 @@ impl FileSystem {
         let done = self.call_entry(to_dir, to_name, &request);
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
-        self.cache.forget_dir(from_dir);
-        self.cache.forget_dir(to_dir);
+        // Also what moved, and what it replaced, may be a directory.
+        self.cache.forget_dirs();
         done.map(drop)
     }
 

@@ -5,6 +5,8 @@ mod coherence;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod front;
+#[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod identity;

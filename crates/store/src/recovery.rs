@@ -1,0 +1,303 @@
+//! What an opening finds in the front journal: the commits that the last process answered and did
+//! not bring to the database. Owns the marker in the database that says which those are. It reads
+//! the journal, and never writes records.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::batch::{Tree, Value};
+use crate::error::StoreError;
+use crate::free_space::FreeSpace;
+use crate::front::{Front, Marker};
+use crate::front_journal::FrontJournal;
+use crate::kv::{Live, commit_to};
+use crate::overlay::newest_changes;
+use crate::record::Changes;
+
+/// The key of the marker, outside of every space. Part of the on-disk format.
+pub(crate) const MARKER_KEY: &[u8] = b"!front";
+
+/// Bounds of what goes to the database at once: batches, and bytes of their records.
+const GROUP_BATCHES: usize = 512;
+const GROUP_BYTES: usize = 512 * 1024;
+
+/// Opens the front of the database in `dir`, and brings to the database what it still lacks.
+pub(crate) fn recover(
+    dir: &Path,
+    live: &Live,
+    path: PathBuf,
+    gauge: Arc<FreeSpace>,
+) -> Result<Front, StoreError> {
+    let marker = read_marker(dir, live)?;
+    let mut journal = FrontJournal::open(path, marker.is_some())?;
+    let mut seq = 0;
+    if let Some(mut marker) = marker {
+        let first = marker.seq;
+        loop {
+            let (group, next) = read_group(&journal, marker)?;
+            if group.is_empty() {
+                break;
+            }
+            let changes: Vec<&Changes> = group.iter().collect();
+            commit_to(live, newest_changes(&changes), next)
+                .map_err(|error| StoreError::database(dir, "recover the last commits", error))?;
+            marker = next;
+        }
+        seq = marker.seq;
+        if seq > first {
+            let (path, batches) = (journal.path().display(), seq - first);
+            tracing::info!(%path, batches, "commits recovered from the front journal");
+        }
+    }
+    journal.allocate()?;
+    Ok(Front::new(journal, seq, gauge))
+}
+
+/// The records that follow on the marker, and the marker that they lead to. The first one that is
+/// missing or not whole ends them: what comes after it was never answered, or is older.
+fn read_group(
+    journal: &FrontJournal,
+    mut marker: Marker,
+) -> Result<(Vec<Changes>, Marker), StoreError> {
+    let mut group = Vec::new();
+    let mut bytes = 0;
+    while group.len() < GROUP_BATCHES && bytes < GROUP_BYTES {
+        let seq = marker.seq + 1;
+        let Some((changes, end)) = journal.read(marker.end, marker.epoch, seq)? else { break };
+        bytes += changes.record_bytes();
+        marker = Marker { seq, end, ..marker };
+        group.push(changes);
+    }
+    Ok((group, marker))
+}
+
+fn read_marker(dir: &Path, live: &Live) -> Result<Option<Marker>, StoreError> {
+    let stored: Option<Value> = live
+        .tree(Tree::Passing)
+        .get(MARKER_KEY)
+        .map_err(|error| StoreError::database(dir, "read the marker of the journal", error))?;
+    stored
+        .map(|bytes| {
+            Marker::from_bytes(&bytes).ok_or_else(|| StoreError::Damaged {
+                path: dir.to_path_buf(),
+                detail: "the marker of the journal has a wrong length".to_owned(),
+            })
+        })
+        .transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::batch::{Batch, Space};
+    use crate::kv::{KeyValues, KvSizes};
+    use crate::rotation::RotationThread;
+
+    /// Key-values without the applier: what is committed stays in the front until it is drained,
+    /// and dropping them is like killing the process.
+    struct Bare {
+        // Dropped in this order.
+        _rotation: RotationThread,
+        kv: Arc<KeyValues>,
+        dir: TempDir,
+    }
+
+    fn open(dir: &Path) -> Result<KeyValues, StoreError> {
+        let sizes = KvSizes { value_cache_bytes: 100_000, block_cache_bytes: 100_000 };
+        let gauge = Arc::new(FreeSpace::new(dir.to_path_buf()));
+        KeyValues::open(dir.join("kv"), dir.join("kv-front"), sizes, gauge)
+    }
+
+    impl Bare {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            KeyValues::create(&dir.path().join("kv")).unwrap();
+            Self::open(dir)
+        }
+
+        fn open(dir: TempDir) -> Self {
+            let kv = Arc::new(open(dir.path()).unwrap());
+            Self { _rotation: RotationThread::start(&kv).unwrap(), kv, dir }
+        }
+
+        fn close(self) -> TempDir {
+            self.dir
+        }
+
+        fn killed(self, then: impl FnOnce(&Path)) -> Self {
+            let dir = self.close();
+            then(&dir.path().join("kv-front"));
+            Self::open(dir)
+        }
+
+        fn put(&self, key: &[u8], value: &[u8]) {
+            let mut batch = Batch::new();
+            batch.put(Space::Inode, key, value);
+            batch.put(Space::Reply, b"last", value);
+            self.kv.commit(batch).unwrap();
+        }
+
+        fn put_numbers(&self, numbers: std::ops::Range<u32>) {
+            for i in numbers {
+                self.put(&i.to_be_bytes(), &i.to_be_bytes());
+            }
+        }
+
+        fn get(&self, space: Space, key: &[u8]) -> Option<Vec<u8>> {
+            self.kv.get(space, key).unwrap().map(|value| value.to_vec())
+        }
+
+        /// That there are the numbers below `end`, and nothing of the others.
+        fn assert_numbers(&self, end: u32) {
+            for i in 0..end + 50 {
+                let value = (i < end).then(|| i.to_be_bytes().to_vec());
+                assert_eq!(self.get(Space::Inode, &i.to_be_bytes()), value, "{i} of {end}");
+            }
+            let last = self.get(Space::Reply, b"last");
+            assert_eq!(last, Some((end - 1).to_be_bytes().to_vec()));
+        }
+    }
+
+    /// Writes into the record that begins with the `n`th key of the file.
+    fn garble(path: &Path, number: u32) {
+        let bytes = std::fs::read(path).unwrap();
+        let mut key = vec![b'i'];
+        key.extend_from_slice(&number.to_be_bytes());
+        let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.write_all_at(&[0xee], at as u64 + 2).unwrap();
+    }
+
+    #[test]
+    fn what_was_answered_is_there_after_a_kill_and_is_recovered_once() {
+        let target = Bare::new();
+        target.put_numbers(0..2000);
+        assert!(target.kv.front().has_pending());
+        target.assert_numbers(2000);
+        let target = target.killed(|_| {});
+        assert!(!target.kv.front().has_pending());
+        target.assert_numbers(2000);
+        // Killed before anything more was committed, and again after a few commits.
+        let target = target.killed(|_| {});
+        target.put_numbers(2000..2003);
+        let target = target.killed(|_| {}).killed(|_| {});
+        target.assert_numbers(2003);
+    }
+
+    #[test]
+    fn a_bad_record_ends_the_recovery_and_what_follows_it_never_comes_back() {
+        let target = Bare::new();
+        target.put_numbers(0..1000);
+        let target = target.killed(|path| garble(path, 700));
+        target.assert_numbers(700);
+        // New records, as long as the old ones, before those that lie behind the bad one.
+        target.put_numbers(700..702);
+        let target = target.killed(|_| {});
+        target.assert_numbers(702);
+    }
+
+    #[test]
+    fn a_truncated_journal_gives_what_is_left_of_it() {
+        let target = Bare::new();
+        target.put_numbers(0..1000);
+        let target = target.killed(|path| {
+            let bytes = std::fs::read(path).unwrap();
+            let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            file.set_len(used as u64 - 3).unwrap();
+        });
+        target.assert_numbers(999);
+        target.put_numbers(999..1100);
+        target.killed(|_| {}).assert_numbers(1100);
+    }
+
+    #[test]
+    fn records_that_the_database_has_are_not_applied_again() {
+        let target = Bare::new();
+        target.put(b"a", b"0");
+        target.put(b"a", b"1");
+        let journal = target.dir.path().join("kv-front");
+        let old = std::fs::read(&journal).unwrap();
+        target.kv.drain().unwrap();
+        target.put(b"a", b"2");
+        target.kv.drain().unwrap();
+        // Only the record of the first value is left, as after a crash of the machine.
+        let target = target.killed(|path| std::fs::write(path, &old).unwrap());
+        assert_eq!(target.get(Space::Inode, b"a"), Some(b"2".to_vec()));
+        target.put(b"a", b"3");
+        let target = target.killed(|path| std::fs::write(path, &old).unwrap());
+        assert_eq!(target.get(Space::Inode, b"a"), Some(b"3".to_vec()));
+    }
+
+    #[test]
+    fn a_batch_too_long_for_the_journal_keeps_its_place_in_the_order() {
+        let target = Bare::new();
+        for round in 0..3u8 {
+            target.put(b"a", &[round]);
+            target.put(b"a", &vec![round; 300_000]);
+            assert_eq!(target.get(Space::Inode, b"a"), Some(vec![round; 300_000]));
+            target.put(b"a", &[round, round]);
+            assert_eq!(target.get(Space::Inode, b"a"), Some(vec![round, round]));
+        }
+        let target = target.killed(|_| {});
+        assert_eq!(target.get(Space::Inode, b"a"), Some(vec![2, 2]));
+        target.put(b"b", &vec![9; 300_000]);
+        let target = target.killed(|_| {});
+        assert_eq!(target.get(Space::Inode, b"b"), Some(vec![9; 300_000]));
+    }
+
+    #[test]
+    fn commits_help_themselves_when_too_much_is_pending() {
+        let target = Bare::new();
+        target.put_numbers(0..20_000);
+        target.assert_numbers(20_000);
+        // Long records fill the journal long before there are many of them.
+        for i in 0..200u8 {
+            target.put(&[i], &vec![i; 100_000]);
+        }
+        for i in 0..200u8 {
+            assert_eq!(target.get(Space::Inode, &[i]), Some(vec![i; 100_000]));
+        }
+        let target = target.killed(|_| {});
+        assert_eq!(target.get(Space::Inode, &[199]), Some(vec![199; 100_000]));
+        assert_eq!(target.get(Space::Inode, &7u32.to_be_bytes()), Some(vec![0, 0, 0, 7]));
+    }
+
+    #[test]
+    fn a_scan_sees_what_is_pending_and_only_drains_its_own_space() {
+        let target = Bare::new();
+        target.put_numbers(0..300);
+        let count = |space| {
+            let mut count = 0;
+            let visit = |_: &[u8], _| {
+                count += 1;
+                std::ops::ControlFlow::Continue(())
+            };
+            target.kv.scan_visit(space, b"", None, visit).unwrap();
+            count
+        };
+        assert_eq!(count(Space::Entry), 0);
+        assert!(target.kv.front().has_pending());
+        assert_eq!(count(Space::Inode), 300);
+        assert!(!target.kv.front().has_pending());
+        let mut batch = Batch::new();
+        batch.delete(Space::Inode, &7u32.to_be_bytes());
+        target.kv.commit(batch).unwrap();
+        assert_eq!(count(Space::Inode), 299);
+    }
+
+    #[test]
+    fn a_missing_journal_is_damage_unless_it_was_never_used() {
+        let target = Bare::new();
+        let target = target.killed(|path| std::fs::remove_file(path).unwrap());
+        target.put(b"a", b"1");
+        let dir = target.close();
+        std::fs::remove_file(dir.path().join("kv-front")).unwrap();
+        assert!(matches!(open(dir.path()), Err(StoreError::Damaged { .. })));
+        assert!(!dir.path().join("kv-front").exists());
+    }
+}
