@@ -2,7 +2,7 @@
 //! taken in here as they are.
 
 #![no_main]
-#![allow(dead_code, unreachable_pub, unused_imports)]
+#![allow(dead_code, unreachable_pub, unused_imports, unfulfilled_lint_expectations)]
 
 #[path = "../../crates/fuse/src/kernel/abi.rs"]
 mod abi;
