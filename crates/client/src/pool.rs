@@ -71,7 +71,8 @@ impl Pool {
 
     /// Number of targets, on which placement rests.
     pub fn target_count(&self) -> u16 {
-        self.session().target_count()
+        // The same in a forked child, so whose session it is need not be asked.
+        self.session.target_count()
     }
 
     /// A home for an object that may live anywhere; each target in turn.

@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use crate::socket::Socket;
 
-/// Holds any small frame and the head of a large one, so that those need one read.
-const INPUT_BYTES: usize = 64 * 1024;
+/// Holds any small frame and the head of a large one, so that those need one read. Bulk data that
+/// comes in behind a head is copied out of here, so it should not be much.
+const INPUT_BYTES: usize = 16 * 1024;
 
 /// Why no frame came.
 #[derive(Debug, thiserror::Error)]
