@@ -15,7 +15,7 @@ FSX = """
 flen = {flen}
 
 [opsize]
-min = 0
+min = 1
 max = {opsize}
 align = 1
 

@@ -97,7 +97,9 @@ fn a_torn_end_of_the_journal_is_left_out() {
         .unwrap();
     let store = open(dir.path());
     let round = committed(&store);
-    assert!(round >= 2990);
+    // The database takes batches in groups of at most 512, so a torn end costs at most one group:
+    // what a machine crash may do to batches that were not synced.
+    assert!(round >= 3000 - 512, "{round}");
     for space in PARTS {
         assert_eq!(get(&store, space, b"round"), Some(round.to_be_bytes().to_vec()));
         assert_eq!(get(&store, space, &(round + 1).to_be_bytes()), None);
