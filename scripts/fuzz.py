@@ -9,6 +9,7 @@ is written to target/fuzz-artifacts and is to be committed to fuzz/corpus with i
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,8 +58,11 @@ def run(binaries, name, seconds):
         "-print_final_stats=1",
         f"-artifact_prefix={artifacts}/",
     ]
+    scratch = TARGET / "fuzz-scratch"
+    scratch.mkdir(exist_ok=True)
     done = subprocess.run(
         command,
+        env=dict(os.environ, TMPDIR=str(scratch)),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -67,6 +71,7 @@ def run(binaries, name, seconds):
         timeout=seconds + 120,
         stdin=subprocess.DEVNULL,
     )
+    shutil.rmtree(scratch, ignore_errors=True)
     runs = re.search(r"number_of_executed_units: (\d+)", done.stderr)
     covered = re.findall(r"cov: (\d+)", done.stderr)
     count, reach = runs[1] if runs else "?", covered[-1] if covered else "?"

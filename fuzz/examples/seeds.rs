@@ -201,8 +201,12 @@ fn handshakes(corpus: &Corpus) {
     };
     let challenge: Result<Challenge, Refusal> = Ok(Challenge { nonce: [1; 32], proof: [2; 32] });
     let proof = Proof { proof: [3; 32] };
-    let welcome: Result<Welcome, Refusal> =
-        Ok(Welcome { engine: EngineId(0), incarnation: Incarnation(4), map_version: 1, fresh_session: true });
+    let welcome: Result<Welcome, Refusal> = Ok(Welcome {
+        engine: EngineId(0),
+        incarnation: Incarnation(4),
+        map_version: 1,
+        fresh_session: true,
+    });
     let refusal: Result<Welcome, Refusal> = Err(Refusal::Version { engine: 9 });
     corpus.put("handshake", "hello", &tagged(0, body(&hello)));
     corpus.put("handshake", "challenge", &tagged(1, body(&challenge)));
@@ -297,6 +301,21 @@ fn stored(corpus: &Corpus) {
     corpus.put("stored", "inode", &tagged(0, body(&inode)));
 }
 
+/// A sealed record with one change: key "Ikey", value "value". The checksum is mended by the target.
+fn journal(corpus: &Corpus) {
+    let mut record = vec![0; 8];
+    record.extend(7u64.to_le_bytes());
+    record.extend(9u64.to_le_bytes());
+    record.extend(47u32.to_le_bytes());
+    record.extend(1u32.to_le_bytes());
+    record.extend(4u16.to_le_bytes());
+    record.extend(5u32.to_le_bytes());
+    record.extend(b"Ikeyvalue");
+    corpus.put("journal_record", "change", &tagged(1, record.clone()));
+    record.truncate(36);
+    corpus.put("journal_record", "torn", &tagged(1, record));
+}
+
 const POOL_FILE: &str = r#"name = "pool"
 pool = "01010101010101010101010101010101"
 version = 1
@@ -318,5 +337,6 @@ fn main() {
     texts(&corpus);
     fuse(&corpus);
     stored(&corpus);
+    journal(&corpus);
     corpus.put("pool_file", "two_engines", POOL_FILE.as_bytes());
 }

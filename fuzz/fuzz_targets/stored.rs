@@ -37,7 +37,10 @@ fuzz_target!(|bytes: &[u8]| {
         4 => drop(frame::decode::<Vec<Action>>(stored)),
         5 => {
             if let Some((dir, order)) = record::parse_bucket_key(stored) {
-                assert_eq!(record::parse_bucket_key(&record::bucket_key(dir, order)), Some((dir, order)));
+                assert_eq!(
+                    record::parse_bucket_key(&record::bucket_key(dir, order)),
+                    Some((dir, order))
+                );
             }
         }
         _ => {
