@@ -7,6 +7,7 @@ use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{Oid, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::clock::{fine_now, now};
 use crate::record::{Bucket, Inode, Orphan, Reclaim, count_entry, entry_key};
 use crate::sessions::Sessions;
 use crate::target::Target;
@@ -17,9 +18,16 @@ pub(crate) struct Actor<'a> {
     pub(crate) target: &'a Target,
     pub(crate) sessions: &'a Sessions,
     pub(crate) now: Timestamp,
+    /// The exact time, with which the directory's shard is stamped.
+    pub(crate) changed: Timestamp,
 }
 
-impl Actor<'_> {
+impl<'a> Actor<'a> {
+    /// An actor for what happens now.
+    pub(crate) fn new(target: &'a Target, sessions: &'a Sessions) -> Self {
+        Self { target, sessions, now: now(), changed: fine_now() }
+    }
+
     /// Applies one action. Checking is the same as applying to an update that is thrown away, so
     /// that the two can never differ.
     pub(crate) fn apply(&self, update: &mut Update<'_>, action: &Action) -> Result<(), Status> {
@@ -56,9 +64,9 @@ impl Actor<'_> {
         update.put(Space::Entry, &key, &bucket);
         let mut stat = update.dir_shard(dir)?.unwrap_or_default();
         if let Some(old) = replaces {
-            count_entry(&mut stat, old.kind, -1, self.now);
+            count_entry(&mut stat, old.kind, -1, self.changed);
         }
-        count_entry(&mut stat, entry.kind, 1, self.now);
+        count_entry(&mut stat, entry.kind, 1, self.changed);
         update.set_dir_shard(dir, Some(stat));
         Ok(())
     }
@@ -83,7 +91,7 @@ impl Actor<'_> {
             update.put(Space::Entry, &key, &bucket);
         }
         let mut stat = update.dir_shard(dir)?.unwrap_or_default();
-        count_entry(&mut stat, entry.kind, -1, self.now);
+        count_entry(&mut stat, entry.kind, -1, self.changed);
         update.set_dir_shard(dir, Some(stat));
         Ok(())
     }

@@ -8,7 +8,6 @@ use azekura_proto::{ContainerId, Oid, Status};
 use azekura_store::{Space, Store};
 
 use crate::action::{Actor, remove_inode};
-use crate::clock::now;
 use crate::dir_shards::{self, StoredShard};
 use crate::node::Node;
 use crate::record::{
@@ -124,7 +123,7 @@ fn file_key(oid: Oid, shard: u16) -> Vec<u8> {
 pub(crate) fn repair(node: &Node, target: &Target, repair: &Repair) -> Answer {
     let _state = target.lock();
     let mut update = Update::new(target);
-    let actor = Actor { target, sessions: &node.sessions, now: now() };
+    let actor = Actor::new(target, &node.sessions);
     match repair {
         Repair::RemoveEntry { dir, name } => {
             if let Some(entry) = entry_of(&update, *dir, name)? {

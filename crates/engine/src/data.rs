@@ -95,12 +95,19 @@ pub(crate) fn append(
     }
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     let offset = match caller.first_answer(&target.store)? {
-        Some(FirstAnswer::Appended { oid: first, offset, .. }) if first == oid => offset,
+        Some(FirstAnswer::Appended { oid: first, offset, truncations, .. }) if first == oid => {
+            if truncations != inode.truncations {
+                // It was carried out, and cut since: writing it again would undo the cut.
+                return Ok(Reply::Appended { offset });
+            }
+            offset
+        }
         Some(_) => return Err(Status::Invalid),
         None => {
             let offset = complete(node, target, oid, &inode)?.size;
             check_range(offset, data.len() as u64)?;
-            reserve_append(node, target, caller, oid, (offset, data.len() as u64), geometry)?;
+            let place = (offset, data.len() as u64);
+            reserve_append(node, target, caller, (oid, inode.truncations), place, geometry)?;
             offset
         }
     };
@@ -125,7 +132,7 @@ fn reserve_append(
     node: &Node,
     target: &Target,
     caller: &Caller,
-    oid: Oid,
+    (oid, truncations): (Oid, u32),
     (offset, bytes): (u64, u64),
     geometry: Geometry,
 ) -> Result<(), Status> {
@@ -145,7 +152,7 @@ fn reserve_append(
         }
     }
     let mut update = Update::new(target);
-    caller.record(&mut update, FirstAnswer::Appended { oid, offset, end });
+    caller.record(&mut update, FirstAnswer::Appended { oid, offset, end, truncations });
     update.commit().map(drop)
 }
 

@@ -11,7 +11,7 @@ use azekura_proto::{Geometry, Oid, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::attributes::{complete, load_inode};
-use crate::clock::now;
+use crate::clock::{fine_now, now};
 use crate::node::Node;
 use crate::record::{Inode, xattr_key};
 use crate::retry::{Caller, FirstAnswer};
@@ -77,7 +77,7 @@ fn apply(inode: &mut Inode, change: &AttrChange, stamp: Timestamp) -> Result<(),
     }
     if let Some(mtime) = change.mtime {
         inode.mtime = resolve(mtime, stamp);
-        inode.mtime_set = (inode.kind == FileKind::Directory).then_some(stamp);
+        inode.mtime_set = (inode.kind == FileKind::Directory).then(fine_now);
     } else if change.size.is_some() {
         inode.mtime = stamp;
     }
@@ -143,6 +143,11 @@ fn truncate(node: &Node, target: &Target, oid: Oid, size: u64) -> Result<(), Sta
         FileKind::Directory => return Err(Status::IsDirectory),
         _ => return Err(Status::Invalid),
     }
+    // Before anything is cut: a recorded append must never make the file long again.
+    change_inode(target, oid, |inode| {
+        inode.truncations = inode.truncations.wrapping_add(1);
+        Ok(())
+    })?;
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     if !inode.wide && geometry.is_narrow(size) {
         let file = if size > 0 {

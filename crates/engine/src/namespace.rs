@@ -123,7 +123,7 @@ pub(crate) fn create(
         return created_again(node, target, session, oid);
     }
     let state = lock_for_insert(node, target, dir, name)?;
-    let actor = Actor { target, sessions: &node.sessions, now: now() };
+    let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
     let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
     if let Some(slot) = bucket.and_then(|bucket| bucket.find(name).cloned()) {
@@ -137,6 +137,8 @@ pub(crate) fn create(
     let entry = Entry { oid, kind: new.kind };
     actor.insert_entry(&mut update, dir, name, entry, None)?;
     let mut inode = Inode::new(new, Some(dir), actor.now);
+    // Tells the client what became of the directory's time.
+    inode.btime = actor.changed;
     inode.born_of = caller.origin();
     put_inode(&mut update, oid, &inode);
     target.store.shard_is_new(oid);

@@ -10,7 +10,6 @@ use azekura_proto::{Oid, Status};
 use azekura_store::Space;
 
 use crate::action::Actor;
-use crate::clock::now;
 use crate::key_locks::{Wanted, keys_of_all};
 use crate::node::Node;
 use crate::record::{decided_key, decode, encode, parse_transaction_key, prepared_key};
@@ -50,7 +49,7 @@ pub(crate) fn ask_homes(node: &Node, target: &Target, actions: &[Action]) -> Res
 
 /// Tries the actions without writing.
 pub(crate) fn check(node: &Node, target: &Target, actions: &[Action]) -> Result<(), Status> {
-    let actor = Actor { target, sessions: &node.sessions, now: now() };
+    let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
     actions.iter().try_for_each(|action| actor.apply(&mut update, action))
 }
@@ -108,7 +107,7 @@ fn store_prepared(
 pub(crate) fn commit(node: &Node, target: &Target, id: TransactionId) -> Result<(), Status> {
     let mut state = target.lock();
     let Some(prepared) = state.prepared.get(&id) else { return Ok(()) };
-    let actor = Actor { target, sessions: &node.sessions, now: now() };
+    let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
     for action in &prepared.actions {
         actor.apply(&mut update, action)?;

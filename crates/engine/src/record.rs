@@ -41,6 +41,9 @@ pub(crate) struct Inode {
     pub(crate) symlink_text: Vec<u8>,
     pub(crate) inheritance: Option<Inheritance>,
     pub(crate) parent: Option<Oid>,
+    /// Grows with each truncation: an append that was recorded before one no longer says how long
+    /// the file is.
+    pub(crate) truncations: u32,
     /// The request that made it, by which a retry of that request knows its own work.
     pub(crate) born_of: Option<Origin>,
 }
@@ -75,6 +78,7 @@ impl Inode {
             symlink_text: new.symlink_text.clone(),
             inheritance: is_directory.then(|| new.inheritance.unwrap_or_default()),
             parent: if is_directory { parent } else { None },
+            truncations: 0,
             born_of: None,
         }
     }

@@ -14,7 +14,7 @@ use crate::dir_shards;
 use crate::node::Node;
 use crate::participant::{abort, commit, reload};
 use crate::record::{Inode, decode, parse_transaction_key};
-use crate::retry::recorded_appends;
+use crate::retry::{RecordedAppend, recorded_appends};
 use crate::stored::{load, store_status};
 use crate::target::Target;
 use crate::transaction::{forget_decision, tell_commit};
@@ -33,12 +33,12 @@ pub(crate) fn recover(target: &Target) -> Result<(), Status> {
 /// An append that is on record was given its place: the file is at least that long, so that no
 /// later append lands on the same bytes. Wide files are checked where their last shard is.
 fn extend_promised_appends(target: &Target) -> Result<(), Status> {
-    for (oid, end) in recorded_appends(&target.store)? {
+    for RecordedAppend { oid, end, truncations } in recorded_appends(&target.store)? {
         let Some(inode) = load::<Inode>(&target.store, Space::Inode, &oid.to_bytes())? else {
             continue;
         };
         let narrow = Geometry::new(inode.chunk_bytes, 1).is_narrow(end) && !inode.wide;
-        if !narrow {
+        if !narrow || inode.truncations != truncations {
             continue;
         }
         let file = target.store.shard_create(oid, 0).map_err(|e| store_status(&e))?;

@@ -28,11 +28,12 @@ pub(crate) struct Caller {
 pub(crate) enum FirstAnswer {
     Done,
     Created(Oid),
-    /// The offset and end of an append.
+    /// The place of an append, and how many truncations the file had seen.
     Appended {
         oid: Oid,
         offset: u64,
         end: u64,
+        truncations: u32,
     },
     Container(String),
 }
@@ -87,8 +88,16 @@ impl Caller {
     }
 }
 
+/// An append on record.
+pub(crate) struct RecordedAppend {
+    pub(crate) oid: Oid,
+    /// Where it ends in the file, in bytes.
+    pub(crate) end: u64,
+    pub(crate) truncations: u32,
+}
+
 /// All appends on record: after a crash the files must be at least that long.
-pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<(Oid, u64)>, Status> {
+pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<RecordedAppend>, Status> {
     let mut appends = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     loop {
@@ -99,8 +108,8 @@ pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<(Oid, u64)>, Status>
         after = Some(last.clone());
         for (_, value) in &page {
             let stored: Stored = crate::record::decode(value)?;
-            if let FirstAnswer::Appended { oid, end, .. } = stored.answer {
-                appends.push((oid, end));
+            if let FirstAnswer::Appended { oid, end, truncations, .. } = stored.answer {
+                appends.push(RecordedAppend { oid, end, truncations });
             }
         }
     }

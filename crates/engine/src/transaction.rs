@@ -10,7 +10,6 @@ use azekura_proto::{Status, TargetId, Timestamp};
 use azekura_store::Space;
 
 use crate::action::Actor;
-use crate::clock::now;
 use crate::key_locks::{Wanted, keys_of_all};
 use crate::node::Node;
 use crate::participant::{ask_homes, check};
@@ -210,7 +209,7 @@ impl<'a> Attempt<'a> {
         own: &[Action],
         others: &[TargetId],
     ) -> Result<Timestamp, Status> {
-        let actor = Actor { target: self.target, sessions: &self.node.sessions, now: now() };
+        let actor = Actor::new(self.target, &self.node.sessions);
         let mut update = Update::new(self.target);
         for action in own {
             actor.apply(&mut update, action)?;
@@ -220,7 +219,7 @@ impl<'a> Attempt<'a> {
         }
         caller.record(&mut update, FirstAnswer::Done);
         self.target.removed(update.commit()?);
-        Ok(actor.now)
+        Ok(actor.changed)
     }
 
     /// Lets the others do their parts. Who cannot be reached is told later by recovery.

@@ -112,7 +112,7 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of contents or attributes.
     pub ctime: Timestamp,
-    /// Birth.
+    /// Birth; for a new entry also the time that its directory is stamped with.
     pub btime: Timestamp,
     /// Device number of a device node (`dev_t`), else 0.
     pub rdev: u64,

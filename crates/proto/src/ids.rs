@@ -104,7 +104,7 @@ impl Oid {
 
     /// The class: over how many targets the object is sharded.
     pub fn class(self) -> ObjectClass {
-        // Every constructor checks the code, and decoding from bytes does too.
+        // A peer may send any number; an object of a class that there is not is found nowhere.
         ObjectClass::from_code((self.lo >> 56) as u8).unwrap_or(ObjectClass::S1)
     }
 

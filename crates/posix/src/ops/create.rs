@@ -191,7 +191,8 @@ impl FileSystem {
         if attr.kind == FileKind::Directory {
             self.cache.forget_dir(dir);
         } else {
-            self.cache.touch_dir(dir, attr.ctime);
+            // It was born at the very time that the directory was stamped with.
+            self.cache.touch_dir(dir, attr.btime);
         }
     }
 
