@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
 use serde::Serialize;
@@ -39,6 +40,7 @@ pub struct Connection {
     end: usize,
     body: Vec<u8>,
     output: Vec<u8>,
+    patience: Duration,
 }
 
 impl Connection {
@@ -51,12 +53,19 @@ impl Connection {
             end: 0,
             body: Vec::new(),
             output: Vec::with_capacity(512),
+            patience: Duration::ZERO,
         }
     }
 
     /// The socket, for options and shutdown.
     pub fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Before it sleeps, a wait for a frame looks again and again for this long, letting others
+    /// run in between. Waking a sleeper costs more than a short answer from the same host takes.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Whether bytes of a further frame have been read already.
@@ -171,6 +180,22 @@ impl Connection {
         Ok(())
     }
 
+    fn read_patiently(&mut self) -> io::Result<Option<usize>> {
+        if self.patience.is_zero() {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + self.patience;
+        loop {
+            if let Some(bytes) = self.socket.try_read(&mut self.input[self.end..])? {
+                return Ok(Some(bytes));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
     fn fill(&mut self) -> Result<(), RecvError> {
         if self.start == self.end {
             self.start = 0;
@@ -181,7 +206,11 @@ impl Connection {
             self.start = 0;
         }
         let at_frame_start = self.start == self.end;
-        match self.socket.read(&mut self.input[self.end..]) {
+        let read = match self.read_patiently()? {
+            Some(bytes) => Ok(bytes),
+            None => self.socket.read(&mut self.input[self.end..]),
+        };
+        match read {
             Ok(0) if at_frame_start => Err(RecvError::Closed),
             Ok(0) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
             Ok(bytes) => {

@@ -78,6 +78,15 @@ impl Socket {
         }
     }
 
+    /// Reads what is there now; `None` if nothing is.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match rustix::net::recv(self.as_fd(), &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((bytes, _)) => Ok(Some(bytes)),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Writes all of the parts in order. `more`: further bytes follow at once.
     pub(crate) fn write_all(&self, parts: &mut [IoSlice<'_>], more: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
