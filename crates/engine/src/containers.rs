@@ -75,7 +75,7 @@ pub(crate) fn create(
     update.put(Space::System, &key(name), &container);
     update.put(Space::Inode, &root.to_bytes(), &inode);
     update.set_dir_shard(root, Some(DirShardStat { changed: now(), ..DirShardStat::default() }));
-    caller.record(&mut update, FirstAnswer::Container(name.to_owned()));
+    caller.record(&mut update, FirstAnswer::Done);
     update.commit()?;
     Ok(Reply::Container(container))
 }

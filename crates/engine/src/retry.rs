@@ -35,7 +35,6 @@ pub(crate) enum FirstAnswer {
         end: u64,
         truncations: u32,
     },
-    Container(String),
 }
 
 #[derive(Serialize, Deserialize)]
