@@ -3,6 +3,7 @@
 //! has open before anything else is asked.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) struct Identity {
     pub(crate) session: SessionId,
     pub(crate) secret: Secret,
     pub(crate) request_timeout: Duration,
+    pub(crate) settle_descriptor: Option<fn(OwnedFd) -> OwnedFd>,
 }
 
 #[derive(Debug, Default)]
@@ -223,8 +225,12 @@ impl Link {
             let identity = &self.identity;
             let met = azekura_wire::dial(&address, timeout).map_err(ConnectError::Io).and_then(
                 |socket| {
+                    let settled = match identity.settle_descriptor {
+                        Some(settle) => socket.map_descriptor(settle),
+                        None => socket,
+                    };
                     azekura_wire::connect(
-                        socket,
+                        settled,
                         identity.pool,
                         identity.session,
                         Role::Client,

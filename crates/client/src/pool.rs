@@ -1,6 +1,7 @@
 //! The pool as its users see it. Owns the public calls; the work is done by [`crate::session`],
 //! [`crate::retry`] and [`crate::fan_out`].
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -21,11 +22,14 @@ use crate::session::{Session, draw_session_id};
 pub struct ClientConfig {
     /// How long a request may take, with all attempts to reach the engine.
     pub request_timeout: Duration,
+    /// What is done to the descriptor of each new connection, for a client that lives in somebody
+    /// else's process and must keep out of the way of its numbers.
+    pub settle_descriptor: Option<fn(OwnedFd) -> OwnedFd>,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        Self { request_timeout: Duration::from_secs(10) }
+        Self { request_timeout: Duration::from_secs(10), settle_descriptor: None }
     }
 }
 
@@ -47,7 +51,7 @@ impl Pool {
         file: &PoolFile,
         config: ClientConfig,
     ) -> std::result::Result<Arc<Self>, PoolFileError> {
-        let ClientConfig { request_timeout } = config;
+        let ClientConfig { request_timeout, settle_descriptor } = config;
         let io = |source| PoolFileError::Io {
             path: PoolFile::path_of(&file.map.name).display().to_string(),
             source,
@@ -58,6 +62,7 @@ impl Pool {
             session: draw_session_id().map_err(io)?,
             secret: file.secret()?,
             request_timeout,
+            settle_descriptor,
         };
         let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| identity.session.0[at]));
         let session = Session::new(identity, file.map.clone());

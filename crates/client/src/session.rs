@@ -99,6 +99,7 @@ impl Session {
             session: id,
             secret: self.identity.secret.clone(),
             request_timeout: self.identity.request_timeout,
+            settle_descriptor: self.identity.settle_descriptor,
         });
         // Another thread of the parent may have held the lock for writing at the fork; that
         // happens only while a new map comes in.
@@ -206,6 +207,7 @@ mod tests {
             session: draw_session_id().unwrap(),
             secret: Secret::generate().unwrap(),
             request_timeout: Duration::from_millis(50),
+            settle_descriptor: None,
         };
         Session::new(identity, map)
     }

@@ -22,7 +22,9 @@ fn narrow_on_one_target() -> Inheritance {
 }
 
 fn impatient(cluster: &Cluster, request_timeout: Duration) -> Namespace {
-    let pool = Pool::connect(cluster.file(), ClientConfig { request_timeout }).unwrap();
+    let pool =
+        Pool::connect(cluster.file(), ClientConfig { request_timeout, ..ClientConfig::default() })
+            .unwrap();
     let config = FsConfig { cache: CachePolicy::None, check_permissions: true };
     Namespace::new(FileSystem::mount(pool, "default", config).unwrap(), Credentials::ROOT)
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -58,6 +58,15 @@ impl Socket {
         match self {
             Self::Unix(stream) => stream.set_write_timeout(timeout),
             Self::Tcp(stream) => stream.set_write_timeout(timeout),
+        }
+    }
+
+    /// The same socket under the descriptor that `change` makes of its own.
+    #[must_use]
+    pub fn map_descriptor(self, change: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
+        match self {
+            Self::Unix(stream) => Self::Unix(change(stream.into()).into()),
+            Self::Tcp(stream) => Self::Tcp(change(stream.into()).into()),
         }
     }
 

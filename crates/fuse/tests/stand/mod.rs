@@ -92,7 +92,7 @@ impl Stand {
     }
 
     fn pool(&self) -> Arc<Pool> {
-        let config = ClientConfig { request_timeout: Duration::from_secs(20) };
+        let config = ClientConfig { request_timeout: Duration::from_secs(20), ..ClientConfig::default() };
         Pool::connect(&self.file, config).unwrap()
     }
 

@@ -15,6 +15,7 @@ use crate::{Credentials, FileSystem};
 
 pub use directory::{Directory, DirectoryEntry};
 pub use file::{File, OpenOptions};
+pub use walk::{LEFT, below_prefix, take_way_out};
 
 /// A file system by path, for one user. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,19 +23,29 @@ pub struct Namespace {
     fs: Arc<FileSystem>,
     caller: Arc<Credentials>,
     base: Oid,
+    /// Where it stands in a larger tree, if paths may lead out of it.
+    prefix: Option<Arc<[u8]>>,
 }
 
 impl Namespace {
     /// The file system as this user sees it; relative paths count from its root.
     pub fn new(fs: Arc<FileSystem>, caller: Credentials) -> Self {
         let base = fs.root();
-        Self { fs, caller: Arc::new(caller), base }
+        Self { fs, caller: Arc::new(caller), base, prefix: None }
     }
 
     /// The same, with relative paths counted from the directory `base`.
     #[must_use]
     pub fn at(&self, base: Oid) -> Self {
         Self { base, ..self.clone() }
+    }
+
+    /// The same, standing at the absolute path `prefix` of a larger tree: symlinks with absolute
+    /// texts count from that tree's root, and `..` leads out. A call whose path ends up outside
+    /// fails with [`LEFT`], and [`take_way_out`] then tells where.
+    #[must_use]
+    pub fn standing_at(&self, prefix: &[u8]) -> Self {
+        Self { prefix: Some(Arc::from(prefix)), ..self.clone() }
     }
 
     /// The file system.

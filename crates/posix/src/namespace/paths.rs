@@ -263,7 +263,21 @@ impl Namespace {
         to: impl AsRef<[u8]>,
         mode: RenameMode,
     ) -> Result<()> {
-        let (from, to) = (self.place(from.as_ref())?, self.place(to.as_ref())?);
+        self.rename_into(from, self, to, mode)
+    }
+
+    /// As [`Namespace::rename`], with a path that counts from another base of the same file system.
+    ///
+    /// # Errors
+    /// Those of `renameat2`.
+    pub fn rename_into(
+        &self,
+        from: impl AsRef<[u8]>,
+        target: &Self,
+        to: impl AsRef<[u8]>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (from, to) = (self.place(from.as_ref())?, target.place(to.as_ref())?);
         let Place::Name { dir: from_dir, name: from_name, slash: from_slash } = from else {
             return Err(Errno::BUSY);
         };

@@ -1,6 +1,8 @@
 //! The path walk (`path_resolution(7)`): symlinks, dots, trailing slashes. Owns what stands at the
-//! end of a path: a name in a directory, or a directory that no name stands for.
+//! end of a path: a name in a directory, or a directory that no name stands for; and the paths that
+//! lead out of the file system, where it stands at a place of a larger tree.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use azekura_proto::attr::FileKind;
@@ -34,11 +36,57 @@ struct Walk {
     slash: bool,
 }
 
+/// What a walk fails with when it leaves the file system; see [`Namespace::standing_at`]. Nothing else
+/// gives this errno.
+pub const LEFT: Errno = Errno::REMOTE;
+
+thread_local! {
+    /// Where this thread's last walk left to: an errno has no room for a path.
+    static WAY_OUT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// The path outside to which the last call of this thread led, if it failed with [`LEFT`].
+pub fn take_way_out() -> Option<Vec<u8>> {
+    WAY_OUT.take()
+}
+
+fn leave<T>(to: Vec<u8>) -> Result<T> {
+    WAY_OUT.set(Some(to));
+    Err(LEFT)
+}
+
+/// The rest of a path below `prefix`, by whole components: empty or with a leading slash. Repeated
+/// slashes count as one; dots are not resolved.
+pub fn below_prefix<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let mut rest = path;
+    for component in prefix.split(|byte| *byte == b'/').filter(|c| !c.is_empty()) {
+        let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
+        if slashes == 0 {
+            return None;
+        }
+        rest = rest[slashes..].strip_prefix(component)?;
+    }
+    (rest.is_empty() || rest[0] == b'/').then_some(rest)
+}
+
 fn ends_with_slash(path: &[u8]) -> bool {
     path.last() == Some(&b'/')
 }
 
 impl Walk {
+    /// What is left, as the end of a path.
+    fn remainder(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        for component in self.rest.iter().rev() {
+            text.push(b'/');
+            text.extend_from_slice(component);
+        }
+        if self.slash {
+            text.push(b'/');
+        }
+        text
+    }
+
     /// Puts a path in front of what is left. `.` counts only as the last component.
     fn push(&mut self, path: &[u8]) {
         for component in path.split(|byte| *byte == b'/').rev() {
@@ -74,6 +122,12 @@ impl Namespace {
                 b"." => last = Place::Dot(at),
                 b".." => {
                     self.fs.check_search(&self.caller, at)?;
+                    if let Some(prefix) = self.prefix.as_deref().filter(|_| at == self.fs.root()) {
+                        let cut = prefix.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                        let mut out = prefix[..cut].to_vec();
+                        out.extend_from_slice(&walk.remainder());
+                        return leave(if out.is_empty() { b"/".to_vec() } else { out });
+                    }
                     at = self.fs.parent_of(at)?;
                     last = Place::DotDot(at);
                 }
@@ -107,9 +161,22 @@ impl Namespace {
                 if walk.links > SYMLINKS_MAX {
                     return Err(Errno::LOOP);
                 }
-                walk.push(&text);
-                Ok(if text.first() == Some(&b'/') { self.fs.root() } else { dir })
+                if text.first() != Some(&b'/') {
+                    walk.push(&text);
+                    return Ok(dir);
+                }
+                walk.push(self.inside(&text, || walk.remainder())?);
+                Ok(self.fs.root())
             }
+        }
+    }
+
+    /// The part of a symlink's absolute text that counts from the root of the file system.
+    fn inside<'a>(&self, text: &'a [u8], rest: impl FnOnce() -> Vec<u8>) -> Result<&'a [u8]> {
+        let Some(prefix) = &self.prefix else { return Ok(text) };
+        match below_prefix(prefix, text) {
+            Some(below) => Ok(below),
+            None => leave([text, &rest()].concat()),
         }
     }
 
@@ -133,7 +200,13 @@ impl Namespace {
             return Err(Errno::LOOP);
         }
         let text = self.fs.readlink(link)?;
-        self.place_from(dir, &text, links)
+        if text.first() != Some(&b'/') {
+            return self.place_from(dir, &text, links);
+        }
+        match self.inside(&text, Vec::new)? {
+            b"" => Ok(Place::Dot(self.fs.root())),
+            below => self.place_from(dir, below, links),
+        }
     }
 
     /// The object that a path leads to; a symlink at its end is followed if `follow`.
@@ -185,5 +258,22 @@ impl Namespace {
                 if attr.kind == FileKind::Directory { Ok(attr.oid) } else { Err(Errno::NOTDIR) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_matched_by_whole_components() {
+        let below = |path: &'static str| below_prefix(b"/mnt/azekura", path.as_bytes());
+        assert_eq!(below("/mnt/azekura"), Some(&b""[..]));
+        assert_eq!(below("//mnt///azekura/"), Some(&b"/"[..]));
+        assert_eq!(below("/mnt/azekura/a/../b"), Some(&b"/a/../b"[..]));
+        assert_eq!(below("/mnt/azekura2"), None);
+        assert_eq!(below("/mnt"), None);
+        assert_eq!(below("mnt/azekura"), None);
+        assert_eq!(below("/mntazekura"), None);
     }
 }

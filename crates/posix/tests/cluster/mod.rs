@@ -66,7 +66,8 @@ impl Cluster {
 
     /// A session of its own.
     pub(crate) fn pool(&self) -> Arc<Pool> {
-        let config = ClientConfig { request_timeout: Duration::from_secs(20) };
+        let config =
+            ClientConfig { request_timeout: Duration::from_secs(20), ..ClientConfig::default() };
         Pool::connect(&self.file, config).unwrap()
     }
 
