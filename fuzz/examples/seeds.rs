@@ -133,6 +133,7 @@ fn requests() -> Vec<Request<'static>> {
         },
         Request::ReadDirectory { dir: oid(0), after: 3, page_bytes: 65_536, with_attrs: true },
         Request::SetAttr { oid: oid(1), change },
+        Request::LeaseRead { data },
         Request::Release { oids: vec![oid(1), oid(2)] },
         Request::SetXattr { oid: oid(1), name: b"user.a", value: b"v", mode: XattrMode::Create },
         Request::Read { data, offset: 1 << 33, bytes: 1 << 20 },

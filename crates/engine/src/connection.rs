@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use azekura_proto::frame::{FrameHead, decode_borrowed};
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef};
-use azekura_proto::{Oid, Status};
+use azekura_proto::{Oid, SessionId, Status};
 use azekura_store::ShardFile;
 use azekura_wire::{Connection, RecvError};
 
@@ -98,7 +98,7 @@ fn accept(
         return Ok(Job::Append { head, role, target: Arc::clone(target), oid });
     }
     if !request.needs_exact_retry() || role == Role::Engine {
-        return Ok(start(node, target, &Caller::engine(), session, &request, frame));
+        return Ok(start(node, target, &Caller::engine(), (session, role), &request, frame));
     }
     let (mut slot, seen) = match session.enter_slot(head.slot, head.sequence) {
         Ok(entered) => entered,
@@ -106,7 +106,7 @@ fn accept(
     };
     let mut caller = caller_of(session, &head, seen);
     caller.created = slot.created.filter(|_| slot.sequence == head.sequence);
-    let job = start(node, target, &caller, session, &request, frame);
+    let job = start(node, target, &caller, (session, role), &request, frame);
     if let Job::Answer(Ok(Reply::Created(attr))) = &job {
         slot.created = Some(attr.oid);
     }
@@ -135,14 +135,15 @@ fn start(
     node: &Node,
     target: &Arc<Target>,
     caller: &Caller,
-    session: &Arc<Session>,
+    (session, role): (&Arc<Session>, Role),
     request: &Request<'_>,
     frame: FrameHead,
 ) -> Job {
     match *request {
         Request::Read { data, offset, bytes } => Job::Read(data::read(target, data, offset, bytes)),
         Request::Write { data, offset } => {
-            Job::Write(open_for_write(target, data, offset, frame), offset)
+            let writer = (role == Role::Client).then_some(session.id);
+            Job::Write(open_for_write(target, writer, data, offset, frame), offset)
         }
         Request::Goodbye => Job::Goodbye,
         _ => {
@@ -154,11 +155,12 @@ fn start(
 
 fn open_for_write(
     target: &Target,
+    writer: Option<SessionId>,
     data: ShardRef,
     offset: u64,
     frame: FrameHead,
 ) -> Result<Arc<ShardFile>, Status> {
-    data::open_for_write(target, data, offset, u64::from(frame.bulk_bytes))
+    data::open_for_write(target, writer, data, offset, u64::from(frame.bulk_bytes))
 }
 
 /// Moves the bulk data and sends the answer.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::FILE_BYTES_MAX;
 use azekura_proto::message::{Allocation, Answer, Reply, Request, ShardRef};
-use azekura_proto::{Geometry, Oid, Status, Timestamp};
+use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::{ShardFile, Space, StoreError};
 
 use crate::attributes::{complete, load_inode, wire_stat};
@@ -68,15 +68,24 @@ pub(crate) fn read(
     Ok(ReadJob { file, offset, bytes, wide })
 }
 
-/// Finds the file that a write goes to.
+/// Answer to `LeaseRead`.
+pub(crate) fn lease(target: &Target, session: SessionId, data: ShardRef) -> Answer {
+    check_file(target, data)?;
+    let granted = target.lease_read(data.oid, data.shard, session)?;
+    Ok(Reply::Leased { lease_ms: granted.lease.as_millis() as u32, version: granted.version })
+}
+
+/// Finds the file that a write goes to. `writer`: the session of the client that writes.
 pub(crate) fn open_for_write(
     target: &Target,
+    writer: Option<SessionId>,
     data: ShardRef,
     offset: u64,
     bytes: u64,
 ) -> Result<Arc<ShardFile>, Status> {
     check_range(offset, bytes)?;
     check_file(target, data)?;
+    target.before_write(data.oid, data.shard, writer);
     target.store.shard_create(data.oid, data.shard).map_err(fail)
 }
 
@@ -117,6 +126,7 @@ pub(crate) fn append(
         let place = node.shard_target(oid, extent.shard);
         let shard = ShardRef { oid, shard: extent.shard, is_file: false };
         if let Some(local) = node.local(place) {
+            local.before_write(oid, extent.shard, caller.client());
             let file = local.store.shard_create(oid, extent.shard).map_err(fail)?;
             file.write_at(piece, extent.local_offset).map_err(fail)?;
         } else {
@@ -159,6 +169,7 @@ fn reserve_append(
 /// Answer to `ShardTruncate`.
 pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: bool) -> Answer {
     check_range(0, bytes)?;
+    target.before_write(data.oid, data.shard, None);
     let file = if exactly && bytes > 0 {
         Some(target.store.shard_create(data.oid, data.shard).map_err(fail)?)
     } else {
@@ -188,6 +199,9 @@ pub(crate) fn allocate(
 ) -> Answer {
     check_range(offset, bytes)?;
     check_file(target, data)?;
+    if !matches!(what, Allocation::Grow | Allocation::KeepSize) {
+        target.before_write(data.oid, data.shard, None);
+    }
     if what == Allocation::PunchHole {
         if let Some(file) = target.store.shard(data.oid, data.shard).map_err(fail)? {
             file.punch_hole(offset, bytes).map_err(fail)?;

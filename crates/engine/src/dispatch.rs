@@ -105,6 +105,7 @@ pub(crate) fn dispatch(
         Request::Read { .. } | Request::Write { .. } | Request::Append { .. } => {
             Err(Status::Invalid)
         }
+        Request::LeaseRead { data } => data::lease(target, need(session)?.id, *data),
         Request::ShardTruncate { data, bytes, exactly } => {
             data::truncate(target, *data, *bytes, *exactly)
         }

@@ -150,6 +150,7 @@ fn truncate(node: &Node, target: &Target, oid: Oid, size: u64) -> Result<(), Sta
     })?;
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     if !inode.wide && geometry.is_narrow(size) {
+        target.before_write(oid, 0, None);
         let file = if size > 0 {
             Some(target.store.shard_create(oid, 0).map_err(|e| store_status(&e))?)
         } else {

@@ -23,6 +23,7 @@ mod namespace;
 mod node;
 mod participant;
 mod peers;
+mod read_leases;
 mod reclaim;
 mod record;
 mod recovery;

@@ -51,6 +51,11 @@ fn key(caller: &Caller) -> [u8; 18] {
 }
 
 impl Caller {
+    /// The session of a client; `None` for another target and the engine itself.
+    pub(crate) fn client(&self) -> Option<SessionId> {
+        (self.session != SessionId([0; 16])).then_some(self.session)
+    }
+
     /// A caller that never asks twice: another target, or the engine itself.
     pub(crate) const fn engine() -> Self {
         Self { session: SessionId([0; 16]), slot: 0, sequence: 0, resent: false, created: None }

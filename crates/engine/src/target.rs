@@ -4,17 +4,18 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_proto::ids::SERIAL_MAX;
 use azekura_proto::transaction::{Action, TransactionId};
-use azekura_proto::{Oid, Status, TargetId};
+use azekura_proto::{Oid, SessionId, Status, TargetId};
 use azekura_store::{Batch, Space, Store};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::dir_shards::DirShards;
 use crate::key_locks::{KeyLocks, Wanted};
+use crate::read_leases::{Granted, ReadLeases};
 use crate::record::encode;
 use crate::stored::{load, store_status};
 
@@ -24,6 +25,8 @@ const WAIT: Duration = Duration::from_secs(10);
 const SERIAL_STEP: u64 = 1 << 16;
 const SERIALS_KEY: &[u8] = b"serials";
 const BOOTS_KEY: &[u8] = b"boots";
+/// Whether read leases have been given; stays on record once they have.
+const LEASES_KEY: &[u8] = b"read-leases";
 
 /// A part of a transaction that waits for its outcome.
 #[derive(Debug)]
@@ -68,6 +71,9 @@ pub(crate) struct Target {
     pub(crate) reclaim_backlog: AtomicU64,
     pub(crate) reclaim_wanted: AtomicUsize,
     pub(crate) dir_shards: DirShards,
+    read_leases: ReadLeases,
+    /// Whether it is on record that this run has given read leases.
+    leases_recorded: AtomicBool,
 }
 
 impl Target {
@@ -75,6 +81,7 @@ impl Target {
     pub(crate) fn new(id: TargetId, store: Store, dir: PathBuf) -> Result<Self, Status> {
         let device = rustix::fs::stat(&dir).map_or(0, |stat| stat.st_dev);
         let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
+        let had_leases = load::<u64>(&store, Space::System, LEASES_KEY)?.is_some_and(|n| n > 0);
         let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
         let target = Self {
             id,
@@ -91,6 +98,8 @@ impl Target {
             reclaim_backlog: AtomicU64::new(0),
             reclaim_wanted: AtomicUsize::new(0),
             dir_shards: DirShards::default(),
+            read_leases: ReadLeases::new(boots, had_leases),
+            leases_recorded: AtomicBool::new(had_leases),
         };
         target.put_number(BOOTS_KEY, boots)?;
         Ok(target)
@@ -100,6 +109,26 @@ impl Target {
         let mut batch = Batch::new();
         batch.put(Space::System, key, encode(&number));
         self.store.commit(batch).map_err(|e| store_status(&e))
+    }
+
+    /// Gives a session a read lease on a shard. That leases are given is put on record before the
+    /// first one, so that the next run keeps them.
+    pub(crate) fn lease_read(
+        &self,
+        oid: Oid,
+        shard: u16,
+        session: SessionId,
+    ) -> Result<Granted, Status> {
+        if !self.leases_recorded.load(Ordering::Acquire) {
+            self.put_number(LEASES_KEY, 1)?;
+            self.leases_recorded.store(true, Ordering::Release);
+        }
+        Ok(self.read_leases.grant((oid, shard), session))
+    }
+
+    /// To be called before the data of a shard change: waits for the read leases of others.
+    pub(crate) fn before_write(&self, oid: Oid, shard: u16, writer: Option<SessionId>) {
+        self.read_leases.before_write((oid, shard), writer);
     }
 
     /// A serial number that no object of this target ever had.

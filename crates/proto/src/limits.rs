@@ -69,5 +69,8 @@ pub const FRAME_MS: u64 = 30_000;
 /// A session whose last connection is gone keeps its open files and locks for this long, in
 /// milliseconds.
 pub const LEASE_MS: u64 = 30_000;
+/// How long a read lease holds, counted by the client from when it asked, in milliseconds. A write by
+/// another client may wait that long.
+pub const READ_LEASE_MS: u64 = 1_000;
 /// A client asks again after this time while it waits for a lock, in milliseconds.
 pub const LOCK_WAIT_SLICE_MS: u64 = 500;

@@ -89,6 +89,14 @@ pub enum Reply {
         /// Where to go on; `None` at the end.
         next: Option<Vec<u8>>,
     },
+    /// A read lease.
+    Leased {
+        /// How long it holds, in milliseconds, counted from when it was asked for; 0 for not at all,
+        /// since others write.
+        lease_ms: u32,
+        /// Differs from that of an earlier lease if the data may have changed in between.
+        version: u64,
+    },
 }
 
 /// What a reply frame's body holds.

@@ -426,6 +426,14 @@ pub enum Request<'a> {
         /// What to do.
         repair: Repair,
     },
+
+    // -- reading ahead
+    /// Promise that the shard's data stay as they are for a moment, so that what is read ahead may be
+    /// used without asking again. Answer: `Leased`.
+    LeaseRead {
+        /// The shard.
+        data: ShardRef,
+    },
 }
 
 impl Request<'_> {
@@ -495,6 +503,7 @@ impl Request<'_> {
             Self::RemoveXattr { .. } => "remove_xattr",
             Self::ListXattrs { .. } => "list_xattrs",
             Self::Read { .. } => "read",
+            Self::LeaseRead { .. } => "lease_read",
             Self::Write { .. } => "write",
             Self::Append { .. } => "append",
             Self::ShardTruncate { .. } => "shard_truncate",
