@@ -18,16 +18,22 @@ LAYERS = {
     "wire": {"proto"},
     "store": {"proto"},
     "engine": {"proto", "wire", "store"},
-    "client": {"proto", "wire"},
-    "posix": {"proto", "client"},
+    "client": {"proto", "wire", "policy"},
+    "posix": {"proto", "client", "policy"},
     "fuse": {"proto", "posix"},
-    "azekura": {"proto", "wire", "engine", "client", "posix", "fuse"},
+    "policy": set(),
+    "preload": {"proto", "client", "posix"},
+    "capi": {"proto", "client", "posix"},
+    "daos": {"proto", "client", "posix"},
+    "netlab": set(),
+    "azekura": {"proto", "wire", "engine", "client", "posix", "fuse", "policy", "netlab"},
 }
 # Tests may stand on the layers that the tested one talks to over a socket.
 TEST_LAYERS = {
     "client": {"engine", "store"},
     "posix": {"wire", "engine", "store"},
     "fuse": {"wire", "client", "engine", "store"},
+    "preload": {"wire", "engine", "store"},
 }
 # What a crate must never use from outside, whatever for.
 BANNED = {

@@ -3,11 +3,12 @@
 //! in [`crate::retry`].
 
 use std::io;
+use std::sync::Arc;
 
 use azekura_proto::frame::{self, FrameError};
 use azekura_proto::message::{Answer, Reply, Request, RequestHead};
 use azekura_proto::{EngineId, Oid, TargetId};
-use azekura_wire::{Connection, RecvError};
+use azekura_wire::{Connection, RecvError, Socket};
 
 use crate::error::ClientError;
 use crate::holds::Holds;
@@ -49,6 +50,21 @@ impl Lane {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.connection.is_some()
+    }
+
+    /// The slot of the session.
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// The socket, to be written to while another thread reads.
+    pub(crate) fn shared_socket(&self) -> Option<Arc<Socket>> {
+        self.connection.as_ref().map(Connection::shared_socket)
+    }
+
+    /// Whether something has come already.
+    pub(crate) fn has_input(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::has_input)
     }
 
     pub(crate) fn attach(&mut self, connection: Connection) {

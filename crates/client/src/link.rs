@@ -166,6 +166,12 @@ impl Link {
         self.addresses.read().clone()
     }
 
+    /// Whether it is reached over a network.
+    pub(crate) fn is_remote(&self) -> bool {
+        let is_here = |address: &Address| matches!(address, Address::Unix(path) if path.exists());
+        !self.addresses.read().iter().any(is_here)
+    }
+
     pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
         *self.addresses.write() = addresses;
     }

@@ -86,6 +86,16 @@ impl Pool {
         TargetId((turn % u32::from(self.target_count())) as u16)
     }
 
+    /// Whether this client lives in somebody else's process, where it starts no threads.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.session().identity().settle_descriptor.is_some()
+    }
+
+    /// Whether a target's engine is reached over a network: no socket of its host is in sight.
+    pub fn is_remote(&self, target: TargetId) -> bool {
+        self.link(target).is_ok_and(|link| link.is_remote())
+    }
+
     /// This process's session.
     pub fn session_id(&self) -> SessionId {
         self.session().identity().session

@@ -44,7 +44,7 @@ pub(crate) fn draw_session_id() -> std::io::Result<SessionId> {
     Ok(SessionId(bytes))
 }
 
-fn this_process() -> u32 {
+pub(crate) fn this_process() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }
 

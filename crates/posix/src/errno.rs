@@ -1,12 +1,25 @@
 //! The only map from what the pool answers to what POSIX calls it. No other module makes an errno
 //! out of a status.
 
+use std::cell::Cell;
+
 use azekura_client::ClientError;
 use azekura_proto::Status;
 pub use rustix::io::Errno;
 
 /// What every operation of the file system gives back.
 pub type Result<T> = std::result::Result<T, Errno>;
+
+thread_local! {
+    /// What the last `EIO` of this thread came from.
+    static CAUSE: Cell<Option<ClientError>> = const { Cell::new(None) };
+}
+
+/// What stood behind the last `EIO` of the calling thread, for a door that can tell its user more
+/// than an errno does. Given once; then `None`.
+pub fn take_cause() -> Option<ClientError> {
+    CAUSE.try_with(Cell::take).ok().flatten()
+}
 
 /// The errno of a status.
 pub fn of_status(status: Status) -> Errno {
@@ -41,8 +54,18 @@ pub fn of_status(status: Status) -> Errno {
     }
 }
 
-/// The errno of a failed request. What the application cannot be told in an errno is logged.
+/// The errno of a failed request. What the application cannot be told in an errno is logged, and
+/// kept for [`take_cause`].
 pub fn of_client(error: &ClientError) -> Errno {
+    let errno = logged(error);
+    if errno == Errno::IO {
+        // Where the thread is ending there is nobody left to ask for it.
+        let _ = CAUSE.try_with(|cause| cause.set(Some(error.clone())));
+    }
+    errno
+}
+
+fn logged(error: &ClientError) -> Errno {
     match error {
         ClientError::Status(status) => {
             let errno = of_status(*status);

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::{ClientError, Objects as _, Pool};
+use azekura_policy::ReadPolicy;
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Container, Reply, Request};
 use azekura_proto::{Attr, Oid, Status, TargetId, placement};
 
 use crate::cache::DirCache;
 use crate::errno::{of_client, unexpected};
+use crate::reader::Reading;
 use crate::{Access, Credentials, Errno, Result, permission};
 
 /// How long what an engine said may be believed.
@@ -31,18 +33,24 @@ impl CachePolicy {
 }
 
 /// How a file system is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FsConfig {
     /// What is cached on the client's side.
     pub cache: CachePolicy,
     /// Check permissions here. Off where the kernel does it (`default_permissions`); ownership and
     /// setgid rules of new entries apply always.
     pub check_permissions: bool,
+    /// How files are read whose data are far away.
+    pub read_policy: ReadPolicy,
 }
 
 impl Default for FsConfig {
     fn default() -> Self {
-        Self { cache: CachePolicy::AUTO, check_permissions: true }
+        Self {
+            cache: CachePolicy::AUTO,
+            check_permissions: true,
+            read_policy: ReadPolicy::default(),
+        }
     }
 }
 
@@ -69,6 +77,7 @@ pub struct FileSystem {
     container: Container,
     config: FsConfig,
     pub(crate) cache: DirCache,
+    reading: Reading,
 }
 
 impl FileSystem {
@@ -92,7 +101,8 @@ impl FileSystem {
             CachePolicy::None => None,
             CachePolicy::Auto { ttl } => Some(ttl),
         };
-        Ok(Arc::new(Self { pool, container, config, cache: DirCache::new(ttl) }))
+        let reading = Reading::new(config.read_policy.clone());
+        Ok(Arc::new(Self { pool, container, config, cache: DirCache::new(ttl), reading }))
     }
 
     /// The pool.
@@ -125,6 +135,10 @@ impl FileSystem {
         }
         let oid = Oid::from_inode_number(self.container.id, inode_number).ok_or(Errno::STALE)?;
         if oid.home().0 < self.pool.target_count() { Ok(oid) } else { Err(Errno::STALE) }
+    }
+
+    pub(crate) fn reading(&self) -> &Reading {
+        &self.reading
     }
 
     pub(crate) fn checks(&self) -> bool {

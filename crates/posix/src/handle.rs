@@ -1,6 +1,7 @@
 //! Open files. Owns what a handle knows of its file, so that reading and writing need no question
 //! about it: object, geometry, whether it is wide.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use azekura_client::Hold;
@@ -8,6 +9,7 @@ use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Geometry, Oid};
 use rustix::fs::OFlags;
 
+use crate::reader::Reader;
 use crate::{Credentials, Errno, Result, permission};
 
 /// A file held open: it lives until the handle goes, even without a name. Closing is dropping it.
@@ -20,6 +22,9 @@ pub struct OpenFile {
     wide: AtomicBool,
     /// Mode bits that the first write takes away.
     clear_bits: AtomicU16,
+    bytes_at_open: u64,
+    /// How it is read; decided at the first read.
+    reader: OnceLock<Reader>,
 }
 
 impl OpenFile {
@@ -40,6 +45,8 @@ impl OpenFile {
             flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
             wide: AtomicBool::new(attr.wide),
             clear_bits: AtomicU16::new(clear),
+            bytes_at_open: attr.size,
+            reader: OnceLock::new(),
         }
     }
 
@@ -66,6 +73,16 @@ impl OpenFile {
     /// Whether it was opened for reading.
     pub fn is_readable(&self) -> bool {
         self.flags & OFlags::ACCMODE != OFlags::WRONLY
+    }
+
+    /// Its length when it was opened, in bytes.
+    pub(crate) fn bytes_at_open(&self) -> u64 {
+        self.bytes_at_open
+    }
+
+    /// How it is read.
+    pub(crate) fn reader(&self, decide: impl FnOnce() -> Reader) -> &Reader {
+        self.reader.get_or_init(decide)
     }
 
     pub(crate) fn geometry(&self) -> Geometry {

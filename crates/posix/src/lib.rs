@@ -15,8 +15,10 @@ mod handle;
 mod namespace;
 mod ops;
 mod permission;
+mod reader;
 
 pub use azekura_client::{ClientError, Pool};
+pub use azekura_policy::{ReadPolicy, ReadPolicyError};
 pub use azekura_proto::message::{Allocation, Lock, LockKind, LockMode, RenameMode, XattrMode};
 pub use azekura_proto::{Attr, FileKind, Oid, Timestamp, attr::SetTime};
 pub use credentials::Credentials;
@@ -28,7 +30,7 @@ pub use namespace::{
 };
 pub use ops::access::Access;
 pub use ops::attr::AttrUpdate;
-pub use ops::create::NewEntry;
+pub use ops::create::{Layout, NewEntry};
 pub use ops::readdir::{AttrsWanted, DirPage, Listed};
 pub use ops::seek::SeekTo;
 pub use ops::statfs::StatFs;

@@ -25,7 +25,8 @@ fn impatient(cluster: &Cluster, request_timeout: Duration) -> Namespace {
     let pool =
         Pool::connect(cluster.file(), ClientConfig { request_timeout, ..ClientConfig::default() })
             .unwrap();
-    let config = FsConfig { cache: CachePolicy::None, check_permissions: true };
+    let config =
+        FsConfig { cache: CachePolicy::None, check_permissions: true, ..FsConfig::default() };
     Namespace::new(FileSystem::mount(pool, "default", config).unwrap(), Credentials::ROOT)
 }
 

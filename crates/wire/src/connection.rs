@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
@@ -34,7 +35,7 @@ pub enum RecvError {
 /// A socket that carries frames.
 #[derive(Debug)]
 pub struct Connection {
-    socket: Socket,
+    socket: Arc<Socket>,
     input: Box<[u8]>,
     start: usize,
     end: usize,
@@ -47,7 +48,7 @@ impl Connection {
     /// Wraps a socket.
     pub fn new(socket: Socket) -> Self {
         Self {
-            socket,
+            socket: Arc::new(socket),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -60,6 +61,16 @@ impl Connection {
     /// The socket, for options and shutdown.
     pub fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// The socket, to be written to by another thread than the one that reads here.
+    pub fn shared_socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.socket)
+    }
+
+    /// Whether bytes of a further frame are here, read or in the socket.
+    pub fn has_input(&self) -> bool {
+        self.has_buffered_input() || self.socket.has_input()
     }
 
     /// Before it sleeps, a wait for a frame looks again and again for this long, letting others

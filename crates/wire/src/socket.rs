@@ -96,6 +96,21 @@ impl Socket {
         }
     }
 
+    /// Whether there is something to read, or the peer has closed.
+    pub(crate) fn has_input(&self) -> bool {
+        let mut here = [rustix::event::PollFd::new(self, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut here, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
+    /// Writes all of a frame.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn send_all(&self, frame: &[u8]) -> io::Result<()> {
+        self.write_all(&mut [IoSlice::new(frame)], false)
+    }
+
     /// Writes all of the parts in order. `more`: further bytes follow at once.
     pub(crate) fn write_all(&self, parts: &mut [IoSlice<'_>], more: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };

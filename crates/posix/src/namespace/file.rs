@@ -47,6 +47,11 @@ impl File {
         Self { fs, caller, handle }
     }
 
+    /// The file system that the file is in.
+    pub fn filesystem(&self) -> &Arc<FileSystem> {
+        &self.fs
+    }
+
     /// The handle, for the operations of [`FileSystem`].
     pub fn handle(&self) -> &OpenFile {
         &self.handle

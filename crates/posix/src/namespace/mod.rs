@@ -40,6 +40,12 @@ impl Namespace {
         Self { base, ..self.clone() }
     }
 
+    /// The same, as another user sees it.
+    #[must_use]
+    pub fn seen_by(&self, caller: Credentials) -> Self {
+        Self { caller: Arc::new(caller), ..self.clone() }
+    }
+
     /// The same, standing at the absolute path `prefix` of a larger tree: symlinks with absolute
     /// texts count from that tree's root, and `..` leads out. A call whose path ends up outside
     /// fails with [`LEFT`], and [`take_way_out`] then tells where.

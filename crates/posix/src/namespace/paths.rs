@@ -11,7 +11,7 @@ use super::walk::Place;
 use super::{Directory, File, Namespace, OpenOptions};
 use crate::ops::attr::AttrUpdate;
 use crate::ops::create::NewEntry;
-use crate::{Access, Errno, OpenFile, Result, permission};
+use crate::{Access, Credentials, Errno, OpenFile, Result, permission};
 
 impl Namespace {
     fn file(&self, handle: OpenFile) -> File {
@@ -42,6 +42,16 @@ impl Namespace {
                 other => other,
             },
         )
+    }
+
+    /// Opens an object that this process has the right to already, because it inherited it open.
+    /// Permissions are not checked again: they may have changed since.
+    ///
+    /// # Errors
+    /// `ESTALE` if the object is gone, `EIO`.
+    pub fn reopen(&self, oid: azekura_proto::Oid, flags: OFlags) -> Result<File> {
+        let (_, handle) = self.fs.open(&Credentials::ROOT, oid, flags & !OFlags::TRUNC)?;
+        Ok(self.file(handle))
     }
 
     fn open_or_create(&self, mut place: Place, flags: OFlags, mode: u32) -> Result<File> {

@@ -121,14 +121,7 @@ impl Namespace {
             match name.as_slice() {
                 b"." => last = Place::Dot(at),
                 b".." => {
-                    self.fs.check_search(&self.caller, at)?;
-                    if let Some(prefix) = self.prefix.as_deref().filter(|_| at == self.fs.root()) {
-                        let cut = prefix.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                        let mut out = prefix[..cut].to_vec();
-                        out.extend_from_slice(&walk.remainder());
-                        return leave(if out.is_empty() { b"/".to_vec() } else { out });
-                    }
-                    at = self.fs.parent_of(at)?;
+                    at = self.step_up(at, &walk)?;
                     last = Place::DotDot(at);
                 }
                 _ if walk.rest.is_empty() => {
@@ -144,6 +137,32 @@ impl Namespace {
         Ok(last)
     }
 
+    /// One step up, out of the file system from its root.
+    fn step_up(&self, dir: Oid, walk: &Walk) -> Result<Oid> {
+        self.fs.check_search(&self.caller, dir)?;
+        if let Some(prefix) = self.prefix.as_deref().filter(|_| dir == self.fs.root()) {
+            let cut = prefix.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            let mut out = prefix[..cut].to_vec();
+            out.extend_from_slice(&walk.remainder());
+            return leave(if out.is_empty() { b"/".to_vec() } else { out });
+        }
+        self.fs.parent_of(dir)
+    }
+
+    /// One step along a symlink with this text, in `dir`.
+    fn follow_step(&self, dir: Oid, text: &[u8], walk: &mut Walk) -> Result<Oid> {
+        walk.links += 1;
+        if walk.links > SYMLINKS_MAX {
+            return Err(Errno::LOOP);
+        }
+        if text.first() != Some(&b'/') {
+            walk.push(text);
+            return Ok(dir);
+        }
+        walk.push(self.inside(text, || walk.remainder())?);
+        Ok(self.fs.root())
+    }
+
     /// One step down, along a symlink if there is one.
     fn step(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Oid> {
         if name.len() > NAME_BYTES_MAX {
@@ -156,18 +175,7 @@ impl Namespace {
         };
         match step {
             Step::Directory(oid) => Ok(oid),
-            Step::Symlink(text) => {
-                walk.links += 1;
-                if walk.links > SYMLINKS_MAX {
-                    return Err(Errno::LOOP);
-                }
-                if text.first() != Some(&b'/') {
-                    walk.push(&text);
-                    return Ok(dir);
-                }
-                walk.push(self.inside(&text, || walk.remainder())?);
-                Ok(self.fs.root())
-            }
+            Step::Symlink(text) => self.follow_step(dir, &text, walk),
         }
     }
 
@@ -241,6 +249,57 @@ impl Namespace {
                 _ => return Ok(attr),
             }
         }
+    }
+
+    /// The absolute path of what `path` leads to, below the root, without symlinks, dots and repeated
+    /// slashes (empty for the root itself), and its attributes. `base` is that path of the directory
+    /// that relative paths count from.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::resolve`].
+    pub fn canonicalize(&self, base: &[u8], path: impl AsRef<[u8]>) -> Result<(Vec<u8>, Attr)> {
+        let path = path.as_ref();
+        if path.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        if path.len() >= PATH_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let mut walk = Walk { rest: Vec::new(), links: 0, slash: ends_with_slash(path) };
+        walk.push(path);
+        let (mut at, mut done) =
+            if path[0] == b'/' { (self.fs.root(), Vec::new()) } else { (self.base, base.to_vec()) };
+        while let Some(name) = walk.rest.pop() {
+            match name.as_slice() {
+                b"." => continue,
+                b".." => {
+                    at = self.step_up(at, &walk)?;
+                    done.truncate(done.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let attr = self.fs.lookup(&self.caller, at, &name)?;
+            if attr.kind == FileKind::Symlink {
+                let text = self.fs.readlink(attr.oid)?;
+                walk.slash |= walk.rest.is_empty() && ends_with_slash(&text);
+                if text.first() == Some(&b'/') {
+                    done.clear();
+                }
+                at = self.follow_step(at, &text, &mut walk)?;
+                continue;
+            }
+            done.push(b'/');
+            done.extend_from_slice(&name);
+            if attr.kind == FileKind::Directory {
+                at = attr.oid;
+            } else if walk.rest.is_empty() && !walk.slash {
+                return Ok((done, attr));
+            } else {
+                return Err(Errno::NOTDIR);
+            }
+        }
+        Ok((done, self.fs.getattr(at)?))
     }
 
     /// The directory that a path leads to.

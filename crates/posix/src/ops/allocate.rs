@@ -44,7 +44,10 @@ impl FileSystem {
         if offset >= end {
             return Ok(());
         }
-        self.allocate_shards(file, (offset, end), what)
+        self.reading().note_change(file.oid());
+        let done = self.allocate_shards(file, (offset, end), what);
+        self.reading().note_change(file.oid());
+        done
     }
 
     fn allocate_shards(

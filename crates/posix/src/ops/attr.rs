@@ -101,7 +101,9 @@ impl FileSystem {
         } else if let (Some(_), Some(handle)) = (update.size, handle) {
             change.clear_mode_bits = handle.take_clear_bits();
         }
+        self.reading().note_change(oid);
         let attr = self.call_attr(oid, &Request::SetAttr { oid, change })?;
+        self.reading().note_change(oid);
         if attr.kind == FileKind::Directory {
             self.cache.forget_dir(oid);
         }

@@ -3,7 +3,7 @@
 
 use azekura_client::Created;
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
-use azekura_proto::limits::PATH_BYTES_MAX;
+use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::check_name;
 use azekura_proto::{Attr, ObjectClass, Oid};
 use rustix::fs::OFlags;
@@ -47,6 +47,27 @@ impl NewEntry<'_> {
     }
 }
 
+/// Where the data of a new file or the entries of a new directory go, if its maker says so. What is
+/// `None` is inherited from the directory that it is made in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Layout {
+    /// Class of the new object itself: of the file, or of the directory.
+    pub class: Option<ObjectClass>,
+    /// Chunk size of a new file in bytes.
+    pub chunk_bytes: Option<u32>,
+}
+
+impl Layout {
+    /// `EINVAL` for a chunk size that no file can have.
+    fn check(self) -> Result<()> {
+        let fits = self.chunk_bytes.is_none_or(|bytes| {
+            (CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&bytes)
+                && bytes.is_multiple_of(CHUNK_BYTES_MIN)
+        });
+        if fits { Ok(()) } else { Err(Errno::INVAL) }
+    }
+}
+
 impl FileSystem {
     fn new_inode(
         &self,
@@ -54,6 +75,7 @@ impl FileSystem {
         dir: &Attr,
         what: NewEntry<'_>,
         mode: u32,
+        layout: Layout,
     ) -> NewInode {
         let kind = what.kind();
         let inherited = dir.inheritance.unwrap_or(self.container().inheritance);
@@ -73,11 +95,11 @@ impl FileSystem {
                 _ => Vec::new(),
             },
             class: match kind {
-                FileKind::Regular => file_class,
-                FileKind::Directory => dir_class,
+                FileKind::Regular => layout.class.unwrap_or(file_class),
+                FileKind::Directory => layout.class.unwrap_or(dir_class),
                 _ => ObjectClass::S1,
             },
-            chunk_bytes,
+            chunk_bytes: layout.chunk_bytes.unwrap_or(chunk_bytes),
             inheritance: (kind == FileKind::Directory).then_some(inherited),
         }
     }
@@ -94,7 +116,24 @@ impl FileSystem {
         mode: u32,
         what: NewEntry<'_>,
     ) -> Result<Attr> {
+        self.make_as(caller, dir, name, mode, what, Layout::default())
+    }
+
+    /// As [`FileSystem::make`], with a layout of the maker's choice.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::make`]; `EINVAL` for a chunk size that no file can have.
+    pub fn make_as(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        mode: u32,
+        what: NewEntry<'_>,
+        layout: Layout,
+    ) -> Result<Attr> {
         check_name(name).map_err(of_status)?;
+        layout.check()?;
         match what {
             NewEntry::Symlink([]) => return Err(Errno::NOENT),
             NewEntry::Symlink(text) if text.len() >= PATH_BYTES_MAX => {
@@ -116,7 +155,7 @@ impl FileSystem {
                 Err(other) => Err(other),
             };
         }
-        let inode = self.new_inode(caller, &parent, what, mode);
+        let inode = self.new_inode(caller, &parent, what, mode, layout);
         match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
             Created::New(attr, _) => {
                 self.cache.forget_step(dir, name);
@@ -140,7 +179,25 @@ impl FileSystem {
         mode: u32,
         flags: OFlags,
     ) -> Result<(Attr, OpenFile)> {
+        self.create_as(caller, dir, name, mode, flags, Layout::default())
+    }
+
+    /// As [`FileSystem::create`], with a layout of the maker's choice. A file that is there keeps
+    /// the one that it has.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::create`]; `EINVAL` for a chunk size that no file can have.
+    pub fn create_as(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        mode: u32,
+        flags: OFlags,
+        layout: Layout,
+    ) -> Result<(Attr, OpenFile)> {
         check_name(name).map_err(of_status)?;
+        layout.check()?;
         let parent = self.parent_attr(dir)?;
         let may_make = self.check_change(caller, &parent);
         if may_make.is_err() {
@@ -153,7 +210,7 @@ impl FileSystem {
                     other => other,
                 })?
             } else {
-                let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode);
+                let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, layout);
                 match self
                     .pool()
                     .create(dir, name, inode, true)
@@ -212,7 +269,7 @@ impl FileSystem {
         }
         let parent = self.parent_attr(dir)?;
         self.check_change(caller, &parent)?;
-        let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode);
+        let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, Layout::default());
         let home = self.pool().next_home();
         let (attr, hold) = self
             .pool()

@@ -36,6 +36,19 @@ impl FileSystem {
         if buffer.is_empty() {
             return Ok(0);
         }
+        match self.read_by_policy(file, offset, buffer)? {
+            Some(got) => Ok(got),
+            None => self.read_now(file, offset, buffer),
+        }
+    }
+
+    /// Reads by requests of just these bytes.
+    pub(crate) fn read_now(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         let end = offset + buffer.len() as u64;
         if file.is_wide() {
             return self.read_wide(file, offset, buffer);
@@ -171,9 +184,11 @@ impl FileSystem {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::FBIG)?;
         self.before_change(file, end)?;
-        let written = self.write_pieces(file, offset, data)?;
+        self.reading().note_change(file.oid());
+        let written = self.write_pieces(file, offset, data);
+        self.reading().note_change(file.oid());
         self.after_write(file)?;
-        Ok(written)
+        written
     }
 
     /// What has to happen before data up to `end` come into a file: setuid bits go, and it becomes
@@ -254,6 +269,7 @@ impl FileSystem {
         self.clear_dangerous_bits(file)?;
         let oid = file.oid();
         let mut start = None;
+        self.reading().note_change(oid);
         for part in data.chunks(PIECE as usize) {
             match self.pool().send(oid.home(), &Request::Append { oid }, part) {
                 Ok(Reply::Appended { offset }) => {
@@ -264,6 +280,7 @@ impl FileSystem {
                 Err(error) => return Err(of_client(&error)),
             }
         }
+        self.reading().note_change(oid);
         self.after_write(file)?;
         match start {
             Some(offset) => Ok(offset),

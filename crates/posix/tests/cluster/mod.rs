@@ -3,13 +3,13 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
 use azekura_engine::{Engine, EngineConfig};
-use azekura_posix::{CachePolicy, Credentials, FileSystem, FsConfig, Namespace};
+use azekura_posix::{CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::pool_map::{Address, EngineEntry};
 use azekura_proto::{EngineId, PoolId, PoolMap};
@@ -30,17 +30,40 @@ fn scratch() -> tempfile::TempDir {
 }
 
 impl Cluster {
-    /// Starts a pool with the container `default`.
+    /// Starts a pool with the container `default` on UNIX sockets.
     pub(crate) fn start(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        Self::start_on(engines, targets_each, inheritance, |dir, index| {
+            Address::Unix(dir.join(format!("{index}.sock")))
+        })
+    }
+
+    /// The same, reached over the loopback interface only.
+    pub(crate) fn start_far(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        Self::start_on(engines, targets_each, inheritance, |_, _| {
+            // Taken and let go: nobody else on this machine gets it in the next moment.
+            let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            Address::Tcp(taken.local_addr().unwrap().to_string())
+        })
+    }
+
+    fn start_on(
+        engines: u16,
+        targets_each: u16,
+        inheritance: Inheritance,
+        address: impl Fn(&Path, u16) -> Address,
+    ) -> Self {
         // Shown with the output of a test that fails. Another test may have set it up.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let dir = scratch();
         let secret_file = dir.path().join("secret");
         let secret = Secret::generate().unwrap();
         secret.save_new(&secret_file).unwrap();
-        let address = |index: u16| Address::Unix(dir.path().join(format!("{index}.sock")));
-        let entries =
-            (0..engines).map(|index| EngineEntry { addresses: vec![address(index)] }).collect();
+        let addresses: Vec<Address> =
+            (0..engines).map(|index| address(dir.path(), index)).collect();
+        let entries = addresses
+            .iter()
+            .map(|address| EngineEntry { addresses: vec![address.clone()] })
+            .collect();
         let counts = vec![targets_each; usize::from(engines)];
         let map = PoolMap::deal(PoolId([7; 16]), "test".to_owned(), entries, &counts);
         let configs: Vec<EngineConfig> = (0..engines)
@@ -48,7 +71,7 @@ impl Cluster {
                 dir: dir.path().join(format!("engine{index}")),
                 target_dirs: Vec::new(),
                 target_count: targets_each,
-                listen: vec![address(index)],
+                listen: vec![addresses[usize::from(index)].clone()],
                 secret: secret.clone(),
                 metrics_listen: None,
             })
@@ -78,7 +101,16 @@ impl Cluster {
 
     /// A file system over a session of its own.
     pub(crate) fn mount(&self, cache: CachePolicy) -> Arc<FileSystem> {
-        let config = FsConfig { cache, check_permissions: true };
+        self.mount_reading(cache, ReadPolicy::default())
+    }
+
+    /// The same, with files read by a policy.
+    pub(crate) fn mount_reading(
+        &self,
+        cache: CachePolicy,
+        read_policy: ReadPolicy,
+    ) -> Arc<FileSystem> {
+        let config = FsConfig { cache, check_permissions: true, read_policy };
         FileSystem::mount(self.pool(), "default", config).unwrap()
     }
 

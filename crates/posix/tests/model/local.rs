@@ -10,8 +10,7 @@ use azekura_posix::{
     Allocation, Errno, FileKind, OFlags, RenameMode, SeekTo, Timestamp, XattrMode,
 };
 use rustix::fs::{
-    self, AtFlags, FallocateFlags, Gid, Mode, RenameFlags, SeekFrom, Timespec, Timestamps, Uid,
-    XattrFlags,
+    self, AtFlags, FallocateFlags, Mode, RenameFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
 };
 
 use crate::operation::{Op, SLOTS};
@@ -256,11 +255,6 @@ impl Local {
             }
         }
         Ok(Answer::Names(names))
-    }
-
-    /// The user and group that new files get.
-    pub(crate) fn owner() -> (u32, u32) {
-        (Uid::as_raw(rustix::process::geteuid()), Gid::as_raw(rustix::process::getegid()))
     }
 }
 

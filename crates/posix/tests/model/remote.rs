@@ -7,6 +7,7 @@ use azekura_posix::{
 };
 
 use crate::local::user_names;
+use crate::model::Side;
 use crate::operation::{Op, SLOTS};
 use crate::outcome::{Answer, Outcome, Stat, comparable};
 
@@ -27,21 +28,22 @@ fn stat(attr: &Attr) -> Answer {
     }))
 }
 
-impl Remote {
-    pub(crate) fn new(clients: Vec<Namespace>) -> Self {
-        Self { clients, open: Default::default() }
+impl Side for Remote {
+    fn clients(&self) -> usize {
+        self.clients.len()
     }
 
-    pub(crate) fn clients(&self) -> &[Namespace] {
-        &self.clients
-    }
-
-    /// Carries out an operation as one of the clients.
-    pub(crate) fn apply(&mut self, client: usize, op: &Op) -> Outcome {
+    fn apply(&mut self, client: usize, op: &Op) -> Outcome {
         match self.apply_open(op) {
             Some(outcome) => outcome,
             None => self.apply_path(client, op),
         }
+    }
+}
+
+impl Remote {
+    pub(crate) fn new(clients: Vec<Namespace>) -> Self {
+        Self { clients, open: Default::default() }
     }
 
     fn apply_open(&mut self, op: &Op) -> Option<Outcome> {

@@ -1,0 +1,122 @@
+/*
+ * The file system of a container.
+ *
+ * Functions give 0 or a positive number of <errno.h>. A `parent` of NULL is the root directory; a
+ * `name` is one name, not a path. `ev` is NULL, or an event that is done when the call returns. All
+ * functions may be called from several threads, also on one object.
+ */
+#ifndef AZEKURA_DAOS_FS_H
+#define AZEKURA_DAOS_FS_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include <daos.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Longest path and name in bytes, without the zero byte. */
+#define DFS_MAX_PATH 4095
+#define DFS_MAX_NAME 255
+/* As the length for dfs_punch(): everything from the offset on. */
+#define DFS_MAX_FSIZE (~0ULL)
+
+/* A mounted container, and an object of it that is open. */
+typedef struct dfs dfs_t;
+typedef struct dfs_obj dfs_obj_t;
+
+/* What new entries of a container start with; zeros stand for the pool's defaults. */
+typedef struct {
+	uint64_t da_id;
+	/* Bytes, a multiple of 4096 up to 64 MiB. */
+	daos_size_t da_chunk_size;
+	/* Of files and directories for which the next two say nothing. */
+	daos_oclass_id_t da_oclass_id;
+	daos_oclass_id_t da_file_oclass_id;
+	daos_oclass_id_t da_dir_oclass_id;
+	/* Not read. */
+	daos_prop_t *da_props;
+	uint32_t da_mode;
+} dfs_attr_t;
+
+/*
+ * Makes a container; `attr` and `uuid` may be NULL. Where `coh` is not NULL it is opened, and where
+ * `dfs` is not NULL it is mounted too. EEXIST.
+ */
+int dfs_cont_create_with_label(daos_handle_t poh, const char *label, dfs_attr_t *attr, uuid_t *uuid,
+			       daos_handle_t *coh, dfs_t **dfs);
+
+/* Mounts a container; `flags` is O_RDONLY or O_RDWR. To be ended by dfs_umount(). */
+int dfs_mount(daos_handle_t poh, daos_handle_t coh, int flags, dfs_t **dfs);
+int dfs_umount(dfs_t *dfs);
+
+/* As daos_pool_local2global(). `flags` of 0 takes those of the mount that was sent. */
+int dfs_local2global(dfs_t *dfs, d_iov_t *glob);
+int dfs_global2local(daos_handle_t poh, daos_handle_t coh, int flags, d_iov_t glob, dfs_t **dfs);
+
+/* What all paths of dfs_lookup() start with and what is taken off them; NULL for nothing. */
+int dfs_set_prefix(dfs_t *dfs, const char *prefix);
+
+/* Makes everything durable that was written to the container before, by whomever. */
+int dfs_sync(dfs_t *dfs);
+
+/*
+ * Opens what a path leads to. `flags` is O_RDONLY or O_RDWR, with O_NOFOLLOW for a symlink itself.
+ * `mode` (type and permissions) and `stbuf` may be NULL. To be ended by dfs_release().
+ */
+int dfs_lookup(dfs_t *dfs, const char *path, int flags, dfs_obj_t **obj, mode_t *mode,
+	       struct stat *stbuf);
+int dfs_lookup_rel(dfs_t *dfs, dfs_obj_t *parent, const char *name, int flags, dfs_obj_t **obj,
+		   mode_t *mode, struct stat *stbuf);
+
+/*
+ * Opens or makes a file, directory or symlink: `mode` says which (S_IFREG, S_IFDIR, S_IFLNK) and has
+ * the permissions of a new one. `flags` is O_RDONLY or O_RDWR, with O_CREAT, O_EXCL and O_TRUNC.
+ * `cid` and `chunk_size` (bytes) are those of a new one; 0 stands for what the directory gives.
+ * `value` is the text of a new symlink. To be ended by dfs_release().
+ */
+int dfs_open(dfs_t *dfs, dfs_obj_t *parent, const char *name, mode_t mode, int flags,
+	     daos_oclass_id_t cid, daos_size_t chunk_size, const char *value, dfs_obj_t **obj);
+int dfs_release(dfs_obj_t *obj);
+
+/* As daos_pool_local2global(). `flags` of 0 takes those of the object that was sent. */
+int dfs_obj_local2global(dfs_t *dfs, dfs_obj_t *obj, d_iov_t *glob);
+int dfs_obj_global2local(dfs_t *dfs, int flags, d_iov_t glob, dfs_obj_t **obj);
+
+/* Reads at an offset; fewer bytes than there is room for only at the end. Holes read as zeros. */
+int dfs_read(dfs_t *dfs, dfs_obj_t *obj, d_sg_list_t *sgl, daos_off_t off, daos_size_t *read_size,
+	     daos_event_t *ev);
+/* Writes all bytes of the list at an offset. */
+int dfs_write(dfs_t *dfs, dfs_obj_t *obj, d_sg_list_t *sgl, daos_off_t off, daos_event_t *ev);
+int dfs_get_size(dfs_t *dfs, dfs_obj_t *obj, daos_size_t *size);
+/* Makes a hole. With DFS_MAX_FSIZE, or from the end of the file on, sets the length to `off`. */
+int dfs_punch(dfs_t *dfs, dfs_obj_t *obj, daos_off_t off, daos_size_t len);
+
+int dfs_mkdir(dfs_t *dfs, dfs_obj_t *parent, const char *name, mode_t mode, daos_oclass_id_t cid);
+/* Removes anything; with `force` also a directory that is not empty. `oid` may be NULL. */
+int dfs_remove(dfs_t *dfs, dfs_obj_t *parent, const char *name, bool force, daos_obj_id_t *oid);
+/* Moves, and replaces what has the new name. `oid`, of what was replaced, may be NULL. */
+int dfs_move(dfs_t *dfs, dfs_obj_t *parent, const char *name, dfs_obj_t *new_parent,
+	     const char *new_name, daos_obj_id_t *oid);
+
+/* Attributes of a name, of which a symlink is not followed, or of an open object. NULL or "/" as the
+ * name is the parent itself. */
+int dfs_stat(dfs_t *dfs, dfs_obj_t *parent, const char *name, struct stat *stbuf);
+int dfs_ostat(dfs_t *dfs, dfs_obj_t *obj, struct stat *stbuf);
+/* `mask` is F_OK or of R_OK, W_OK, X_OK. Symlinks are followed. NULL as the name: the parent. */
+int dfs_access(dfs_t *dfs, dfs_obj_t *parent, const char *name, int mask);
+int dfs_chmod(dfs_t *dfs, dfs_obj_t *parent, const char *name, mode_t mode);
+
+/* Up to *nr names of a directory, without the dots; *nr becomes how many. The end is reached when
+ * daos_anchor_is_eof(). Only d_name, d_ino and d_type are set. */
+int dfs_readdir(dfs_t *dfs, dfs_obj_t *obj, daos_anchor_t *anchor, uint32_t *nr,
+		struct dirent *dirs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

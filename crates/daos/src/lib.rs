@@ -1,0 +1,26 @@
+//! The part of the DAOS interface that benchmarks use, on an Azekura pool: `libdaos.so`, which also
+//! stands in for `libdfs.so` and `libgurt.so`. The headers are in `include/`; what each function does
+//! is said there.
+//!
+//! Translates calls, and holds no logic of its own. It starts no threads, prints nothing, and lets no
+//! panic out into the program that it is loaded in.
+//!
+//! Rules of the whole library, which the `SAFETY` comments refer to as the contract: pointers that a
+//! caller gives are null where the headers allow it, or point at what the headers say, for as long as
+//! the call lasts; objects come from this library and have not been released yet.
+
+mod class;
+mod container;
+mod data;
+mod event;
+mod global;
+mod handles;
+mod hash;
+mod mount;
+mod murmur;
+mod names;
+mod object;
+mod pool;
+mod readdir;
+mod status;
+mod types;

@@ -1,0 +1,248 @@
+//! Mounted containers. Owns what `dfs_t` points at, and the prefix that paths start with.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use azekura_posix::{CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace};
+use azekura_proto::attr::Inheritance;
+use parking_lot::RwLock;
+
+use crate::global::{self, GlobalMount, Kind};
+use crate::handles::{self, ContainerHandle};
+use crate::status::{Der, dfs_call, errno_of_der, errno_of_mount};
+use crate::types::{DfsAttr, Handle, Iov, Uuid, c_bytes, c_text, place, put};
+use crate::{class, container};
+
+/// `dfs_t`.
+pub(crate) struct Mount {
+    names: Namespace,
+    container: u32,
+    writable: bool,
+    /// What is taken off paths, without a slash at its end.
+    prefix: RwLock<Vec<u8>>,
+}
+
+impl Mount {
+    fn new(open: &ContainerHandle, flags: c_int) -> Result<Box<Self>, Errno> {
+        let writable = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY => false,
+            libc::O_RDWR if open.read_only => return Err(Errno::PERM),
+            libc::O_RDWR => true,
+            _ => return Err(Errno::INVAL),
+        };
+        let config = FsConfig { cache: CachePolicy::AUTO, check_permissions: true, ..FsConfig::default() };
+        let pool = Arc::clone(&open.pool.pool);
+        let fs = FileSystem::mount(pool, &open.container.name, config)
+            .map_err(|error| errno_of_mount(&error))?;
+        Ok(Box::new(Self {
+            container: fs.container().id.0,
+            names: Namespace::new(fs, Credentials::of_process()),
+            writable,
+            prefix: RwLock::default(),
+        }))
+    }
+
+    /// The file system.
+    pub(crate) fn fs(&self) -> &Arc<FileSystem> {
+        self.names.filesystem()
+    }
+
+    /// Who uses it.
+    pub(crate) fn caller(&self) -> &Credentials {
+        self.names.caller()
+    }
+
+    /// The file system by path.
+    pub(crate) fn names(&self) -> &Namespace {
+        &self.names
+    }
+
+    /// The container's number.
+    pub(crate) fn container(&self) -> u32 {
+        self.container
+    }
+
+    /// `EROFS` for a mount that only reads.
+    pub(crate) fn check_writable(&self) -> Result<(), Errno> {
+        if self.writable { Ok(()) } else { Err(Errno::ROFS) }
+    }
+
+    /// The path below the root of the container that `path` means.
+    pub(crate) fn path(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
+        if path.first() != Some(&b'/') {
+            return Err(Errno::INVAL);
+        }
+        let prefix = self.prefix.read();
+        let rest = path.strip_prefix(prefix.as_slice()).ok_or(Errno::INVAL)?;
+        match rest.first() {
+            None => Ok(b"/".to_vec()),
+            Some(b'/') => Ok(rest.to_vec()),
+            // The prefix ends in the middle of a name.
+            Some(_) => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// The mount that a caller means.
+///
+/// # Safety
+/// `mount` is null or came from this library and is mounted for `'a`.
+pub(crate) unsafe fn mounted<'a>(mount: *const Mount) -> Result<&'a Mount, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { mount.as_ref() }.ok_or(Errno::INVAL)
+}
+
+/// What the attributes for a new container say.
+fn inheritance(attr: Option<&DfsAttr>) -> Result<Inheritance, Errno> {
+    let defaults = Inheritance::default();
+    let Some(attr) = attr else { return Ok(defaults) };
+    let both = class::wanted(attr.class)?;
+    Ok(Inheritance {
+        file_class: class::wanted(attr.file_class)?.or(both).unwrap_or(defaults.file_class),
+        dir_class: class::wanted(attr.dir_class)?.or(both).unwrap_or(defaults.dir_class),
+        chunk_bytes: match attr.chunk_bytes {
+            0 => defaults.chunk_bytes,
+            bytes => u32::try_from(bytes).map_err(|_| Errno::INVAL)?,
+        },
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_cont_create_with_label(
+    pool: Handle,
+    label: *const c_char,
+    attr: *mut DfsAttr,
+    uuid: *mut Uuid,
+    handle: *mut Handle,
+    dfs: *mut *mut Mount,
+) -> c_int {
+    dfs_call(|| {
+        let pool = handles::pool(pool).map_err(errno_of_der)?;
+        // SAFETY: a C string, by the contract.
+        let label = unsafe { c_text(label) }.ok_or(Errno::INVAL)?;
+        // SAFETY: null or the caller's, by the contract.
+        let inheritance = inheritance(unsafe { place(attr) }.as_deref())?;
+        let made = container::create(&pool, label, inheritance).map_err(errno_of_der)?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        unsafe { put(uuid, container::uuid_of(&pool.pool, &made)) };
+        if handle.is_null() && dfs.is_null() {
+            return Ok(());
+        }
+        let opened = container::open(pool, made, false);
+        let mounted = if dfs.is_null() {
+            Ok(std::ptr::null_mut())
+        } else {
+            let open = handles::container(opened).map_err(errno_of_der)?;
+            Mount::new(&open, libc::O_RDWR).map(Box::into_raw)
+        };
+        if mounted.is_err() || handle.is_null() {
+            handles::remove_container(opened).map_err(errno_of_der)?;
+        }
+        // SAFETY: both are null or the caller's to write to, by the contract.
+        unsafe {
+            put(dfs, mounted?);
+            put(handle, opened);
+        }
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_mount(
+    _pool: Handle,
+    handle: Handle,
+    flags: c_int,
+    dfs: *mut *mut Mount,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: null or the caller's to write to, by the contract.
+        let dfs = unsafe { place(dfs) }.ok_or(Errno::INVAL)?;
+        let open = handles::container(handle).map_err(errno_of_der)?;
+        *dfs = Box::into_raw(Mount::new(&open, flags)?);
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_umount(dfs: *mut Mount) -> c_int {
+    dfs_call(|| {
+        if dfs.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: it came from `Box::into_raw` and is not used after this, by the contract.
+        drop(unsafe { Box::from_raw(dfs) });
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_local2global(dfs: *mut Mount, iov: *mut Iov) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        let contents = GlobalMount {
+            container: mount.container,
+            writable: mount.writable,
+            prefix: mount.prefix.read().clone(),
+        };
+        // SAFETY: a list with its buffer, by the contract.
+        unsafe { global::give(Kind::Mount, &contents, iov) }.map_err(errno_of_der)
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_global2local(
+    _pool: Handle,
+    handle: Handle,
+    flags: c_int,
+    iov: Iov,
+    dfs: *mut *mut Mount,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: null or the caller's to write to, by the contract.
+        let dfs = unsafe { place(dfs) }.ok_or(Errno::INVAL)?;
+        let open = handles::container(handle).map_err(errno_of_der)?;
+        // SAFETY: a list with its buffer, by the contract.
+        let contents: GlobalMount =
+            unsafe { global::take(Kind::Mount, &iov) }.map_err(errno_of_der)?;
+        if contents.container != open.container.id.0 {
+            return Err(errno_of_der(Der::Inval));
+        }
+        let sent = if contents.writable { libc::O_RDWR } else { libc::O_RDONLY };
+        let mount = Mount::new(&open, if flags == 0 { sent } else { flags })?;
+        *mount.prefix.write() = contents.prefix;
+        *dfs = Box::into_raw(mount);
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_set_prefix(dfs: *mut Mount, prefix: *const c_char) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        // SAFETY: null or a C string, by the contract.
+        let prefix = unsafe { c_bytes(prefix) }.unwrap_or_default();
+        if prefix.first().is_some_and(|first| *first != b'/') {
+            return Err(Errno::INVAL);
+        }
+        let slashes = prefix.iter().rev().take_while(|byte| **byte == b'/').count();
+        *mount.prefix.write() = prefix[..prefix.len() - slashes].to_vec();
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_sync(dfs: *mut Mount) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        unsafe { mounted(dfs) }?.fs().syncfs()
+    })
+}

@@ -1,0 +1,331 @@
+//! Open objects. Owns what `dfs_obj_t` points at, and how one is opened: by path, by name, or by what
+//! another process has sent.
+
+use std::ffi::{c_char, c_int};
+
+use azekura_posix::{Attr, Errno, FileKind, Layout, NewEntry, OFlags, Oid, OpenFile};
+use libc::mode_t;
+
+use crate::class;
+use crate::global::{self, GlobalObject, Kind};
+use crate::mount::{Mount, mounted};
+use crate::names::{fill_stat, name_of, parent_of};
+use crate::status::{dfs_call, errno_of_der};
+use crate::types::{Iov, c_bytes, place, put};
+
+/// The flags of `open` that count; a position, and so `O_APPEND`, is always given.
+const FLAGS_READ: c_int =
+    libc::O_ACCMODE | libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW;
+
+/// `dfs_obj_t`.
+pub(crate) struct Object {
+    oid: Oid,
+    kind: FileKind,
+    /// Regular files are held open.
+    file: Option<OpenFile>,
+    flags: OFlags,
+}
+
+impl Object {
+    /// What has these attributes, opened.
+    fn open(mount: &Mount, attr: &Attr, flags: OFlags) -> Result<Box<Self>, Errno> {
+        let file = match attr.kind {
+            FileKind::Regular => {
+                if flags & OFlags::ACCMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC) {
+                    mount.check_writable()?;
+                }
+                Some(mount.fs().open(mount.caller(), attr.oid, flags)?.1)
+            }
+            _ => None,
+        };
+        Ok(Box::new(Self { oid: attr.oid, kind: attr.kind, file, flags: kept(flags) }))
+    }
+
+    /// Its id.
+    pub(crate) fn oid(&self) -> Oid {
+        self.oid
+    }
+
+    /// Its id, if it is a directory; else `ENOTDIR`.
+    pub(crate) fn directory(&self) -> Result<Oid, Errno> {
+        if self.kind == FileKind::Directory { Ok(self.oid) } else { Err(Errno::NOTDIR) }
+    }
+
+    /// The open file; `EISDIR` for a directory, `EINVAL` for the rest.
+    pub(crate) fn file(&self) -> Result<&OpenFile, Errno> {
+        match (&self.file, self.kind) {
+            (Some(file), _) => Ok(file),
+            (None, FileKind::Directory) => Err(Errno::ISDIR),
+            (None, _) => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// Those flags that go with an object to another process.
+fn kept(flags: OFlags) -> OFlags {
+    flags & OFlags::ACCMODE
+}
+
+fn flags_of(flags: c_int) -> OFlags {
+    OFlags::from_bits_retain((flags & FLAGS_READ) as u32)
+}
+
+/// The object that a caller means.
+///
+/// # Safety
+/// `object` is null or came from this library and has not been released for `'a`.
+pub(crate) unsafe fn opened<'a>(object: *const Object) -> Result<&'a Object, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { object.as_ref() }.ok_or(Errno::INVAL)
+}
+
+/// The mode as `stat` shows it.
+pub(crate) fn mode_of(attr: &Attr) -> mode_t {
+    attr.kind.mode_bits() | u32::from(attr.mode)
+}
+
+/// Where a lookup puts what it found.
+struct Found {
+    object: *mut *mut Object,
+    mode: *mut mode_t,
+    stat: *mut libc::stat,
+}
+
+impl Found {
+    /// # Safety
+    /// Each place is null or the caller's to write to.
+    unsafe fn give(&self, mount: &Mount, attr: &Attr, flags: c_int) -> Result<(), Errno> {
+        if self.object.is_null() {
+            return Err(Errno::INVAL);
+        }
+        let object = Object::open(mount, attr, flags_of(flags))?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            put(self.object, Box::into_raw(object));
+            put(self.mode, mode_of(attr));
+            if let Some(stat) = place(self.stat) {
+                fill_stat(stat, attr);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_lookup(
+    dfs: *mut Mount,
+    path: *const c_char,
+    flags: c_int,
+    object: *mut *mut Object,
+    mode: *mut mode_t,
+    stat: *mut libc::stat,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        // SAFETY: null or a C string, by the contract.
+        let path = unsafe { c_bytes(path) }.ok_or(Errno::INVAL)?;
+        let follow = flags & libc::O_NOFOLLOW == 0;
+        let attr = mount.names().resolve(mount.path(path)?, follow)?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        unsafe { Found { object, mode, stat }.give(mount, &attr, flags & !libc::O_CREAT) }
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_lookup_rel(
+    dfs: *mut Mount,
+    parent: *mut Object,
+    name: *const c_char,
+    flags: c_int,
+    object: *mut *mut Object,
+    mode: *mut mode_t,
+    stat: *mut libc::stat,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        // SAFETY: by the contract.
+        let (dir, name) = unsafe { (parent_of(mount, parent)?, name_of(name)?) };
+        let follow = flags & libc::O_NOFOLLOW == 0;
+        let attr = mount.names().at(dir).resolve(name, follow)?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        unsafe { Found { object, mode, stat }.give(mount, &attr, flags & !libc::O_CREAT) }
+    })
+}
+
+/// A new entry, as `dfs_open` and `dfs_mkdir` describe it.
+struct Wanted<'a> {
+    dir: Oid,
+    name: &'a [u8],
+    permissions: u32,
+    flags: OFlags,
+    layout: Layout,
+}
+
+impl Wanted<'_> {
+    fn file(&self, mount: &Mount) -> Result<Box<Object>, Errno> {
+        let Self { dir, name, permissions, flags, layout } = *self;
+        if !flags.contains(OFlags::CREATE) {
+            let attr = mount.names().at(dir).resolve(name, !flags.contains(OFlags::NOFOLLOW))?;
+            return match attr.kind {
+                FileKind::Regular => Object::open(mount, &attr, flags),
+                FileKind::Directory => Err(Errno::ISDIR),
+                _ => Err(Errno::INVAL),
+            };
+        }
+        mount.check_writable()?;
+        let (attr, file) =
+            mount.fs().create_as(mount.caller(), dir, name, permissions, flags, layout)?;
+        Ok(Box::new(Object {
+            oid: attr.oid,
+            kind: attr.kind,
+            file: Some(file),
+            flags: kept(flags),
+        }))
+    }
+
+    /// A directory or symlink.
+    fn other(&self, mount: &Mount, what: NewEntry<'_>) -> Result<Box<Object>, Errno> {
+        let Self { dir, name, permissions, flags, layout } = *self;
+        let kind = match what {
+            NewEntry::Directory => FileKind::Directory,
+            _ => FileKind::Symlink,
+        };
+        if flags.contains(OFlags::CREATE) {
+            mount.check_writable()?;
+            match mount.fs().make_as(mount.caller(), dir, name, permissions, what, layout) {
+                Ok(attr) => return Object::open(mount, &attr, flags),
+                Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let attr = mount.fs().lookup(mount.caller(), dir, name)?;
+        match (kind, attr.kind) {
+            (wanted, found) if wanted == found => Object::open(mount, &attr, flags),
+            (FileKind::Directory, _) => Err(Errno::NOTDIR),
+            _ => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// The layout that a caller asks for.
+pub(crate) fn layout_of(class_id: u32, chunk_bytes: u64) -> Result<Layout, Errno> {
+    let chunk_bytes = match chunk_bytes {
+        0 => None,
+        bytes => Some(u32::try_from(bytes).map_err(|_| Errno::INVAL)?),
+    };
+    Ok(Layout { class: class::wanted(class_id)?, chunk_bytes })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_open(
+    dfs: *mut Mount,
+    parent: *mut Object,
+    name: *const c_char,
+    mode: mode_t,
+    flags: c_int,
+    class_id: u32,
+    chunk_bytes: u64,
+    value: *const c_char,
+    object: *mut *mut Object,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        let object = unsafe { place(object) }.ok_or(Errno::INVAL)?;
+        let wanted = Wanted {
+            // SAFETY: null or open, by the contract.
+            dir: unsafe { parent_of(mount, parent) }?,
+            // SAFETY: a C string, by the contract.
+            name: unsafe { name_of(name) }?,
+            permissions: mode & 0o7777,
+            flags: flags_of(flags),
+            layout: layout_of(class_id, chunk_bytes)?,
+        };
+        let opened = match mode & libc::S_IFMT {
+            libc::S_IFREG => wanted.file(mount)?,
+            libc::S_IFDIR => wanted.other(mount, NewEntry::Directory)?,
+            libc::S_IFLNK => {
+                // SAFETY: null or a C string, by the contract.
+                let text = unsafe { c_bytes(value) };
+                if wanted.flags.contains(OFlags::CREATE) && text.is_none() {
+                    return Err(Errno::INVAL);
+                }
+                wanted.other(mount, NewEntry::Symlink(text.unwrap_or_default()))?
+            }
+            _ => return Err(Errno::INVAL),
+        };
+        *object = Box::into_raw(opened);
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_release(object: *mut Object) -> c_int {
+    dfs_call(|| {
+        if object.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: it came from `Box::into_raw` and is not used after this, by the contract.
+        drop(unsafe { Box::from_raw(object) });
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_obj_local2global(
+    dfs: *mut Mount,
+    object: *mut Object,
+    iov: *mut Iov,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let (mount, object) = unsafe { (mounted(dfs)?, opened(object)?) };
+        if object.oid.container().0 != mount.container() {
+            return Err(Errno::INVAL);
+        }
+        let contents = GlobalObject { oid: object.oid, flags: object.flags.bits() };
+        // SAFETY: a list with its buffer, by the contract.
+        unsafe { global::give(Kind::Object, &contents, iov) }.map_err(errno_of_der)
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_obj_global2local(
+    dfs: *mut Mount,
+    flags: c_int,
+    iov: Iov,
+    object: *mut *mut Object,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        let object = unsafe { place(object) }.ok_or(Errno::INVAL)?;
+        // SAFETY: a list with its buffer, by the contract.
+        let contents: GlobalObject =
+            unsafe { global::take(Kind::Object, &iov) }.map_err(errno_of_der)?;
+        let oid = contents.oid;
+        if oid.container().0 != mount.container()
+            || oid.home().0 >= mount.fs().pool().target_count()
+        {
+            return Err(Errno::INVAL);
+        }
+        let flags = if flags == 0 {
+            kept(OFlags::from_bits_retain(contents.flags))
+        } else {
+            kept(flags_of(flags))
+        };
+        let attr = mount.fs().getattr(oid)?;
+        *object = Box::into_raw(Object::open(mount, &attr, flags)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,202 @@
+//! What a call comes to: the error numbers of the interface, how the client's and the file system's
+//! errors become them, and the barrier that no panic passes. Nothing else makes a number of an error.
+
+use std::ffi::{c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use azekura_client::{ClientError, PoolFileError};
+use azekura_posix::{Errno, MountError};
+
+/// The errors of `daos_*` and `d_hash_*` functions, as far as this library gives them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Der {
+    NoPerm = 1001,
+    NoHdl = 1002,
+    Inval = 1003,
+    Exist = 1004,
+    Nonexist = 1005,
+    Unreach = 1006,
+    Nospace = 1007,
+    Nosys = 1010,
+    Busy = 1012,
+    Proto = 1014,
+    Uninit = 1015,
+    Trunc = 1016,
+    Overflow = 1017,
+    Misc = 1025,
+    Io = 2001,
+    Stale = 2007,
+}
+
+impl Der {
+    const ALL: [Self; 16] = [
+        Self::NoPerm,
+        Self::NoHdl,
+        Self::Inval,
+        Self::Exist,
+        Self::Nonexist,
+        Self::Unreach,
+        Self::Nospace,
+        Self::Nosys,
+        Self::Busy,
+        Self::Proto,
+        Self::Uninit,
+        Self::Trunc,
+        Self::Overflow,
+        Self::Misc,
+        Self::Io,
+        Self::Stale,
+    ];
+
+    fn name(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::NoPerm => c"DER_NO_PERM",
+            Self::NoHdl => c"DER_NO_HDL",
+            Self::Inval => c"DER_INVAL",
+            Self::Exist => c"DER_EXIST",
+            Self::Nonexist => c"DER_NONEXIST",
+            Self::Unreach => c"DER_UNREACH",
+            Self::Nospace => c"DER_NOSPACE",
+            Self::Nosys => c"DER_NOSYS",
+            Self::Busy => c"DER_BUSY",
+            Self::Proto => c"DER_PROTO",
+            Self::Uninit => c"DER_UNINIT",
+            Self::Trunc => c"DER_TRUNC",
+            Self::Overflow => c"DER_OVERFLOW",
+            Self::Misc => c"DER_MISC",
+            Self::Io => c"DER_IO",
+            Self::Stale => c"DER_STALE",
+        }
+    }
+}
+
+/// The error of an errno.
+fn of_errno(errno: Errno) -> Der {
+    match errno {
+        Errno::NOENT => Der::Nonexist,
+        Errno::EXIST => Der::Exist,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => Der::NoPerm,
+        Errno::INVAL | Errno::NAMETOOLONG => Der::Inval,
+        Errno::NOSPC | Errno::NFILE => Der::Nospace,
+        Errno::BUSY | Errno::AGAIN => Der::Busy,
+        Errno::TOOBIG | Errno::FBIG => Der::Overflow,
+        Errno::OPNOTSUPP => Der::Nosys,
+        Errno::STALE => Der::Stale,
+        _ => Der::Io,
+    }
+}
+
+impl From<ClientError> for Der {
+    fn from(error: ClientError) -> Self {
+        match &error {
+            ClientError::Unreachable { .. } => Self::Unreach,
+            ClientError::Protocol { .. } => Self::Proto,
+            ClientError::Status(_) | ClientError::TooLarge | ClientError::NoSuchTarget(_) => {
+                of_errno(azekura_posix::errno::of_client(&error))
+            }
+        }
+    }
+}
+
+impl From<PoolFileError> for Der {
+    fn from(error: PoolFileError) -> Self {
+        match error {
+            PoolFileError::Unknown { .. } | PoolFileError::OtherPool { .. } => Self::Nonexist,
+            PoolFileError::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => Self::Nonexist,
+                std::io::ErrorKind::PermissionDenied => Self::NoPerm,
+                _ => Self::Io,
+            },
+            PoolFileError::Exposed { .. } | PoolFileError::Secret(_) => Self::NoPerm,
+            PoolFileError::Damaged { .. } | PoolFileError::Url { .. } => Self::Inval,
+            PoolFileError::Connect { .. } => Self::Unreach,
+        }
+    }
+}
+
+/// The errno of an error of the pool's side, for `dfs_*` functions that open containers.
+pub(crate) fn errno_of_der(der: Der) -> Errno {
+    match der {
+        Der::NoPerm => Errno::PERM,
+        Der::NoHdl | Der::Inval | Der::Proto => Errno::INVAL,
+        Der::Exist => Errno::EXIST,
+        Der::Nonexist => Errno::NOENT,
+        Der::Nospace => Errno::NOSPC,
+        Der::Nosys => Errno::NOSYS,
+        Der::Busy => Errno::BUSY,
+        Der::Trunc | Der::Overflow => Errno::OVERFLOW,
+        Der::Stale => Errno::STALE,
+        Der::Unreach | Der::Uninit | Der::Misc | Der::Io => Errno::IO,
+    }
+}
+
+/// The errno of a mount that failed.
+pub(crate) fn errno_of_mount(error: &MountError) -> Errno {
+    match error {
+        MountError::NoContainer { .. } => Errno::NOENT,
+        MountError::Client(error) => azekura_posix::errno::of_client(error),
+    }
+}
+
+/// Runs the body of a `daos_*` function.
+pub(crate) fn daos_call(body: impl FnOnce() -> Result<(), Der>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(der)) => -(der as c_int),
+        Err(_) => -(Der::Misc as c_int),
+    }
+}
+
+/// Runs the body of a `dfs_*` function.
+pub(crate) fn dfs_call(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(errno)) => errno.raw_os_error(),
+        Err(_) => libc::EIO,
+    }
+}
+
+/// Runs a body that has another answer than an error number, with the answer to a panic.
+pub(crate) fn call_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
+}
+
+/// The name of an error number.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn d_errstr(rc: c_int) -> *const c_char {
+    let number = rc.unsigned_abs();
+    let found = Der::ALL.into_iter().find(|der| *der as u32 == number);
+    match (number, found) {
+        (0, _) => c"DER_SUCCESS".as_ptr(),
+        (_, Some(der)) => der.name().as_ptr(),
+        (_, None) => c"DER_UNKNOWN".as_ptr(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_panic_passes() {
+        std::panic::set_hook(Box::new(|_| {}));
+        assert_eq!(daos_call(|| panic!("x")), -1025);
+        assert_eq!(dfs_call(|| panic!("x")), libc::EIO);
+        assert_eq!(call_or(7, || panic!("x")), 7);
+    }
+
+    #[test]
+    fn a_missing_container_is_nonexist() {
+        let missing = ClientError::Status(azekura_proto::Status::NotFound);
+        assert_eq!(daos_call(|| Err(missing.into())), -1005);
+    }
+
+    #[test]
+    fn errors_have_names() {
+        // SAFETY: the function gives static text.
+        let name = |rc| unsafe { std::ffi::CStr::from_ptr(d_errstr(rc)) };
+        assert_eq!(name(-1005), c"DER_NONEXIST");
+        assert_eq!(name(0), c"DER_SUCCESS");
+        assert_eq!(name(-3), c"DER_UNKNOWN");
+    }
+}

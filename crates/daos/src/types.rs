@@ -1,0 +1,158 @@
+//! The structs of the headers, field by field. Owns nothing but their layout; a change here is a change
+//! of `include/` too.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use libc::dirent;
+
+/// `uuid_t`.
+pub(crate) type Uuid = [u8; 16];
+
+/// `d_iov_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Iov {
+    pub(crate) buf: *mut c_void,
+    pub(crate) buf_bytes: usize,
+    pub(crate) bytes: usize,
+}
+
+/// `d_sg_list_t`.
+#[repr(C)]
+pub(crate) struct SgList {
+    pub(crate) count: u32,
+    pub(crate) count_out: u32,
+    pub(crate) iovs: *mut Iov,
+}
+
+/// `daos_handle_t`; the cookie of none is 0.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Handle {
+    pub(crate) cookie: u64,
+}
+
+/// `daos_obj_id_t`.
+#[repr(C)]
+pub(crate) struct ObjectId {
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
+}
+
+/// `daos_event_t`.
+#[repr(C)]
+pub(crate) struct Event {
+    pub(crate) error: c_int,
+    pub(crate) private: [u64; 20],
+    pub(crate) debug: u64,
+}
+
+/// `struct daos_space`; scm, nvme.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Space {
+    pub(crate) total_bytes: [u64; 2],
+    pub(crate) free_bytes: [u64; 2],
+}
+
+/// `struct daos_pool_space`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PoolSpace {
+    pub(crate) space: Space,
+    pub(crate) free_min: [u64; 2],
+    pub(crate) free_max: [u64; 2],
+    pub(crate) free_mean: [u64; 2],
+    pub(crate) targets: u32,
+    pub(crate) padding: u32,
+}
+
+/// `daos_pool_info_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PoolInfo {
+    pub(crate) uuid: Uuid,
+    pub(crate) targets: u32,
+    pub(crate) engines: u32,
+    pub(crate) disabled: u32,
+    pub(crate) map_version: u32,
+    pub(crate) leader: u32,
+    pub(crate) bits: u64,
+    pub(crate) space: PoolSpace,
+}
+
+/// `daos_cont_info_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ContainerInfo {
+    pub(crate) uuid: Uuid,
+    pub(crate) last_snapshot: u64,
+    pub(crate) handles: u32,
+    pub(crate) snapshots: u32,
+}
+
+/// `daos_anchor_t`.
+#[repr(C)]
+pub(crate) struct Anchor {
+    pub(crate) kind: u16,
+    pub(crate) shard: u16,
+    pub(crate) flags: u32,
+    pub(crate) sub_anchors: u64,
+    pub(crate) buf: [u8; 104],
+}
+
+/// `dfs_attr_t`.
+#[repr(C)]
+pub(crate) struct DfsAttr {
+    pub(crate) id: u64,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) class: u32,
+    pub(crate) file_class: u32,
+    pub(crate) dir_class: u32,
+    pub(crate) props: *mut c_void,
+    pub(crate) mode: u32,
+}
+
+/// `struct dirent`.
+pub(crate) type Dirent = dirent;
+
+/// The bytes of a C string; `None` for null.
+///
+/// # Safety
+/// `text` is null, or ends with a zero byte and lives for `'a`.
+pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// As [`c_bytes`], for text; `None` also for what is not UTF-8.
+///
+/// # Safety
+/// As [`c_bytes`].
+pub(crate) unsafe fn c_text<'a>(text: *const c_char) -> Option<&'a str> {
+    // SAFETY: the caller's promise.
+    unsafe { c_bytes(text) }.and_then(|bytes| std::str::from_utf8(bytes).ok())
+}
+
+/// Gives a result out, if the caller wants it.
+///
+/// # Safety
+/// `place` is null or may be written to.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(value) };
+    }
+}
+
+/// What stands at a place of the caller's, if it gave one.
+///
+/// # Safety
+/// `place` is null, or may be read and written through the reference for `'a`, and by nobody else.
+pub(crate) unsafe fn place<'a, T>(place: *mut T) -> Option<&'a mut T> {
+    // SAFETY: the caller's promise.
+    unsafe { place.as_mut() }
+}

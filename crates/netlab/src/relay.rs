@@ -1,0 +1,360 @@
+//! The relay: one thread that carries packets between TUN devices, at the time that each link's
+//! shaper says. Owns the devices. Never blocks but in its one wait, and never decides what a link
+//! does to a packet.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::ClockId;
+
+use crate::segment::{self, FRAME_BYTES_MAX};
+use crate::shape::{Counters, Piece, Shape, Shaper};
+use crate::sys;
+use crate::topology::Change;
+
+/// What is due within this goes at once, so that the thread wakes up less often.
+const EARLY_NS: u64 = 20_000;
+/// The thread asks to be woken that much earlier at most; it learns how late it is woken.
+const LEAD_NS_MAX: u64 = 150_000;
+/// Packets read from one device before the others have their turn.
+const TURN_PACKETS: usize = 32;
+/// What one direction holds at most, queue and delay together.
+const FLIGHT_BYTES_MAX: usize = 512 << 20;
+
+/// A packet on its way.
+struct Flight {
+    due_ns: u64,
+    /// Keeps the order of what is due at the same time.
+    number: u64,
+    finish_ns: u64,
+    frame: Vec<u8>,
+}
+
+impl Ord for Flight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
+impl PartialOrd for Flight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Flight {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Flight {}
+
+/// One direction of a link. It comes from the device with its own index.
+struct Direction {
+    shaper: Shaper,
+    /// Index of the device that packets go to.
+    to_tun: usize,
+    from_host: usize,
+    to_host: usize,
+    link_up: bool,
+    flight: BinaryHeap<Reverse<Flight>>,
+    flight_bytes: usize,
+    delivered: u64,
+}
+
+impl Direction {
+    fn flush(&mut self) {
+        self.shaper.counters.down_drops += self.flight.len() as u64;
+        self.flight.clear();
+        self.flight_bytes = 0;
+        self.shaper.flush();
+    }
+}
+
+/// A device and where it belongs.
+pub(crate) struct Wire {
+    pub(crate) tuns: [File; 2],
+    pub(crate) hosts: [usize; 2],
+    pub(crate) shape: Shape,
+}
+
+/// How a direction is.
+#[derive(Clone, Debug)]
+pub(crate) struct DirectionView {
+    pub(crate) shape: Shape,
+    pub(crate) up: bool,
+    pub(crate) counters: Counters,
+    pub(crate) delivered: u64,
+    pub(crate) waiting_bytes: u64,
+    pub(crate) flight_bytes: u64,
+}
+
+/// How the relay is.
+#[derive(Clone, Debug)]
+pub(crate) struct RelayView {
+    /// Two per link: from its first end, from its second end.
+    pub(crate) directions: Vec<DirectionView>,
+    /// CPU time that the relay has used.
+    pub(crate) cpu_ns: u64,
+    /// Whether the kernel lets it run before ordinary threads.
+    pub(crate) real_time: bool,
+}
+
+/// What the relay is told. Each order that changes something is answered when it holds.
+pub(crate) enum Order {
+    /// Changes the directions of a link that are marked.
+    Change { link: usize, directions: [bool; 2], change: Change, done: Sender<()> },
+    /// Cuts a host off, or mends that.
+    Cut { host: usize, cut: bool, done: Sender<()> },
+    /// Says how it is.
+    View { to: Sender<RelayView> },
+}
+
+/// The relay, before and while it runs.
+pub(crate) struct Relay {
+    tuns: Vec<File>,
+    directions: Vec<Direction>,
+    cut: Vec<bool>,
+    orders: Receiver<Order>,
+    bell: Arc<OwnedFd>,
+    start: Instant,
+    lead_ns: u64,
+    next_number: u64,
+    pieces: Vec<Piece>,
+    real_time: bool,
+}
+
+impl Relay {
+    /// A relay over these links. `bell` is an event descriptor that rings after each order.
+    pub(crate) fn new(
+        wires: Vec<Wire>,
+        hosts: usize,
+        seed: u64,
+        orders: Receiver<Order>,
+        bell: Arc<OwnedFd>,
+    ) -> Self {
+        let mut tuns = Vec::new();
+        let mut directions = Vec::new();
+        for (link, wire) in wires.into_iter().enumerate() {
+            for side in 0..2 {
+                let number = (2 * link + side) as u64;
+                let seed = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number << 32;
+                directions.push(Direction {
+                    shaper: Shaper::new(wire.shape.clone(), seed),
+                    to_tun: 2 * link + 1 - side,
+                    from_host: wire.hosts[side],
+                    to_host: wire.hosts[1 - side],
+                    link_up: true,
+                    flight: BinaryHeap::new(),
+                    flight_bytes: 0,
+                    delivered: 0,
+                });
+            }
+            tuns.extend(wire.tuns);
+        }
+        Self {
+            tuns,
+            directions,
+            cut: vec![false; hosts],
+            orders,
+            bell,
+            start: Instant::now(),
+            lead_ns: 0,
+            next_number: 0,
+            pieces: Vec::new(),
+            real_time: false,
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Carries packets until nobody can give orders any more.
+    pub(crate) fn run(mut self) {
+        let one = std::num::NonZeroU64::MIN;
+        // Without these the relay still works, only less exactly.
+        let _ = rustix::thread::set_current_timer_slack(Some(one));
+        self.real_time = sys::run_in_real_time().is_ok();
+        let mut scratch = vec![0; FRAME_BYTES_MAX];
+        let mut ready = Vec::with_capacity(self.tuns.len());
+        loop {
+            self.deliver();
+            let rung = self.wait(&mut ready);
+            if rung && !self.obey() {
+                return;
+            }
+            for tun in &ready {
+                self.take_in(*tun, &mut scratch);
+            }
+        }
+    }
+
+    /// Waits for packets, orders or the next delivery. Says whether there are orders.
+    fn wait(&mut self, ready: &mut Vec<usize>) -> bool {
+        let next = self.directions.iter().filter_map(|d| Some(d.flight.peek()?.0.due_ns)).min();
+        let now_ns = self.now_ns();
+        let pause_ns = next.map(|due| due.saturating_sub(now_ns + self.lead_ns));
+        let timeout = pause_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        });
+        let mut polled: Vec<PollFd> = std::iter::once(PollFd::new(&*self.bell, PollFlags::IN))
+            .chain(self.tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)))
+            .collect();
+        // An interrupted wait is just a short one.
+        let count = poll(&mut polled, timeout.as_ref()).unwrap_or(0);
+        ready.clear();
+        if count == 0 {
+            if let Some(pause_ns) = pause_ns.filter(|pause| *pause > 0) {
+                let late_ns = self.now_ns().saturating_sub(now_ns + pause_ns).min(LEAD_NS_MAX);
+                self.lead_ns = (self.lead_ns * 15 + late_ns) / 16;
+            }
+            return false;
+        }
+        let readable = |polled: &PollFd| polled.revents().contains(PollFlags::IN);
+        ready.extend((0..self.tuns.len()).filter(|index| readable(&polled[index + 1])));
+        readable(&polled[0])
+    }
+
+    fn deliver(&mut self) {
+        let until_ns = self.now_ns() + EARLY_NS;
+        for direction in &mut self.directions {
+            while let Some(Reverse(first)) = direction.flight.peek()
+                && first.due_ns <= until_ns
+                && let Some(Reverse(flight)) = direction.flight.pop()
+            {
+                direction.flight_bytes -= flight.frame.len();
+                // A host whose memory is full loses packets, as hosts do.
+                if (&self.tuns[direction.to_tun]).write(&flight.frame).is_ok() {
+                    direction.delivered += 1;
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, tun: usize, scratch: &mut [u8]) {
+        for _ in 0..TURN_PACKETS {
+            let Ok(bytes) = (&self.tuns[tun]).read(scratch) else { return };
+            self.carry(tun, &scratch[..bytes]);
+        }
+    }
+
+    fn carry(&mut self, tun: usize, frame: &[u8]) {
+        let now_ns = self.now_ns();
+        let direction = &mut self.directions[tun];
+        let Some(burst) = segment::burst_of(frame) else { return };
+        let is_cut = self.cut[direction.from_host] || self.cut[direction.to_host];
+        if is_cut || !direction.link_up {
+            direction.shaper.counters.packets += u64::from(burst.segments);
+            direction.shaper.counters.down_drops += u64::from(burst.segments);
+            return;
+        }
+        self.pieces.clear();
+        direction.shaper.offer(now_ns, &burst, &mut self.pieces);
+        for piece in &self.pieces {
+            if direction.flight_bytes + frame.len() > FLIGHT_BYTES_MAX {
+                direction.shaper.counters.memory_drops += u64::from(piece.segments);
+                continue;
+            }
+            let frame = segment::cut(frame, &burst, piece.first, piece.segments);
+            direction.flight_bytes += frame.len();
+            self.next_number += 1;
+            direction.flight.push(Reverse(Flight {
+                due_ns: piece.due_ns,
+                number: self.next_number,
+                finish_ns: piece.finish_ns,
+                frame,
+            }));
+        }
+    }
+
+    /// Follows the orders that are there. False if no more can come.
+    fn obey(&mut self) -> bool {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.bell, &mut count);
+        loop {
+            match self.orders.try_recv() {
+                Ok(order) => self.follow(order),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn follow(&mut self, order: Order) {
+        // Whoever asked may have gone; then nobody needs the answer.
+        match order {
+            Order::Change { link, directions, change, done } => {
+                for side in (0..2).filter(|side| directions[*side]) {
+                    self.change(2 * link + side, &change);
+                }
+                let _ = done.send(());
+            }
+            Order::Cut { host, cut, done } => {
+                self.cut[host] = cut;
+                if cut {
+                    let touches = |d: &&mut Direction| d.from_host == host || d.to_host == host;
+                    self.directions.iter_mut().filter(touches).for_each(Direction::flush);
+                }
+                let _ = done.send(());
+            }
+            Order::View { to } => {
+                let _ = to.send(self.view());
+            }
+        }
+    }
+
+    fn change(&mut self, index: usize, change: &Change) {
+        let now_ns = self.now_ns();
+        let direction = &mut self.directions[index];
+        if let Some(up) = change.up {
+            direction.link_up = up;
+            if !up {
+                direction.flush();
+            }
+        }
+        if change.shapes() {
+            let shape = change.applied(direction.shaper.shape());
+            let rescale = direction.shaper.change(now_ns, shape);
+            let flight = std::mem::take(&mut direction.flight).into_iter();
+            direction.flight = flight
+                .map(|Reverse(mut flight)| {
+                    let finish_ns = rescale.apply(flight.finish_ns);
+                    flight.due_ns = flight.due_ns - flight.finish_ns + finish_ns;
+                    flight.finish_ns = finish_ns;
+                    Reverse(flight)
+                })
+                .collect();
+        }
+    }
+
+    fn view(&mut self) -> RelayView {
+        let now_ns = self.now_ns();
+        let cpu = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+        RelayView {
+            directions: self
+                .directions
+                .iter_mut()
+                .map(|direction| DirectionView {
+                    shape: direction.shaper.shape().clone(),
+                    up: direction.link_up,
+                    counters: direction.shaper.counters,
+                    delivered: direction.delivered,
+                    waiting_bytes: direction.shaper.waiting_bytes(now_ns),
+                    flight_bytes: direction.flight_bytes as u64,
+                })
+                .collect(),
+            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            real_time: self.real_time,
+        }
+    }
+}

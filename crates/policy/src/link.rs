@@ -1,0 +1,425 @@
+//! What is known of the link to one engine: its smallest round trip and its rate of delivery,
+//! measured from the requests themselves. Owns the filters; must never send anything to measure,
+//! and keeps a bounded state whatever comes.
+//!
+//! The *rate* is the largest of the last rounds (a round: from sending a request to its last
+//! byte). Two kinds of samples feed it: what was delivered between the sending of a request and
+//! its end, and the length of one reply over the time it took to arrive, when the reader was
+//! waiting for it. The first is low when there was too little to do, and so counts only when it is
+//! above what is known or when the link was kept full; the second knows the rate from one request.
+//!
+//! The *round trip* is the smallest time to a first byte of the last seconds. A request behind
+//! others waits for these, so only a request on an empty link tells it. Where the link is never
+//! empty, the estimator says [`LinkEstimate::probing`] from time to time, and at once when replies
+//! come much later than the queue explains; nothing is to be read ahead then, until the link has
+//! run empty and a request has told the round trip.
+
+/// Microseconds after which a smallest round trip is forgotten, at most twice this.
+const ROUND_TRIP_BUCKET_US: u64 = 5_000_000;
+/// Rounds after which a largest rate is forgotten, at most twice this.
+const RATE_BUCKET_ROUNDS: u64 = 5;
+/// Clean samples, all far above the known round trip, after which the path has changed.
+const PATH_CHANGE_SAMPLES: u32 = 8;
+/// Microseconds without a request on an empty link after which one is wanted.
+const PROBE_AFTER_US: u64 = 10_000_000;
+/// Microseconds between two probes for which late replies were the reason.
+const PROBE_APART_US: u64 = 2_000_000;
+/// A reply must be this long to tell the rate by its own length.
+const TRAIN_BYTES_MIN: u64 = 128 << 10;
+/// A reply must take this long to tell the rate by its own length.
+const TRAIN_US_MIN: u64 = 100;
+/// Rates in bytes per second beyond which a sample is an error of measurement.
+const RATE_MAX: u64 = 1 << 37;
+
+/// A link as it is known at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkEstimate {
+    /// Rate of delivery in bytes per second; 0 while unknown.
+    pub bytes_per_second: u64,
+    /// Smallest round trip in microseconds; 0 while unknown.
+    pub round_trip_us: u64,
+    /// Whether the rate was still rising in the last rounds.
+    pub rising: bool,
+    /// Whether the link is to run empty, so that its round trip can be measured.
+    pub probing: bool,
+}
+
+impl LinkEstimate {
+    /// A known link.
+    pub const fn of(bytes_per_second: u64, round_trip_us: u64) -> Self {
+        Self { bytes_per_second, round_trip_us, rising: false, probing: false }
+    }
+
+    /// Whether both rate and round trip are known.
+    pub const fn is_known(self) -> bool {
+        self.bytes_per_second > 0 && self.round_trip_us > 0
+    }
+
+    /// Rate times round trip in bytes: what is on the way on a full link.
+    pub fn bandwidth_delay_product_bytes(self) -> u64 {
+        let product = u128::from(self.bytes_per_second) * u128::from(self.round_trip_us);
+        u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes that the link moves in `us` microseconds.
+    pub fn bytes_in(self, us: u64) -> u64 {
+        let product = u128::from(self.bytes_per_second) * u128::from(us);
+        u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// Both links together, for a file that lies on several engines: rates add up, the longer
+    /// round trip counts.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            bytes_per_second: self.bytes_per_second.saturating_add(other.bytes_per_second),
+            round_trip_us: self.round_trip_us.max(other.round_trip_us),
+            rising: self.rising || other.rising,
+            probing: self.probing || other.probing,
+        }
+    }
+}
+
+/// What the estimator must be told again about a request; the client keeps it with the request.
+#[derive(Clone, Copy, Debug)]
+pub struct SentRequest {
+    sent_us: u64,
+    /// Bytes that were asked for before it and had not come.
+    queue_bytes: u64,
+    asked_bytes: u64,
+    received_bytes: u64,
+    delivered_before: u64,
+    delivered_us: u64,
+    /// When the request was sent that was the last to be answered before.
+    answered_sent_us: u64,
+    first_byte: Option<(u64, bool)>,
+    filled_link: bool,
+    round: u64,
+}
+
+impl SentRequest {
+    /// Bytes of the reply that have not come yet.
+    pub const fn missing_bytes(&self) -> u64 {
+        self.asked_bytes.saturating_sub(self.received_bytes)
+    }
+}
+
+/// The extreme of the last one to two buckets of samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct TwoBuckets {
+    current: Option<u64>,
+    before: Option<u64>,
+    opened: u64,
+}
+
+impl TwoBuckets {
+    /// Enters `value` at place `at` of a running count; a bucket lasts `length` of it.
+    fn enter(&mut self, at: u64, length: u64, value: u64, better: fn(u64, u64) -> u64) {
+        if at.saturating_sub(self.opened) >= length {
+            self.before = self.current.take();
+            self.opened = at;
+        }
+        self.current = Some(self.current.map_or(value, |current| better(current, value)));
+    }
+
+    fn value(&self, better: fn(u64, u64) -> u64) -> Option<u64> {
+        match (self.current, self.before) {
+            (Some(current), Some(before)) => Some(better(current, before)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn restart(&mut self, at: u64, value: u64) {
+        *self = Self { current: Some(value), before: None, opened: at };
+    }
+}
+
+/// The estimator of the link to one engine.
+#[derive(Clone, Debug, Default)]
+pub struct LinkEstimator {
+    round_trip: TwoBuckets,
+    rate: TwoBuckets,
+    in_flight_bytes: u64,
+    delivered_bytes: u64,
+    delivered_us: u64,
+    round: u64,
+    answered_sent_us: u64,
+    /// Length over time of the reply before.
+    train_before: Option<u64>,
+    high_samples: u32,
+    high_smallest_us: u64,
+    /// Replies in a row that came later than the queue explains.
+    late_replies: u32,
+    probing: bool,
+    probed_us: u64,
+    told_us: u64,
+    /// Rate at the last rise by a quarter or more, and the round of it.
+    risen_to: u64,
+    risen_in_round: u64,
+}
+
+impl LinkEstimator {
+    /// An estimator that knows nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The link as it is known now.
+    pub fn estimate(&self) -> LinkEstimate {
+        LinkEstimate {
+            bytes_per_second: self.rate.value(u64::max).unwrap_or(0),
+            round_trip_us: self.round_trip.value(u64::min).unwrap_or(0),
+            rising: self.round < self.risen_in_round + 3,
+            probing: self.probing,
+        }
+    }
+
+    /// Rate times round trip in bytes; 0 while unknown.
+    pub fn bandwidth_delay_product_bytes(&self) -> u64 {
+        self.estimate().bandwidth_delay_product_bytes()
+    }
+
+    /// Bytes asked for that have not come.
+    pub const fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// A request for `bytes` bytes was sent.
+    pub fn sent(&mut self, now_us: u64, bytes: u64) -> SentRequest {
+        if self.in_flight_bytes == 0 {
+            // Right after idle: the time without work is no time of delivery.
+            self.delivered_us = now_us;
+            self.answered_sent_us = now_us;
+        }
+        let queue_bytes = self.in_flight_bytes;
+        self.in_flight_bytes = self.in_flight_bytes.saturating_add(bytes);
+        SentRequest {
+            sent_us: now_us,
+            queue_bytes,
+            asked_bytes: bytes,
+            received_bytes: 0,
+            delivered_before: self.delivered_bytes,
+            delivered_us: self.delivered_us,
+            answered_sent_us: self.answered_sent_us,
+            first_byte: None,
+            filled_link: queue_bytes > self.bandwidth_delay_product_bytes(),
+            round: self.round,
+        }
+    }
+
+    /// `bytes` more bytes of the reply have come. `waited` tells whether the reader was waiting
+    /// for them; bytes that had lain in a socket buffer say nothing about the link.
+    pub fn received(&mut self, request: &mut SentRequest, now_us: u64, bytes: u64, waited: bool) {
+        if request.first_byte.is_none() {
+            request.first_byte = Some((now_us, waited));
+            self.round_trip_sample(request, now_us);
+        }
+        let counted = bytes.min(request.missing_bytes());
+        request.received_bytes += counted;
+        self.in_flight_bytes = self.in_flight_bytes.saturating_sub(counted);
+        self.delivered_bytes = self.delivered_bytes.saturating_add(bytes);
+        self.delivered_us = self.delivered_us.max(now_us);
+    }
+
+    /// The reply is complete.
+    pub fn finished(&mut self, mut request: SentRequest, now_us: u64) {
+        if request.first_byte.is_none() {
+            self.received(&mut request, now_us, 0, true);
+        }
+        self.in_flight_bytes = self.in_flight_bytes.saturating_sub(request.missing_bytes());
+        if request.round == self.round {
+            self.round += 1;
+        }
+        let delivered = self.delivered_bytes.saturating_sub(request.delivered_before);
+        // What piled up somewhere and then came at once was not sent faster than this.
+        let sent_in_us = request.sent_us.saturating_sub(request.answered_sent_us);
+        let elapsed_us = now_us.saturating_sub(request.delivered_us).max(sent_in_us);
+        self.answered_sent_us = self.answered_sent_us.max(request.sent_us);
+        if let Some(rate) = rate_of(delivered, elapsed_us) {
+            // A rate that the link did not limit is a lower bound only.
+            if request.filled_link || self.rate.value(u64::max).is_none_or(|known| rate > known) {
+                self.rate_sample(rate);
+            }
+        }
+        if let Some((first_us, true)) = request.first_byte {
+            let train_us = now_us.saturating_sub(first_us);
+            if request.received_bytes >= TRAIN_BYTES_MIN && train_us >= TRAIN_US_MIN {
+                let rate = rate_of(request.received_bytes, train_us);
+                // One reply may come in a burst; two hardly do.
+                if let Some(rate) = rate {
+                    self.rate_sample(self.train_before.map_or(rate, |before| before.min(rate)));
+                }
+                self.train_before = rate;
+            }
+        }
+    }
+
+    /// The request failed, or its connection did: what was missing will not come.
+    pub fn failed(&mut self, request: SentRequest) {
+        self.in_flight_bytes = self.in_flight_bytes.saturating_sub(request.missing_bytes());
+    }
+
+    fn rate_sample(&mut self, rate: u64) {
+        self.rate.enter(self.round, RATE_BUCKET_ROUNDS, rate, u64::max);
+        if rate >= self.risen_to.saturating_add(self.risen_to / 4) {
+            self.risen_to = rate;
+            self.risen_in_round = self.round;
+        } else if let Some(known) = self.rate.value(u64::max) {
+            self.risen_to = self.risen_to.min(known);
+        }
+    }
+
+    fn round_trip_sample(&mut self, request: &SentRequest, now_us: u64) {
+        let sample_us = now_us.saturating_sub(request.sent_us).max(1);
+        let known_us = self.round_trip.value(u64::min);
+        let rate = self.rate.value(u64::max).unwrap_or(0);
+        let queue_us = match u128::from(request.queue_bytes) * 1_000_000 {
+            0 => 0,
+            _ if rate == 0 => u64::MAX,
+            queue => u64::try_from(queue / u128::from(rate)).unwrap_or(u64::MAX),
+        };
+        let Some(known_us) = known_us.filter(|known_us| sample_us > *known_us) else {
+            self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
+            self.high_samples = 0;
+            self.told(now_us);
+            return;
+        };
+        if queue_us > sample_us / 8 {
+            let explained_us = known_us.saturating_add(queue_us);
+            let late = sample_us > explained_us.saturating_add(explained_us / 2);
+            self.late_replies = if late { self.late_replies + 1 } else { 0 };
+            let often = self.late_replies >= PATH_CHANGE_SAMPLES
+                && now_us.saturating_sub(self.probed_us) >= PROBE_APART_US;
+            if often || now_us.saturating_sub(self.told_us) >= PROBE_AFTER_US {
+                self.probing = true;
+                self.probed_us = now_us;
+                self.late_replies = 0;
+            }
+            return;
+        }
+        if self.probing {
+            self.round_trip.restart(now_us, sample_us);
+        } else {
+            self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
+        }
+        // A path that has become longer is believed after some samples, not only when the old
+        // smallest one is forgotten.
+        if sample_us > known_us.saturating_add(known_us / 2) && !self.probing {
+            let smallest = if self.high_samples == 0 { u64::MAX } else { self.high_smallest_us };
+            self.high_smallest_us = smallest.min(sample_us);
+            self.high_samples += 1;
+            if self.high_samples >= PATH_CHANGE_SAMPLES {
+                self.round_trip.restart(now_us, self.high_smallest_us);
+                self.high_samples = 0;
+            }
+        } else {
+            self.high_samples = 0;
+        }
+        self.told(now_us);
+    }
+
+    /// A request on an empty link, or one as fast, has told the round trip.
+    fn told(&mut self, now_us: u64) {
+        self.probing = false;
+        self.late_replies = 0;
+        self.told_us = now_us;
+    }
+}
+
+/// Bytes per second of `bytes` in `us`; none when that says nothing.
+fn rate_of(bytes: u64, us: u64) -> Option<u64> {
+    if bytes == 0 || us == 0 {
+        return None;
+    }
+    let rate = u128::from(bytes) * 1_000_000 / u128::from(us);
+    u64::try_from(rate).ok().filter(|rate| (1..=RATE_MAX).contains(rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinkEstimator;
+
+    /// One request alone on a link of 100 MB/s with the given round trip; gives the time after.
+    fn alone(estimator: &mut LinkEstimator, now_us: u64, round_trip_us: u64, bytes: u64) -> u64 {
+        let mut request = estimator.sent(now_us, bytes);
+        let first_us = now_us + round_trip_us;
+        let last_us = first_us + bytes / 100;
+        estimator.received(&mut request, first_us, 0, true);
+        estimator.received(&mut request, last_us, bytes, true);
+        estimator.finished(request, last_us);
+        last_us
+    }
+
+    #[test]
+    fn one_large_reply_tells_rate_and_round_trip() {
+        let mut estimator = LinkEstimator::new();
+        alone(&mut estimator, 0, 10_000, 1_000_000);
+        let estimate = estimator.estimate();
+        assert_eq!(estimate.bytes_per_second, 100_000_000);
+        assert_eq!(estimate.round_trip_us, 10_000);
+        assert_eq!(estimate.bandwidth_delay_product_bytes(), 1_000_000);
+    }
+
+    #[test]
+    fn small_replies_and_idle_time_do_not_lower_the_rate() {
+        let mut estimator = LinkEstimator::new();
+        let mut now_us = alone(&mut estimator, 0, 10_000, 1_000_000);
+        for _ in 0..100 {
+            now_us = alone(&mut estimator, now_us + 3_000_000, 10_000, 4096);
+        }
+        assert_eq!(estimator.estimate().bytes_per_second, 100_000_000);
+    }
+
+    #[test]
+    fn a_longer_path_is_believed_after_some_requests() {
+        let mut estimator = LinkEstimator::new();
+        let mut now_us = alone(&mut estimator, 0, 10_000, 1_000_000);
+        for _ in 0..8 {
+            now_us = alone(&mut estimator, now_us, 50_000, 1_000_000);
+        }
+        assert_eq!(estimator.estimate().round_trip_us, 50_000);
+        alone(&mut estimator, now_us, 5_000, 1_000_000);
+        assert_eq!(estimator.estimate().round_trip_us, 5_000);
+    }
+
+    #[test]
+    fn one_late_reply_changes_nothing() {
+        let mut estimator = LinkEstimator::new();
+        let now_us = alone(&mut estimator, 0, 10_000, 1_000_000);
+        let now_us = alone(&mut estimator, now_us, 300_000, 1_000_000);
+        alone(&mut estimator, now_us, 10_000, 1_000_000);
+        assert_eq!(estimator.estimate().round_trip_us, 10_000);
+    }
+
+    #[test]
+    fn a_reply_that_lay_in_a_buffer_does_not_raise_the_rate() {
+        let mut estimator = LinkEstimator::new();
+        let now_us = alone(&mut estimator, 0, 10_000, 1_000_000);
+        let mut request = estimator.sent(now_us, 1_000_000);
+        estimator.received(&mut request, now_us + 50_000, 500_000, false);
+        estimator.received(&mut request, now_us + 50_200, 500_000, false);
+        estimator.finished(request, now_us + 50_200);
+        assert_eq!(estimator.estimate().bytes_per_second, 100_000_000);
+    }
+
+    #[test]
+    fn failed_requests_leave_nothing_in_flight() {
+        let mut estimator = LinkEstimator::new();
+        let request = estimator.sent(0, 1000);
+        let mut part = estimator.sent(0, 1000);
+        estimator.received(&mut part, 10, 400, true);
+        estimator.failed(part);
+        estimator.failed(request);
+        assert_eq!(estimator.in_flight_bytes(), 0);
+    }
+
+    #[test]
+    fn strange_times_and_sizes_do_no_harm() {
+        let mut estimator = LinkEstimator::new();
+        let mut request = estimator.sent(u64::MAX, u64::MAX);
+        estimator.received(&mut request, 0, u64::MAX, true);
+        estimator.received(&mut request, 5, u64::MAX, true);
+        estimator.finished(request, u64::MAX);
+        let _ = estimator.bandwidth_delay_product_bytes();
+    }
+}

@@ -1,0 +1,197 @@
+//! Reading far files: what an open file has in flight and read ahead. Owns the bytes and the leases under
+//! which they may be used; what to ask for is decided in the `policy` crate, and how it travels in the
+//! client's pipeline. Whenever something here does not come out, the read is done in the ordinary way.
+
+mod ahead;
+mod leases;
+mod parts;
+mod window;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use azekura_client::{Pipeline, Pool};
+use azekura_policy::{Budget, ReadAhead, ReadPolicy, SyncAdaptive};
+use azekura_proto::placement::name_hash;
+use azekura_proto::{Oid, TargetId};
+use parking_lot::Mutex;
+
+use crate::{FileSystem, OpenFile, Result};
+use ahead::Ahead;
+use leases::Leases;
+use window::Window;
+
+/// Memory that all files of a file system may take for what is read ahead, in bytes.
+const BUDGET_BYTES: u64 = 512 << 20;
+/// Counters of own writes; several files share one.
+const COUNTERS: usize = 256;
+/// Reads after which a near link is looked at again.
+const LOOK_AGAIN: u32 = 256;
+
+/// How the files of a file system are read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    policy: ReadPolicy,
+    pipeline: OnceLock<Arc<Pipeline>>,
+    budget: Arc<Budget>,
+    /// Moved by every own change of a file's data.
+    changes: Box<[AtomicU64]>,
+}
+
+impl Reading {
+    pub(crate) fn new(policy: ReadPolicy) -> Self {
+        Self {
+            policy,
+            pipeline: OnceLock::new(),
+            budget: Arc::new(Budget::new(BUDGET_BYTES)),
+            changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn counter(&self, oid: Oid) -> &AtomicU64 {
+        &self.changes[name_hash(&oid.to_bytes()) as usize % COUNTERS]
+    }
+
+    /// This client changes the data of a file, or has just done so.
+    pub(crate) fn note_change(&self, oid: Oid) {
+        if !matches!(self.policy, ReadPolicy::Off) {
+            self.counter(oid).fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn changes_of(&self, oid: Oid) -> u64 {
+        self.counter(oid).load(Ordering::SeqCst)
+    }
+
+    fn pipeline(&self, pool: &Arc<Pool>) -> &Arc<Pipeline> {
+        self.pipeline.get_or_init(|| Pipeline::new(Arc::clone(pool)))
+    }
+}
+
+/// What an open file has read ahead, if it is read that way.
+#[derive(Debug)]
+pub(crate) enum Reader {
+    /// Every read is a request of its own.
+    Direct,
+    /// By a policy.
+    ByPolicy(Box<Mutex<ByPolicy>>),
+}
+
+/// The state of a file that is read by a policy.
+#[derive(Debug)]
+pub(crate) struct ByPolicy {
+    method: Method,
+    leases: Leases,
+    /// The length of the file as last heard of, in bytes.
+    file_bytes: u64,
+    /// The counter of own changes when the state was made.
+    changes: u64,
+    /// Reads left until a near link is looked at again.
+    near_reads: u32,
+}
+
+#[derive(Debug)]
+enum Method {
+    Ahead(Box<Ahead>),
+    Window(Box<Window>),
+}
+
+impl ByPolicy {
+    /// Throws away what own writes have made old.
+    fn forget_changed(&mut self, changes: u64) {
+        if self.changes == changes {
+            return;
+        }
+        self.changes = changes;
+        match &mut self.method {
+            Method::Ahead(ahead) => ahead.invalidate(),
+            Method::Window(window) => window.invalidate(),
+        }
+    }
+
+    /// The file is this long now.
+    fn learn_length(&mut self, file_bytes: u64) {
+        self.file_bytes = file_bytes;
+        if let Method::Ahead(ahead) = &mut self.method {
+            ahead.end_at(file_bytes);
+        }
+    }
+}
+
+impl FileSystem {
+    /// How this file is read; decided at its first read.
+    fn new_reader(&self, file: &OpenFile) -> Reader {
+        let reading = self.reading();
+        let targets = self.file_targets(file);
+        let method = match &reading.policy {
+            ReadPolicy::Off => return Reader::Direct,
+            ReadPolicy::Predictive(parameters) => {
+                if !targets.iter().any(|target| self.pool().is_remote(*target)) {
+                    return Reader::Direct;
+                }
+                let plan = ReadAhead::new(parameters.clone(), Arc::clone(&reading.budget));
+                Method::Ahead(Box::new(Ahead::new(plan, file.bytes_at_open())))
+            }
+            ReadPolicy::SyncAdaptive(parameters) => {
+                Method::Window(Box::new(Window::new(SyncAdaptive::new(parameters.clone()))))
+            }
+            ReadPolicy::Fixed(bytes) => {
+                Method::Window(Box::new(Window::new(SyncAdaptive::fixed(*bytes))))
+            }
+        };
+        Reader::ByPolicy(Box::new(Mutex::new(ByPolicy {
+            method,
+            leases: Leases::new(file.geometry().shards()),
+            file_bytes: file.bytes_at_open(),
+            changes: reading.changes_of(file.oid()),
+            near_reads: 0,
+        })))
+    }
+
+    /// The targets that may have data of the file.
+    fn file_targets(&self, file: &OpenFile) -> Vec<TargetId> {
+        (0..file.geometry().shards()).map(|shard| self.shard_target(file.oid(), shard)).collect()
+    }
+
+    /// Reads by the file's policy. `None` if the read is to be done in the ordinary way.
+    pub(crate) fn read_by_policy(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let Reader::ByPolicy(state) = file.reader(|| self.new_reader(file)) else {
+            return Ok(None);
+        };
+        let end = offset + buffer.len() as u64;
+        let mut by_policy = state.lock();
+        if by_policy.near_reads > 0 {
+            by_policy.near_reads -= 1;
+            return Ok(None);
+        }
+        by_policy.forget_changed(self.reading().changes_of(file.oid()));
+        if end > by_policy.file_bytes {
+            // Only the pool knows what lies behind the end that is known.
+            drop(by_policy);
+            let got = self.read_now(file, offset, buffer)?;
+            let mut by_policy = state.lock();
+            let seen = offset + got as u64;
+            if seen > by_policy.file_bytes {
+                by_policy.learn_length(seen);
+            }
+            return Ok(Some(got));
+        }
+        let pipeline = self.reading().pipeline(self.pool());
+        if let ReadPolicy::Predictive(parameters) = &self.reading().policy {
+            let near_us = parameters.round_trip_min_us;
+            let link = pipeline.estimate(self.file_targets(file).into_iter());
+            if link.round_trip_us > 0 && link.round_trip_us < near_us {
+                by_policy.near_reads = LOOK_AGAIN;
+                return Ok(None);
+            }
+            drop(by_policy);
+            return Ok(self.read_ahead(file, state, offset, buffer));
+        }
+        Ok(self.read_window(file, &mut by_policy, offset, buffer))
+    }
+}

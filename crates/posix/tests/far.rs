@@ -1,0 +1,217 @@
+//! Files whose data are far away: what is read ahead is used, and never when it is old.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+mod cluster;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_policy::PredictiveParameters;
+use azekura_posix::{CachePolicy, Credentials, File, Namespace, OFlags, OpenOptions, ReadPolicy};
+use azekura_proto::attr::Inheritance;
+use cluster::Cluster;
+
+const FILE_BYTES: usize = 8 << 20;
+const READ_BYTES: usize = 64 << 10;
+
+/// Reads ahead whatever the link.
+fn predictive() -> ReadPolicy {
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    ReadPolicy::Predictive(parameters)
+}
+
+fn policies() -> [ReadPolicy; 3] {
+    [predictive(), "sync-adaptive".parse().unwrap(), "fixed=1M".parse().unwrap()]
+}
+
+fn client(cluster: &Cluster, policy: ReadPolicy) -> Namespace {
+    Namespace::new(cluster.mount_reading(CachePolicy::None, policy), Credentials::ROOT)
+}
+
+fn byte(at: usize) -> u8 {
+    (at / 4096 % 251) as u8
+}
+
+fn contents() -> Vec<u8> {
+    (0..FILE_BYTES).map(byte).collect()
+}
+
+fn read_only(client: &Namespace, path: &str) -> File {
+    client.open(path, &OpenOptions::read_only()).unwrap()
+}
+
+#[test]
+fn every_pattern_reads_the_right_bytes_by_every_policy() {
+    let cluster = Cluster::start_far(2, 2, Inheritance::default());
+    let expected = contents();
+    cluster.root().write("/file", &expected).unwrap();
+    for policy in policies() {
+        let client = client(&cluster, policy);
+        let file = read_only(&client, "/file");
+        let mut buffer = vec![0; READ_BYTES];
+        let sequential = (0..FILE_BYTES / READ_BYTES).map(|turn| turn * READ_BYTES);
+        let strided = (0..10).map(|turn| turn * 700_001);
+        let backward = (0..40).map(|turn| FILE_BYTES - (turn + 1) * READ_BYTES);
+        let jumping = (0..60).map(|turn| turn * 7_368_787 % (FILE_BYTES - READ_BYTES));
+        for at in sequential.chain(strided).chain(backward).chain(jumping) {
+            assert_eq!(file.read_at(&mut buffer, at as u64).unwrap(), READ_BYTES);
+            assert!(buffer == expected[at..at + READ_BYTES], "at {at}");
+        }
+        // Around the end.
+        for before in [0, 1, 100, READ_BYTES - 1] {
+            let got = file.read_at(&mut buffer, (FILE_BYTES - before) as u64).unwrap();
+            assert_eq!(buffer[..got], expected[FILE_BYTES - before..]);
+        }
+        assert_eq!(file.read_at(&mut buffer, FILE_BYTES as u64 * 2).unwrap(), 0);
+        assert_eq!(file.read_at(&mut [], 5).unwrap(), 0);
+    }
+}
+
+#[test]
+fn an_answered_write_of_another_client_is_read_by_whoever_reads_later() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    cluster.root().write("/file", &contents()).unwrap();
+    for policy in policies() {
+        let reader = client(&cluster, policy);
+        let writer = client(&cluster, ReadPolicy::Off);
+        let reading = read_only(&reader, "/file");
+        let writing = writer.open("/file", &OpenOptions::new(OFlags::WRONLY, 0)).unwrap();
+        let mut buffer = vec![0; READ_BYTES];
+        for turn in 0..8 {
+            let at = turn * READ_BYTES;
+            reading.read_at(&mut buffer, at as u64).unwrap();
+        }
+        let start = Instant::now();
+        let changed = vec![0xEE; READ_BYTES];
+        for turn in 8..40 {
+            writing.write_all_at(&changed, (turn * READ_BYTES) as u64).unwrap();
+        }
+        // A writer waits for leases once, not at every write.
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        for turn in 8..40 {
+            reading.read_at(&mut buffer, (turn * READ_BYTES) as u64).unwrap();
+            assert!(buffer == changed, "turn {turn}");
+        }
+        cluster.root().write("/file", &contents()).unwrap();
+    }
+}
+
+#[test]
+fn a_reader_never_sees_time_run_backwards() {
+    // The writer writes one value over the whole file, block by block, then the next. The reader may
+    // find the old one in front of it and the new one behind, never the reverse: what it reads later
+    // is at least as new as what had been answered when it last looked.
+    const BLOCK: usize = 16 << 10;
+    const BLOCKS: usize = 64;
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    cluster.root().write("/file", &vec![0; BLOCK * BLOCKS]).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let answered: Arc<Vec<AtomicU8>> = Arc::new((0..BLOCKS).map(|_| AtomicU8::new(0)).collect());
+    std::thread::scope(|scope| {
+        let writer = client(&cluster, ReadPolicy::Off);
+        let (stopped, told) = (Arc::clone(&stop), Arc::clone(&answered));
+        scope.spawn(move || {
+            let file = writer.open("/file", &OpenOptions::new(OFlags::WRONLY, 0)).unwrap();
+            for value in 1..=200_u8 {
+                for block in 0..BLOCKS {
+                    file.write_all_at(&[value; BLOCK], (block * BLOCK) as u64).unwrap();
+                    told[block].store(value, Ordering::SeqCst);
+                }
+                if stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        });
+        let reader = client(&cluster, predictive());
+        let file = read_only(&reader, "/file");
+        let mut buffer = vec![0; BLOCK];
+        let end = Instant::now() + Duration::from_secs(8);
+        while Instant::now() < end {
+            for block in 0..BLOCKS {
+                let before = answered[block].load(Ordering::SeqCst);
+                file.read_at(&mut buffer, (block * BLOCK) as u64).unwrap();
+                assert!(buffer[0] >= before, "block {block}: {} after {before}", buffer[0]);
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn own_writes_truncations_and_replacements_are_seen_at_once() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    for policy in policies() {
+        let client = client(&cluster, policy);
+        client.write("/own", &contents()).unwrap();
+        let file = client.open("/own", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+        let mut buffer = vec![0; READ_BYTES];
+        for turn in 0..6 {
+            file.read_at(&mut buffer, (turn * READ_BYTES) as u64).unwrap();
+        }
+        file.write_all_at(&vec![9; READ_BYTES], (7 * READ_BYTES) as u64).unwrap();
+        file.read_at(&mut buffer, (7 * READ_BYTES) as u64).unwrap();
+        assert!(buffer.iter().all(|byte| *byte == 9));
+        // By another handle.
+        client
+            .open("/own", &OpenOptions::new(OFlags::WRONLY, 0))
+            .unwrap()
+            .write_all_at(&vec![8; READ_BYTES], (8 * READ_BYTES) as u64)
+            .unwrap();
+        file.read_at(&mut buffer, (8 * READ_BYTES) as u64).unwrap();
+        assert!(buffer.iter().all(|byte| *byte == 8));
+        file.set_len((9 * READ_BYTES) as u64 + 10).unwrap();
+        assert_eq!(file.read_at(&mut buffer, (9 * READ_BYTES) as u64).unwrap(), 10);
+        // Another file under the name: the handle keeps the old one.
+        client.write("/new", b"other").unwrap();
+        client.rename("/new", "/own", azekura_posix::RenameMode::Replace).unwrap();
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), READ_BYTES);
+        assert_eq!(client.read("/own").unwrap(), b"other");
+        client.remove_file("/own").unwrap();
+    }
+}
+
+#[test]
+fn an_engine_that_restarts_in_mid_read_is_only_waited_for() {
+    let mut cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let expected = contents();
+    cluster.root().write("/file", &expected).unwrap();
+    for policy in policies() {
+        let client = client(&cluster, policy);
+        let file = read_only(&client, "/file");
+        let mut buffer = vec![0; READ_BYTES];
+        for turn in 0..FILE_BYTES / READ_BYTES {
+            if turn == 20 {
+                cluster.restart(0);
+            }
+            let at = turn * READ_BYTES;
+            assert_eq!(file.read_at(&mut buffer, at as u64).unwrap(), READ_BYTES);
+            assert!(buffer == expected[at..at + READ_BYTES]);
+        }
+    }
+}
+
+#[test]
+fn threads_that_share_a_handle_each_get_their_own_bytes() {
+    let cluster = Cluster::start_far(2, 1, Inheritance::default());
+    let expected = contents();
+    cluster.root().write("/file", &expected).unwrap();
+    let client = client(&cluster, predictive());
+    let file = read_only(&client, "/file");
+    std::thread::scope(|scope| {
+        for thread in 0..8_usize {
+            let (file, expected) = (&file, &expected);
+            scope.spawn(move || {
+                let mut buffer = vec![0; READ_BYTES];
+                for turn in 0..FILE_BYTES / READ_BYTES / 8 {
+                    // Interleaved: together one sequential stream, split and reordered.
+                    let at = (turn * 8 + thread) * READ_BYTES;
+                    assert_eq!(file.read_at(&mut buffer, at as u64).unwrap(), READ_BYTES);
+                    assert!(buffer == expected[at..at + READ_BYTES]);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,111 @@
+//! Programs that the C library starts by itself: `system`, `popen`; and `daemon`, which changes what
+//! descriptors stand for by itself. Owns that these get by without the hooks of what they do inside.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::exec::own_environment;
+use super::{close, hooks};
+use crate::report::counter;
+use crate::settings::Settings;
+use crate::{gate, launch};
+
+type Array = *const *const c_char;
+
+/// Does something that starts a program with the environment of this process, while that has all
+/// that the program needs.
+fn with_environment<T>(settings: &Settings, body: impl FnOnce() -> T) -> T {
+    unsafe extern "C" {
+        static mut environ: Array;
+    }
+    let prepared = gate::visit(|| {
+        let own = own_environment();
+        let directory = launch::own_directory();
+        // SAFETY: the environment of this process is as `execve` takes it.
+        unsafe {
+            if directory.is_none() && launch::environment::is_complete(settings, own) {
+                return Ok(None);
+            }
+            let full = launch::environment::handed_on(settings, own, directory.as_deref());
+            Ok(Some((own, full)))
+        }
+    });
+    let Some(Ok(Some((own, full)))) = prepared else { return body() };
+    // SAFETY: the C library's variable. The array is of the right form, and is left to the host if
+    // it has begun to use it meanwhile.
+    unsafe {
+        environ = full.as_ptr();
+        let result = body();
+        if environ == full.as_ptr() {
+            environ = own;
+        } else {
+            std::mem::forget(full);
+        }
+        result
+    }
+}
+
+mod real {
+    use super::{c_char, c_int, c_void};
+    use crate::host::host;
+
+    host! {
+        fn system(command: *const c_char) -> c_int;
+        fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void;
+        fn daemon(keeps_directory: c_int, keeps_streams: c_int) -> c_int;
+    }
+}
+
+hooks! {
+    /// `system`. Its shell is started by the C library itself, which asks no hook.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [system](command: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        let hosts = || unsafe { real::system(command) };
+        let (Some(settings), false) = (launch::active(), command.is_null()) else {
+            return hosts();
+        };
+        counter!("system").served();
+        launch::prepare();
+        with_environment(settings, hosts)
+    }
+
+    /// `popen`, as `system`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [popen](command: *const c_char, mode: *const c_char) -> *mut c_void {
+        // SAFETY: as for the C function.
+        let hosts = || unsafe { real::popen(command, mode) };
+        let Some(settings) = launch::active() else { return hosts() };
+        counter!("popen").served();
+        launch::prepare();
+        with_environment(settings, hosts)
+    }
+
+    /// `daemon`, which puts the null device in place of the standard streams by itself.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [daemon](keeps_directory: c_int, keeps_streams: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        let result = unsafe { real::daemon(keeps_directory, keeps_streams) };
+        if result == 0 && launch::active().is_some() {
+            if keeps_streams == 0 {
+                for fd in 0..3 {
+                    crate::stdio::before_replacing(fd);
+                    let _ = gate::visit(|| {
+                        close::release(fd);
+                        Ok(())
+                    });
+                    crate::stdio::after_replacing(fd);
+                }
+            }
+            if keeps_directory == 0 {
+                crate::paths::working_directory::set(None);
+            }
+        }
+        result
+    }
+}

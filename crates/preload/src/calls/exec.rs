@@ -1,0 +1,304 @@
+//! The `exec` family. Owns what a program does before it becomes another: positions are shared, the
+//! report is written, and the environment is handed on.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::AsRawFd as _;
+
+use azekura_posix::{Errno, Result};
+
+use super::hooks;
+use crate::host;
+use crate::launch::{self, Inherited, Plan, Program, Request};
+use crate::report::{self, counter};
+use crate::settings::Settings;
+use crate::{gate, paths};
+
+type Array = *const *const c_char;
+
+mod real {
+    use super::{Array, c_char, c_int};
+    use crate::host::host;
+
+    host! {
+        fn execve(path: *const c_char, argv: Array, environment: Array) -> c_int;
+        fn fexecve(fd: c_int, argv: Array, environment: Array) -> c_int;
+        fn execveat(dirfd: c_int, path: *const c_char, argv: Array, environment: Array, flags: c_int) -> c_int;
+    }
+}
+
+/// What is looked through if there is no `PATH`.
+const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
+
+/// # Safety
+/// As for `execve`.
+unsafe fn plan(
+    settings: &Settings,
+    dirfd: c_int,
+    path: &[u8],
+    argv: Array,
+    environment: Array,
+) -> Result<Plan> {
+    let inherited = Inherited::now();
+    let directory = launch::own_directory();
+    let request = Request { path, dirfd, argv, environment, directory, inherited };
+    // SAFETY: the caller says so.
+    unsafe { launch::plan(settings, &request) }
+}
+
+/// Why an exec came back.
+fn after(_failed: c_int) -> Errno {
+    Errno::from_raw_os_error(host::errno())
+}
+
+/// Becomes the program; gives the errno if that fails.
+fn become_program(plan: &Plan) -> Errno {
+    launch::prepare();
+    let _ = gate::visit(|| {
+        report::write();
+        Ok(())
+    });
+    // SAFETY: the plan's arrays are as the calls want them.
+    unsafe {
+        match &plan.program {
+            Program::Path(path) => after(real::execve(path.as_ptr(), plan.argv(), plan.environment())),
+            Program::Memory(file) => after(libc::syscall(
+                libc::SYS_execveat,
+                file.as_raw_fd(),
+                c"".as_ptr(),
+                plan.argv(),
+                plan.environment(),
+                libc::AT_EMPTY_PATH,
+            ) as c_int),
+        }
+    }
+}
+
+/// # Safety
+/// As for `execveat` without flags.
+unsafe fn execute_at(dirfd: c_int, path: *const c_char, argv: Array, environment: Array) -> Errno {
+    let counter = counter!("exec");
+    let Some(settings) = launch::active() else {
+        // SAFETY: the caller says so.
+        return after(unsafe {
+            if dirfd == libc::AT_FDCWD {
+                real::execve(path, argv, environment)
+            } else {
+                real::execveat(dirfd, path, argv, environment, 0)
+            }
+        });
+    };
+    counter.served();
+    let planned = gate::visit(|| {
+        // SAFETY: the caller says so.
+        unsafe { plan(settings, dirfd, paths::text(path)?, argv, environment) }
+    });
+    match planned {
+        Some(Ok(plan)) => become_program(&plan),
+        Some(Err(errno)) => errno,
+        None => Errno::IO,
+    }
+}
+
+fn fail(errno: Errno) -> c_int {
+    host::set_errno(errno.raw_os_error());
+    -1
+}
+
+fn search_path() -> Vec<u8> {
+    // SAFETY: a C string; the value is copied at once.
+    let value = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    if value.is_null() {
+        return DEFAULT_PATH.to_vec();
+    }
+    // SAFETY: values of the environment are C strings.
+    unsafe { CStr::from_ptr(value) }.to_bytes().to_vec()
+}
+
+/// Tries the program under each directory of `PATH`, or as it is if it has a slash, in the order and
+/// with the errors of the C library.
+pub(super) fn search(name: &[u8], mut attempt: impl FnMut(&CStr) -> Errno) -> Errno {
+    if name.is_empty() {
+        return Errno::NOENT;
+    }
+    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Errno::INVAL);
+    if name.contains(&b'/') {
+        return c_string(name.to_vec()).map_or_else(|errno| errno, |path| attempt(&path));
+    }
+    let mut denied = false;
+    let mut last = Errno::NOENT;
+    for directory in search_path().split(|byte| *byte == b':') {
+        let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+        let Ok(path) = c_string([directory, slash, name].concat()) else { continue };
+        last = attempt(&path);
+        match last {
+            Errno::ACCESS => denied = true,
+            Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT => {}
+            other => return other,
+        }
+    }
+    if denied { Errno::ACCESS } else { last }
+}
+
+/// The arguments with which a shell runs a file that the kernel does not know.
+///
+/// # Safety
+/// As for `execve`.
+pub(super) unsafe fn shell_arguments(path: &CStr, argv: Array) -> Vec<*const c_char> {
+    let mut words = vec![c"/bin/sh".as_ptr(), path.as_ptr()];
+    // SAFETY: the caller says so.
+    words.extend(unsafe { launch::array(argv) }.into_iter().skip(1).map(CStr::as_ptr));
+    words.push(std::ptr::null());
+    words
+}
+
+/// # Safety
+/// As for `execvpe`.
+unsafe fn execute_found(name: *const c_char, argv: Array, environment: Array) -> c_int {
+    if name.is_null() {
+        return fail(Errno::FAULT);
+    }
+    // SAFETY: not null, so a C string.
+    let name = unsafe { CStr::from_ptr(name) };
+    let errno = search(name.to_bytes(), |path| {
+        // SAFETY: as for the C function.
+        unsafe {
+            let errno = execute_at(libc::AT_FDCWD, path.as_ptr(), argv, environment);
+            if errno != Errno::NOEXEC {
+                return errno;
+            }
+            let words = shell_arguments(path, argv);
+            execute_at(libc::AT_FDCWD, c"/bin/sh".as_ptr(), words.as_ptr(), environment)
+        }
+    });
+    fail(errno)
+}
+
+/// # Safety
+/// As for `fexecve`.
+unsafe fn execute_open(fd: c_int, argv: Array, environment: Array) -> Errno {
+    let Some(settings) = launch::active() else {
+        // SAFETY: the caller says so.
+        return after(unsafe { real::fexecve(fd, argv, environment) });
+    };
+    counter!("fexecve").served();
+    let shown = format!("/dev/fd/{fd}");
+    let planned = gate::visit(|| {
+        // SAFETY: the caller says so.
+        unsafe { plan(settings, libc::AT_FDCWD, shown.as_bytes(), argv, environment) }
+    });
+    match planned {
+        Some(Ok(plan)) => match &plan.program {
+            // As it came: the kernel knows the file by its descriptor.
+            Program::Path(path) if path.to_bytes() == shown.as_bytes() => {
+                launch::prepare();
+                let _ = gate::visit(|| {
+                    report::write();
+                    Ok(())
+                });
+                // SAFETY: the plan's arrays are as the call wants them.
+                after(unsafe { real::fexecve(fd, plan.argv(), plan.environment()) })
+            }
+            _ => become_program(&plan),
+        },
+        Some(Err(errno)) => errno,
+        None => Errno::IO,
+    }
+}
+
+/// The environment of this process.
+pub(super) fn own_environment() -> Array {
+    unsafe extern "C" {
+        static environ: Array;
+    }
+    // SAFETY: the C library's variable; it is read once.
+    unsafe { (&raw const environ).read() }
+}
+
+hooks! {
+    /// `execve`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [execve](path: *const c_char, argv: Array, environment: Array) -> c_int {
+        // SAFETY: as for the C function.
+        fail(unsafe { execute_at(libc::AT_FDCWD, path, argv, environment) })
+    }
+
+    /// `execv`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [execv](path: *const c_char, argv: Array) -> c_int {
+        // SAFETY: as for the C function.
+        fail(unsafe { execute_at(libc::AT_FDCWD, path, argv, own_environment()) })
+    }
+
+    /// `execvp`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [execvp](name: *const c_char, argv: Array) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { execute_found(name, argv, own_environment()) }
+    }
+
+    /// `execvpe`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [execvpe](name: *const c_char, argv: Array, environment: Array) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { execute_found(name, argv, environment) }
+    }
+
+    /// `fexecve`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fexecve](fd: c_int, argv: Array, environment: Array) -> c_int {
+        // SAFETY: as for the C function.
+        fail(unsafe { execute_open(fd, argv, environment) })
+    }
+
+    /// `execveat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [execveat](
+        dirfd: c_int, path: *const c_char, argv: Array, environment: Array, flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && *path == 0 {
+                return fail(execute_open(dirfd, argv, environment));
+            }
+            if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {
+                return real::execveat(dirfd, path, argv, environment, flags);
+            }
+            fail(execute_at(dirfd, path, argv, environment))
+        }
+    }
+}
+
+/// What the variadic forms come to: `execl`, `execle` and, with a search, `execlp`. They are written
+/// in C, which alone can read such arguments.
+///
+/// # Safety
+/// As for `execve`; a null environment stands for the process's own.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn azekura_execute_list(
+    path: *const c_char,
+    argv: Array,
+    environment: Array,
+    searches: c_int,
+) -> c_int {
+    let environment = if environment.is_null() { own_environment() } else { environment };
+    // SAFETY: the caller says so.
+    unsafe {
+        if searches != 0 {
+            execute_found(path, argv, environment)
+        } else {
+            fail(execute_at(libc::AT_FDCWD, path, argv, environment))
+        }
+    }
+}

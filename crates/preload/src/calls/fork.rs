@@ -1,0 +1,41 @@
+//! `fork` and `vfork`. Owns what has to happen around one: positions become shared, and no lock of
+//! ours is held by a thread that the child does not have.
+
+use libc::pid_t;
+
+use super::hooks;
+use crate::descriptors::inherit;
+use crate::{gate, host, settings};
+
+extern "C" fn before() {
+    if settings::get().is_none() {
+        return;
+    }
+    gate::close_for_fork();
+    inherit::share_all();
+}
+
+extern "C" fn after() {
+    if settings::get().is_some() {
+        gate::open_after_fork();
+    }
+}
+
+/// Watches every fork of the process, also those that the C library makes itself.
+pub(crate) fn watch() {
+    // SAFETY: three functions that stay for the life of the process. Out of memory there is nobody to
+    // tell; forks then behave as if positions were not shared.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+}
+
+hooks! {
+    /// `vfork`, as `fork`: a child that shares our memory would change what the parent knows of its
+    /// descriptors.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [vfork]() -> pid_t {
+        // SAFETY: `fork` has no conditions that `vfork` has not.
+        unsafe { host::fork() }
+    }
+}

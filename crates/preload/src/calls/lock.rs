@@ -1,0 +1,199 @@
+//! `fcntl` locks, `flock` and `lockf`. Owns who the owner of a lock is: the process for the old kind,
+//! the open file description for the others. A lock does not pass to a forked child.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_posix::{Errno, Lock, LockKind, LockMode, Result};
+use libc::off_t;
+
+use super::hooks;
+use crate::descriptors::{Description, on_fd};
+use crate::report::counter;
+use crate::{gate, host};
+
+/// The owner of record locks of the process; descriptions own by their address, which is never 1.
+pub(crate) const PROCESS: u64 = 1;
+/// Pause between two tries for a lock that somebody else has.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Who is to own a record lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// The process (`F_SETLK`).
+    Process,
+    /// The open file description (`F_OFD_SETLK`).
+    Description,
+}
+
+fn address(file: &Arc<Description>) -> u64 {
+    Arc::as_ptr(file) as u64
+}
+
+fn process() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The range of a `struct flock`, first to last byte.
+fn range(file: &Description, asked: &libc::flock) -> Result<(u64, u64)> {
+    let base = match c_int::from(asked.l_whence) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => file.position().locked(|place| place.offset() as i64),
+        libc::SEEK_END => file.attr()?.size as i64,
+        _ => return Err(Errno::INVAL),
+    };
+    let start = base.checked_add(asked.l_start).ok_or(Errno::OVERFLOW)?;
+    let (first, end) = match asked.l_len {
+        0 => (start, None),
+        len if len > 0 => (start, Some(start.checked_add(len - 1).ok_or(Errno::OVERFLOW)?)),
+        len => (start.checked_add(len).ok_or(Errno::INVAL)?, Some(start - 1)),
+    };
+    let first = u64::try_from(first).map_err(|_| Errno::INVAL)?;
+    Ok((first, end.map_or(u64::MAX, |end| end as u64)))
+}
+
+/// Takes a lock, waiting for it if asked to. While it waits the host's signals come through.
+fn take(file: &Description, lock: Lock, wait: bool) -> Result<()> {
+    loop {
+        match file.fs()?.lock(file.oid(), lock, false, &|| false) {
+            Err(Errno::AGAIN) if wait => {}
+            other => return other,
+        }
+        if gate::has_signal_waiting() {
+            return Err(Errno::INTR);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A record lock by `fcntl`.
+pub(crate) fn record(
+    file: &Arc<Description>,
+    command: c_int,
+    argument: usize,
+    owner: Owner,
+) -> Result<c_int> {
+    let pointer = argument as *mut libc::flock;
+    if pointer.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the caller of `fcntl` says that it points to a lock.
+    let asked = unsafe { &mut *pointer };
+    if owner == Owner::Description && asked.l_pid != 0 {
+        return Err(Errno::INVAL);
+    }
+    let (start, end) = range(file, asked)?;
+    let kind = c_int::from(asked.l_type);
+    let lock = Lock {
+        kind: LockKind::Range,
+        owner: if owner == Owner::Process { PROCESS } else { address(file) },
+        pid: process(),
+        mode: if kind == libc::F_RDLCK { LockMode::Shared } else { LockMode::Exclusive },
+        start,
+        end,
+    };
+    if matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
+        match file.fs()?.test_lock(file.oid(), lock)? {
+            None => asked.l_type = libc::F_UNLCK as _,
+            Some(other) => {
+                asked.l_type = match other.mode {
+                    LockMode::Shared => libc::F_RDLCK as _,
+                    LockMode::Exclusive => libc::F_WRLCK as _,
+                };
+                asked.l_whence = libc::SEEK_SET as _;
+                asked.l_start = other.start as off_t;
+                asked.l_len =
+                    if other.end == u64::MAX { 0 } else { (other.end - other.start + 1) as off_t };
+                asked.l_pid = other.pid as _;
+            }
+        }
+        return Ok(0);
+    }
+    match kind {
+        libc::F_UNLCK => file.fs()?.unlock(file.oid(), lock)?,
+        libc::F_RDLCK if !file.file()?.handle().is_readable() => return Err(Errno::BADF),
+        libc::F_WRLCK if !file.file()?.handle().is_writable() => return Err(Errno::BADF),
+        libc::F_RDLCK | libc::F_WRLCK => {
+            take(file, lock, matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW))?;
+        }
+        _ => return Err(Errno::INVAL),
+    }
+    Ok(0)
+}
+
+fn whole(file: &Arc<Description>, operation: c_int) -> Result<c_int> {
+    let lock = |mode| Lock {
+        kind: LockKind::Whole,
+        owner: address(file),
+        pid: process(),
+        mode,
+        start: 0,
+        end: u64::MAX,
+    };
+    let wait = operation & libc::LOCK_NB == 0;
+    match operation & !libc::LOCK_NB {
+        libc::LOCK_SH => take(file, lock(LockMode::Shared), wait)?,
+        libc::LOCK_EX => take(file, lock(LockMode::Exclusive), wait)?,
+        libc::LOCK_UN => file.fs()?.unlock(file.oid(), lock(LockMode::Exclusive))?,
+        _ => return Err(Errno::INVAL),
+    }
+    Ok(0)
+}
+
+/// Gives back what an open file description owns, if this was its last number.
+pub(crate) fn forget_whole(file: &Arc<Description>) {
+    if Arc::strong_count(file) > 1 {
+        return;
+    }
+    if let Some(fs) = file.fs_in_use() {
+        for kind in [LockKind::Whole, LockKind::Range] {
+            // If the pool does not answer the lock goes with the session.
+            let _ = fs.unlock_owner(file.oid(), kind, address(file));
+        }
+    }
+}
+
+hooks! {
+    /// `flock`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [flock](fd: c_int, operation: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("flock"),
+            fd,
+            |file| whole(file, operation),
+            || unsafe { host::flock(fd, operation) },
+        )
+    }
+
+    /// `lockf`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [lockf lockf64](fd: c_int, operation: c_int, bytes: off_t) -> c_int {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_whence = libc::SEEK_CUR as _;
+        lock.l_len = bytes;
+        lock.l_type = if operation == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as _;
+        let command = match operation {
+            libc::F_LOCK => libc::F_SETLKW,
+            libc::F_TLOCK | libc::F_ULOCK => libc::F_SETLK,
+            libc::F_TEST => libc::F_GETLK,
+            _ => {
+                host::set_errno(libc::EINVAL);
+                return -1;
+            }
+        };
+        // SAFETY: the lock lives until the call is over.
+        let result = unsafe { super::duplicate::fcntl(fd, command, &raw mut lock as usize) };
+        if result == 0 && operation == libc::F_TEST && c_int::from(lock.l_type) != libc::F_UNLCK {
+            host::set_errno(libc::EACCES);
+            return -1;
+        }
+        result
+    }
+}

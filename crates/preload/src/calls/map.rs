@@ -1,0 +1,173 @@
+//! `mmap` on files of the pool. A private mapping, and a shared one that nobody can write through, is
+//! memory that is filled by reading; what others write later does not show in it, which POSIX leaves
+//! open for private mappings. A shared mapping that can be written is refused.
+
+use std::ffi::{c_int, c_void};
+
+use azekura_posix::{Errno, FileKind, OFlags, Result};
+use libc::{off_t, size_t};
+
+use super::hooks;
+use crate::descriptors::{Backing, Description, table};
+use crate::report::{self, counter};
+use crate::{gate, host};
+
+mod real {
+    use super::{c_int, c_void, off_t, size_t};
+    use crate::host::host;
+
+    host! {
+        fn mmap(hint: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> isize;
+    }
+}
+
+/// What is read in one go, in bytes.
+const READ_BYTES: usize = 8 << 20;
+
+fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// Fills memory from the file; what lies behind its end stays zero.
+fn fill(file: &Description, memory: &mut [u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < memory.len() {
+        let end = memory.len().min(done + READ_BYTES);
+        match file.read_at(&mut memory[done..end], offset + done as u64)? {
+            0 => break,
+            got => done += got,
+        }
+    }
+    Ok(())
+}
+
+fn check(file: &Description, protection: c_int, flags: c_int) -> Result<()> {
+    let open = file.open_flags();
+    if open.contains(OFlags::PATH) {
+        return Err(Errno::BADF);
+    }
+    if file.kind() != FileKind::Regular {
+        return Err(Errno::NODEV);
+    }
+    let mode = open & OFlags::RWMODE;
+    if mode == OFlags::WRONLY {
+        return Err(Errno::ACCESS);
+    }
+    let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    if is_shared && protection & libc::PROT_WRITE != 0 {
+        if mode != OFlags::RDWR {
+            return Err(Errno::ACCESS);
+        }
+        report::trouble(
+            "a shared writable mapping (mmap) of a file of the pool was refused with ENODEV: use \
+             'azekura run --via fuse' for this program",
+        );
+        return Err(Errno::NODEV);
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As for `mmap`.
+unsafe fn map(
+    file: &Description,
+    (hint, bytes): (*mut c_void, size_t),
+    protection: c_int,
+    flags: c_int,
+    offset: off_t,
+) -> Result<isize> {
+    check(file, protection, flags)?;
+    let at = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    if bytes == 0 || at % page_bytes() as u64 != 0 {
+        return Err(Errno::INVAL);
+    }
+    // Filled first and put in its place then, so that a failed read leaves what was there.
+    let aside = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let wanted = libc::PROT_READ | libc::PROT_WRITE;
+    let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    // SAFETY: a new mapping at a place that the kernel chooses, near the caller's hint.
+    let start = unsafe {
+        let hint = if is_fixed { std::ptr::null_mut() } else { hint };
+        real::mmap(hint, bytes, wanted, aside, -1, 0)
+    };
+    if start == -1 {
+        return Err(Errno::from_raw_os_error(host::errno()));
+    }
+    let place = start as *mut c_void;
+    // SAFETY: the mapping is of this size, and nobody else knows it.
+    let memory = unsafe { std::slice::from_raw_parts_mut(place.cast::<u8>(), bytes) };
+    let filled = fill(file, memory, at);
+    // SAFETY: the mapping was made above; a fixed place is the caller's to replace.
+    unsafe {
+        let result = filled.and_then(|()| settle(place, bytes, protection, flags, hint));
+        if result.is_err() {
+            libc::munmap(place, bytes);
+        }
+        result
+    }
+}
+
+/// Gives the filled mapping its protection, and its place if that is fixed.
+///
+/// # Safety
+/// `place` is a mapping of `bytes` bytes; `hint` is as for `mmap` with these flags.
+unsafe fn settle(
+    place: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    flags: c_int,
+    hint: *mut c_void,
+) -> Result<isize> {
+    let last = || Errno::from_raw_os_error(host::errno());
+    // SAFETY: the caller says so.
+    unsafe {
+        if libc::mprotect(place, bytes, protection) != 0 {
+            return Err(last());
+        }
+        if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) == 0 {
+            return Ok(place as isize);
+        }
+        if flags & libc::MAP_FIXED_NOREPLACE != 0 {
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            let claimed = real::mmap(hint, bytes, libc::PROT_NONE, kind, -1, 0);
+            if claimed == -1 {
+                return Err(last());
+            }
+            if claimed != hint as isize {
+                libc::munmap(claimed as *mut c_void, bytes);
+                return Err(Errno::EXIST);
+            }
+        }
+        let moving = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let moved = libc::mremap(place, bytes, bytes, moving, hint);
+        if moved == libc::MAP_FAILED { Err(last()) } else { Ok(moved as isize) }
+    }
+}
+
+hooks! {
+    /// `mmap`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mmap mmap64](
+        hint: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t,
+    ) -> isize {
+        // SAFETY: as for the C function.
+        let hosts = || unsafe { real::mmap(hint, bytes, protection, flags, fd, offset) };
+        if flags & libc::MAP_ANONYMOUS != 0 || !table::is_ours(fd) {
+            return hosts();
+        }
+        let result = gate::visit(|| match table::get(fd) {
+            Some(file) if file.backing() == Backing::Reserved => {
+                // SAFETY: as for the C function.
+                unsafe { map(&file, (hint, bytes), protection, flags, offset) }.map(Some)
+            }
+            _ => Ok(None),
+        });
+        match result {
+            Some(Ok(Some(start))) => gate::conclude(counter!("mmap"), Ok(start)),
+            Some(Err(errno)) => gate::conclude(counter!("mmap"), Err(errno)),
+            Some(Ok(None)) | None => hosts(),
+        }
+    }
+}

@@ -1,0 +1,671 @@
+//! Names: `access`, `mkdir`, `unlink`, `rename`, `link`, `symlink`, `readlink`, `mknod`, `truncate`
+//! and their forms.
+
+use std::ffi::{c_char, c_int};
+
+use azekura_posix::{
+    Access, AttrUpdate, Credentials, Errno, FileKind, NewEntry, Oid, RenameMode, Result,
+};
+use libc::{dev_t, mode_t, off_t, size_t, ssize_t};
+
+use super::{hooks, offset};
+use crate::descriptors::table;
+use crate::host;
+use crate::paths::{self, Spot, by_path, by_two_paths};
+use crate::report::{Counter, counter};
+use crate::settings::{self, Intercept};
+use crate::{gate, service};
+
+mod hosts {
+    use std::ffi::{c_char, c_int};
+
+    use libc::{dev_t, mode_t, off_t, size_t, ssize_t};
+
+    crate::host::host! {
+        fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int;
+        fn mkdirat(dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int;
+        fn rmdir(path: *const c_char) -> c_int;
+        fn unlink(path: *const c_char) -> c_int;
+        fn unlinkat(dirfd: c_int, path: *const c_char, flags: c_int) -> c_int;
+        fn remove(path: *const c_char) -> c_int;
+        fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
+        fn renameat2(
+            from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
+            flags: libc::c_uint,
+        ) -> c_int;
+        fn linkat(
+            from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
+        ) -> c_int;
+        fn symlinkat(text: *const c_char, dirfd: c_int, path: *const c_char) -> c_int;
+        fn readlinkat(
+            dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t,
+        ) -> ssize_t;
+        fn mknodat(dirfd: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
+        fn mkfifoat(dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int;
+        fn truncate(path: *const c_char, bytes: off_t) -> c_int;
+    }
+}
+
+const CWD: c_int = libc::AT_FDCWD;
+/// The flag of `faccessat` for the effective user.
+const AT_EACCESS: c_int = 0x200;
+
+fn real_user() -> Credentials {
+    Credentials {
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        groups: Credentials::of_process().groups,
+    }
+}
+
+fn wanted(mode: c_int) -> Result<Access> {
+    if mode & !(libc::R_OK | libc::W_OK | libc::X_OK) != 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(Access {
+        read: mode & libc::R_OK != 0,
+        write: mode & libc::W_OK != 0,
+        execute: mode & libc::X_OK != 0,
+    })
+}
+
+fn check_access(spot: &Spot, mode: c_int, flags: c_int) -> Result<c_int> {
+    let wanted = wanted(mode)?;
+    let real = real_user();
+    let is_other = real.uid != spot.ns.caller().uid || real.gid != spot.ns.caller().gid;
+    let ns =
+        if flags & AT_EACCESS == 0 && is_other { spot.ns.seen_by(real) } else { spot.ns.clone() };
+    let attr = ns.resolve(&spot.path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?;
+    ns.filesystem().access(ns.caller(), attr.oid, wanted).map(|()| 0)
+}
+
+/// # Safety
+/// As for `faccessat`.
+unsafe fn access_at(
+    counter: &'static Counter,
+    dirfd: c_int,
+    path: *const c_char,
+    mode: c_int,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller keeps the conditions of `faccessat`.
+    unsafe {
+        if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && *path == 0 {
+            return crate::descriptors::on_fd(
+                counter,
+                dirfd,
+                |file| {
+                    let root = service::root()?;
+                    file.fs()?.access(root.caller(), file.oid(), wanted(mode)?).map(|()| 0)
+                },
+                || hosts::faccessat(dirfd, path, mode, flags),
+            );
+        }
+        by_path(
+            counter,
+            dirfd,
+            path,
+            |spot| check_access(spot, mode, flags),
+            |dirfd, path| hosts::faccessat(dirfd, path, mode, flags),
+        )
+    }
+}
+
+/// # Safety
+/// As for `mkdirat`.
+unsafe fn make_dir(
+    counter: &'static Counter,
+    dirfd: c_int,
+    path: *const c_char,
+    mode: mode_t,
+) -> c_int {
+    // SAFETY: the caller keeps the conditions of `mkdirat`.
+    unsafe {
+        by_path(
+            counter,
+            dirfd,
+            path,
+            |spot| spot.ns.create_dir(&spot.path, service::masked(mode) & 0o1777).map(|_| 0),
+            |dirfd, path| hosts::mkdirat(dirfd, path, mode),
+        )
+    }
+}
+
+/// # Safety
+/// As for `renameat2`.
+unsafe fn rename_at(
+    counter: &'static Counter,
+    from: (c_int, *const c_char),
+    to: (c_int, *const c_char),
+    flags: libc::c_uint,
+    hosts: impl Fn() -> c_int,
+) -> c_int {
+    let rename = |from: &Spot, to: &Spot| {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        from.ns.rename_into(&from.path, &to.ns, &to.path, mode).map(|()| 0)
+    };
+    // SAFETY: the caller keeps the conditions of `renameat2`.
+    unsafe { by_two_paths(counter, from, to, rename, hosts) }
+}
+
+/// The object that the first path of a `linkat` stands for, if that is an open file and no name.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn linked_object(dirfd: c_int, path: *const c_char, flags: c_int) -> Option<Oid> {
+    if path.is_null() || gate::is_inside() {
+        return None;
+    }
+    // SAFETY: the caller says so.
+    let text = unsafe { paths::text(path) }.ok()?;
+    let fd = if text.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+        dirfd
+    } else if flags & libc::AT_SYMLINK_FOLLOW != 0 {
+        paths::descriptor_path(text)?
+    } else {
+        return None;
+    };
+    table::get(fd).map(|file| file.oid())
+}
+
+/// # Safety
+/// As for `linkat`.
+unsafe fn link_at(
+    counter: &'static Counter,
+    from: (c_int, *const c_char),
+    to: (c_int, *const c_char),
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller keeps the conditions of `linkat`.
+    unsafe {
+        if let Some(oid) = linked_object(from.0, from.1, flags) {
+            return by_path(
+                counter,
+                to.0,
+                to.1,
+                |to| to.ns.link_object(oid, &to.path).map(|_| 0),
+                |_, _| {
+                    host::set_errno(libc::EXDEV);
+                    -1
+                },
+            );
+        }
+        let link = |from: &Spot, to: &Spot| {
+            if flags & !(libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH) != 0 {
+                return Err(Errno::INVAL);
+            }
+            let attr = from.ns.resolve(&from.path, flags & libc::AT_SYMLINK_FOLLOW != 0)?;
+            to.ns.link_object(attr.oid, &to.path).map(|_| 0)
+        };
+        by_two_paths(counter, from, to, link, || hosts::linkat(from.0, from.1, to.0, to.1, flags))
+    }
+}
+
+/// # Safety
+/// As for `symlinkat`.
+unsafe fn symlink_at(
+    counter: &'static Counter,
+    text: *const c_char,
+    dirfd: c_int,
+    path: *const c_char,
+) -> c_int {
+    // SAFETY: the caller keeps the conditions of `symlinkat`.
+    unsafe {
+        by_path(
+            counter,
+            dirfd,
+            path,
+            |spot| spot.ns.symlink(paths::text(text)?, &spot.path).map(|_| 0),
+            |dirfd, path| hosts::symlinkat(text, dirfd, path),
+        )
+    }
+}
+
+/// Fills a buffer with as much of the text as it has room for, as `readlink` does.
+///
+/// # Safety
+/// The buffer is writable, or null.
+unsafe fn give_text(text: &[u8], buffer: *mut c_char, bytes: size_t) -> Result<ssize_t> {
+    if bytes == 0 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the caller says so.
+    let buffer = unsafe { super::buffer(buffer.cast(), bytes)? };
+    let fits = text.len().min(buffer.len());
+    buffer[..fits].copy_from_slice(&text[..fits]);
+    Ok(fits as ssize_t)
+}
+
+/// What the links that the kernel keeps in `/proc` show where they stand for a place in the container.
+fn shown_by_proc(path: &[u8]) -> Option<Vec<u8>> {
+    let settings = settings::get().filter(|s| s.intercept == Intercept::All)?;
+    let process = rustix::process::getpid().as_raw_nonzero().to_string();
+    let rest = path.strip_prefix(b"/proc/").or_else(|| path.strip_prefix(b"/dev/"))?;
+    let rest = match rest.strip_prefix(b"self/") {
+        Some(rest) => rest,
+        None if path.starts_with(b"/dev/") => rest,
+        None => rest.strip_prefix(process.as_bytes())?.strip_prefix(b"/")?,
+    };
+    let below = if rest == b"cwd" && path.starts_with(b"/proc/") {
+        crate::paths::working_directory::get()?.path.clone()
+    } else {
+        let number = std::str::from_utf8(rest.strip_prefix(b"fd/")?).ok()?.parse().ok()?;
+        let description = table::get(number)?;
+        match description.path() {
+            // It has no name.
+            b"" => format!("/#{:x} (deleted)", description.oid().inode_number()).into_bytes(),
+            path => path.to_vec(),
+        }
+    };
+    let below = below.strip_suffix(b"/").unwrap_or(&below);
+    Some([&settings.prefix, below].concat())
+}
+
+/// # Safety
+/// As for `readlinkat`.
+unsafe fn readlink_at(
+    counter: &'static Counter,
+    dirfd: c_int,
+    path: *const c_char,
+    buffer: *mut c_char,
+    bytes: size_t,
+) -> ssize_t {
+    // SAFETY: the caller keeps the conditions of `readlinkat`.
+    unsafe {
+        if !path.is_null() && (*path).cast_unsigned() == b'/' && !gate::is_inside() {
+            let shown = gate::visit(|| Ok(shown_by_proc(paths::text(path)?)));
+            if let Some(Ok(Some(text))) = shown {
+                return gate::conclude(counter, give_text(&text, buffer, bytes));
+            }
+        }
+        by_path(
+            counter,
+            dirfd,
+            path,
+            |spot| {
+                if bytes == 0 {
+                    return Err(Errno::INVAL);
+                }
+                give_text(&spot.ns.read_link(&spot.path)?, buffer, bytes)
+            },
+            |dirfd, path| hosts::readlinkat(dirfd, path, buffer, bytes),
+        )
+    }
+}
+
+fn node(mode: mode_t, device: dev_t) -> Result<NewEntry<'static>> {
+    if mode & libc::S_IFMT == 0 {
+        return Ok(NewEntry::Regular);
+    }
+    match FileKind::from_mode(mode) {
+        Some(FileKind::Regular) => Ok(NewEntry::Regular),
+        Some(FileKind::Fifo) => Ok(NewEntry::Fifo),
+        Some(FileKind::Socket) => Ok(NewEntry::Socket),
+        Some(FileKind::CharDevice) => Ok(NewEntry::CharDevice(device)),
+        Some(FileKind::BlockDevice) => Ok(NewEntry::BlockDevice(device)),
+        Some(FileKind::Directory) => Err(Errno::PERM),
+        Some(FileKind::Symlink) | None => Err(Errno::INVAL),
+    }
+}
+
+/// # Safety
+/// As for `mknodat`.
+unsafe fn make_node(
+    counter: &'static Counter,
+    dirfd: c_int,
+    path: *const c_char,
+    mode: mode_t,
+    device: dev_t,
+) -> c_int {
+    // SAFETY: the caller keeps the conditions of `mknodat`.
+    unsafe {
+        by_path(
+            counter,
+            dirfd,
+            path,
+            |spot| {
+                let what = node(mode, device)?;
+                spot.ns.make_node(&spot.path, service::masked(mode), what).map(|_| 0)
+            },
+            |dirfd, path| hosts::mknodat(dirfd, path, mode, device),
+        )
+    }
+}
+
+fn remove_either(spot: &Spot) -> Result<c_int> {
+    match spot.ns.remove_file(&spot.path) {
+        Err(Errno::ISDIR) => spot.ns.remove_dir(&spot.path).map(|()| 0),
+        other => other.map(|()| 0),
+    }
+}
+
+hooks! {
+    /// `access`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [access](path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { access_at(counter!("access"), CWD, path, mode, 0) }
+    }
+
+    /// `faccessat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [faccessat](dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { access_at(counter!("faccessat"), dirfd, path, mode, flags) }
+    }
+
+    /// `euidaccess`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [euidaccess eaccess](path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { access_at(counter!("euidaccess"), CWD, path, mode, AT_EACCESS) }
+    }
+
+    /// `mkdir`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mkdir](path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { make_dir(counter!("mkdir"), CWD, path, mode) }
+    }
+
+    /// `mkdirat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mkdirat](dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { make_dir(counter!("mkdirat"), dirfd, path, mode) }
+    }
+
+    /// `rmdir`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [rmdir](path: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            by_path(
+                counter!("rmdir"),
+                CWD,
+                path,
+                |spot| spot.ns.remove_dir(&spot.path).map(|()| 0),
+                |_, path| hosts::rmdir(path),
+            )
+        }
+    }
+
+    /// `unlink`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [unlink](path: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            by_path(
+                counter!("unlink"),
+                CWD,
+                path,
+                |spot| spot.ns.remove_file(&spot.path).map(|()| 0),
+                |_, path| hosts::unlink(path),
+            )
+        }
+    }
+
+    /// `unlinkat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [unlinkat](dirfd: c_int, path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            by_path(
+                counter!("unlinkat"),
+                dirfd,
+                path,
+                |spot| match flags {
+                    0 => spot.ns.remove_file(&spot.path).map(|()| 0),
+                    libc::AT_REMOVEDIR => spot.ns.remove_dir(&spot.path).map(|()| 0),
+                    _ => Err(Errno::INVAL),
+                },
+                |dirfd, path| hosts::unlinkat(dirfd, path, flags),
+            )
+        }
+    }
+
+    /// `remove`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [remove](path: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            by_path(counter!("remove"), CWD, path, remove_either, |_, path| hosts::remove(path))
+        }
+    }
+
+    /// `rename`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [rename](from: *const c_char, to: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            rename_at(counter!("rename"), (CWD, from), (CWD, to), 0, || {
+                hosts::renameat(CWD, from, CWD, to)
+            })
+        }
+    }
+
+    /// `renameat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [renameat](
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            rename_at(counter!("renameat"), (from_dir, from), (to_dir, to), 0, || {
+                hosts::renameat(from_dir, from, to_dir, to)
+            })
+        }
+    }
+
+    /// `renameat2`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [renameat2](
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
+        flags: libc::c_uint,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            rename_at(counter!("renameat2"), (from_dir, from), (to_dir, to), flags, || {
+                hosts::renameat2(from_dir, from, to_dir, to, flags)
+            })
+        }
+    }
+
+    /// `link`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [link](from: *const c_char, to: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { link_at(counter!("link"), (CWD, from), (CWD, to), 0) }
+    }
+
+    /// `linkat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [linkat](
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { link_at(counter!("linkat"), (from_dir, from), (to_dir, to), flags) }
+    }
+
+    /// `symlink`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [symlink](text: *const c_char, path: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { symlink_at(counter!("symlink"), text, CWD, path) }
+    }
+
+    /// `symlinkat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [symlinkat](text: *const c_char, dirfd: c_int, path: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { symlink_at(counter!("symlinkat"), text, dirfd, path) }
+    }
+
+    /// `readlink`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [readlink](path: *const c_char, buffer: *mut c_char, bytes: size_t) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe { readlink_at(counter!("readlink"), CWD, path, buffer, bytes) }
+    }
+
+    /// `readlink`, fortified.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__readlink_chk](
+        path: *const c_char, buffer: *mut c_char, bytes: size_t, room: size_t,
+    ) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe { readlink(path, buffer, bytes.min(room)) }
+    }
+
+    /// `readlinkat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [readlinkat](
+        dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t,
+    ) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe { readlink_at(counter!("readlinkat"), dirfd, path, buffer, bytes) }
+    }
+
+    /// `readlinkat`, fortified.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__readlinkat_chk](
+        dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t, room: size_t,
+    ) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe { readlinkat(dirfd, path, buffer, bytes.min(room)) }
+    }
+
+    /// `mknod`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mknod](path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { make_node(counter!("mknod"), CWD, path, mode, device) }
+    }
+
+    /// `mknodat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mknodat](dirfd: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { make_node(counter!("mknodat"), dirfd, path, mode, device) }
+    }
+
+    /// `mknod` as programs built for an older C library call it.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__xmknod](
+        _version: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { mknod(path, mode, if device.is_null() { 0 } else { *device }) }
+    }
+
+    /// `mknodat` as programs built for an older C library call it.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__xmknodat](
+        _version: c_int, dirfd: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { mknodat(dirfd, path, mode, if device.is_null() { 0 } else { *device }) }
+    }
+
+    /// `mkfifo`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mkfifo](path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { mkfifoat(CWD, path, mode) }
+    }
+
+    /// `mkfifoat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [mkfifoat](dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            by_path(
+                counter!("mkfifo"),
+                dirfd,
+                path,
+                |spot| {
+                    let mode = service::masked(mode);
+                    spot.ns.make_node(&spot.path, mode, NewEntry::Fifo).map(|_| 0)
+                },
+                |dirfd, path| hosts::mkfifoat(dirfd, path, mode),
+            )
+        }
+    }
+
+    /// `truncate`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [truncate truncate64](path: *const c_char, bytes: off_t) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            by_path(
+                counter!("truncate"),
+                CWD,
+                path,
+                |spot| {
+                    let update = AttrUpdate::size(offset(bytes)?);
+                    spot.ns.set_attr(&spot.path, true, &update).map(|_| 0)
+                },
+                |_, path| hosts::truncate(path, bytes),
+            )
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The `stat` family.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use azekura_posix::{Attr, Errno, Result};
+
+use super::{convert, hooks};
+use crate::descriptors::on_fd;
+use crate::host;
+use crate::paths::{Spot, by_path};
+use crate::report::{Counter, counter};
+
+/// # Safety
+/// As for `stat`: the structure is writable, or the pointer is null.
+unsafe fn give(stat: *mut libc::stat, attr: &Attr) -> Result<c_int> {
+    if stat.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the caller says so.
+    unsafe { stat.write(convert::stat(attr)) };
+    Ok(0)
+}
+
+fn look(spot: &Spot, flags: c_int) -> Result<Attr> {
+    spot.ns.resolve(&spot.path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)
+}
+
+/// Whether the call is about the descriptor itself.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn is_of_fd(path: *const c_char, flags: c_int) -> bool {
+    // SAFETY: the caller says so.
+    flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || unsafe { *path } == 0)
+}
+
+/// # Safety
+/// As for `fstatat`.
+unsafe fn stat_at(
+    counter: &'static Counter,
+    dirfd: c_int,
+    path: *const c_char,
+    stat: *mut libc::stat,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller keeps the conditions of `fstatat`.
+    unsafe {
+        if is_of_fd(path, flags) {
+            return on_fd(
+                counter,
+                dirfd,
+                |file| give(stat, &file.attr()?),
+                || host::fstatat(dirfd, path, stat, flags),
+            );
+        }
+        by_path(
+            counter,
+            dirfd,
+            path,
+            |spot| give(stat, &look(spot, flags)?),
+            |dirfd, path| host::fstatat(dirfd, path, stat, flags),
+        )
+    }
+}
+
+hooks! {
+    /// `stat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [stat stat64](path: *const c_char, stat: *mut libc::stat) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { stat_at(counter!("stat"), libc::AT_FDCWD, path, stat, 0) }
+    }
+
+    /// `lstat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [lstat lstat64](path: *const c_char, stat: *mut libc::stat) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            stat_at(counter!("lstat"), libc::AT_FDCWD, path, stat, libc::AT_SYMLINK_NOFOLLOW)
+        }
+    }
+
+    /// `fstat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fstat fstat64](fd: c_int, stat: *mut libc::stat) -> c_int {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("fstat"),
+            fd,
+            |file| unsafe { give(stat, &file.attr()?) },
+            || unsafe { host::fstat(fd, stat) },
+        )
+    }
+
+    /// `fstatat`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fstatat fstatat64](
+        dirfd: c_int, path: *const c_char, stat: *mut libc::stat, flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { stat_at(counter!("fstatat"), dirfd, path, stat, flags) }
+    }
+
+    /// `stat` as programs built for an older C library call it.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__xstat __xstat64](_version: c_int, path: *const c_char, stat: *mut libc::stat) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { stat_at(counter!("stat"), libc::AT_FDCWD, path, stat, 0) }
+    }
+
+    /// `lstat` as programs built for an older C library call it.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__lxstat __lxstat64](_version: c_int, path: *const c_char, stat: *mut libc::stat) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { lstat(path, stat) }
+    }
+
+    /// `fstat` as programs built for an older C library call it.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__fxstat __fxstat64](_version: c_int, fd: c_int, stat: *mut libc::stat) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { fstat(fd, stat) }
+    }
+
+    /// `fstatat` as programs built for an older C library call it.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [__fxstatat __fxstatat64](
+        _version: c_int, dirfd: c_int, path: *const c_char, stat: *mut libc::stat, flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { fstatat(dirfd, path, stat, flags) }
+    }
+
+    /// `statx`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [statx](
+        dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, stat: *mut libc::statx,
+    ) -> c_int {
+        let counter = counter!("statx");
+        let give = |attr: &Attr| {
+            if stat.is_null() {
+                return Err(Errno::FAULT);
+            }
+            // SAFETY: as for the C function.
+            unsafe { stat.write(convert::statx(attr)) };
+            Ok(0)
+        };
+        // SAFETY: as for the C function.
+        unsafe {
+            if is_of_fd(path, flags) {
+                return on_fd(
+                    counter,
+                    dirfd,
+                    |file| give(&file.attr()?),
+                    || host::statx(dirfd, path, flags, mask, stat),
+                );
+            }
+            by_path(
+                counter,
+                dirfd,
+                path,
+                |spot| give(&look(spot, flags)?),
+                |dirfd, path| host::statx(dirfd, path, flags, mask, stat),
+            )
+        }
+    }
+}

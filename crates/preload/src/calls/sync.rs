@@ -1,0 +1,67 @@
+//! `fsync` and its relatives.
+
+use std::ffi::c_int;
+
+use azekura_posix::{FileKind, Result};
+use libc::off_t;
+
+use super::hooks;
+use crate::descriptors::{Description, on_data, on_fd};
+use crate::host;
+use crate::report::counter;
+
+fn sync_one(file: &Description) -> Result<c_int> {
+    match file.kind() {
+        FileKind::Directory => file.fs()?.fsync_dir(file.oid())?,
+        _ => file.file()?.sync()?,
+    }
+    Ok(0)
+}
+
+hooks! {
+    /// `fsync`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fsync](fd: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        on_data(counter!("fsync"), fd, |file| sync_one(file), || unsafe { host::fsync(fd) })
+    }
+
+    /// `fdatasync`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fdatasync](fd: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        on_data(counter!("fdatasync"), fd, |file| sync_one(file), || unsafe { host::fdatasync(fd) })
+    }
+
+    /// `syncfs`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [syncfs](fd: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("syncfs"),
+            fd,
+            |file| file.fs()?.syncfs().map(|()| 0),
+            || unsafe { host::syncfs(fd) },
+        )
+    }
+
+    /// `posix_fadvise`: advice changes nothing here.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [posix_fadvise posix_fadvise64](fd: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("posix_fadvise"),
+            fd,
+            |_| Ok(0),
+            || unsafe { host::posix_fadvise(fd, at, bytes, advice) },
+        )
+    }
+}

@@ -1,0 +1,349 @@
+//! Extended attributes.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use azekura_posix::{Errno, Namespace, OFlags, Oid, Result, XattrMode};
+use libc::{size_t, ssize_t};
+
+use super::{buffer, data, hooks};
+use crate::descriptors::{Description, on_fd};
+use crate::paths::{Spot, by_path, text};
+use crate::report::{Counter, counter};
+use crate::service;
+
+mod hosts {
+    use std::ffi::{c_char, c_int, c_void};
+
+    use libc::{size_t, ssize_t};
+
+    crate::host::host! {
+        fn getxattr(path: *const c_char, name: *const c_char, value: *mut c_void, bytes: size_t) -> ssize_t;
+        fn lgetxattr(path: *const c_char, name: *const c_char, value: *mut c_void, bytes: size_t) -> ssize_t;
+        fn fgetxattr(fd: c_int, name: *const c_char, value: *mut c_void, bytes: size_t) -> ssize_t;
+        fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
+        fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
+        fn fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
+        fn listxattr(path: *const c_char, names: *mut c_char, bytes: size_t) -> ssize_t;
+        fn llistxattr(path: *const c_char, names: *mut c_char, bytes: size_t) -> ssize_t;
+        fn flistxattr(fd: c_int, names: *mut c_char, bytes: size_t) -> ssize_t;
+        fn removexattr(path: *const c_char, name: *const c_char) -> c_int;
+        fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int;
+        fn fremovexattr(fd: c_int, name: *const c_char) -> c_int;
+    }
+}
+
+const CWD: c_int = libc::AT_FDCWD;
+
+/// An object whose attributes are meant, and the user who asks.
+struct Target {
+    ns: Namespace,
+    oid: Oid,
+}
+
+impl Target {
+    fn of_spot(spot: &Spot, follow: bool) -> Result<Self> {
+        let oid = spot.ns.resolve(&spot.path, follow)?.oid;
+        Ok(Self { ns: spot.ns.clone(), oid })
+    }
+
+    fn of_file(file: &Description) -> Result<Self> {
+        if file.open_flags().contains(OFlags::PATH) {
+            return Err(Errno::BADF);
+        }
+        Ok(Self { ns: service::root()?, oid: file.oid() })
+    }
+
+    /// # Safety
+    /// As for `getxattr`.
+    unsafe fn get(
+        &self,
+        name: *const c_char,
+        value: *mut c_void,
+        bytes: size_t,
+    ) -> Result<ssize_t> {
+        // SAFETY: the caller keeps the conditions of `getxattr`.
+        unsafe {
+            let found = self.ns.filesystem().getxattr(self.ns.caller(), self.oid, text(name)?)?;
+            give(&found, value, bytes)
+        }
+    }
+
+    /// # Safety
+    /// As for `setxattr`.
+    unsafe fn set(
+        &self,
+        name: *const c_char,
+        value: *const c_void,
+        bytes: size_t,
+        flags: c_int,
+    ) -> Result<c_int> {
+        // SAFETY: the caller keeps the conditions of `setxattr`.
+        let (name, value) = unsafe { (text(name)?, data(value, bytes)?) };
+        let (fs, caller) = (self.ns.filesystem(), self.ns.caller());
+        let mode = match flags {
+            0 => XattrMode::Set,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        fs.setxattr(caller, self.oid, name, value, mode).map(|()| 0)
+    }
+
+    /// # Safety
+    /// As for `listxattr`.
+    unsafe fn list(&self, names: *mut c_char, bytes: size_t) -> Result<ssize_t> {
+        let found = self.ns.filesystem().listxattr(self.ns.caller(), self.oid)?;
+        // SAFETY: the caller keeps the conditions of `listxattr`.
+        unsafe { give(&found, names.cast(), bytes) }
+    }
+
+    /// # Safety
+    /// As for `removexattr`.
+    unsafe fn remove(&self, name: *const c_char) -> Result<c_int> {
+        // SAFETY: the caller keeps the conditions of `removexattr`.
+        let name = unsafe { text(name)? };
+        self.ns.filesystem().removexattr(self.ns.caller(), self.oid, name).map(|()| 0)
+    }
+}
+
+/// Without room only the length is told.
+///
+/// # Safety
+/// The bytes are writable, or the pointer is null.
+unsafe fn give(found: &[u8], into: *mut c_void, bytes: size_t) -> Result<ssize_t> {
+    if bytes > 0 {
+        // SAFETY: the caller says so.
+        let into = unsafe { buffer(into, bytes)? };
+        into.get_mut(..found.len()).ok_or(Errno::RANGE)?.copy_from_slice(found);
+    }
+    Ok(found.len() as ssize_t)
+}
+
+/// # Safety
+/// As for a call of the C library with a path; `hosts` is one.
+unsafe fn at_path<R: crate::host::Failing>(
+    counter: &'static Counter,
+    path: *const c_char,
+    follow: bool,
+    ours: impl Fn(&Target) -> Result<R>,
+    hosts: impl Fn(*const c_char) -> R,
+) -> R {
+    // SAFETY: the caller says so.
+    unsafe {
+        by_path(
+            counter,
+            CWD,
+            path,
+            |spot| ours(&Target::of_spot(spot, follow)?),
+            |_, path| hosts(path),
+        )
+    }
+}
+
+hooks! {
+    /// `getxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [getxattr](
+        path: *const c_char, name: *const c_char, value: *mut c_void, bytes: size_t,
+    ) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("getxattr"),
+                path,
+                true,
+                |target| target.get(name, value, bytes),
+                |path| hosts::getxattr(path, name, value, bytes),
+            )
+        }
+    }
+
+    /// `lgetxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [lgetxattr](
+        path: *const c_char, name: *const c_char, value: *mut c_void, bytes: size_t,
+    ) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("lgetxattr"),
+                path,
+                false,
+                |target| target.get(name, value, bytes),
+                |path| hosts::lgetxattr(path, name, value, bytes),
+            )
+        }
+    }
+
+    /// `fgetxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fgetxattr](
+        fd: c_int, name: *const c_char, value: *mut c_void, bytes: size_t,
+    ) -> ssize_t {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("fgetxattr"),
+            fd,
+            |file| unsafe { Target::of_file(file)?.get(name, value, bytes) },
+            || unsafe { hosts::fgetxattr(fd, name, value, bytes) },
+        )
+    }
+
+    /// `setxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [setxattr](
+        path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t,
+        flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("setxattr"),
+                path,
+                true,
+                |target| target.set(name, value, bytes, flags),
+                |path| hosts::setxattr(path, name, value, bytes, flags),
+            )
+        }
+    }
+
+    /// `lsetxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [lsetxattr](
+        path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t,
+        flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("lsetxattr"),
+                path,
+                false,
+                |target| target.set(name, value, bytes, flags),
+                |path| hosts::lsetxattr(path, name, value, bytes, flags),
+            )
+        }
+    }
+
+    /// `fsetxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fsetxattr](
+        fd: c_int, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int,
+    ) -> c_int {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("fsetxattr"),
+            fd,
+            |file| unsafe { Target::of_file(file)?.set(name, value, bytes, flags) },
+            || unsafe { hosts::fsetxattr(fd, name, value, bytes, flags) },
+        )
+    }
+
+    /// `listxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [listxattr](path: *const c_char, names: *mut c_char, bytes: size_t) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("listxattr"),
+                path,
+                true,
+                |target| target.list(names, bytes),
+                |path| hosts::listxattr(path, names, bytes),
+            )
+        }
+    }
+
+    /// `llistxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [llistxattr](path: *const c_char, names: *mut c_char, bytes: size_t) -> ssize_t {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("llistxattr"),
+                path,
+                false,
+                |target| target.list(names, bytes),
+                |path| hosts::llistxattr(path, names, bytes),
+            )
+        }
+    }
+
+    /// `flistxattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [flistxattr](fd: c_int, names: *mut c_char, bytes: size_t) -> ssize_t {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("flistxattr"),
+            fd,
+            |file| unsafe { Target::of_file(file)?.list(names, bytes) },
+            || unsafe { hosts::flistxattr(fd, names, bytes) },
+        )
+    }
+
+    /// `removexattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [removexattr](path: *const c_char, name: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("removexattr"),
+                path,
+                true,
+                |target| target.remove(name),
+                |path| hosts::removexattr(path, name),
+            )
+        }
+    }
+
+    /// `lremovexattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [lremovexattr](path: *const c_char, name: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe {
+            at_path(
+                counter!("lremovexattr"),
+                path,
+                false,
+                |target| target.remove(name),
+                |path| hosts::lremovexattr(path, name),
+            )
+        }
+    }
+
+    /// `fremovexattr`.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fremovexattr](fd: c_int, name: *const c_char) -> c_int {
+        // SAFETY: as for the C function.
+        on_fd(
+            counter!("fremovexattr"),
+            fd,
+            |file| unsafe { Target::of_file(file)?.remove(name) },
+            || unsafe { hosts::fremovexattr(fd, name) },
+        )
+    }
+}

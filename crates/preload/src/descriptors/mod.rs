@@ -1,0 +1,68 @@
+//! Descriptor numbers that stand for files of the pool. A number is reserved from the kernel, so that
+//! no other call gives it out; what it stands for is a [`Description`], which several numbers may
+//! share, as after `dup`, and several processes, as after `fork`.
+
+mod description;
+pub(crate) mod inherit;
+mod position;
+pub(crate) mod reserve;
+pub(crate) mod table;
+
+pub(crate) use description::{Backing, CHANGEABLE, Description};
+pub(crate) use position::Position;
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use azekura_posix::Result;
+
+use crate::gate;
+use crate::host::Failing;
+use crate::report::Counter;
+
+/// A call with a descriptor: `ours` if it stands for a file of the pool, else `hosts`.
+pub(crate) fn on_fd<R: Failing>(
+    counter: &'static Counter,
+    fd: c_int,
+    ours: impl FnOnce(&Arc<Description>) -> Result<R>,
+    hosts: impl FnOnce() -> R,
+) -> R {
+    dispatch(counter, fd, false, ours, hosts)
+}
+
+/// As [`on_fd`], for a call that moves data: ours also where a mount has opened the file.
+pub(crate) fn on_data<R: Failing>(
+    counter: &'static Counter,
+    fd: c_int,
+    ours: impl FnOnce(&Arc<Description>) -> Result<R>,
+    hosts: impl FnOnce() -> R,
+) -> R {
+    dispatch(counter, fd, true, ours, hosts)
+}
+
+fn dispatch<R: Failing>(
+    counter: &'static Counter,
+    fd: c_int,
+    moves_data: bool,
+    ours: impl FnOnce(&Arc<Description>) -> Result<R>,
+    hosts: impl FnOnce() -> R,
+) -> R {
+    if !table::is_ours(fd) {
+        counter.passed();
+        return hosts();
+    }
+    let result = gate::visit(|| match table::get(fd) {
+        Some(description) if moves_data || description.backing() == Backing::Reserved => {
+            ours(&description).map(Some)
+        }
+        _ => Ok(None),
+    });
+    match result {
+        Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
+        Some(Err(errno)) => gate::conclude(counter, Err(errno)),
+        Some(Ok(None)) | None => {
+            counter.passed();
+            hosts()
+        }
+    }
+}

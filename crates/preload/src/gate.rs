@@ -1,0 +1,156 @@
+//! Going in and out of our code. Owns four dangers of living in somebody else's process: our own
+//! calls of the C library, which come back to the hooks; signal handlers of the host that call in
+//! while we hold locks; forks in the middle of an operation; and panics, which must not get out.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use azekura_posix::{Errno, Result};
+use parking_lot::RwLock;
+use parking_lot::lock_api::RawRwLock as _;
+
+use crate::host::{self, Failing};
+use crate::report::{self, Counter};
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The signals that the host has handlers for: bit `n - 1` for signal `n`. While a thread is in our
+/// code these wait, so that no handler finds our locks held. Signals without a handler take their
+/// default action at once, and a program without handlers pays nothing.
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+/// Read by every operation, written by a fork: so that the child does not inherit a lock of a thread
+/// that it does not have.
+static OPERATIONS: RwLock<()> = RwLock::new(());
+
+/// Signals that a handler gets at once also in our code, since they are faults of the very
+/// instruction.
+const FAULTS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP);
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The host has installed a handler, or has gone back to the default.
+pub(crate) fn note_handler(signal: c_int, has_handler: bool) {
+    if !(1..=64).contains(&signal) || bit(signal) & FAULTS != 0 {
+        return;
+    }
+    if has_handler {
+        HANDLED.fetch_or(bit(signal), Ordering::Relaxed);
+    } else {
+        HANDLED.fetch_and(!bit(signal), Ordering::Relaxed);
+    }
+}
+
+/// Whether the calling thread is in our code, so that a hook has to pass its call on.
+pub(crate) fn is_inside() -> bool {
+    // A thread that is being torn down has no variables any more.
+    INSIDE.try_with(Cell::get).unwrap_or(true)
+}
+
+fn change_mask(how: c_int, set: u64) -> u64 {
+    let mut old = 0_u64;
+    // SAFETY: the kernel's signal set is 8 bytes on all 64-bit machines; both pointers are valid.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            how,
+            &raw const set,
+            &raw mut old,
+            size_of::<u64>(),
+        );
+    }
+    old
+}
+
+/// Whether a signal that the host handles has come in since this thread entered.
+pub(crate) fn has_signal_waiting() -> bool {
+    let mut waiting = 0_u64;
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut waiting, size_of::<u64>()) };
+    waiting & HANDLED.load(Ordering::Relaxed) != 0
+}
+
+/// A thread's stay in our code. Ends by drop; `errno` is then as it was.
+pub(crate) struct Stay {
+    errno: c_int,
+    mask: Option<u64>,
+}
+
+impl Stay {
+    /// Enters, if the thread is not inside already.
+    pub(crate) fn begin() -> Option<Self> {
+        if is_inside() {
+            return None;
+        }
+        INSIDE.set(true);
+        let errno = host::errno();
+        let handled = HANDLED.load(Ordering::Relaxed);
+        let mask = (handled != 0).then(|| change_mask(libc::SIG_BLOCK, handled));
+        // SAFETY: given back by this value's drop; the thread does not come here twice.
+        unsafe { OPERATIONS.raw() }.lock_shared();
+        Some(Self { errno, mask })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // SAFETY: taken by `begin`.
+        unsafe { OPERATIONS.raw().unlock_shared() };
+        if let Some(mask) = self.mask {
+            change_mask(libc::SIG_SETMASK, mask);
+        }
+        host::set_errno(self.errno);
+        INSIDE.set(false);
+    }
+}
+
+/// Does something in our code, and nothing (`None`) if the thread is there already. A panic becomes
+/// `EIO`.
+pub(crate) fn visit<T>(body: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
+    let stay = Stay::begin()?;
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        report::trouble("a defect of the preload library: an operation was given up with EIO");
+        Err(Errno::IO)
+    });
+    drop(stay);
+    Some(result)
+}
+
+/// What the C caller gets: the value, or the failed one with `errno`.
+pub(crate) fn conclude<R: Failing>(counter: &'static Counter, result: Result<R>) -> R {
+    counter.served();
+    match result {
+        Ok(value) => value,
+        Err(errno) => {
+            if errno == Errno::IO {
+                report::failed(counter);
+            }
+            host::set_errno(errno.raw_os_error());
+            R::FAILED
+        }
+    }
+}
+
+/// Keeps every other thread out of our code; for a fork. The thread counts as inside meanwhile.
+pub(crate) fn close_for_fork() {
+    INSIDE.set(true);
+    // SAFETY: given back by `open_after_fork` in parent and child.
+    unsafe { OPERATIONS.raw() }.lock_exclusive();
+}
+
+/// Lets the others in again, in the parent and in the child.
+pub(crate) fn open_after_fork() {
+    // SAFETY: taken by `close_for_fork` of the same thread, which the child is a copy of.
+    unsafe { OPERATIONS.raw().unlock_exclusive() };
+    INSIDE.set(false);
+}

@@ -1,0 +1,106 @@
+//! The walk along a path of the host that the kernel could not follow, to see whether it leads into
+//! the container: through a symlink, or through `..`. Done only after a call has failed, so that
+//! calls that succeed pay nothing.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+
+use azekura_posix::{Errno, below_prefix};
+use rustix::fs::{AtFlags, CWD, FileType, readlinkat, statat};
+
+use crate::settings::Settings;
+
+const SYMLINKS_MAX: u32 = 40;
+
+fn descriptor<'a>(dirfd: c_int) -> Option<BorrowedFd<'a>> {
+    if dirfd == libc::AT_FDCWD {
+        return Some(CWD);
+    }
+    // SAFETY: a number that is not open fails in the kernel like any other.
+    (dirfd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(dirfd) })
+}
+
+/// Whether the name is simply not there, in a directory that is: the usual case.
+fn is_plainly_missing(at: BorrowedFd<'_>, path: &[u8]) -> bool {
+    match statat(at, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => FileType::from_raw_mode(stat.st_mode) != FileType::Symlink,
+        Err(Errno::NOENT) => {
+            let trimmed = path.len() - path.iter().rev().take_while(|b| **b == b'/').count();
+            match path[..trimmed].iter().rposition(|byte| *byte == b'/') {
+                None => true,
+                Some(cut) => statat(at, &path[..=cut], AtFlags::empty()).is_ok(),
+            }
+        }
+        Err(_) => false,
+    }
+}
+
+fn push_front(rest: &mut VecDeque<Vec<u8>>, path: &[u8]) {
+    for component in path.split(|byte| *byte == b'/').rev().filter(|c| !c.is_empty()) {
+        rest.push_front(component.to_vec());
+    }
+}
+
+/// The path below the container's root that `path` leads to, if it does.
+pub(super) fn leads_in(settings: &Settings, dirfd: c_int, path: &[u8]) -> Option<Vec<u8>> {
+    let at = descriptor(dirfd)?;
+    if path.is_empty() || is_plainly_missing(at, path) {
+        return None;
+    }
+    let mut done = if path[0] == b'/' {
+        Vec::new()
+    } else {
+        use std::os::fd::AsRawFd as _;
+        let shown = if dirfd == libc::AT_FDCWD {
+            "/proc/self/cwd".to_owned()
+        } else {
+            format!("/proc/self/fd/{}", at.as_raw_fd())
+        };
+        readlinkat(CWD, shown, Vec::new()).ok()?.into_bytes()
+    };
+    let mut rest = VecDeque::new();
+    push_front(&mut rest, path);
+    let slash = path.ends_with(b"/");
+    let mut links = 0;
+    while let Some(component) = rest.pop_front() {
+        match component.as_slice() {
+            b"." => continue,
+            b".." => {
+                let cut = done.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                done.truncate(cut);
+                continue;
+            }
+            _ => {}
+        }
+        let mut here = done.clone();
+        here.push(b'/');
+        here.extend_from_slice(&component);
+        if below_prefix(&settings.prefix, &here) == Some(b"") {
+            let mut below: Vec<u8> =
+                rest.iter().flat_map(|c| [b"/", c.as_slice()].concat()).collect();
+            if below.is_empty() || slash {
+                below.push(b'/');
+            }
+            return Some(below);
+        }
+        match statat(CWD, here.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                links += 1;
+                if links > SYMLINKS_MAX {
+                    return None;
+                }
+                let text = readlinkat(CWD, here.as_slice(), Vec::new()).ok()?.into_bytes();
+                if text.first() == Some(&b'/') {
+                    done.clear();
+                }
+                push_front(&mut rest, &text);
+            }
+            Ok(_) => done = here,
+            // The prefix need not exist on the host, nor what is above it.
+            Err(_) if below_prefix(&here, &settings.prefix).is_some() => done = here,
+            Err(_) => return None,
+        }
+    }
+    None
+}

@@ -1,0 +1,255 @@
+//! Whose path is it. Owns the way from the arguments of a call to a place in the container, in
+//! whatever form the path comes: absolute, relative to the working directory or to a descriptor,
+//! through symlinks of the host into the container, and through symlinks of the container out again.
+
+mod host_walk;
+pub(crate) mod working_directory;
+
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int};
+
+use azekura_posix::{Errno, LEFT, Namespace, Result, below_prefix, take_way_out};
+
+use crate::descriptors::table;
+use crate::gate;
+use crate::host::{self, Failing};
+use crate::report::Counter;
+use crate::service;
+use crate::settings::{self, Intercept, Settings};
+
+/// Times that a path may lead from one side to the other.
+const CROSSINGS_MAX: u32 = 40;
+
+/// A place in the container: a name space, and a path in it. The path is never empty.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    /// The name space, with the base that relative paths count from.
+    pub(crate) ns: Namespace,
+    /// The path.
+    pub(crate) path: Vec<u8>,
+    /// The absolute path of the base below the container's root; not used by absolute paths.
+    base: Vec<u8>,
+}
+
+impl Spot {
+    /// The absolute path below the container's root, as far as the text alone tells it.
+    pub(crate) fn absolute(&self) -> Vec<u8> {
+        if self.path.first() == Some(&b'/') {
+            return self.path.clone();
+        }
+        [&self.base, &b"/"[..], &self.path].concat()
+    }
+}
+
+/// Where a path leads as far as its text tells.
+enum Side {
+    Host,
+    Pool(Base, Vec<u8>),
+}
+
+/// What a path in the container counts from.
+enum Base {
+    Root,
+    WorkingDirectory,
+    Descriptor(c_int),
+}
+
+/// The text of a C path; `EFAULT` for none.
+///
+/// # Safety
+/// Null or a C string.
+pub(crate) unsafe fn text<'a>(path: *const c_char) -> Result<&'a [u8]> {
+    if path.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the caller says so.
+    Ok(unsafe { CStr::from_ptr(path) }.to_bytes())
+}
+
+/// The number in a path that the kernel keeps for descriptors of this process.
+pub(crate) fn descriptor_path(path: &[u8]) -> Option<c_int> {
+    let digits = match path {
+        b"/dev/stdin" => b"0",
+        b"/dev/stdout" => b"1",
+        b"/dev/stderr" => b"2",
+        _ => path.strip_prefix(b"/proc/self/fd/").or_else(|| path.strip_prefix(b"/dev/fd/"))?,
+    };
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn classify(settings: &Settings, dirfd: c_int, path: &[u8]) -> Side {
+    match path.first() {
+        None => Side::Host,
+        Some(b'/') => match below_prefix(&settings.prefix, path) {
+            Some(b"") => Side::Pool(Base::Root, b"/".to_vec()),
+            Some(below) => Side::Pool(Base::Root, below.to_vec()),
+            None => match descriptor_path(path).and_then(table::get) {
+                Some(description) if !description.path().is_empty() => {
+                    Side::Pool(Base::Root, description.path().to_vec())
+                }
+                _ => Side::Host,
+            },
+        },
+        Some(_) if dirfd == libc::AT_FDCWD && working_directory::is_ours() => {
+            Side::Pool(Base::WorkingDirectory, path.to_vec())
+        }
+        Some(_) if table::is_ours(dirfd) => Side::Pool(Base::Descriptor(dirfd), path.to_vec()),
+        Some(_) => Side::Host,
+    }
+}
+
+fn spot(base: &Base, path: Vec<u8>) -> Result<Spot> {
+    let root = service::root()?;
+    let (ns, base) = match base {
+        Base::Root => (root, Vec::new()),
+        Base::WorkingDirectory => match working_directory::get() {
+            Some(at) => (root.at(at.oid), at.path.clone()),
+            None => return Err(Errno::NOENT),
+        },
+        Base::Descriptor(fd) => {
+            let description = table::get(*fd).ok_or(Errno::BADF)?;
+            (root.at(description.dir()?), description.path().to_vec())
+        }
+    };
+    Ok(Spot { ns, path, base })
+}
+
+/// Whether the calls that name files are ours.
+fn active() -> Option<&'static Settings> {
+    settings::get().filter(|settings| settings.intercept == Intercept::All && !gate::is_inside())
+}
+
+/// A call with a path: `ours` if it leads into the container, else `hosts`, which gets the descriptor
+/// and the path to use. A path that leads from one side to the other is followed.
+///
+/// # Safety
+/// `path` is null or a C string; `hosts` calls the C library with what it is given.
+pub(crate) unsafe fn by_path<R: Failing>(
+    counter: &'static Counter,
+    dirfd: c_int,
+    path: *const c_char,
+    ours: impl Fn(&Spot) -> Result<R>,
+    hosts: impl Fn(c_int, *const c_char) -> R,
+) -> R {
+    let Some(settings) = active() else { return hosts(dirfd, path) };
+    if path.is_null() {
+        return hosts(dirfd, path);
+    }
+    // SAFETY: not null, so a C string.
+    let first = unsafe { CStr::from_ptr(path) };
+    let mut at = (dirfd, Cow::Borrowed(first));
+    for _ in 0..CROSSINGS_MAX {
+        let mut side = classify(settings, at.0, at.1.to_bytes());
+        if matches!(side, Side::Host) {
+            counter.passed();
+            let result = hosts(at.0, at.1.as_ptr());
+            if !(result.is_failed() && matches!(host::errno(), libc::ENOENT | libc::ENOTDIR)) {
+                return result;
+            }
+            let found = gate::visit(|| Ok(host_walk::leads_in(settings, at.0, at.1.to_bytes())));
+            match found {
+                Some(Ok(Some(below))) => side = Side::Pool(Base::Root, below),
+                _ => return result,
+            }
+        }
+        let Side::Pool(base, below) = side else { return R::FAILED };
+        let result = gate::visit(|| spot(&base, below).and_then(|spot| ours(&spot)));
+        let Some(result) = result else { return hosts(at.0, at.1.as_ptr()) };
+        if result.as_ref().err() != Some(&LEFT) {
+            return gate::conclude(counter, result);
+        }
+        match gate::visit(|| Ok(take_way_out())) {
+            Some(Ok(Some(out))) => match std::ffi::CString::new(out) {
+                Ok(out) => at = (libc::AT_FDCWD, Cow::Owned(out)),
+                Err(_) => return gate::conclude(counter, Err(Errno::INVAL)),
+            },
+            _ => return gate::conclude(counter, Err(Errno::IO)),
+        }
+    }
+    gate::conclude(counter, Err(Errno::LOOP))
+}
+
+/// Where each of two paths leads, for calls that need both on one side.
+pub(crate) enum Pair {
+    /// Both are the host's.
+    Host,
+    /// Both are in the container.
+    Pool(Box<(Spot, Spot)>),
+    /// One each.
+    Apart,
+}
+
+/// A call with two paths: `ours` if both lead into the container, `EXDEV` if one does, else `hosts`.
+///
+/// # Safety
+/// The paths are null or C strings.
+pub(crate) unsafe fn by_two_paths<R: Failing>(
+    counter: &'static Counter,
+    from: (c_int, *const c_char),
+    to: (c_int, *const c_char),
+    ours: impl Fn(&Spot, &Spot) -> Result<R>,
+    hosts: impl Fn() -> R,
+) -> R {
+    let Some(settings) = active() else { return hosts() };
+    if from.1.is_null() || to.1.is_null() {
+        // The kernel reads both before it looks at either.
+        host::set_errno(libc::EFAULT);
+        return R::FAILED;
+    }
+    // SAFETY: not null, so C strings.
+    let (from_text, to_text) =
+        unsafe { (CStr::from_ptr(from.1).to_bytes(), CStr::from_ptr(to.1).to_bytes()) };
+    let sides = || (classify(settings, from.0, from_text), classify(settings, to.0, to_text));
+    if let (Side::Host, Side::Host) = sides() {
+        counter.passed();
+        let result = hosts();
+        if !(result.is_failed() && matches!(host::errno(), libc::ENOENT | libc::ENOTDIR)) {
+            return result;
+        }
+        let inside = gate::visit(|| {
+            Ok(host_walk::leads_in(settings, from.0, from_text).is_some()
+                || host_walk::leads_in(settings, to.0, to_text).is_some())
+        });
+        if !matches!(inside, Some(Ok(true))) {
+            return result;
+        }
+    }
+    let result = gate::visit(|| match pair(settings, (from.0, from_text), (to.0, to_text))? {
+        Pair::Pool(both) => match ours(&both.0, &both.1) {
+            Err(LEFT) => Err(Errno::XDEV),
+            other => other,
+        },
+        Pair::Apart | Pair::Host => Err(Errno::XDEV),
+    });
+    match result {
+        Some(result) => gate::conclude(counter, result),
+        None => hosts(),
+    }
+}
+
+fn pair(settings: &Settings, from: (c_int, &[u8]), to: (c_int, &[u8])) -> Result<Pair> {
+    let find = |(dirfd, path): (c_int, &[u8])| match classify(settings, dirfd, path) {
+        Side::Pool(base, below) => spot(&base, below).map(Some),
+        Side::Host => match host_walk::leads_in(settings, dirfd, path) {
+            Some(below) => spot(&Base::Root, below).map(Some),
+            None => Ok(None),
+        },
+    };
+    Ok(match (find(from)?, find(to)?) {
+        (Some(from), Some(to)) => Pair::Pool(Box::new((from, to))),
+        (None, None) => Pair::Host,
+        _ => Pair::Apart,
+    })
+}
+
+/// The place that a path leads to if it leads into the container by its text, or through symlinks of
+/// the host; for calls that have no C function to try first. Only from inside our code.
+pub(crate) fn find(dirfd: c_int, path: &[u8]) -> Result<Option<Spot>> {
+    let Some(settings) = settings::get().filter(|s| s.intercept == Intercept::All) else {
+        return Ok(None);
+    };
+    Ok(match pair(settings, (dirfd, path), (dirfd, path))? {
+        Pair::Pool(both) => Some(both.0),
+        Pair::Host | Pair::Apart => None,
+    })
+}

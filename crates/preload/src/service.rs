@@ -1,0 +1,84 @@
+//! The pool and its container, reached when a call first needs them, on the thread that made the
+//! call. Owns what happens when they cannot be reached: the call fails with `EIO`, the report gets a
+//! line, and the next call after a moment tries again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_client::{ClientConfig, PoolFile};
+use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, Pool, Result};
+use parking_lot::RwLock;
+
+use crate::descriptors::reserve;
+use crate::report;
+use crate::settings::{self, Settings};
+
+/// For this long after a failure calls fail at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
+enum State {
+    Unopened,
+    Open(Namespace),
+    Failed(Instant),
+}
+
+static STATE: RwLock<State> = RwLock::new(State::Unopened);
+/// Permission bits that new files do not get (`umask`).
+static UMASK: AtomicU32 = AtomicU32::new(0o022);
+
+fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> {
+    let file = PoolFile::find(&settings.pool).map_err(|error| error.to_string())?;
+    let config =
+        ClientConfig { settle_descriptor: Some(reserve::settle), ..ClientConfig::default() };
+    let pool = Pool::connect(&file, config).map_err(|error| error.to_string())?;
+    FileSystem::mount(pool, &settings.container, FsConfig::default())
+        .map_err(|error| error.to_string())
+}
+
+/// The container's name space as this process's user sees it, standing at the prefix.
+pub(crate) fn root() -> Result<Namespace> {
+    match &*STATE.read() {
+        State::Open(root) => return Ok(root.clone()),
+        State::Failed(since) if since.elapsed() < PAUSE => return Err(Errno::IO),
+        State::Failed(_) | State::Unopened => {}
+    }
+    let settings = settings::get().ok_or(Errno::IO)?;
+    let mut state = STATE.write();
+    if let State::Open(root) = &*state {
+        return Ok(root.clone());
+    }
+    match connect(settings) {
+        Ok(fs) => {
+            let root = namespace(&fs, settings);
+            *state = State::Open(root.clone());
+            Ok(root)
+        }
+        Err(why) => {
+            report::trouble(&why);
+            *state = State::Failed(Instant::now());
+            Err(Errno::IO)
+        }
+    }
+}
+
+fn namespace(fs: &Arc<FileSystem>, settings: &Settings) -> Namespace {
+    Namespace::new(Arc::clone(fs), Credentials::of_process()).standing_at(&settings.prefix)
+}
+
+/// The process has become another user.
+pub(crate) fn renew_user() {
+    if let (State::Open(root), Some(settings)) = (&mut *STATE.write(), settings::get()) {
+        *root = namespace(&Arc::clone(root.filesystem()), settings);
+    }
+}
+
+/// Learns the umask.
+pub(crate) fn set_umask(mask: u32) {
+    UMASK.store(mask & 0o777, Ordering::Relaxed);
+}
+
+/// The mode of a new file.
+pub(crate) fn masked(mode: u32) -> u32 {
+    mode & 0o7777 & !UMASK.load(Ordering::Relaxed)
+}

@@ -1,0 +1,156 @@
+//! What the environment says. Owns the names of the variables, and what nonsense in them comes to: a
+//! line of the report, and the default.
+
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
+use crate::report;
+
+/// Where the container stands if nothing else is said.
+const DEFAULT_PREFIX: &[u8] = b"/azekura";
+const DEFAULT_CONTAINER: &str = "default";
+
+/// Which calls are intercepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Intercept {
+    /// All.
+    All,
+    /// Only those that move data, of files that a mount of the container has opened.
+    Data,
+}
+
+/// The settings of this process.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The pool, as `PoolFile::find` takes it.
+    pub(crate) pool: String,
+    /// The container.
+    pub(crate) container: String,
+    /// Where the container stands: absolute, without dots, repeated or trailing slashes.
+    pub(crate) prefix: Vec<u8>,
+    /// The report's file, as a C string.
+    pub(crate) report: Option<Vec<u8>>,
+    /// Which calls are intercepted.
+    pub(crate) intercept: Intercept,
+    /// The program that hands static programs over to a mount.
+    pub(crate) binary: Option<CString>,
+    /// The variables as they have to be in the environment of programs started from here, as
+    /// `NAME=value`.
+    pub(crate) handed_on: Vec<CString>,
+}
+
+static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
+
+/// The settings; `None` if no pool is named, so that everything is passed on.
+pub(crate) fn get() -> Option<&'static Settings> {
+    SETTINGS.get().and_then(Option::as_ref)
+}
+
+/// Names of the variables that a program started from here needs too.
+const VARIABLES: [&CStr; 7] = [
+    c"LD_PRELOAD",
+    c"AZEKURA_POOL",
+    c"AZEKURA_CONTAINER",
+    c"AZEKURA_PREFIX",
+    c"AZEKURA_REPORT",
+    c"AZEKURA_INTERCEPT",
+    c"AZEKURA_BIN",
+];
+
+fn variable(name: &CStr) -> Option<Vec<u8>> {
+    // SAFETY: the name is a C string; the value is copied at once.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: values of the environment are C strings.
+    Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
+}
+
+fn text(name: &CStr) -> Option<String> {
+    let value = variable(name).filter(|value| !value.is_empty())?;
+    match String::from_utf8(value) {
+        Ok(text) => Some(text),
+        Err(_) => {
+            report::trouble(&format!("{} is not UTF-8 text: ignored", name.to_string_lossy()));
+            None
+        }
+    }
+}
+
+fn prefix() -> Vec<u8> {
+    let Some(value) = variable(c"AZEKURA_PREFIX").filter(|value| !value.is_empty()) else {
+        return DEFAULT_PREFIX.to_vec();
+    };
+    let parts: Vec<&[u8]> = value
+        .split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty() && *part != b".")
+        .collect();
+    if value[0] != b'/' || parts.is_empty() || parts.contains(&&b".."[..]) {
+        report::trouble(
+            "AZEKURA_PREFIX is not an absolute path below / without '..': /azekura is used",
+        );
+        return DEFAULT_PREFIX.to_vec();
+    }
+    parts.iter().flat_map(|part| [b"/", *part].concat()).collect()
+}
+
+fn intercept() -> Intercept {
+    match text(c"AZEKURA_INTERCEPT").as_deref() {
+        None | Some("all") => Intercept::All,
+        Some("data") => Intercept::Data,
+        Some(_) => {
+            report::trouble("AZEKURA_INTERCEPT is neither 'all' nor 'data': 'all' is used");
+            Intercept::All
+        }
+    }
+}
+
+/// `%p` stands for the process id.
+fn report_path() -> Option<Vec<u8>> {
+    let value = variable(c"AZEKURA_REPORT").filter(|value| !value.is_empty())?;
+    let process = rustix::process::getpid().as_raw_nonzero().to_string();
+    let mut path = Vec::new();
+    let mut rest = value.as_slice();
+    while let Some(at) = rest.windows(2).position(|pair| pair == b"%p") {
+        path.extend_from_slice(&rest[..at]);
+        path.extend_from_slice(process.as_bytes());
+        rest = &rest[at + 2..];
+    }
+    path.extend_from_slice(rest);
+    path.push(0);
+    Some(path)
+}
+
+fn handed_on() -> Vec<CString> {
+    VARIABLES
+        .iter()
+        .filter_map(|name| {
+            let value = variable(name)?;
+            CString::new([name.to_bytes(), b"=", &value].concat()).ok()
+        })
+        .collect()
+}
+
+/// Reads the environment, once at start.
+pub(crate) fn read() {
+    SETTINGS.get_or_init(|| {
+        let report = report_path();
+        if report.is_some() {
+            report::enable();
+        }
+        let Some(pool) = text(c"AZEKURA_POOL") else {
+            report::trouble("AZEKURA_POOL names no pool: everything is passed on");
+            return None;
+        };
+        Some(Settings {
+            pool,
+            container: text(c"AZEKURA_CONTAINER").unwrap_or_else(|| DEFAULT_CONTAINER.to_owned()),
+            prefix: prefix(),
+            report,
+            intercept: intercept(),
+            binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
+            handed_on: handed_on(),
+        })
+    });
+}

@@ -1,0 +1,59 @@
+//! The library's beginning and end in a process. At the beginning it reads the environment and looks
+//! which files of the pool it was started with; it connects to nothing for a program that needs
+//! nothing.
+
+use std::ffi::{c_char, c_int};
+
+use crate::calls::fork;
+use crate::descriptors::inherit;
+use crate::paths::working_directory;
+use crate::{gate, report, service, settings, stdio};
+
+unsafe extern "C" {
+    static mut environ: *const *const c_char;
+}
+
+/// Gets what `main` gets, from the loader.
+extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *const *const c_char) {
+    // SAFETY: the process has one thread yet. This library's beginning comes before the C library's
+    // own, which sets the same.
+    unsafe {
+        if environ.is_null() {
+            environ = variables;
+        }
+    }
+    let _ = gate::visit(|| {
+        // What a defect has to say stands in the report, not in the host's output.
+        std::panic::set_hook(Box::new(|_| {}));
+        settings::read();
+        if settings::get().is_none() {
+            return Ok(());
+        }
+        // SAFETY: reading the mask takes setting it; the process has one thread yet.
+        unsafe {
+            let mask = libc::syscall(libc::SYS_umask, 0);
+            libc::syscall(libc::SYS_umask, mask);
+            service::set_umask(mask as u32);
+        }
+        inherit::adopt_all();
+        working_directory::adopt();
+        fork::watch();
+        Ok(())
+    });
+    stdio::adopt();
+}
+
+extern "C" fn end() {
+    let _ = gate::visit(|| {
+        report::write();
+        Ok(())
+    });
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = begin;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
