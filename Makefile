@@ -1,8 +1,10 @@
 # The front door: each target hands over to one script in scripts/ or to cargo.
 
 CARGO ?= cargo
+PREFIX ?= $(HOME)/.local
+CRATES = -p azekura -p azekura-preload -p azekura-capi -p azekura-daos
 
-.PHONY: help run stop build test check fuzz install clean
+.PHONY: help run stop build test check fuzz install uninstall clean
 
 help:
 	@echo "make run     build, start a pool of 4 targets, mount it at ./mnt, and put it to work"
@@ -10,7 +12,9 @@ help:
 	@echo "make test    install what the tests need and run all of them"
 	@echo "make check   the quick checks only: format, lints, layers, licences"
 	@echo "make fuzz    run every fuzz target for FUZZ_SECONDS (default 600) in all"
-	@echo "make build   build target/release/azekura"
+	@echo "make build   build the program and the libraries in target/release"
+	@echo "make install PREFIX=DIR    build, and install below DIR (default ~/.local)"
+	@echo "make uninstall PREFIX=DIR  remove what was installed there"
 	@echo "make clean   make stop, then remove that pool's files"
 
 run:
@@ -21,7 +25,7 @@ stop:
 
 build:
 	@scripts/install.sh build
-	$(CARGO) build --release --locked -p azekura
+	$(CARGO) build --release --locked $(CRATES)
 
 test:
 	@scripts/install.sh test
@@ -35,9 +39,11 @@ fuzz:
 	@scripts/install.sh build
 	@python3 scripts/fuzz.py --seconds $${FUZZ_SECONDS:-600}
 
-install:
-	@scripts/install.sh build
-	$(CARGO) install --path crates/azekura --locked
+install: build
+	@scripts/place.sh install "$(PREFIX)"
+
+uninstall:
+	@scripts/place.sh uninstall "$(PREFIX)"
 
 clean:
 	@scripts/demo_stop.sh --destroy

@@ -39,8 +39,8 @@ if [ "$free_kib" -lt "$ROOM_KIB" ]; then
     exit 1
 fi
 
-begin "building target/release/azekura"
-cargo build --release --locked -p azekura --bin azekura
+begin "building the program and the libraries in target/release"
+cargo build --release --locked -p azekura -p azekura-preload -p azekura-capi -p azekura-daos
 
 begin "gathering real input: this project, its dependencies' sources, and 1 GiB of random bytes"
 mkdir -p "$ORIGIN" "$MNT"

@@ -37,6 +37,7 @@ if [ "$purpose" = test ]; then
     wants shellcheck shellcheck
     wants flock util-linux
     wants findmnt util-linux
+    wants musl-gcc musl-tools
     wants ps procps
     python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 fi

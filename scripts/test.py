@@ -61,7 +61,7 @@ def stages(pytest_arguments):
         Stage("lints", [lints], 1500),
         Stage(
             "build",
-            [["cargo", "build", "--release", "--locked", "-p", "azekura", "--bin", "azekura"]],
+            [["make", "--no-print-directory", "build"]],
             1800,
             needed=True,
         ),

@@ -92,9 +92,11 @@ def storage_dir():
 
 
 class World:
-    """Own XDG directories, own pools, own mounts."""
+    """Own XDG directories, own pools, own mounts; with `user`, all of it is that user's."""
 
-    def __init__(self):
+    def __init__(self, user=None):
+        # What makes subprocess start something as that user, who has no other groups.
+        self.identity = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         # Short, because UNIX socket paths have to be.
         self.base = Path(tempfile.mkdtemp(prefix="azk-", dir="/tmp"))
         self.storage = Path(tempfile.mkdtemp(prefix="azk-", dir=storage_dir()))
@@ -110,6 +112,9 @@ class World:
         }.items():
             (self.base / name).mkdir(mode=0o700)
             self.environment[variable] = str(self.base / name)
+        if user is not None:
+            for path in [self.base, self.storage, *self.base.iterdir()]:
+                os.chown(path, user, user)
         self.mounts = []
         self.pools = []
         self.children = []
@@ -129,7 +134,7 @@ class World:
             errors="replace",
             timeout=limit_s,
             check=False,
-            **more,
+            **{**self.identity, **more},
         )
         if check and done.returncode != 0:
             raise CommandError(done)
@@ -147,7 +152,7 @@ class World:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            **more,
+            **{**self.identity, **more},
         )
         child.log = Path(log.name)
         self.children.append(child)

@@ -12,7 +12,7 @@ const CREATE_ROUNDS: u32 = 8;
 impl Door {
     pub(crate) fn lookup(&self, header: &Header<'_>, name: &[u8]) -> Result<Entry> {
         let dir = self.object(header.node)?;
-        let attr = self.fs.lookup(&convert::caller(header), dir, name)?;
+        let attr = self.fs.lookup(&self.caller(header), dir, name)?;
         Ok(self.entry(&attr))
     }
 
@@ -50,7 +50,7 @@ impl Door {
         what: NewEntry<'_>,
     ) -> Result<Entry> {
         let dir = self.object(header.node)?;
-        let caller = convert::caller(header);
+        let caller = self.caller(header);
         let attr = self.change(|| self.fs.make(&caller, dir, name, mode & 0o7777, what))?;
         Ok(self.entry(&attr))
     }
@@ -62,19 +62,19 @@ impl Door {
         new_name: &[u8],
     ) -> Result<Entry> {
         let (oid, dir) = (self.object(existing)?, self.object(header.node)?);
-        let caller = convert::caller(header);
+        let caller = self.caller(header);
         let attr = self.change(|| self.fs.link(&caller, oid, dir, new_name))?;
         Ok(self.entry(&attr))
     }
 
     pub(crate) fn unlink(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
         let dir = self.object(header.node)?;
-        self.change(|| self.fs.unlink(&convert::caller(header), dir, name))
+        self.change(|| self.fs.unlink(&self.caller(header), dir, name))
     }
 
     pub(crate) fn rmdir(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
         let dir = self.object(header.node)?;
-        self.change(|| self.fs.rmdir(&convert::caller(header), dir, name))
+        self.change(|| self.fs.rmdir(&self.caller(header), dir, name))
     }
 
     /// `flags` as of `renameat2`.
@@ -94,7 +94,7 @@ impl Door {
             _ => return Err(Errno::INVAL),
         };
         let (from, to) = (self.object(header.node)?, self.object(new_parent)?);
-        let caller = convert::caller(header);
+        let caller = self.caller(header);
         self.change(|| self.fs.rename(&caller, from, name, to, new_name, mode))
     }
 
@@ -106,7 +106,7 @@ impl Door {
         mode: u32,
     ) -> Result<(Entry, u64, OpenFlags)> {
         let dir = self.object(header.node)?;
-        let caller = convert::caller(header);
+        let caller = self.caller(header);
         let wanted = convert::open_flags(flags);
         for _ in 0..CREATE_ROUNDS {
             let exclusive = wanted | OFlags::EXCL;
@@ -134,7 +134,7 @@ impl Door {
         name: &[u8],
         flags: OFlags,
     ) -> Result<(Attr, OpenFile)> {
-        let caller = convert::caller(header);
+        let caller = self.caller(header);
         let found = self.fs.lookup(&caller, self.object(header.node)?, name)?;
         if found.kind != FileKind::Regular {
             return Err(Errno::STALE);
@@ -165,7 +165,7 @@ impl Door {
         mode: u32,
     ) -> Result<(Entry, u64, OpenFlags)> {
         let dir = self.object(header.node)?;
-        let caller = convert::caller(header);
+        let caller = self.caller(header);
         let open = convert::open_flags(flags) - OFlags::TMPFILE;
         let (attr, file) = self.fs.tmpfile(&caller, dir, mode & 0o7777, open)?;
         Ok(self.created(&attr, file, flags))

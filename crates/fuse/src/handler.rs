@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use azekura_posix::{Attr, Errno, FileSystem, Oid};
+use azekura_posix::{Attr, Credentials, Errno, FileSystem, Oid};
 
 use crate::background::Drops;
 use crate::cache::{CacheMode, Changes, Versions};
@@ -13,6 +13,7 @@ use crate::handles::Handles;
 use crate::io::FileHandle;
 use crate::kernel::{self, Entry, Handler, Header, Operation, Replier, Request};
 use crate::listing::DirHandle;
+use crate::view::View;
 use crate::waiters::Waiters;
 use crate::{convert, node};
 
@@ -31,10 +32,11 @@ pub(crate) struct Door {
     /// Whether anybody has ever locked a range here; until then closing has nothing to unlock.
     pub(crate) has_ranges: AtomicBool,
     pub(crate) drops: Drops,
+    pub(crate) view: View,
 }
 
 impl Door {
-    pub(crate) fn new(fs: Arc<FileSystem>, cache: CacheMode, drops: Drops) -> Self {
+    pub(crate) fn new(fs: Arc<FileSystem>, cache: CacheMode, drops: Drops, view: View) -> Self {
         Self {
             fs,
             cache,
@@ -45,7 +47,13 @@ impl Door {
             waiters: Arc::default(),
             has_ranges: AtomicBool::new(false),
             drops,
+            view,
         }
+    }
+
+    /// Who asks.
+    pub(crate) fn caller(&self, header: &Header<'_>) -> Credentials {
+        self.view.caller(header)
     }
 
     pub(crate) fn object(&self, node: u64) -> Result<Oid> {
@@ -61,18 +69,17 @@ impl Door {
     }
 
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
-        convert::attr(attr, self.number(attr.oid))
+        self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
     }
 
     pub(crate) fn entry(&self, attr: &Attr) -> Entry {
-        let number = self.number(attr.oid);
         Entry {
-            node: number,
+            node: self.number(attr.oid),
             // Serial numbers are never used again.
             generation: 0,
             entry_ttl: self.ttl(),
             attr_ttl: self.ttl(),
-            attr: convert::attr(attr, number),
+            attr: self.kernel_attr(attr),
         }
     }
 
@@ -151,8 +158,7 @@ impl Door {
                 settle(replier, self.listxattr(header), |r, names| r.xattr(&names, size));
             }
             Operation::Removexattr { name } => done(replier, self.removexattr(header, name)),
-            // The kernel checks permissions by itself, and does not ask again.
-            Operation::Access { .. } => replier.error(Errno::NOSYS),
+            Operation::Access { mask } => done(replier, self.access(header, mask)),
             other => self.directories(header, other, replier),
         }
     }

@@ -51,7 +51,7 @@ impl Door {
             update.mode = self.mode_without_danger(oid)?;
         }
         let open = file.as_ref().map(|file| &file.open);
-        let attr = self.change(|| self.fs.setattr(&convert::caller(header), oid, open, &update))?;
+        let attr = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update))?;
         if update.mode.is_some() && dangerous_bits(&attr) != 0 {
             self.watch_bits(oid);
         }
@@ -80,7 +80,7 @@ impl Door {
         let mode = self.mode_without_danger(oid)?;
         if mode.is_some() {
             let update = AttrUpdate { mode, ..AttrUpdate::default() };
-            self.change(|| self.fs.setattr(&convert::caller(header), oid, None, &update))?;
+            self.change(|| self.fs.setattr(&self.caller(header), oid, None, &update))?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Door {
     pub(crate) fn open(&self, header: &Header<'_>, flags: u32) -> Result<(u64, OpenFlags)> {
         let oid = self.object(header.node)?;
         let wanted = convert::open_flags(flags);
-        let (attr, file) = self.fs.open(&convert::caller(header), oid, wanted)?;
+        let (attr, file) = self.fs.open(&self.caller(header), oid, wanted)?;
         if wanted.contains(OFlags::TRUNC) {
             self.changes.add();
         }

@@ -1,10 +1,12 @@
 //! The FUSE door: a container as a mounted file system.
 //!
-//! [`mount`] puts an [`azekura_posix::FileSystem`] on a directory. The modules beside [`kernel`]
+//! [`mount`] puts an [`azekura_posix::FileSystem`] on a directory. Where one process mounts and
+//! another serves, the first calls [`attach`], and the second [`serve`] with what that gave. The modules beside [`kernel`]
 //! translate what the kernel asks into calls of that file system, and hold nothing but what the
 //! FUSE protocol itself demands: open handles, what the page cache may keep, and who waits for a
 //! lock. Permissions are checked by the kernel (`default_permissions`), so the file system has to
-//! be made with `check_permissions: false`.
+//! be made with `check_permissions: false`; only where the kernel knows a single user, because the
+//! mount is in that user's own user namespace, the file system checks them.
 
 mod background;
 mod cache;
@@ -19,9 +21,17 @@ mod listing;
 mod locks;
 mod mount;
 mod node;
+mod serve;
+mod view;
 mod waiters;
 mod xattrs;
 
 pub use cache::CacheMode;
 pub use kernel::MountError as KernelMountError;
-pub use mount::{Mount, MountConfig, MountError, Unmounter, mount, unmount};
+pub use kernel::SessionError;
+pub use mount::{
+    AttachConfig, Mount, MountConfig, MountError, Unmounter, attach, mount, raise_readahead,
+    unmount,
+};
+pub use serve::{ServeConfig, Server, serve};
+pub use view::View;

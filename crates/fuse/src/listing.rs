@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use azekura_posix::{AttrsWanted, Errno, Listed, Oid};
 use parking_lot::Mutex;
 
-use crate::convert;
 use crate::handler::{Door, Result, settle};
 use crate::kernel::{DirentWriter, Entry, Full, Header, ListedEntry, Replier, with_reply_buffer};
 
@@ -113,14 +112,13 @@ impl Door {
     fn fetch(&self, header: &Header<'_>, dir: Oid, after: u64, plus: bool) -> Result<Page> {
         let (since, changes) = (Instant::now(), self.changes.count());
         let attrs = if plus { AttrsWanted::AtHand } else { AttrsWanted::No };
-        let page = self
-            .fs
-            .readdir(&convert::caller(header), dir, after, PAGE_BYTES, attrs)
-            .map_err(|errno| match errno {
+        let page = self.fs.readdir(&self.caller(header), dir, after, PAGE_BYTES, attrs).map_err(
+            |errno| match errno {
                 // As with other file systems, where a removed directory is still open.
                 Errno::STALE => Errno::NOENT,
                 other => other,
-            })?;
+            },
+        )?;
         Ok(Page { after, entries: page.entries, end: page.end, since, changes })
     }
 

@@ -1,19 +1,17 @@
 //! A mount from its beginning to its end. Owns the order of both: what was begun is undone when a
 //! later step fails, and a mount is gone before its threads are.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_posix::FileSystem;
 
-use crate::background::{self, Ticker};
 use crate::cache::CacheMode;
-use crate::handler::Door;
-use crate::kernel::{self, MountOptions, Session, SessionConfig, SessionError};
-
-/// Largest read and write request, and most that is read ahead, in bytes.
-const TRANSFER_BYTES: u32 = 1024 * 1024;
+use crate::kernel::{self, MountOptions, SessionError};
+use crate::serve::{ServeConfig, Server, TRANSFER_BYTES, serve};
+use crate::view::View;
 
 /// How to mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,9 +49,7 @@ pub enum MountError {
 /// A mount. It lasts until it is unmounted, by whomever; dropping it unmounts it.
 #[derive(Debug)]
 pub struct Mount {
-    session: Session,
-    door: Arc<Door>,
-    ticker: Ticker,
+    server: Server,
     unmounter: Unmounter,
 }
 
@@ -97,8 +93,27 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
     // Absolute, so that it can be unmounted from another working directory. What is wrong with it
     // is found when mounting.
     let mountpoint = std::fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
+    let options = options(fsname, allow_other, read_only);
+    let device = kernel::mount(&mountpoint, &options)?;
+    match serve(device, fs, ServeConfig { cache, threads, view: View::Everybody }) {
+        Ok(server) => {
+            raise_readahead(&mountpoint, cache);
+            let mountpoint = Arc::from(mountpoint);
+            let unmounter = Unmounter { mountpoint, gone: server.over() };
+            Ok(Mount { server, unmounter })
+        }
+        Err(source) => {
+            if let Err(error) = unmount(&mountpoint, true) {
+                tracing::warn!("the mount that could not be served is still there: {error}");
+            }
+            Err(MountError::Session { mountpoint, source })
+        }
+    }
+}
+
+fn options(fsname: String, allow_other: bool, read_only: bool) -> MountOptions {
     let is_root = rustix::process::geteuid().is_root();
-    let options = MountOptions {
+    MountOptions {
         fsname,
         subtype: "azekura".to_owned(),
         allow_other,
@@ -107,52 +122,50 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
         allow_suid: is_root,
         allow_devices: is_root,
         max_read_bytes: TRANSFER_BYTES,
-    };
-    let device = kernel::mount(&mountpoint, &options)?;
-    serve(device, fs, cache, threads, &mountpoint).map_err(|source| {
-        if let Err(error) = unmount(&mountpoint, true) {
-            tracing::warn!("the mount that could not be served is still there: {error}");
-        }
-        MountError::Session { mountpoint, source }
-    })
+    }
 }
 
-fn serve(
-    device: std::os::fd::OwnedFd,
-    fs: Arc<FileSystem>,
-    cache: CacheMode,
-    threads: Option<usize>,
-    mountpoint: &Path,
-) -> Result<Mount, SessionError> {
-    let caches = cache == CacheMode::Auto;
-    let defaults = SessionConfig::default();
-    let session_config = SessionConfig {
-        threads: threads.unwrap_or(defaults.threads),
-        max_write_bytes: TRANSFER_BYTES,
-        max_readahead_bytes: TRANSFER_BYTES,
-        cache_symlinks: caches,
-        auto_invalidate_data: caches,
-        readdir_plus: caches,
-        ..defaults
-    };
-    let (drops, dropped) = background::drops();
-    let door = Arc::new(Door::new(Arc::clone(&fs), cache, drops));
-    let session = Session::start(device, &session_config, Arc::clone(&door))?;
-    background::start_dropping(session.notifier(), dropped).map_err(SessionError::Thread)?;
-    let ticker = Ticker::start(fs).map_err(SessionError::Thread)?;
-    if caches {
+/// Lets the kernel read ahead as much as one request can ask for, where it keeps data at all. Only
+/// root may; for everybody else this changes nothing. The mount has to be served already.
+pub fn raise_readahead(mountpoint: &Path, cache: CacheMode) {
+    if cache == CacheMode::Auto {
         kernel::raise_readahead(mountpoint, TRANSFER_BYTES);
     }
-    let unmounter = Unmounter { mountpoint: Arc::from(mountpoint), gone: session.over() };
-    Ok(Mount { session, door, ticker, unmounter })
+}
+
+/// What a mount is that another process serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AttachConfig {
+    /// The directory to mount on.
+    pub mountpoint: PathBuf,
+    /// Nothing can be changed through this mount.
+    pub read_only: bool,
+    /// Shown as the source in the mount table: `azekura:NAME`.
+    pub fsname: String,
+    /// The kernel checks permissions. It has to be left to the server where the kernel knows one
+    /// user only: see [`View`].
+    pub kernel_checks: bool,
+}
+
+/// Mounts in this process's mount namespace, which has to be its own, and returns the device that
+/// [`serve`] takes, here or in another process. Everybody in the namespace may use the mount, as
+/// far as permissions let them. It answers nothing before it is served; when nobody holds the
+/// device any more, everything in it fails.
+///
+/// # Errors
+/// If the kernel refuses; the message says what to do.
+pub fn attach(config: &AttachConfig) -> Result<OwnedFd, MountError> {
+    let options = MountOptions {
+        default_permissions: config.kernel_checks,
+        ..options(config.fsname.clone(), true, config.read_only)
+    };
+    Ok(kernel::attach(&config.mountpoint, &options)?)
 }
 
 impl Mount {
     /// Waits until the mount is gone.
     pub fn wait(&self) {
-        self.session.wait();
-        self.door.waiters.close();
-        self.ticker.stop();
+        self.server.wait();
     }
 
     /// What ends the mount, to be given to another thread.

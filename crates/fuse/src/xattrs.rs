@@ -2,7 +2,6 @@
 
 use azekura_posix::{Errno, XattrMode};
 
-use crate::convert;
 use crate::handler::{Door, Result};
 use crate::kernel::Header;
 
@@ -24,19 +23,19 @@ impl Door {
             _ => return Err(Errno::INVAL),
         };
         let oid = self.object(header.node)?;
-        self.change(|| self.fs.setxattr(&convert::caller(header), oid, name, value, mode))
+        self.change(|| self.fs.setxattr(&self.caller(header), oid, name, value, mode))
     }
 
     pub(crate) fn getxattr(&self, header: &Header<'_>, name: &[u8]) -> Result<Vec<u8>> {
-        self.fs.getxattr(&convert::caller(header), self.object(header.node)?, name)
+        self.fs.getxattr(&self.caller(header), self.object(header.node)?, name)
     }
 
     pub(crate) fn listxattr(&self, header: &Header<'_>) -> Result<Vec<u8>> {
-        self.fs.listxattr(&convert::caller(header), self.object(header.node)?)
+        self.fs.listxattr(&self.caller(header), self.object(header.node)?)
     }
 
     pub(crate) fn removexattr(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
         let oid = self.object(header.node)?;
-        self.change(|| self.fs.removexattr(&convert::caller(header), oid, name))
+        self.change(|| self.fs.removexattr(&self.caller(header), oid, name))
     }
 }

@@ -17,7 +17,7 @@ mod request_tests;
 
 pub use abi::Attr;
 pub use dirent::{DirentWriter, Full, ListedEntry};
-pub use mount::{MountError, MountOptions, mount, raise_readahead, unmount};
+pub use mount::{MountError, MountOptions, attach, mount, raise_readahead, unmount};
 pub use negotiate::{Negotiated, SessionConfig};
 pub use notify::Notifier;
 pub use operation::{Lock, LockKind, Operation, SetAttr, SetTime};

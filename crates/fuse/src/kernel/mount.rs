@@ -155,14 +155,31 @@ fn unmount_hint(errno: Errno) -> &'static str {
 /// See [`MountError`].
 pub fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     check_mountpoint(path)?;
-    if options.fsname.contains('\0') || options.subtype.contains(['\0', ',']) {
-        return Err(MountError::BadName(options.fsname.clone()));
-    }
+    check_names(options)?;
     if rustix::process::geteuid().is_root() {
         mount_by_call(path, options)
     } else {
         mount_by_helper(path, options)
     }
+}
+
+/// Mounts on the directory `path` by system call, whoever the user is: for a process that may do
+/// so because it is in a user namespace of its own. The mount answers nothing before the returned
+/// device is served, which any process can do that is given it.
+///
+/// # Errors
+/// See [`MountError`].
+pub fn attach(path: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    check_mountpoint(path)?;
+    check_names(options)?;
+    mount_by_call(path, options)
+}
+
+fn check_names(options: &MountOptions) -> Result<(), MountError> {
+    if options.fsname.contains('\0') || options.subtype.contains(['\0', ',']) {
+        return Err(MountError::BadName(options.fsname.clone()));
+    }
+    Ok(())
 }
 
 /// Fails if `path` cannot be mounted on.

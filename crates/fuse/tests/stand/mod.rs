@@ -105,7 +105,7 @@ impl Stand {
     pub(crate) fn mount_as(&self, name: &str, adjust: impl FnOnce(&mut MountConfig)) -> Mounted {
         let dir = self.dir.path().join(name);
         std::fs::create_dir(&dir).unwrap();
-        let fs_config = FsConfig { cache: CachePolicy::None, check_permissions: false };
+        let fs_config = FsConfig { cache: CachePolicy::None, check_permissions: false, ..FsConfig::default() };
         let fs = FileSystem::mount(self.pool(), "default", fs_config).unwrap();
         let mut config = MountConfig {
             mountpoint: dir.clone(),

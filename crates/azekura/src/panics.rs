@@ -1,0 +1,12 @@
+//! What a panic does to this program: it is shown as usual, and then the program ends at once,
+//! leaving a core file where those are kept. A server with a part of its threads gone would deceive
+//! its clients.
+
+/// Makes every panic from now on end the program.
+pub(crate) fn abort_on_panic() {
+    let show = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        show(info);
+        std::process::abort();
+    }));
+}

@@ -1,0 +1,155 @@
+//! The environment that the preload library reads, and where the library lies. Owns the names of
+//! the variables; `crates/preload` reads the same ones.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use azekura_client::PoolFile;
+
+use crate::host::places;
+use crate::reach::ContainerName;
+
+pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
+const POOL: &str = "AZEKURA_POOL";
+const CONTAINER: &str = "AZEKURA_CONTAINER";
+const PREFIX: &str = "AZEKURA_PREFIX";
+const REPORT: &str = "AZEKURA_REPORT";
+const INTERCEPT: &str = "AZEKURA_INTERCEPT";
+const BINARY: &str = "AZEKURA_BIN";
+
+const LIBRARY: &str = "libazekura_preload.so";
+/// Where the library may lie, from the directory of this program on: beside it in a build, below
+/// `lib` in an installation.
+const LIBRARY_DIRS: [&str; 3] = ["", "../lib", "../lib/azekura"];
+
+/// Which calls the library takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intercept {
+    /// Everything below the prefix.
+    All,
+    /// Reading and writing of files that a mount has opened.
+    Data,
+}
+
+/// Variables to set, or to remove where there is no value.
+pub(super) type Variables = Vec<(&'static str, Option<OsString>)>;
+
+/// The environment with which a program finds a container below `prefix`.
+///
+/// # Errors
+/// If the library is not where it should be.
+pub(super) fn for_preload(
+    name: &ContainerName,
+    prefix: &Path,
+    report: Option<&Path>,
+    intercept: Intercept,
+) -> Result<Variables> {
+    let binary = std::env::current_exe().context("cannot find this program's own file")?;
+    let library = find_library(&binary)?;
+    let preload = prepend(&library, std::env::var_os(LD_PRELOAD).as_deref());
+    let report = report.map(places::absolute).transpose()?;
+    let intercept = match intercept {
+        Intercept::All => "all",
+        Intercept::Data => "data",
+    };
+    Ok(vec![
+        (LD_PRELOAD, Some(preload)),
+        (POOL, Some(pool_reference(name)?)),
+        (CONTAINER, Some(name.container().into())),
+        (PREFIX, Some(prefix.into())),
+        (REPORT, report.map(Into::into)),
+        (INTERCEPT, Some(intercept.into())),
+        (BINARY, Some(binary.into())),
+    ])
+}
+
+fn find_library(binary: &Path) -> Result<PathBuf> {
+    let above = binary.parent().unwrap_or(Path::new("/"));
+    let places: Vec<PathBuf> =
+        LIBRARY_DIRS.iter().map(|dir| above.join(dir).join(LIBRARY)).collect();
+    for place in &places {
+        let Ok(path) = std::fs::canonicalize(place) else { continue };
+        if path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+            bail!(
+                "the preload library lies at '{}', and LD_PRELOAD has no way to name a path with a \
+                 blank or colon: install azekura elsewhere, or use --via fuse",
+                path.display()
+            );
+        }
+        return Ok(path);
+    }
+    let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    bail!(
+        "the preload library is not there; looked for {}: build and install all of azekura with \
+         'make install', or use --via fuse",
+        places.join(", ")
+    )
+}
+
+/// `LD_PRELOAD` with the library in front, once.
+fn prepend(library: &Path, others: Option<&OsStr>) -> OsString {
+    let mut value = library.as_os_str().to_owned();
+    let others = others.unwrap_or_default().as_encoded_bytes();
+    let rest = others.split(|byte| *byte == b':' || *byte == b' ');
+    for other in rest.filter(|other| !other.is_empty()) {
+        if other != library.as_os_str().as_encoded_bytes() {
+            value.push(":");
+            value.push(std::os::unix::ffi::OsStrExt::from_bytes(other) as &OsStr);
+        }
+    }
+    value
+}
+
+/// The pool in a form that stays true in another working directory and with other `XDG` variables.
+/// The pool itself is not asked.
+///
+/// # Errors
+/// If there is no such pool file, or it cannot be used.
+pub(super) fn pool_reference(name: &ContainerName) -> Result<OsString> {
+    let pool = name.pool.as_str();
+    if pool.starts_with("azekura://") {
+        return Ok(pool.into());
+    }
+    PoolFile::find(pool)?;
+    let is_path = pool.contains('/') || Path::new(pool).extension().is_some_and(|e| e == "toml");
+    let path = if is_path { PathBuf::from(pool) } else { PoolFile::path_of(pool) };
+    Ok(places::absolute(&path)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_preloaded_libraries_stay_behind() {
+        let library = Path::new("/lib/azekura.so");
+        assert_eq!(prepend(library, None), "/lib/azekura.so");
+        assert_eq!(
+            prepend(library, Some(OsStr::new("/a.so /b.so:/lib/azekura.so"))),
+            "/lib/azekura.so:/a.so:/b.so"
+        );
+    }
+
+    #[test]
+    fn the_library_is_found_beside_the_program_and_below_lib() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        let binary = root.join("bin/azekura");
+        for place in ["bin", "lib/azekura"] {
+            std::fs::create_dir_all(root.join(place)).unwrap();
+        }
+        let error = find_library(&binary).unwrap_err().to_string();
+        assert!(error.contains("../lib/azekura/libazekura_preload.so"), "{error}");
+        let blank = root.join("with blank");
+        std::fs::create_dir(&blank).unwrap();
+        std::fs::write(blank.join(LIBRARY), "").unwrap();
+        let error = find_library(&blank.join("azekura")).unwrap_err().to_string();
+        assert!(error.contains("blank or colon"), "{error}");
+        for place in ["lib/azekura", "lib", "bin"] {
+            let library = root.join(place).join(LIBRARY);
+            std::fs::write(&library, "").unwrap();
+            assert_eq!(find_library(&binary).unwrap(), library);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `--via fuse`, the side that stays: serves the mount that its child has made in a namespace, waits
+//! for the command, and ends as the command did.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use azekura_fuse::{ServeConfig, Server, View};
+use azekura_posix::{Credentials, FileSystem, FsConfig, Pool};
+use clap::ValueEnum as _;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, waitpid};
+use signal_hook::consts::SIGINT;
+
+use super::environment::{LD_PRELOAD, Variables};
+use super::handover::{self, ToFront};
+use super::inside::INSIDE_COMMAND;
+use super::launch::{self, Program};
+use super::namespace::Users;
+use super::{Cache, descriptors, signals};
+use crate::cli::Verdict;
+use crate::host::mounts;
+use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
+
+/// Tells commands started from within which container is mounted already.
+const MOUNTED: &str = "AZEKURA_MOUNTED";
+/// After the command has ended, its mount goes within moments, unless something that it has left
+/// in the background still uses it; that is not waited for.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What is to be run, and how.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) name: ContainerName,
+    pub(super) prefix: PathBuf,
+    pub(super) cache: Cache,
+    pub(super) program: Program,
+    /// For the command; where it has `LD_PRELOAD`, only the command gets that.
+    pub(super) variables: Variables,
+    /// Where the command starts, if not here.
+    pub(super) cwd: Option<PathBuf>,
+    /// Files of the mount to be opened under given numbers.
+    pub(super) reopen: Vec<OsString>,
+}
+
+/// Runs the command, and comes to what it came to.
+///
+/// # Errors
+/// If the pool cannot be reached, or there cannot be a mount. The command was not started then.
+pub(super) fn run(job: &Job) -> Result<Verdict> {
+    let inherited = descriptors::inherited();
+    let pool = reach::connect(&job.name.pool)?;
+    let mark = mark(&pool, job);
+    if std::env::var_os(MOUNTED).is_some_and(|value| value == *mark) && is_mounted(&job.prefix) {
+        return start_here(job);
+    }
+    let fsname = match job.name.container() {
+        DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
+        other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),
+    };
+    let caught = signals::catch()?;
+    let (socket, pid) = spawn(job, &fsname, &mark)?;
+    caught.pass_on_to(pid)?;
+    handover::send_begin(&socket, rustix::stdio::stdin())?;
+    let server = match serve(job, pool, &socket) {
+        Ok(Some(server)) => server,
+        Ok(None) => return wait(pid).map(verdict),
+        Err(error) => {
+            // It sees that it gets no further when the socket closes.
+            drop(socket);
+            wait(pid)?;
+            return Err(error);
+        }
+    };
+    release(&inherited)?;
+    // One that is gone already needs no word.
+    let _ = handover::send_go(&socket);
+    drop(socket);
+    let end = wait(pid)?;
+    linger(&server);
+    if end.terminating_signal() == Some(SIGINT) {
+        // A shell that runs a script goes on after an exit code, but not after Ctrl-C.
+        signal_hook::low_level::emulate_default_handler(SIGINT).context("cannot end")?;
+    }
+    Ok(verdict(end))
+}
+
+/// What distinguishes this mount from others, whatever their names.
+fn mark(pool: &Pool, job: &Job) -> String {
+    let cache = if job.cache == Cache::None { "none" } else { "auto" };
+    let map = pool.map();
+    format!("{}/{}/{cache}@{}", map.pool, job.name.container(), job.prefix.display())
+}
+
+fn is_mounted(prefix: &Path) -> bool {
+    matches!(mounts::at(prefix), Ok(Some(_))) && !mounts::is_dead(prefix)
+}
+
+/// Starts the command within the mount that this process itself is in.
+fn start_here(job: &Job) -> Result<Verdict> {
+    if let Some(dir) = &job.cwd {
+        rustix::process::chdir(dir).with_context(|| format!("cannot enter {}", dir.display()))?;
+    }
+    for reopen in &job.reopen {
+        descriptors::Reopen::parse(reopen)?.open()?;
+    }
+    Ok(launch::become_program(&job.program, &job.variables))
+}
+
+/// Starts the child. Gives the front's end of the socket that is the child's standard input.
+fn spawn(job: &Job, fsname: &str, mark: &str) -> Result<(OwnedFd, Pid)> {
+    let (ours, theirs) = handover::pair()?;
+    // This very program, even if its file has been replaced since.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("azekura").arg(INSIDE_COMMAND).arg("--prefix").arg(&job.prefix);
+    command.arg("--fsname").arg(fsname);
+    if let Some(cache) = job.cache.to_possible_value() {
+        command.arg("--cache").arg(cache.get_name());
+    }
+    // A directory that is gone has no path; the command then stays in it.
+    if let Some(dir) = job.cwd.clone().or_else(|| std::env::current_dir().ok()) {
+        command.arg("--cwd").arg(dir);
+    }
+    let mut preload = std::env::var_os(LD_PRELOAD);
+    for (name, value) in &job.variables {
+        match value {
+            Some(value) if *name == LD_PRELOAD => preload = Some(value.clone()),
+            Some(value) => _ = command.env(name, value),
+            None => _ = command.env_remove(name),
+        }
+    }
+    command.env(MOUNTED, mark).env_remove(LD_PRELOAD);
+    // With '=', since a value may begin with a dash.
+    for (option, value) in [("--ld-preload=", &preload), ("--argv0=", &job.program.argv0)] {
+        if let Some(value) = value {
+            command.arg(joined(option, value));
+        }
+    }
+    for reopen in &job.reopen {
+        command.arg(joined("--reopen=", reopen));
+    }
+    command.arg("--").args(&job.program.words).stdin(Stdio::from(theirs));
+    let child = command.spawn().context("cannot start a child process")?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    Ok((ours, pid.context("the child process has no number")?))
+}
+
+fn joined(option: &str, value: &OsString) -> OsString {
+    let mut text = OsString::from(option);
+    text.push(value);
+    text
+}
+
+/// Serves the mount that the child makes. `None` if the child has ended instead, by a signal.
+fn serve(job: &Job, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>> {
+    let (device, users) = match handover::receive_as_front(socket)? {
+        None => return Ok(None),
+        Some(ToFront::Mounted(device, users)) => (device, users),
+        Some(ToFront::Refused(reason)) => {
+            bail!("cannot mount at {}: {reason}", job.prefix.display())
+        }
+    };
+    // Either the kernel checks permissions, or it knows nobody but this user.
+    let view = match users {
+        Users::Everybody => View::Everybody,
+        Users::OneUser => View::OneUser(Credentials::of_process()),
+    };
+    let config = FsConfig {
+        cache: job.cache.policy(),
+        check_permissions: users == Users::OneUser,
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(pool, job.name.container(), config)?;
+    let config = ServeConfig { cache: job.cache.of_mount(), threads: None, view };
+    let server = azekura_fuse::serve(device, fs, config)
+        .map_err(|error| anyhow!("cannot serve the mount at {}: {error}", job.prefix.display()))?;
+    Ok(Some(server))
+}
+
+/// Lets go of what belongs to the command, so that whoever waits for the end of a pipe or for a
+/// directory to be free waits for the command alone. Standard error stays, for messages.
+fn release(inherited: &[std::os::fd::RawFd]) -> Result<()> {
+    let nowhere = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    descriptors::close_all(inherited);
+    rustix::process::chdir("/").context("cannot change to /")
+}
+
+/// Waits for the end of the child. Stops when it stops, so that a shell gets its terminal back.
+fn wait(pid: Pid) -> Result<WaitStatus> {
+    loop {
+        let waited = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::UNTRACED));
+        let Some((_, status)) = waited.context("cannot wait for the command")? else { continue };
+        if status.exited() || status.signaled() {
+            return Ok(status);
+        }
+        // Without a terminal nobody waits for this, and a server that stands still is a danger.
+        if status.stopped() && std::fs::File::open("/dev/tty").is_ok() {
+            kill_process(getpid(), Signal::STOP).context("cannot stop")?;
+        }
+    }
+}
+
+/// What an ended command came to, as a shell would put it.
+fn verdict(end: WaitStatus) -> Verdict {
+    let code = end.exit_status().or(end.terminating_signal().map(|signal| 128 + signal));
+    Verdict::Ended(code.unwrap_or(1) as u8)
+}
+
+fn linger(server: &Server) {
+    let over = server.over();
+    let started = Instant::now();
+    while !over.load(Ordering::Acquire) {
+        if started.elapsed() > LINGER {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server.wait();
+}

@@ -1,0 +1,80 @@
+//! Serves a FUSE device with a file system: the handshake, the handler and what goes on beside it.
+//! Does not know where the device is mounted, nor by whom; never mounts or unmounts.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use azekura_posix::FileSystem;
+
+use crate::background::{self, Ticker};
+use crate::cache::CacheMode;
+use crate::handler::Door;
+use crate::kernel::{Session, SessionConfig, SessionError};
+use crate::view::View;
+
+/// Largest read and write request, and most that is read ahead, in bytes.
+pub(crate) const TRANSFER_BYTES: u32 = 1024 * 1024;
+
+/// How to serve.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServeConfig {
+    /// What the kernel may keep.
+    pub cache: CacheMode,
+    /// Most threads that serve requests; by default two for each core, and at least four.
+    pub threads: Option<usize>,
+    /// Who uses the mount.
+    pub view: View,
+}
+
+/// A device that is being served. Dropping this does not end it: it goes on until the mount is
+/// gone, or the process.
+#[derive(Debug)]
+pub struct Server {
+    session: Session,
+    door: Arc<Door>,
+    ticker: Ticker,
+}
+
+/// Shakes hands with the kernel over `device` and serves it. The mount is ready for use when this
+/// returns.
+///
+/// # Errors
+/// If the handshake fails or no thread can be started.
+pub fn serve(
+    device: OwnedFd,
+    fs: Arc<FileSystem>,
+    config: ServeConfig,
+) -> Result<Server, SessionError> {
+    let caches = config.cache == CacheMode::Auto;
+    let defaults = SessionConfig::default();
+    let session_config = SessionConfig {
+        threads: config.threads.unwrap_or(defaults.threads),
+        max_write_bytes: TRANSFER_BYTES,
+        max_readahead_bytes: TRANSFER_BYTES,
+        cache_symlinks: caches,
+        auto_invalidate_data: caches,
+        readdir_plus: caches,
+        ..defaults
+    };
+    let (drops, dropped) = background::drops();
+    let door = Arc::new(Door::new(Arc::clone(&fs), config.cache, drops, config.view));
+    let session = Session::start(device, &session_config, Arc::clone(&door))?;
+    background::start_dropping(session.notifier(), dropped).map_err(SessionError::Thread)?;
+    let ticker = Ticker::start(fs).map_err(SessionError::Thread)?;
+    Ok(Server { session, door, ticker })
+}
+
+impl Server {
+    /// Waits until the mount is gone.
+    pub fn wait(&self) {
+        self.session.wait();
+        self.door.waiters.close();
+        self.ticker.stop();
+    }
+
+    /// Becomes true when the mount is gone.
+    pub fn over(&self) -> Arc<AtomicBool> {
+        self.session.over()
+    }
+}
