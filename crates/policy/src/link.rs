@@ -284,7 +284,7 @@ impl LinkEstimator {
             self.told(now_us);
             return;
         };
-        if queue_us > sample_us / 8 {
+        if request.queue_bytes > 0 {
             let explained_us = known_us.saturating_add(queue_us);
             let late = sample_us > explained_us.saturating_add(explained_us / 2);
             self.late_replies = if late { self.late_replies + 1 } else { 0 };

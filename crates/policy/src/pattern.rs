@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use crate::range::ByteRange;
 
 /// Runs that can be gone on with, at most.
-pub const STREAMS_MAX: usize = 16;
+pub const STREAMS_MAX: usize = 64;
 /// Groups of jumps remembered, at most.
 pub const GROUPS_MAX: usize = 64;
 /// Jumps looked at for the drift of a random walk.
@@ -22,6 +22,8 @@ const JUMPS_MAX: usize = 16;
 const TELLING_RUN_BYTES: u64 = 1 << 20;
 /// A read that begins this little before the end of a run belongs to it; in bytes.
 const OVERLAP_BYTES: u64 = 1 << 20;
+/// Reads within which a run that came before its beginning is joined to it.
+const OUT_OF_ORDER_READS: u64 = 16;
 /// Runs foreseen at a time, at most.
 const FORESEEN_MAX: usize = 512;
 /// Jumps in a row that may be expected in vain after a single one before.
@@ -248,8 +250,8 @@ impl Pattern {
     /// The shortest and the longest that the current run is expected to be. One odd run among equal ones is passed over.
     fn run_bounds(&self, link_bytes: u64) -> (u64, u64) {
         if self.jumps.len() < 2 {
-            // One run tells little, but what the link moves in a moment may be tried.
-            let cheap = |(jump, _): &(Jump, u64)| jump.run_bytes.min(link_bytes / 8);
+            // One run tells little, but what the link moves in half a round trip may be tried.
+            let cheap = |(jump, _): &(Jump, u64)| jump.run_bytes.min(link_bytes / 2);
             return (self.jumps.front().map_or(0, cheap), u64::MAX);
         }
         let lengths = || self.jumps.iter().rev().take(RUN_LENGTHS).map(|(jump, _)| jump.run_bytes);
@@ -309,10 +311,11 @@ impl Pattern {
     /// When the run at `index` has reached the beginning of another, the two are one.
     fn join_from(&mut self, index: usize) {
         let run = self.streams[index];
-        let joined = self
-            .streams
-            .iter()
-            .position(|other| other.start == run.head && other.head > other.start);
+        // An older run that happens to begin there is another reader's, long gone.
+        let lately = self.reads.saturating_sub(OUT_OF_ORDER_READS);
+        let joined = self.streams.iter().position(|other| {
+            other.start == run.head && other.head > other.start && other.last_read >= lately
+        });
         let Some(other_index) = joined.filter(|other| *other != index) else { return };
         let other = self.streams[other_index];
         let one = &mut self.streams[index];

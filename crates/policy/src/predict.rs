@@ -352,8 +352,8 @@ impl ReadAhead {
         self.plan += 1;
         self.unplanned_bytes = 0;
         let window_bytes = self.window_bytes(link);
-        let (draft, knowledge, drift) = self.draft(window_bytes, link);
-        let comes_back = drift.is_some_and(|drift| {
+        let (draft, knowledge, walk) = self.draft(window_bytes, link);
+        let comes_back = walk.is_some_and(|drift| {
             drift.backward_bytes.max(drift.forward_bytes) <= self.parameters.retained_bytes
         });
         let retained_bytes = if comes_back {
@@ -397,7 +397,7 @@ impl ReadAhead {
         let product = link.bandwidth_delay_product_bytes();
         let knowledge = self.pattern.foresee(product, |range| draft.add(range));
         let head = self.pattern.head();
-        let drift = match knowledge {
+        let walk = match knowledge {
             Knowledge::Run { so_far_bytes, jumps_seen } => {
                 let parameters = &self.parameters;
                 let ramp = if jumps_seen { parameters.ramp_after_jumps } else { parameters.ramp };
@@ -410,7 +410,7 @@ impl ReadAhead {
             Knowledge::Runs => None,
             Knowledge::Nothing | Knowledge::RunToEnd => self.pattern.drift(),
         };
-        if let Some(drift) = self.reads_through(drift, link) {
+        if let Some(drift) = self.reads_through(walk, link) {
             let end = drift.high.saturating_add(drift.forward_bytes).saturating_add(window_bytes);
             draft.ranges.clear();
             draft.planned_bytes = 0;
@@ -418,7 +418,7 @@ impl ReadAhead {
             draft.purpose = Purpose::Through;
             draft.add_open(ByteRange::between(head, end));
         }
-        (draft, knowledge, drift)
+        (draft, knowledge, walk)
     }
 
     /// Keeps what was just asked for, since it may be read again.

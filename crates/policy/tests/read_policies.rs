@@ -1,6 +1,10 @@
 //! The read policies on simulated links: how fast each pattern is read, which sizes the adaptive
 //! method chooses, and what a link does to them that changes in mid-stream.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where something is missing")]
+
+use std::fmt::Write;
+
 use azekura_policy::simulation::{
     AccessPattern, GIGABIT_GOODPUT, LOCAL_ROUND_TRIP_US, LinkPhase, Outcome, Reader, SimulatedLink,
     Workload,
@@ -64,7 +68,8 @@ fn adaptive_sizes_are_those_of_the_paper() {
             let chosen = run("sync-adaptive", name, delay_ms, M).chosen_size_bytes().unwrap();
             near += u32::from(chosen.ilog2().abs_diff(size.ilog2()) <= 1);
             equal += u32::from(chosen == size);
-            table += &format!("{name} {delay_ms} ms: {}K, published {}K\n", chosen / K, size / K);
+            let (chosen, size) = (chosen / K, size / K);
+            writeln!(table, "{name} {delay_ms} ms: {chosen}K, published {size}K").unwrap();
         }
     }
     println!("{table}{near} of 30 within a power of two, {equal} equal");

@@ -1,0 +1,433 @@
+"""Labs of hosts and links: what they do to packets and processes, and that nothing stays of them."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pools import BINARY, alive, kill_hard, wait_until
+
+pytestmark = pytest.mark.root
+
+PAIR = """
+hosts = ["near", "far"]
+[[links]]
+name = "wan"
+between = ["near", "far"]
+"""
+
+# Answers every datagram; says on standard output that it listens.
+ECHO = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("0.0.0.0", 9))
+print("ready", flush=True)
+while True:
+    data, peer = s.recvfrom(100)
+    s.sendto(data, peer)
+"""
+
+# Sends datagrams one after the other; prints how many came back, and the fastest round trip in ms.
+ASK = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(float(sys.argv[2]))
+trips = []
+for number in range(int(sys.argv[3])):
+    started = time.monotonic()
+    s.sendto(b"%d" % number, (sys.argv[1], 9))
+    try:
+        while int(s.recv(100)) != number:
+            pass
+        trips.append(1000 * (time.monotonic() - started))
+    except TimeoutError:
+        pass
+print(len(trips), min(trips, default=0))
+"""
+
+# Sends or receives bytes over TCP; the receiver prints their checksum.
+RECEIVE = """
+import hashlib, socket
+listener = socket.create_server(("0.0.0.0", 9))
+print("ready", flush=True)
+peer, _ = listener.accept()
+digest = hashlib.sha256()
+while data := peer.recv(1 << 20):
+    digest.update(data)
+print(digest.hexdigest(), flush=True)
+"""
+SEND = """
+import hashlib, random, socket, sys
+data = random.Random(1).randbytes(int(sys.argv[2]))
+socket.create_connection((sys.argv[1], 9)).sendall(data)
+print(hashlib.sha256(data).hexdigest())
+"""
+
+# Leaves a process behind that nobody waits for.
+BACKGROUND = """
+import os, signal, sys
+print("ready", flush=True)
+if os.fork():
+    sys.exit()
+os.setsid()
+signal.pause()
+"""
+
+
+class Lab:
+    """A lab, and programs in its hosts."""
+
+    def __init__(self, world, text, name="lab"):
+        self.world = world
+        self.name = name
+        self.file = world.base / f"{name}.toml"
+        self.file.write_text(text)
+        world.run("netlab", "up", self.file)
+
+    def tell(self, command, *arguments, **more):
+        return self.world.run("netlab", command, "--lab", self.name, *arguments, **more)
+
+    def exec(self, host, *command, **more):
+        return self.tell("exec", host, "--", *command, **more)
+
+    def python(self, host, program, *arguments, **more):
+        return self.exec(host, sys.executable, "-c", program, *arguments, **more)
+
+    def start(self, host, program, *arguments):
+        """Starts a Python program in a host; returns when it has said its first line."""
+        child = self.world.start(
+            *("netlab", "exec", "--lab", self.name, host, "--"),
+            *(sys.executable, "-c", program, *arguments),
+        )
+        wait_until(lambda: "ready" in child.log.read_text(), "the program listens")
+        return child
+
+    def ask(self, to="far", limit_s=2.0, count=5, host="near"):
+        """How many of some datagrams came back, and the fastest round trip in ms."""
+        came, fastest = self.python(host, ASK, to, str(limit_s), str(count)).stdout.split()
+        return int(came), float(fastest)
+
+    def status(self):
+        return self.world.json("netlab", "status", "--lab", self.name)[0]
+
+    def direction(self, number=0):
+        return self.status()["links"][0]["directions"][number]
+
+
+@pytest.fixture
+def lab(world):
+    """Two hosts and a link between them."""
+    return Lab(world, PAIR)
+
+
+def network_name_spaces():
+    """The network name spaces that processes of this machine are in."""
+    spaces = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                spaces.add(os.readlink(entry / "ns" / "net"))
+    return spaces
+
+
+def test_hosts_are_apart_and_know_each_other(lab):
+    # A host has its own name, processes and network, and the machine's files.
+    assert lab.exec("near", "hostname").stdout.strip() == "near"
+    assert lab.exec("near", "cat", lab.file).stdout == PAIR
+    assert "far" in lab.exec("near", "cat", "/etc/hosts").stdout
+    assert "netlab" not in Path("/etc/hosts").read_text()
+    assert socket.gethostname() != "near"
+    interfaces = lab.exec("far", "cat", "/proc/net/dev").stdout
+    assert "wan:" in interfaces
+    assert "eth0" not in interfaces
+    processes = [name for name in lab.exec("far", "ls", "/proc").stdout.split() if name.isdigit()]
+    assert len(processes) <= 3
+    assert lab.world.run("netlab", "status").stdout.count("up") >= 4
+
+
+def test_exec_gives_exit_codes_and_directories(lab):
+    assert lab.exec("near", "sh", "-c", "exit 7", check=False).returncode == 7
+    assert lab.exec("near", "sh", "-c", "kill -9 $$", check=False).returncode == 137
+    missing = lab.exec("near", "no-such-program", check=False)
+    assert missing.returncode == 127
+    assert "no-such-program" in missing.stderr
+    assert lab.exec("near", "pwd", cwd=lab.world.base).stdout.strip() == str(lab.world.base)
+    unknown = lab.exec("nowhere", "true", check=False)
+    assert unknown.returncode == 1
+    assert "near, far" in unknown.stderr
+
+
+def test_exec_that_is_killed_takes_its_command_along(lab):
+    child = lab.start("near", "import os, time; print('ready', os.getpid()); time.sleep(600)")
+    kill_hard(child.pid)
+    count = "import os; print(sum(n.isdigit() for n in os.listdir('/proc')))"
+    wait_until(lambda: int(lab.python("near", count).stdout) <= 2, "the command is gone")
+
+
+def test_links_have_the_delay_that_is_set(lab):
+    lab.start("far", ECHO)
+    assert lab.ask()[0] == 5
+    for delay_ms in (20, 150):
+        lab.tell("set", "wan", f"delay={delay_ms}ms")
+        came, fastest = lab.ask()
+        assert came == 5
+        # Never faster; how much slower the machine's other work decides.
+        assert 2 * delay_ms - 0.5 <= fastest < 2 * delay_ms + 100
+    lab.tell("set", "wan", "from=near", "delay=0")
+    assert 149 <= lab.ask()[1] < 250
+    assert lab.direction(0)["delay_us"] == 0
+    assert lab.direction(1)["delay_us"] == 150_000
+
+
+def test_links_lose_what_they_shall(lab):
+    lab.start("far", ECHO)
+    lab.tell("set", "wan", "loss=100%", "from=far")
+    assert lab.ask(limit_s=0.1)[0] == 0
+    assert lab.direction(1)["lost"] >= 5
+    lab.tell("set", "wan", "loss=0")
+    assert lab.ask()[0] == 5
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [],
+        ["delay=5ms", "loss=1%"],
+        ["delay=2ms", "jitter=1ms", "reorder=2%", "rate=200mbit"],
+        ["rate=100mbit", "queue=50"],
+    ],
+    ids=["bare", "loss", "reorder", "short queue"],
+)
+def test_bytes_arrive_whole_whatever_the_link_does(lab, changes):
+    if changes:
+        lab.tell("set", "wan", *changes)
+    receiver = lab.start("far", RECEIVE)
+    sent = lab.python("near", SEND, "far", str(12_000_000)).stdout.strip()
+    assert receiver.wait(30) == 0
+    assert receiver.log.read_text().split()[-1] == sent
+    counters = lab.direction(0)
+    assert counters["packets"] > 8000
+    if "loss=1%" in changes:
+        assert counters["lost"] > 0
+    if "reorder=2%" in changes:
+        assert counters["reordered"] > 0
+
+
+def test_a_slow_link_is_slow(lab):
+    lab.tell("set", "wan", "rate=20mbit")
+    receiver = lab.start("far", RECEIVE)
+    started = time.monotonic()
+    lab.python("near", SEND, "far", "5000000")
+    assert receiver.wait(60) == 0
+    assert time.monotonic() - started > 5_000_000 * 8 / 20e6
+
+
+def test_a_link_goes_down_and_comes_back(lab):
+    lab.start("far", ECHO)
+    lab.tell("set", "wan", "down")
+    assert lab.ask(limit_s=0.1)[0] == 0
+    assert not lab.direction()["up"]
+    lab.tell("set", "wan", "up")
+    assert lab.ask()[0] == 5
+
+
+def test_a_host_can_be_cut_off(lab):
+    lab.start("far", ECHO)
+    lab.tell("cut", "far")
+    assert lab.ask(limit_s=0.1)[0] == 0
+    assert lab.status()["hosts"][1]["state"] == "cut"
+    # Itself it still reaches.
+    assert lab.ask(host="far")[0] == 5
+    lab.tell("mend", "far")
+    assert lab.ask()[0] == 5
+
+
+def test_a_host_can_be_frozen_and_killed(lab):
+    server = lab.start("far", ECHO)
+    lab.tell("freeze", "far")
+    assert lab.ask(limit_s=0.1)[0] == 0
+    assert lab.status()["hosts"][1]["state"] == "frozen"
+    refused = lab.exec("far", "true", check=False)
+    assert refused.returncode == 1
+    assert "thaw" in refused.stderr
+    lab.tell("thaw", "far")
+    assert lab.ask()[0] == 5
+    lab.tell("kill", "far")
+    assert server.wait(10) == 128 + signal.SIGKILL
+    assert lab.ask(limit_s=0.1)[0] == 0
+    # The host is there again at once, with its links.
+    lab.start("far", ECHO)
+    assert lab.ask()[0] == 5
+
+
+def test_hosts_in_between_pass_packets_on(world):
+    text = """
+    hosts = ["a", "b", "c", "d"]
+    links = [
+      { between = ["a", "b"], delay = "5ms" },
+      { between = ["b", "c"], delay = "5ms", mtu = 1400 },
+      { between = ["c", "d"], delay = "5ms" },
+    ]
+    """
+    lab = Lab(world, text)
+    lab.start("d", ECHO)
+    came, fastest = lab.ask(to="d", host="a")
+    assert came == 5
+    assert fastest >= 29.5
+    receiver = lab.start("c", RECEIVE)
+    sent = lab.python("a", SEND, "c", "3000000").stdout.strip()
+    assert receiver.wait(30) == 0
+    assert receiver.log.read_text().split()[-1] == sent
+    world.run("netlab", "down")
+
+
+def test_down_removes_everything(world):
+    before = network_name_spaces()
+    lab = Lab(world, PAIR)
+    server = lab.start("far", ECHO)
+    assert len(network_name_spaces() - before) == 2
+    lab.start("near", BACKGROUND)
+    relay = lab.status()["pid"]
+    world.run("netlab", "down", "lab")
+    assert not alive(relay)
+    assert server.wait(10) != 0
+    wait_until(lambda: not list(world.processes()), "every process is gone")
+    wait_until(lambda: not network_name_spaces() - before, "every name space is gone")
+    gone = world.run("netlab", "status", "--lab", "lab", check=False)
+    assert gone.returncode == 1
+    assert "netlab up" in gone.stderr
+
+
+@pytest.mark.parametrize("foreground", [False, True], ids=["background", "foreground"])
+def test_a_relay_that_is_killed_leaves_nothing(world, foreground):
+    before = network_name_spaces()
+    if foreground:
+        file = world.base / "lab.toml"
+        file.write_text(PAIR)
+        child = world.start("netlab", "up", file, "--foreground")
+        wait_until(lambda: "is up" in child.log.read_text(), "the lab is up")
+        relay = child.pid
+    else:
+        lab = Lab(world, PAIR)
+        relay = lab.status()["pid"]
+    background = world.start("netlab", "exec", "far", "--", sys.executable, "-c", BACKGROUND)
+    assert background.wait(20) == 0
+    assert len(network_name_spaces() - before) == 2
+    kill_hard(relay)
+    wait_until(lambda: not list(world.processes()), "every process is gone")
+    wait_until(lambda: not network_name_spaces() - before, "every name space is gone")
+    # Its socket goes with its last thread.
+    wait_until(lambda: "no lab" in world.run("netlab", "status", check=False).stdout, "no lab")
+    # The name is free again.
+    Lab(world, PAIR)
+    world.run("netlab", "down")
+
+
+def test_a_signal_ends_a_lab_in_the_foreground(world):
+    file = world.base / "lab.toml"
+    file.write_text(PAIR)
+    child = world.start("netlab", "up", file, "--foreground")
+    wait_until(lambda: "is up" in child.log.read_text(), "the lab is up")
+    child.terminate()
+    assert child.wait(20) == 0
+    wait_until(lambda: not list(world.processes()), "every process is gone")
+
+
+def test_two_labs_do_not_know_of_each_other(world):
+    one, other = Lab(world, PAIR, "one"), Lab(world, PAIR, "other")
+    other.start("far", ECHO)
+    assert one.ask(limit_s=0.1)[0] == 0
+    assert other.ask()[0] == 5
+    unclear = world.run("netlab", "exec", "near", "--", "true", check=False)
+    assert unclear.returncode == 2
+    assert "one, other" in unclear.stderr
+    taken = world.run("netlab", "up", one.file, check=False)
+    assert taken.returncode == 1
+    assert "runs already" in taken.stderr
+    world.run("netlab", "down", "one")
+    assert other.ask()[0] == 5
+    world.run("netlab", "down")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hosts = ['a'", "TOML"),
+        ("hosts = ['a']\nlinks = [{ between = ['a', 'b'] }]", "no host 'b'"),
+        ("hosts = ['a', 'b']\nlinks = [{ between = ['a', 'b'], delay = '5' }]", "50ms"),
+        ("hosts = ['a', 'b']\nlinks = [{ between = ['a', 'b'], latency = '5ms' }]", "latency"),
+    ],
+    ids=["no TOML", "unknown host", "no unit", "unknown key"],
+)
+def test_a_file_with_a_mistake_makes_nothing(world, text, says):
+    file = world.base / "wrong.toml"
+    file.write_text(text)
+    done = world.run("netlab", "up", file, check=False)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "wrong.toml" in done.stderr
+    assert world.json("netlab", "status") == []
+
+
+def test_changes_with_mistakes_are_refused(lab):
+    for words in (["delay=5"], ["speed=1gbit"], ["sideways"], []):
+        done = lab.tell("set", "wan", *words, check=False)
+        assert done.returncode == 2, words
+    nowhere = lab.tell("set", "lan", "delay=1ms", check=False)
+    assert nowhere.returncode == 1
+    assert "wan" in nowhere.stderr
+
+
+def test_settings_of_the_kernel_are_per_host(world):
+    text = PAIR + '[tcp]\nbuffer = "8MiB"\n[sysctl]\n"net.ipv4.tcp_sack" = "0"\n'
+    before = Path("/proc/sys/net/ipv4/tcp_rmem").read_text()
+    lab = Lab(world, text)
+    assert lab.exec("near", "cat", "/proc/sys/net/ipv4/tcp_rmem").stdout.split()[2] == str(8 << 20)
+    assert lab.exec("near", "cat", "/proc/sys/net/ipv4/tcp_sack").stdout.strip() == "0"
+    assert Path("/proc/sys/net/ipv4/tcp_rmem").read_text() == before
+    world.run("netlab", "down")
+
+
+def test_without_root_the_message_is_clear(world):
+    file = world.base / "lab.toml"
+    file.write_text(PAIR)
+    for directory in ("base", "storage"):
+        os.chmod(getattr(world, directory), 0o755)
+    # A copy, because the binary may lie where others cannot look.
+    binary = world.base / "azekura"
+    binary.write_bytes(BINARY.read_bytes())
+    binary.chmod(0o755)
+    environment = dict(world.environment, HOME=str(world.base / "nobody"))
+    (world.base / "nobody").mkdir()
+    os.chown(world.base / "nobody", 65534, 65534)
+    for variable in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        environment[variable] = str(world.base / "nobody")
+    done = subprocess.run(
+        [binary, "netlab", "up", file],
+        env=environment,
+        user=65534,
+        group=65534,
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "root" in done.stderr
+    assert "sudo" in done.stderr
+
+
+def test_status_is_for_programs_too(lab):
+    status = lab.status()
+    assert [host["name"] for host in status["hosts"]] == ["near", "far"]
+    assert {link["name"] for link in status["links"]} == {"wan"}
+    assert status["relay_cpu_s"] >= 0
+    assert json.dumps(status)
