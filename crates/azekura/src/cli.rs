@@ -1,13 +1,15 @@
 //! The command line: its commands, what all of them share, and what their exit codes mean (0 done,
-//! 1 failed, 2 not understood).
+//! 1 failed, 2 not understood; what `azekura run` has run decides for itself).
 
 use std::fmt;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::commands::{completions, container, down, mount, pool, serve, status, umount, up};
-use crate::{bench, fs};
+use crate::commands::{
+    completions, container, dev, down, mount, netlab, pool, serve, status, umount, up,
+};
+use crate::{bench, experiment, fs, run};
 
 /// What a command came to, where it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(crate) enum Verdict {
     Good,
     /// The command has shown something that is not: a damaged container, an engine that is down.
     Bad,
+    /// Another program was run, and this is its exit code.
+    Ended(u8),
 }
 
 /// Azekura: a parallel file system that one command starts
@@ -58,16 +62,33 @@ enum Command {
     Mount(mount::MountArgs),
     /// Unmount a directory, also one whose process has died
     Umount(umount::UmountArgs),
+    /// Run a command that finds a container below a directory of its own
+    Run(run::RunArgs),
     /// Work with files without a mount, and check a container
     #[command(subcommand)]
     Fs(fs::FsCommand),
     /// Measure a pool or a directory against references
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Run whole experiments: tables and plots over sizes, processes and ways of access
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
+    /// Lay out what programs are built with
+    #[command(subcommand)]
+    Dev(dev::DevCommand),
+    /// Make hosts and links on this machine, near or far, to try things in
+    #[command(subcommand)]
+    Netlab(netlab::NetlabCommand),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    #[command(name = run::INSIDE_COMMAND, hide = true)]
+    RunInside(run::InsideArgs),
     #[command(name = bench::WORKER_COMMAND, hide = true)]
     BenchWorker,
+    #[command(name = bench::FOREMAN_COMMAND, hide = true)]
+    BenchForeman(bench::ForemanArgs),
+    #[command(name = experiment::ENGINE_COMMAND, hide = true)]
+    ExperimentEngine(experiment::EngineArgs),
 }
 
 impl Cli {
@@ -77,6 +98,15 @@ impl Cli {
             Command::Serve(_) => true,
             Command::Mount(args) => args.stays(),
             _ => false,
+        }
+    }
+
+    /// How much is logged. A command that runs another program says one thing of its own before it
+    /// mixes its log into that program's output.
+    pub(crate) fn log_verbosity(&self) -> u8 {
+        match &self.command {
+            Command::Run(_) => self.verbose.saturating_sub(1),
+            _ => self.verbose,
         }
     }
 
@@ -94,13 +124,20 @@ impl Cli {
             Command::Container(command) => container::run(&command),
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => umount::run(&args),
+            Command::Run(args) => return run::run(args, self.verbose),
+            Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),
+            Command::Experiment(command) => return experiment::run(&command),
+            Command::Dev(command) => dev::run(&command),
+            Command::Netlab(command) => return netlab::run(&command),
             Command::Completions(args) => {
                 completions::run(&args);
                 Ok(())
             }
             Command::BenchWorker => bench::work(),
+            Command::BenchForeman(args) => bench::lead(&args),
+            Command::ExperimentEngine(args) => experiment::run_engine(&args),
         }
         .map(|()| Verdict::Good)
     }
@@ -128,6 +165,7 @@ pub(crate) fn exit_code(result: anyhow::Result<Verdict>) -> ExitCode {
     match result {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::FAILURE,
+        Ok(Verdict::Ended(code)) => ExitCode::from(code),
         Err(error) => {
             crate::report::note(format_args!("azekura: {}", crate::report::explain(&error)));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })

@@ -53,6 +53,12 @@ impl ContainerName {
     pub(crate) fn container(&self) -> &str {
         self.container.as_deref().unwrap_or(DEFAULT_CONTAINER)
     }
+
+    /// Another container of the same pool.
+    #[must_use]
+    pub(crate) fn with_container(self, name: String) -> Self {
+        Self { container: Some(name), ..self }
+    }
 }
 
 impl FromStr for ContainerName {
@@ -162,7 +168,7 @@ pub(crate) fn file_system(
     container: &str,
     cache: CachePolicy,
 ) -> Result<Arc<FileSystem>> {
-    Ok(FileSystem::mount(pool, container, FsConfig { cache, check_permissions: true })?)
+    Ok(FileSystem::mount(pool, container, FsConfig { cache, check_permissions: true, ..FsConfig::default() })?)
 }
 
 /// One connection to one engine, outside of any pool session: for questions about the engine.

@@ -8,7 +8,7 @@ use super::crew::Crew;
 use super::order::{IoOrder, Motion, Order, Place, Speed};
 use super::reference::{Bare, References, ScratchDir};
 use super::sheet::{Series, Sheet, Unit, rows_of};
-use super::{Site, WhereArgs, work_dir};
+use super::{Door, Site, WhereArgs, series_beside, work_dir};
 use crate::report::{Progress, format_bytes, parse_bytes};
 
 /// Transfers of at least this size are counted in MiB/s, smaller ones in operations.
@@ -68,6 +68,7 @@ impl Pattern {
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     azekura bench io --pool default\n  \
+    azekura bench io --pool default --via native,fuse,preload\n  \
     azekura bench io --path ./mnt --pattern seq-read,rand-read --size 4GiB --processes 2")]
 pub(crate) struct IoArgs {
     #[command(flatten)]
@@ -96,6 +97,7 @@ pub(crate) struct IoArgs {
 }
 
 /// What all orders of a run have in common.
+#[derive(Clone)]
 struct Plan<'a> {
     args: &'a IoArgs,
     processes: usize,
@@ -118,6 +120,10 @@ impl Plan<'_> {
             (0..self.processes).map(|process| self.file(process)).collect();
         files.dedup();
         files
+    }
+
+    fn clean_up(&self) -> Order {
+        Order::CleanUp { files: self.files(), dirs: vec![self.dir.clone()] }
     }
 
     fn transfer_bytes(&self, pattern: Pattern) -> u64 {
@@ -229,40 +235,82 @@ pub(super) fn run(args: &IoArgs) -> Result<()> {
         processes: site.processes,
         part_bytes: total_bytes / site.processes as u64,
         limit_ms: (seconds * 1000.0) as u64,
-        dir: work_dir(),
+        dir: work_dir(Door::Native),
     };
     let mut crew = Crew::hire(site.processes)?;
     crew.run_all(&Order::Settle(site.place.clone()))?;
+    let mut beside: Vec<Beside<'_>> = site
+        .hire_beside()?
+        .into_iter()
+        .map(|(door, crew)| {
+            let plan = Plan { dir: work_dir(door), ..plan.clone() };
+            Beside { door, crew, plan, series: Vec::new() }
+        })
+        .collect();
     crew.run(&[Order::MakeDirectories(vec![plan.dir.clone()])])?;
-    let measured = measure(&plan, &site, &mut crew);
-    let clean_up = Order::CleanUp { files: plan.files(), dirs: vec![plan.dir.clone()] };
-    let cleaned = crew.run(&[clean_up]);
-    let rows = rows_of(&measured?);
+    let measured = measure(&plan, &site, &mut crew, &mut beside);
+    let mut cleaned = crew.run(&[plan.clean_up()]);
+    for door in &mut beside {
+        cleaned = cleaned.and(door.crew.run(&[door.plan.clean_up()]));
+    }
+    let mut all = measured?;
+    all.extend(beside.into_iter().flat_map(|door| door.series));
+    let rows = rows_of(&all);
     cleaned?;
     Sheet { rows, facts: site.facts }.print(args.at.json)
 }
 
-fn measure(plan: &Plan<'_>, site: &Site, crew: &mut Crew) -> Result<Vec<Series>> {
+/// A door that is held against the native one.
+struct Beside<'a> {
+    door: Door,
+    crew: Crew,
+    plan: Plan<'a>,
+    series: Vec<Series>,
+}
+
+fn measure(
+    plan: &Plan<'_>,
+    site: &Site,
+    crew: &mut Crew,
+    beside: &mut [Beside<'_>],
+) -> Result<Vec<Series>> {
     let wanted =
         |pattern: &Pattern| plan.args.pattern.is_empty() || plan.args.pattern.contains(pattern);
     let patterns: Vec<Pattern> = Pattern::ALL.into_iter().filter(wanted).collect();
     let mut against = Against::hire(&site.place, plan)?;
-    let mut progress = Progress::count("measuring", (site.rounds * patterns.len()) as u64);
+    let mut progress =
+        Progress::count("measuring", (site.rounds * patterns.len() * (1 + beside.len())) as u64);
+    for door in &mut *beside {
+        door.crew.run(&[Order::MakeDirectories(vec![door.plan.dir.clone()])])?;
+    }
     if patterns.first() != Some(&Pattern::SeqWrite) {
         let orders = plan.orders(Pattern::SeqWrite, 0);
         crew.run(&orders)?;
         against.fill(&orders)?;
+        for door in &mut *beside {
+            door.crew.run(&door.plan.orders(Pattern::SeqWrite, 0))?;
+        }
     }
     let mut all: Vec<Series> = patterns
         .iter()
         .map(|pattern| against.series(*pattern, plan.transfer_bytes(*pattern)))
         .collect();
+    for door in &mut *beside {
+        door.series = all.iter().map(|native| series_beside(door.door, native)).collect();
+    }
     for round in 0..site.rounds {
-        for (pattern, series) in patterns.iter().zip(&mut all) {
+        for (index, (pattern, series)) in patterns.iter().zip(&mut all).enumerate() {
             let orders = plan.orders(*pattern, round);
             series.references.push(against.measure(*pattern, series.unit, &orders)?);
-            series.values.push(figure(Speed::of(&crew.run(&orders)?), series.unit));
+            let native = figure(Speed::of(&crew.run(&orders)?), series.unit);
+            series.values.push(native);
             progress.advance(1);
+            for door in &mut *beside {
+                let tallies = door.crew.run(&door.plan.orders(*pattern, round))?;
+                door.series[index].references.push(native);
+                door.series[index].values.push(figure(Speed::of(&tallies), series.unit));
+                progress.advance(1);
+            }
         }
     }
     Ok(all)

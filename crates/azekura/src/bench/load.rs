@@ -122,9 +122,11 @@ where
     let dir = space.open_dir(&order.dir)?;
     let names: Vec<String> =
         (0..order.files).map(|number| format!("{}{number}", order.prefix)).collect();
-    let kind = order.kind;
+    let (kind, limit_ms) = (order.kind, order.limit_ms);
     Ok(Box::new(move || {
-        let start_ns = clock_ns();
+        let limit = Duration::from_millis(limit_ms);
+        let (started, start_ns) = (Instant::now(), clock_ns());
+        let mut operations = 0;
         for name in &names {
             match kind {
                 MdKind::Create => space.create_in(&dir, name)?,
@@ -132,8 +134,12 @@ where
                 MdKind::OpenClose => space.open_close_in(&dir, name)?,
                 MdKind::Remove => space.remove_in(&dir, name)?,
             }
+            operations += 1;
+            if operations % 16 == 0 && started.elapsed() >= limit {
+                break;
+            }
         }
-        Ok(Tally { operations: names.len() as u64, bytes: 0, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes: 0, start_ns, end_ns: clock_ns() })
     }))
 }
 

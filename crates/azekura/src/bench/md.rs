@@ -10,7 +10,7 @@ use super::crew::Crew;
 use super::order::{MdKind, MdOrder, Order, Place, Speed};
 use super::reference::{Bare, References, ScratchDir};
 use super::sheet::{Series, Sheet, Unit, rows_of};
-use super::{Site, WhereArgs, work_dir};
+use super::{Door, Site, WhereArgs, series_beside, work_dir};
 use crate::report::Progress;
 
 /// Longer than a mount believes what it was told, with its default settings.
@@ -21,6 +21,7 @@ const PING_PONG_MS: u64 = 500;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     azekura bench md --pool default\n  \
+    azekura bench md --pool default --via native,fuse,preload\n  \
     azekura bench md --path ./mnt --files 20000 --processes 2 --own")]
 pub(crate) struct MdArgs {
     #[command(flatten)]
@@ -43,6 +44,7 @@ const STEPS: [(MdKind, &str); 4] = [
     (MdKind::Remove, "remove"),
 ];
 
+#[derive(Clone)]
 struct Plan {
     processes: usize,
     files: u64,
@@ -73,6 +75,7 @@ impl Plan {
                 dir: self.dir_of(process),
                 prefix: Self::prefix(process),
                 files: self.files,
+                limit_ms: u64::MAX,
             })
         };
         (0..self.processes).map(order).collect()
@@ -144,39 +147,81 @@ pub(super) fn run(args: &MdArgs) -> Result<()> {
         processes: site.processes,
         files: if args.at.quick { args.files.min(200) } else { args.files.max(1) },
         shared: args.shared,
-        dir: work_dir(),
+        dir: work_dir(Door::Native),
     };
     let mut crew = Crew::hire(site.processes)?;
     crew.run_all(&Order::Settle(site.place.clone()))?;
+    let mut beside: Vec<Beside> = site
+        .hire_beside()?
+        .into_iter()
+        .map(|(door, crew)| {
+            let plan = Plan { dir: work_dir(door), ..plan.clone() };
+            Beside { door, crew, plan, series: Vec::new() }
+        })
+        .collect();
     crew.run(&[Order::MakeDirectories(plan.dirs())])?;
-    let measured = measure(&plan, &mut site, &mut crew, args.at.quick);
+    let measured = measure(&plan, &mut site, &mut crew, &mut beside, args.at.quick);
     // After a failure, files may be left.
-    let cleaned = crew.run(&[plan.clean_up(measured.is_err())]);
-    let rows = rows_of(&measured?);
+    let mut cleaned = crew.run(&[plan.clean_up(measured.is_err())]);
+    for door in &mut beside {
+        cleaned = cleaned.and(door.crew.run(&[door.plan.clean_up(measured.is_err())]));
+    }
+    let mut all = measured?;
+    all.extend(beside.into_iter().flat_map(|door| door.series));
+    let rows = rows_of(&all);
     cleaned?;
     Sheet { rows, facts: site.facts }.print(args.at.json)
 }
 
-fn measure(plan: &Plan, site: &mut Site, crew: &mut Crew, quick: bool) -> Result<Vec<Series>> {
+/// A door that is held against the native one.
+struct Beside {
+    door: Door,
+    crew: Crew,
+    plan: Plan,
+    series: Vec<Series>,
+}
+
+fn measure(
+    plan: &Plan,
+    site: &mut Site,
+    crew: &mut Crew,
+    beside: &mut [Beside],
+    quick: bool,
+) -> Result<Vec<Series>> {
     let mut against = Against::hire(&site.place, plan, quick)?;
     let mut all: Vec<Series> = STEPS.iter().map(|(_, name)| against.series(name)).collect();
-    let mut progress = Progress::count("measuring", (site.rounds * STEPS.len()) as u64);
+    for door in &mut *beside {
+        door.series = all.iter().map(|native| series_beside(door.door, native)).collect();
+        door.crew.run(&[Order::MakeDirectories(door.plan.dirs())])?;
+    }
+    let total = site.rounds * STEPS.len() * (1 + beside.len());
+    let mut progress = Progress::count("measuring", total as u64);
     for _ in 0..site.rounds {
-        for ((kind, _), series) in STEPS.iter().zip(&mut all) {
+        for (index, ((kind, _), series)) in STEPS.iter().zip(&mut all).enumerate() {
             let orders = plan.orders(*kind);
             series.references.push(against.measure(&orders)?);
             if *kind != MdKind::Create && matches!(site.place, Place::Path(_)) {
                 site.facts.entries_dropped_by = Some(drop_cached_entries());
             }
-            series.values.push(Speed::of(&crew.run(&orders)?).operations_per_s);
+            let native = Speed::of(&crew.run(&orders)?).operations_per_s;
+            series.values.push(native);
             progress.advance(1);
+            for door in &mut *beside {
+                if *kind != MdKind::Create && door.door.has_mount() {
+                    site.facts.entries_dropped_by = Some(drop_cached_entries());
+                }
+                let tallies = door.crew.run(&door.plan.orders(*kind))?;
+                door.series[index].references.push(native);
+                door.series[index].values.push(Speed::of(&tallies).operations_per_s);
+                progress.advance(1);
+            }
         }
     }
     Ok(all)
 }
 
 /// Makes the kernel forget names and attributes, so that asking for them asks the file system.
-fn drop_cached_entries() -> &'static str {
+pub(crate) fn drop_cached_entries() -> &'static str {
     if std::fs::write("/proc/sys/vm/drop_caches", b"2").is_ok() {
         return "dropped by the kernel (drop_caches)";
     }

@@ -3,6 +3,7 @@
 //! and medians are taken.
 
 mod crew;
+mod door;
 mod io;
 mod load;
 mod md;
@@ -20,13 +21,18 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
-pub(crate) use crew::WORKER_COMMAND;
+pub(crate) use crew::{Crew, FOREMAN_COMMAND, ForemanArgs, WORKER_COMMAND, lead};
+pub(crate) use door::{Door, last_line, own_program};
+pub(crate) use md::drop_cached_entries;
+pub(crate) use order::{IoOrder, MdKind, MdOrder, Motion, Order, Speed, Tally};
+pub(crate) use reference::ScratchDir;
+pub(crate) use sheet::Facts;
 pub(crate) use worker::work;
 
 use crate::host::places;
 use crate::reach::{self, ContainerName};
 use order::Place;
-use sheet::Facts;
+use sheet::Series;
 
 /// `azekura bench`.
 #[derive(Debug, Subcommand)]
@@ -54,6 +60,16 @@ struct PlaceArgs {
 pub(crate) struct WhereArgs {
     #[command(flatten)]
     place: PlaceArgs,
+    /// Ways to reach the pool that are held against the native one
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "native",
+        conflicts_with = "path",
+        value_name = "DOOR,..."
+    )]
+    via: Vec<Door>,
     /// Worker processes
     #[arg(long, short = 'p', default_value_t = 1, value_name = "N")]
     processes: usize,
@@ -74,6 +90,9 @@ const PROCESSES_MAX: usize = 256;
 /// Where a bench runs, once looked at.
 struct Site {
     place: Place,
+    // Where `place` is a pool: the container, for doors beside the native one.
+    container: Option<ContainerName>,
+    doors: Vec<Door>,
     facts: Facts,
     rounds: usize,
     processes: usize,
@@ -102,13 +121,48 @@ impl WhereArgs {
             }
             (None, None) => bail!(crate::cli::usage("name what to measure: --pool or --path")),
         };
-        Ok(Site { place, facts, rounds, processes: self.processes })
+        // The native door is measured anyway: the others are held against it.
+        let wanted = |door: &Door| *door != Door::Native && self.via.contains(door);
+        Ok(Site {
+            place,
+            container: self.place.pool.clone(),
+            doors: Door::ALL.into_iter().filter(wanted).collect(),
+            facts,
+            rounds,
+            processes: self.processes,
+        })
+    }
+}
+
+impl Site {
+    /// A crew behind each of the doors other than the native one.
+    fn hire_beside(&self) -> Result<Vec<(Door, Crew)>> {
+        let Some(container) = &self.container else { return Ok(Vec::new()) };
+        let scratch = || ScratchDir::make("door");
+        let hire =
+            |door: &Door| Ok((*door, Crew::hire_via(*door, container, self.processes, scratch)?));
+        self.doors.iter().map(hire).collect()
+    }
+}
+
+/// The row of a door, held against the native row of the same run.
+fn series_beside(door: Door, native: &Series) -> Series {
+    Series {
+        name: format!("{door}:{}", native.name),
+        unit: native.unit,
+        reference_name: native.name.clone(),
+        reference_unit: native.unit,
+        values: Vec::new(),
+        references: Vec::new(),
     }
 }
 
 /// The directory, below the place, that a bench works in.
-fn work_dir() -> String {
-    format!("azekura-bench-{}", std::process::id())
+fn work_dir(door: Door) -> String {
+    match door {
+        Door::Native => format!("azekura-bench-{}", std::process::id()),
+        other => format!("azekura-bench-{}-{other}", std::process::id()),
+    }
 }
 
 /// Runs a bench.

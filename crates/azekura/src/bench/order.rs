@@ -77,6 +77,8 @@ pub(crate) struct MdOrder {
     pub(crate) prefix: String,
     /// How many files.
     pub(crate) files: u64,
+    /// Stop after this time even if files are left, in milliseconds.
+    pub(crate) limit_ms: u64,
 }
 
 /// One thing for a worker to do.

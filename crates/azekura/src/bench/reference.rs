@@ -1,7 +1,8 @@
 //! Measures the references beside the figures: the same number of bare processes, at the same time,
 //! on the same machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result};
 
@@ -47,7 +48,14 @@ impl ScratchDir {
     pub(crate) fn make(what: &str) -> Result<Self> {
         let shared = PathBuf::from("/dev/shm");
         let base = if shared.is_dir() { shared } else { std::env::temp_dir() };
-        let dir = base.join(format!("azekura-bench-{what}-{}", std::process::id()));
+        Self::make_in(&base, what)
+    }
+
+    /// Makes it in another directory.
+    pub(crate) fn make_in(base: &Path, what: &str) -> Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let dir = base.join(format!("azekura-bench-{what}-{}-{number}", std::process::id()));
         std::fs::create_dir(&dir)
             .with_context(|| format!("cannot make the directory {}", dir.display()))?;
         Ok(Self(dir))

@@ -1,17 +1,21 @@
-//! A directory of this machine under load, by plain system calls.
+//! A directory of this machine under load. Every call goes through the C library, by full path or
+//! open file, so that an interposer in the worker sees what it would see of any program.
 
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fd::OwnedFd;
-use rustix::fs::{Advice, AtFlags, Mode, OFlags, fadvise, fsync, open, openat, statat, unlinkat};
-use rustix::io::{Errno, pread, pwrite};
+use nix::fcntl::{PosixFadviseAdvice as Advice, posix_fadvise};
 
 use super::space::FileSpace;
 
 /// A directory under load.
 pub(crate) struct PathSpace {
     dir: PathBuf,
+    // The path of the last call: a new one reuses its memory.
+    path: PathBuf,
 }
 
 impl PathSpace {
@@ -21,11 +25,18 @@ impl PathSpace {
         if !dir.is_dir() {
             bail!("{} is not a directory", dir.display());
         }
-        Ok(Self { dir })
+        Ok(Self { dir, path: PathBuf::new() })
     }
 
     fn at(&self, path: &str) -> PathBuf {
         self.dir.join(path)
+    }
+
+    fn entry(&mut self, dir: &Path, name: &str) -> &Path {
+        self.path.as_mut_os_string().clear();
+        self.path.push(dir);
+        self.path.push(name);
+        &self.path
     }
 }
 
@@ -34,13 +45,13 @@ fn on<'a>(what: &'a str, path: &'a Path) -> impl Fn() -> String + 'a {
 }
 
 impl FileSpace for PathSpace {
-    type File = OwnedFd;
-    type Dir = OwnedFd;
+    type File = File;
+    type Dir = PathBuf;
 
     fn make_dir(&mut self, path: &str) -> Result<()> {
         let path = self.at(path);
         match std::fs::create_dir(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 Err(error).with_context(on("make the directory", &path))
             }
             _ => Ok(()),
@@ -53,81 +64,120 @@ impl FileSpace for PathSpace {
             .with_context(on("remove", &path))
     }
 
-    fn open_file(&mut self, path: &str, fresh: bool) -> Result<OwnedFd> {
+    fn open_file(&mut self, path: &str, fresh: bool) -> Result<File> {
         let path = self.at(path);
-        let flags = if fresh { OFlags::TRUNC } else { OFlags::empty() };
-        open(&path, flags | OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from(0o600))
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(fresh)
+            .mode(0o600)
+            .open(&path)
             .with_context(on("open", &path))
     }
 
-    fn read_at(&mut self, file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    fn read_at(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
-            match pread(file, &mut buffer[done..], offset + done as u64) {
+            match file.read_at(&mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(bytes) => done += bytes,
-                Err(Errno::INTR) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("cannot read"),
             }
         }
         Ok(done)
     }
 
-    fn write_at(&mut self, file: &OwnedFd, buffer: &[u8], offset: u64) -> Result<()> {
-        let mut done = 0;
-        while done < buffer.len() {
-            match pwrite(file, &buffer[done..], offset + done as u64) {
-                Ok(bytes) => done += bytes,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error).context("cannot write"),
-            }
-        }
-        Ok(())
+    fn write_at(&mut self, file: &File, buffer: &[u8], offset: u64) -> Result<()> {
+        file.write_all_at(buffer, offset).context("cannot write")
     }
 
-    fn sync(&mut self, file: &OwnedFd) -> Result<()> {
-        fsync(file).context("cannot sync")
+    fn sync(&mut self, file: &File) -> Result<()> {
+        file.sync_all().context("cannot sync")
     }
 
-    fn prepare_read(&mut self, file: &OwnedFd, random: bool) -> Result<()> {
+    fn prepare_read(&mut self, file: &File, random: bool) -> Result<()> {
         // Only pages that are written back can be dropped.
-        fsync(file).context("cannot sync")?;
-        fadvise(file, 0, None, Advice::DontNeed).context("cannot drop cached pages")?;
-        let advice = if random { Advice::Random } else { Advice::Normal };
-        fadvise(file, 0, None, advice).context("cannot announce the order of reads")
+        self.sync(file)?;
+        advise(file, Advice::POSIX_FADV_DONTNEED).context("cannot drop cached pages")?;
+        let advice = if random { Advice::POSIX_FADV_RANDOM } else { Advice::POSIX_FADV_NORMAL };
+        advise(file, advice).context("cannot announce the order of reads")
     }
 
-    fn close(&mut self, file: OwnedFd) -> Result<()> {
+    fn close(&mut self, file: File) -> Result<()> {
         drop(file);
         Ok(())
     }
 
-    fn open_dir(&mut self, path: &str) -> Result<OwnedFd> {
+    fn open_dir(&mut self, path: &str) -> Result<PathBuf> {
         let path = self.at(path);
-        open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .with_context(on("open", &path))
+        let metadata = std::fs::metadata(&path).with_context(on("find", &path))?;
+        if !metadata.is_dir() {
+            bail!("{} is not a directory", path.display());
+        }
+        Ok(path)
     }
 
-    fn create_in(&mut self, dir: &OwnedFd, name: &str) -> Result<()> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        openat(dir, name, flags, Mode::from(0o644))
+    fn create_in(&mut self, dir: &PathBuf, name: &str) -> Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o644);
+        options
+            .open(self.entry(dir, name))
             .map(drop)
             .with_context(|| format!("cannot create {name}"))
     }
 
-    fn stat_in(&mut self, dir: &OwnedFd, name: &str) -> Result<()> {
-        statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map(|_| ())
+    fn stat_in(&mut self, dir: &PathBuf, name: &str) -> Result<()> {
+        std::fs::symlink_metadata(self.entry(dir, name))
+            .map(drop)
             .with_context(|| format!("cannot stat {name}"))
     }
 
-    fn open_close_in(&mut self, dir: &OwnedFd, name: &str) -> Result<()> {
-        openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map(drop)
-            .with_context(|| format!("cannot open {name}"))
+    fn open_close_in(&mut self, dir: &PathBuf, name: &str) -> Result<()> {
+        File::open(self.entry(dir, name)).map(drop).with_context(|| format!("cannot open {name}"))
     }
 
-    fn remove_in(&mut self, dir: &OwnedFd, name: &str) -> Result<()> {
-        unlinkat(dir, name, AtFlags::empty()).with_context(|| format!("cannot remove {name}"))
+    fn remove_in(&mut self, dir: &PathBuf, name: &str) -> Result<()> {
+        std::fs::remove_file(self.entry(dir, name)).with_context(|| format!("cannot remove {name}"))
+    }
+}
+
+/// Tells the kernel about a file's pages. A file that an interposer serves has none.
+fn advise(file: &File, advice: Advice) -> std::io::Result<()> {
+    match posix_fadvise(file, 0, 0, advice) {
+        Ok(()) | Err(nix::errno::Errno::ESPIPE | nix::errno::Errno::EINVAL) => Ok(()),
+        Err(errno) => Err(Error::from_raw_os_error(errno as i32)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_takes_every_operation() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut space = PathSpace::open(scratch.path().to_str().unwrap()).unwrap();
+        space.make_dir("d").unwrap();
+        space.make_dir("d").unwrap();
+        let dir = space.open_dir("d").unwrap();
+        for name in ["one", "another"] {
+            space.create_in(&dir, name).unwrap();
+            space.stat_in(&dir, name).unwrap();
+            space.open_close_in(&dir, name).unwrap();
+            space.remove_in(&dir, name).unwrap();
+            assert!(space.stat_in(&dir, name).is_err());
+        }
+        let file = space.open_file("d/data", true).unwrap();
+        space.write_at(&file, b"hello", 3).unwrap();
+        space.prepare_read(&file, false).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(space.read_at(&file, &mut buffer, 0).unwrap(), 8);
+        assert_eq!(&buffer[..8], b"\0\0\0hello");
+        space.close(file).unwrap();
+        space.remove("d/data", false).unwrap();
+        space.remove("d", true).unwrap();
+        assert!(PathSpace::open(scratch.path().join("d").to_str().unwrap()).is_err());
     }
 }

@@ -2,8 +2,10 @@
 
 pub(crate) mod completions;
 pub(crate) mod container;
+pub(crate) mod dev;
 pub(crate) mod down;
 pub(crate) mod mount;
+pub(crate) mod netlab;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod status;

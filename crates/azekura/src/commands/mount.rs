@@ -160,7 +160,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
         Cache::Auto => (CachePolicy::Auto { ttl: CACHE_LIFE }, CacheMode::Auto),
     };
     // The kernel checks permissions, and knows the caller's groups better.
-    let config = FsConfig { cache: policy, check_permissions: false };
+    let config = FsConfig { cache: policy, check_permissions: false, ..FsConfig::default() };
     let fs = FileSystem::mount(pool, args.name.container(), config)?;
     let config = MountConfig {
         mountpoint: dir.to_owned(),

@@ -1,0 +1,154 @@
+//! Runs one experiment: measures the points that are missing, adds each to the results as soon as it
+//! is known, and makes the page. A point that cannot be measured does not stop the others.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::frame::{Experiment, Point};
+use super::page;
+use super::results::{Before, Results, RunRecord};
+use crate::report::{Progress, explain};
+
+/// Somebody wants the run to end early.
+#[derive(Clone, Default)]
+pub(crate) struct Interruption(Arc<AtomicBool>);
+
+impl Interruption {
+    /// Listens for signals: the first ends the run after the point at hand, the second at once.
+    pub(crate) fn listen() -> Result<Self> {
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.0))
+                .and_then(|_| flag::register(signal, Arc::clone(&stop.0)))
+                .context("cannot wait for signals")?;
+        }
+        Ok(stop)
+    }
+
+    fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Points measured in this run.
+    pub(crate) measured: usize,
+    /// Points that were there before.
+    pub(crate) kept: usize,
+    /// Points that could not be measured.
+    pub(crate) failed: usize,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} points measured", self.measured)?;
+        if self.kept > 0 {
+            write!(f, ", {} kept", self.kept)?;
+        }
+        if self.failed > 0 {
+            write!(f, ", {} could not be measured", self.failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs an experiment with its results in `dir`.
+///
+/// # Errors
+/// If results cannot be kept, or the run was interrupted.
+pub(crate) fn run(
+    experiment: &dyn Experiment,
+    record: RunRecord,
+    dir: &Path,
+    before: Before,
+    stop: &Interruption,
+) -> Result<Outcome> {
+    let settings = record.settings();
+    let mut results = Results::open(dir, experiment, record, before)?;
+    let points = experiment.points(&settings);
+    let missing: Vec<&Point> = points.iter().filter(|point| !results.has(point)).collect();
+    let kept = points.len() - missing.len();
+    let mut outcome = Outcome { measured: 0, kept, failed: 0 };
+    if !missing.is_empty() {
+        let mut progress = Progress::count(experiment.name(), points.len() as u64);
+        progress.advance(kept as u64);
+        let mut last_failure = String::new();
+        // Dropped before the page is written, so that its processes are gone by then.
+        let mut rig = experiment.rig(&settings)?;
+        for point in missing {
+            let measured = if stop.came() { None } else { Some(rig.measure(point)) };
+            match measured {
+                Some(Ok(values)) => {
+                    results.add(point, values)?;
+                    outcome.measured += 1;
+                }
+                // An interruption reaches the workers too: that is no result.
+                Some(Err(_)) | None if stop.came() => {
+                    bail!(
+                        "interrupted: {} of {} points of {} are in {}; the same command with \
+                         --resume goes on",
+                        outcome.kept + outcome.measured,
+                        points.len(),
+                        experiment.name(),
+                        dir.display()
+                    );
+                }
+                Some(Err(error)) => {
+                    outcome.failed += 1;
+                    let why = explain(&error);
+                    let named = format!("azekura: {} {}", experiment.name(), point.0.join(" "));
+                    if why == last_failure {
+                        progress.note(&format!("{named}: the same"));
+                    } else {
+                        progress.note(&format!("{named}: {why}"));
+                    }
+                    last_failure = why;
+                }
+                None => {}
+            }
+            progress.advance(1);
+        }
+    }
+    page::write(dir, experiment, &results)?;
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Sample, record};
+    use super::*;
+
+    #[test]
+    fn a_point_that_fails_does_not_stop_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = Interruption::default();
+        let go = |before| run(&Sample, record(), dir.path(), before, &stop).unwrap();
+        assert_eq!(go(Before::Refuse), Outcome { measured: 4, kept: 0, failed: 2 });
+        assert_eq!(
+            go(Before::Resume),
+            Outcome { measured: 0, kept: 4, failed: 2 },
+            "what failed is tried again, and nothing else"
+        );
+        assert_eq!(go(Before::Overwrite), Outcome { measured: 4, kept: 0, failed: 2 });
+    }
+
+    #[test]
+    fn an_interrupted_run_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = Interruption::default();
+        stop.0.store(true, Ordering::Relaxed);
+        let error = run(&Sample, record(), dir.path(), Before::Refuse, &stop).unwrap_err();
+        assert!(error.to_string().contains("--resume"), "{error}");
+        stop.0.store(false, Ordering::Relaxed);
+        let outcome = run(&Sample, record(), dir.path(), Before::Resume, &stop).unwrap();
+        assert_eq!(outcome.measured, 4);
+    }
+}

@@ -1,0 +1,167 @@
+//! A pool for the length of an experiment: one engine process over memory-backed storage. The engine
+//! ends when its standard input does, and takes its directory with it, so that nothing is left behind
+//! by a run that was killed either.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use azekura_client::{Pool, PoolFile, SecretSource};
+use azekura_engine::{Engine, EngineConfig};
+use azekura_proto::attr::Inheritance;
+use azekura_proto::message::Request;
+use azekura_proto::pool_map::{Address, EngineEntry, PoolMap};
+use azekura_proto::{EngineId, ObjectClass, PoolId, TargetId};
+use azekura_wire::Secret;
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::bench::{ScratchDir, last_line, own_program};
+use crate::commands::serve;
+use crate::reach::{self, ContainerName};
+use crate::report;
+
+/// The hidden command that the engine process runs.
+pub(crate) const ENGINE_COMMAND: &str = "experiment-engine";
+const POOL_FILE: &str = "pool.toml";
+const SECRET_FILE: &str = "pool.secret";
+const LOG_FILE: &str = "log";
+/// An engine has this long to drain and to remove its files.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The hidden command's arguments.
+#[derive(Debug, Args)]
+pub(crate) struct EngineArgs {
+    dir: PathBuf,
+    targets: u16,
+}
+
+/// A pool of its own.
+pub(crate) struct Stand {
+    engine: Child,
+    pool: Option<Arc<Pool>>,
+    scratch: ScratchDir,
+    containers: Vec<String>,
+}
+
+impl Stand {
+    /// Starts an engine with that many targets.
+    ///
+    /// # Errors
+    /// If it does not start: what it said last.
+    pub(crate) fn start(targets: u16) -> Result<Self> {
+        let scratch = ScratchDir::make("pool")?;
+        let log = scratch.path(LOG_FILE);
+        let said = std::fs::File::create(&log).with_context(|| format!("cannot make {log}"))?;
+        let mut engine = Command::new(own_program()?)
+            .arg(ENGINE_COMMAND)
+            .args([scratch.dir(), targets.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .context("cannot start an engine")?;
+        let words = engine.stdout.take().context("the engine has no standard output")?;
+        let mut stand = Self { engine, pool: None, scratch, containers: Vec::new() };
+        let mut line = String::new();
+        BufReader::new(words).read_line(&mut line).context("cannot hear the engine")?;
+        if line.is_empty() {
+            bail!("the engine does not start: {}", last_line(Path::new(&log)));
+        }
+        stand.pool = Some(reach::connect(&stand.pool_name())?);
+        Ok(stand)
+    }
+
+    /// What clients call the pool.
+    fn pool_name(&self) -> String {
+        self.scratch.path(POOL_FILE)
+    }
+
+    /// A directory for what goes with the pool: the engine removes it too, whatever happens.
+    pub(crate) fn scratch(&self) -> Result<ScratchDir> {
+        ScratchDir::make_in(Path::new(&self.scratch.dir()), "door")
+    }
+
+    /// A container whose files have this class and chunk size; made if it is not there yet.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn container(
+        &mut self,
+        file_class: ObjectClass,
+        chunk_bytes: u32,
+    ) -> Result<ContainerName> {
+        let name = format!("{file_class}-{chunk_bytes}");
+        if !self.containers.contains(&name) {
+            let pool = self.pool.as_ref().context("the pool is gone")?;
+            let inheritance = Inheritance { file_class, chunk_bytes, ..Inheritance::default() };
+            let request = Request::ContainerCreate { name: name.clone(), inheritance };
+            pool.call(TargetId(0), &request).context("cannot make a container")?;
+            self.containers.push(name.clone());
+        }
+        format!("{}/{name}", self.pool_name()).parse().map_err(anyhow::Error::msg)
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        // Says goodbye before the engine is gone.
+        drop(self.pool.take());
+        drop(self.engine.stdin.take());
+        let deadline = Instant::now() + END_TIMEOUT;
+        while matches!(self.engine.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Nothing can be done about one that is gone already.
+        let _ = self.engine.kill();
+        let _ = self.engine.wait();
+    }
+}
+
+/// The engine process: serves a new pool in a directory until standard input ends, then removes the
+/// directory.
+///
+/// # Errors
+/// If the engine cannot be started.
+pub(crate) fn run_engine(args: &EngineArgs) -> Result<()> {
+    // Whoever holds the other end of standard input says when it is over, also after a signal to
+    // all processes of a terminal.
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
+            .context("cannot take signals")?;
+    }
+    let served = start(args).map(|engine| {
+        report::say("ready");
+        // An error ends it as well.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        engine.stop();
+    });
+    // Nobody is left to be told.
+    let _ = std::fs::remove_dir_all(&args.dir);
+    served
+}
+
+fn start(args: &EngineArgs) -> Result<Engine> {
+    let secret_file = args.dir.join(SECRET_FILE);
+    serve::make_secret(&secret_file)?;
+    let config = EngineConfig {
+        dir: args.dir.clone(),
+        target_dirs: Vec::new(),
+        target_count: args.targets,
+        listen: vec![Address::Unix(args.dir.join("engine.sock"))],
+        secret: Secret::load(&secret_file)?,
+        metrics_listen: None,
+    };
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).context("the system has no random bytes")?;
+    let engines = vec![EngineEntry { addresses: config.listen.clone() }];
+    let map = PoolMap::deal(PoolId(id), "experiment".to_owned(), engines, &[args.targets]);
+    Engine::format(&config, &map, EngineId(0))?;
+    let engine = Engine::start(config)?;
+    PoolFile { map, secret: SecretSource::File(secret_file) }.save(&args.dir.join(POOL_FILE))?;
+    Ok(engine)
+}
