@@ -126,6 +126,14 @@ pub(crate) fn visit<T>(body: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
     Some(result)
 }
 
+/// The last barrier of a hook: a panic outside of [`visit`] must not end the host either.
+pub(crate) fn contain<R: Failing>(body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        host::set_errno(libc::EIO);
+        R::FAILED
+    })
+}
+
 /// What the C caller gets: the value, or the failed one with `errno`.
 pub(crate) fn conclude<R: Failing>(counter: &'static Counter, result: Result<R>) -> R {
     counter.served();

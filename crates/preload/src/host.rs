@@ -35,6 +35,14 @@ impl Failing for isize {
     }
 }
 
+/// `umask` cannot fail; this is what no umask is.
+impl Failing for u32 {
+    const FAILED: Self = Self::MAX;
+    fn is_failed(self) -> bool {
+        self == Self::MAX
+    }
+}
+
 impl<T> Failing for *mut T {
     const FAILED: Self = std::ptr::null_mut();
     fn is_failed(self) -> bool {

@@ -100,7 +100,7 @@ unsafe fn chown_at(
     let update = owner_update(uid, gid);
     // SAFETY: the caller keeps the conditions of `fchownat`.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && *path == 0 {
+        if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
             return on_fd(
                 counter,
                 dirfd,
@@ -163,7 +163,7 @@ unsafe fn set_times(
 ) -> c_int {
     // SAFETY: the caller keeps the conditions of `utimensat`.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && *path == 0 {
+        if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
             return on_fd(
                 counter,
                 dirfd,

@@ -196,10 +196,12 @@ fn on_stream<R: Failing>(
     hosts: impl FnOnce() -> R,
 ) -> R {
     let result = if may_be_ours() {
-        gate::visit(|| match is_registered(dir) {
+        gate::visit(|| {
+            if !is_registered(dir) {
+                return Ok(None);
+            }
             // SAFETY: it is registered.
-            true => ours(unsafe { Stream::at(dir) }).map(Some),
-            false => Ok(None),
+            ours(unsafe { Stream::at(dir) }).map(Some)
         })
     } else {
         None
@@ -288,7 +290,8 @@ hooks! {
                 file.dir()?;
                 // SAFETY: the number is open; the C library sets this flag too.
                 unsafe { host::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize) };
-                let place = file.position().locked(|place| place.offset());
+                #[expect(clippy::redundant_closure_for_method_calls, reason = "lifetimes")]
+                let place = file.position().locked(|moving| moving.offset());
                 Ok(register(fd, place))
             },
             // SAFETY: as for the C function.

@@ -269,7 +269,7 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && *path == 0 {
+            if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
                 return fail(execute_open(dirfd, argv, environment));
             }
             if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {

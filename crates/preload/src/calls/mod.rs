@@ -16,6 +16,7 @@ mod duplicate;
 mod exec;
 pub(crate) mod fork;
 mod leave;
+mod links;
 mod loading;
 mod lock;
 mod map;
@@ -27,6 +28,7 @@ mod scan;
 mod signals;
 mod space;
 mod spawn;
+mod socket;
 mod stat;
 mod streams;
 mod sync;
@@ -51,7 +53,9 @@ macro_rules! hook {
     ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block) => {
         $(#[$doc])*
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+            $crate::gate::contain(|| $body)
+        }
     };
 }
 macro_rules! alias {
@@ -73,6 +77,8 @@ pub(crate) use {alias, hook};
 use azekura_posix::{Errno, Result};
 use libc::iovec;
 
+use crate::paths::is_plausible;
+
 /// The caller's buffer to be filled.
 ///
 /// # Safety
@@ -81,7 +87,7 @@ unsafe fn buffer<'a>(start: *mut libc::c_void, bytes: usize) -> Result<&'a mut [
     if bytes == 0 {
         return Ok(&mut []);
     }
-    if start.is_null() {
+    if !is_plausible(start) {
         return Err(Errno::FAULT);
     }
     // What the kernel moves at most in one call.
@@ -98,7 +104,7 @@ unsafe fn data<'a>(start: *const libc::c_void, bytes: usize) -> Result<&'a [u8]>
     if bytes == 0 {
         return Ok(&[]);
     }
-    if start.is_null() {
+    if !is_plausible(start) {
         return Err(Errno::FAULT);
     }
     let bytes = bytes.min(0x7fff_f000);
@@ -115,7 +121,7 @@ unsafe fn vector<'a>(parts: *const iovec, count: libc::c_int) -> Result<&'a [iov
     if count == 0 {
         return Ok(&[]);
     }
-    if parts.is_null() {
+    if !is_plausible(parts) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the caller says so.

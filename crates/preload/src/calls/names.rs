@@ -1,25 +1,21 @@
-//! Names: `access`, `mkdir`, `unlink`, `rename`, `link`, `symlink`, `readlink`, `mknod`, `truncate`
-//! and their forms.
+//! Names: `access`, `mkdir`, `unlink`, `rename`, `mknod`, `truncate` and their forms.
 
 use std::ffi::{c_char, c_int};
 
 use azekura_posix::{
-    Access, AttrUpdate, Credentials, Errno, FileKind, NewEntry, Oid, RenameMode, Result,
+    Access, AttrUpdate, Credentials, Errno, FileKind, NewEntry, RenameMode, Result,
 };
-use libc::{dev_t, mode_t, off_t, size_t, ssize_t};
+use libc::{dev_t, mode_t, off_t};
 
 use super::{hooks, offset};
-use crate::descriptors::table;
-use crate::host;
-use crate::paths::{self, Spot, by_path, by_two_paths};
+use crate::paths::{Spot, by_path, by_two_paths};
 use crate::report::{Counter, counter};
-use crate::settings::{self, Intercept};
-use crate::{gate, service};
+use crate::service;
 
 mod hosts {
     use std::ffi::{c_char, c_int};
 
-    use libc::{dev_t, mode_t, off_t, size_t, ssize_t};
+    use libc::{dev_t, mode_t, off_t};
 
     crate::host::host! {
         fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int;
@@ -33,13 +29,6 @@ mod hosts {
             from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
             flags: libc::c_uint,
         ) -> c_int;
-        fn linkat(
-            from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
-        ) -> c_int;
-        fn symlinkat(text: *const c_char, dirfd: c_int, path: *const c_char) -> c_int;
-        fn readlinkat(
-            dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t,
-        ) -> ssize_t;
         fn mknodat(dirfd: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
         fn mkfifoat(dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int;
         fn truncate(path: *const c_char, bytes: off_t) -> c_int;
@@ -90,7 +79,7 @@ unsafe fn access_at(
 ) -> c_int {
     // SAFETY: the caller keeps the conditions of `faccessat`.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && *path == 0 {
+        if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
             return crate::descriptors::on_fd(
                 counter,
                 dirfd,
@@ -151,151 +140,6 @@ unsafe fn rename_at(
     };
     // SAFETY: the caller keeps the conditions of `renameat2`.
     unsafe { by_two_paths(counter, from, to, rename, hosts) }
-}
-
-/// The object that the first path of a `linkat` stands for, if that is an open file and no name.
-///
-/// # Safety
-/// `path` is null or a C string.
-unsafe fn linked_object(dirfd: c_int, path: *const c_char, flags: c_int) -> Option<Oid> {
-    if path.is_null() || gate::is_inside() {
-        return None;
-    }
-    // SAFETY: the caller says so.
-    let text = unsafe { paths::text(path) }.ok()?;
-    let fd = if text.is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
-        dirfd
-    } else if flags & libc::AT_SYMLINK_FOLLOW != 0 {
-        paths::descriptor_path(text)?
-    } else {
-        return None;
-    };
-    table::get(fd).map(|file| file.oid())
-}
-
-/// # Safety
-/// As for `linkat`.
-unsafe fn link_at(
-    counter: &'static Counter,
-    from: (c_int, *const c_char),
-    to: (c_int, *const c_char),
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller keeps the conditions of `linkat`.
-    unsafe {
-        if let Some(oid) = linked_object(from.0, from.1, flags) {
-            return by_path(
-                counter,
-                to.0,
-                to.1,
-                |to| to.ns.link_object(oid, &to.path).map(|_| 0),
-                |_, _| {
-                    host::set_errno(libc::EXDEV);
-                    -1
-                },
-            );
-        }
-        let link = |from: &Spot, to: &Spot| {
-            if flags & !(libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH) != 0 {
-                return Err(Errno::INVAL);
-            }
-            let attr = from.ns.resolve(&from.path, flags & libc::AT_SYMLINK_FOLLOW != 0)?;
-            to.ns.link_object(attr.oid, &to.path).map(|_| 0)
-        };
-        by_two_paths(counter, from, to, link, || hosts::linkat(from.0, from.1, to.0, to.1, flags))
-    }
-}
-
-/// # Safety
-/// As for `symlinkat`.
-unsafe fn symlink_at(
-    counter: &'static Counter,
-    text: *const c_char,
-    dirfd: c_int,
-    path: *const c_char,
-) -> c_int {
-    // SAFETY: the caller keeps the conditions of `symlinkat`.
-    unsafe {
-        by_path(
-            counter,
-            dirfd,
-            path,
-            |spot| spot.ns.symlink(paths::text(text)?, &spot.path).map(|_| 0),
-            |dirfd, path| hosts::symlinkat(text, dirfd, path),
-        )
-    }
-}
-
-/// Fills a buffer with as much of the text as it has room for, as `readlink` does.
-///
-/// # Safety
-/// The buffer is writable, or null.
-unsafe fn give_text(text: &[u8], buffer: *mut c_char, bytes: size_t) -> Result<ssize_t> {
-    if bytes == 0 {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: the caller says so.
-    let buffer = unsafe { super::buffer(buffer.cast(), bytes)? };
-    let fits = text.len().min(buffer.len());
-    buffer[..fits].copy_from_slice(&text[..fits]);
-    Ok(fits as ssize_t)
-}
-
-/// What the links that the kernel keeps in `/proc` show where they stand for a place in the container.
-fn shown_by_proc(path: &[u8]) -> Option<Vec<u8>> {
-    let settings = settings::get().filter(|s| s.intercept == Intercept::All)?;
-    let process = rustix::process::getpid().as_raw_nonzero().to_string();
-    let rest = path.strip_prefix(b"/proc/").or_else(|| path.strip_prefix(b"/dev/"))?;
-    let rest = match rest.strip_prefix(b"self/") {
-        Some(rest) => rest,
-        None if path.starts_with(b"/dev/") => rest,
-        None => rest.strip_prefix(process.as_bytes())?.strip_prefix(b"/")?,
-    };
-    let below = if rest == b"cwd" && path.starts_with(b"/proc/") {
-        crate::paths::working_directory::get()?.path.clone()
-    } else {
-        let number = std::str::from_utf8(rest.strip_prefix(b"fd/")?).ok()?.parse().ok()?;
-        let description = table::get(number)?;
-        match description.path() {
-            // It has no name.
-            b"" => format!("/#{:x} (deleted)", description.oid().inode_number()).into_bytes(),
-            path => path.to_vec(),
-        }
-    };
-    let below = below.strip_suffix(b"/").unwrap_or(&below);
-    Some([&settings.prefix, below].concat())
-}
-
-/// # Safety
-/// As for `readlinkat`.
-unsafe fn readlink_at(
-    counter: &'static Counter,
-    dirfd: c_int,
-    path: *const c_char,
-    buffer: *mut c_char,
-    bytes: size_t,
-) -> ssize_t {
-    // SAFETY: the caller keeps the conditions of `readlinkat`.
-    unsafe {
-        if !path.is_null() && (*path).cast_unsigned() == b'/' && !gate::is_inside() {
-            let shown = gate::visit(|| Ok(shown_by_proc(paths::text(path)?)));
-            if let Some(Ok(Some(text))) = shown {
-                return gate::conclude(counter, give_text(&text, buffer, bytes));
-            }
-        }
-        by_path(
-            counter,
-            dirfd,
-            path,
-            |spot| {
-                if bytes == 0 {
-                    return Err(Errno::INVAL);
-                }
-                give_text(&spot.ns.read_link(&spot.path)?, buffer, bytes)
-            },
-            |dirfd, path| hosts::readlinkat(dirfd, path, buffer, bytes),
-        )
-    }
 }
 
 fn node(mode: mode_t, device: dev_t) -> Result<NewEntry<'static>> {
@@ -498,86 +342,6 @@ hooks! {
                 hosts::renameat2(from_dir, from, to_dir, to, flags)
             })
         }
-    }
-
-    /// `link`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [link](from: *const c_char, to: *const c_char) -> c_int {
-        // SAFETY: as for the C function.
-        unsafe { link_at(counter!("link"), (CWD, from), (CWD, to), 0) }
-    }
-
-    /// `linkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [linkat](
-        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
-    ) -> c_int {
-        // SAFETY: as for the C function.
-        unsafe { link_at(counter!("linkat"), (from_dir, from), (to_dir, to), flags) }
-    }
-
-    /// `symlink`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [symlink](text: *const c_char, path: *const c_char) -> c_int {
-        // SAFETY: as for the C function.
-        unsafe { symlink_at(counter!("symlink"), text, CWD, path) }
-    }
-
-    /// `symlinkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [symlinkat](text: *const c_char, dirfd: c_int, path: *const c_char) -> c_int {
-        // SAFETY: as for the C function.
-        unsafe { symlink_at(counter!("symlinkat"), text, dirfd, path) }
-    }
-
-    /// `readlink`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [readlink](path: *const c_char, buffer: *mut c_char, bytes: size_t) -> ssize_t {
-        // SAFETY: as for the C function.
-        unsafe { readlink_at(counter!("readlink"), CWD, path, buffer, bytes) }
-    }
-
-    /// `readlink`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [__readlink_chk](
-        path: *const c_char, buffer: *mut c_char, bytes: size_t, room: size_t,
-    ) -> ssize_t {
-        // SAFETY: as for the C function.
-        unsafe { readlink(path, buffer, bytes.min(room)) }
-    }
-
-    /// `readlinkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [readlinkat](
-        dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t,
-    ) -> ssize_t {
-        // SAFETY: as for the C function.
-        unsafe { readlink_at(counter!("readlinkat"), dirfd, path, buffer, bytes) }
-    }
-
-    /// `readlinkat`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [__readlinkat_chk](
-        dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t, room: size_t,
-    ) -> ssize_t {
-        // SAFETY: as for the C function.
-        unsafe { readlinkat(dirfd, path, buffer, bytes.min(room)) }
     }
 
     /// `mknod`.

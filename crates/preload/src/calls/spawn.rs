@@ -205,7 +205,7 @@ unsafe fn spawn(
     list: List,
     attributes: *const c_void,
     (argv, environment): (Array, Array),
-) -> Errno {
+) -> Result<()> {
     counter!("posix_spawn").served();
     let planned = gate::visit(|| {
         // SAFETY: the caller says so.
@@ -221,10 +221,10 @@ unsafe fn spawn(
                 let (argv, environment) = (plan.argv(), plan.environment());
                 real::posix_spawn(pid, path.as_ptr(), list, attributes, argv, environment)
             };
-            Errno::from_raw_os_error(result)
+            if result == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(result)) }
         }
-        Some(Err(errno)) => errno,
-        None => Errno::IO,
+        Some(Err(errno)) => Err(errno),
+        None => Err(Errno::IO),
     }
 }
 
@@ -246,7 +246,7 @@ hooks! {
             let Some(settings) = launch::active() else {
                 return real::posix_spawn(pid, path, list, attributes, argv, environment);
             };
-            spawn(settings, pid, path, list, attributes, (argv, environment)).raw_os_error()
+            conclude(spawn(settings, pid, path, list, attributes, (argv, environment)).map(|()| 0))
         }
     }
 
@@ -263,9 +263,13 @@ hooks! {
             let (Some(settings), false) = (launch::active(), name.is_null()) else {
                 return real::posix_spawnp(pid, name, list, attributes, argv, environment);
             };
+            let mut started = false;
             let errno = search(CStr::from_ptr(name).to_bytes(), |path| {
-                let start = |path: *const c_char, argv| {
-                    spawn(settings, pid, path, list, attributes, (argv, environment))
+                let mut start = |path: *const c_char, argv| {
+                    let result = spawn(settings, pid, path, list, attributes, (argv, environment));
+                    started = result.is_ok();
+                    // Anything but a reason to look further ends the search.
+                    result.err().unwrap_or(Errno::CANCELED)
                 };
                 let errno = start(path.as_ptr(), argv);
                 if errno != Errno::NOEXEC {
@@ -273,7 +277,7 @@ hooks! {
                 }
                 start(c"/bin/sh".as_ptr(), shell_arguments(path, argv).as_ptr())
             });
-            errno.raw_os_error()
+            if started { 0 } else { errno.raw_os_error() }
         }
     }
 

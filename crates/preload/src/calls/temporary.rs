@@ -53,10 +53,10 @@ unsafe fn with_new_name(
             *letter = LETTERS[(number % 62) as usize];
             number /= 62;
         }
-        let made = make(template);
-        if made >= 0 {
+        let result = make(template);
+        if result >= 0 {
             host::set_errno(errno);
-            return made;
+            return result;
         }
         if host::errno() != libc::EEXIST {
             return -1;

@@ -1,13 +1,14 @@
 //! `ftw` and `nftw`. The C library walks with calls that go past the hooks, so trees whose root is in
-//! the container are walked here, with the hooks; others by the C library.
+//! the container are walked here, with the hooks; others by the C library. `fts` is not offered in
+//! the container: it fails there, and the report says so.
 
 use std::collections::HashSet;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use libc::{DIR, dirent64};
 
 use super::{convert, cwd, directories, hooks, stat};
-use crate::{gate, host};
+use crate::{gate, host, report};
 
 const FTW_F: c_int = 0;
 const FTW_D: c_int = 1;
@@ -37,12 +38,15 @@ type OnEntry = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> 
 type OnEntryAt = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Ftw) -> c_int;
 
 mod hosts {
-    use std::ffi::{c_char, c_int};
+    use std::ffi::{c_char, c_int, c_void};
 
     use super::{OnEntry, OnEntryAt};
 
     crate::host::host! {
         fn ftw64(path: *const c_char, on_entry: OnEntry, open_max: c_int) -> c_int;
+        fn fts_open(
+            roots: *const *mut c_char, options: c_int, compare: *const c_void,
+        ) -> *mut c_void;
         fn nftw64(path: *const c_char, on_entry: OnEntryAt, open_max: c_int, flags: c_int) -> c_int;
     }
 }
@@ -138,8 +142,7 @@ impl Walk {
     }
 
     /// What is at a path, and how it is told.
-    fn look(&self, path: &CStr, at: &CStr) -> Result<(libc::stat, c_int), c_int> {
-        let _ = path;
+    fn look(&self, at: &CStr) -> Result<(libc::stat, c_int), c_int> {
         let mut found = blank_stat();
         // SAFETY: a C string and a structure.
         unsafe {
@@ -174,7 +177,7 @@ impl Walk {
         let text = c_text(path);
         let inside = self.has(FTW_CHDIR) && level > 0;
         let at = if inside { c_text(&path[base..]) } else { text.clone() };
-        let (found, kind) = match self.look(&text, &at) {
+        let (found, kind) = match self.look(&at) {
             Ok(found) => found,
             Err(errno) => {
                 host::set_errno(errno);
@@ -312,6 +315,30 @@ hooks! {
                 Some(device) => walk(path, Callback::Plain(on_entry), 0, device),
                 None => hosts::ftw64(path, on_entry, open_max),
             }
+        }
+    }
+    /// `fts_open`, for trees of the host.
+    ///
+    /// # Safety
+    /// As for the C function.
+    fn [fts_open fts64_open](
+        roots: *const *mut c_char, options: c_int, compare: *const c_void,
+    ) -> *mut c_void {
+        let mut root = roots;
+        // SAFETY: as for the C function: the roots end with a null pointer.
+        unsafe {
+            while !root.is_null() && !(*root).is_null() {
+                if starts_here(*root).is_some() {
+                    let _ = gate::visit(|| {
+                        report::trouble("fts_open on a tree of the pool failed with EOPNOTSUPP");
+                        Ok(())
+                    });
+                    host::set_errno(libc::EOPNOTSUPP);
+                    return std::ptr::null_mut();
+                }
+                root = root.add(1);
+            }
+            hosts::fts_open(roots, options, compare)
         }
     }
 }

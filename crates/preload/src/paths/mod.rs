@@ -54,12 +54,18 @@ enum Base {
     Descriptor(c_int),
 }
 
+/// Whether a pointer can be one of a program: not null, near it, or in the kernel's half. The kernel
+/// answers such a one with `EFAULT`; to look would be the end of the program.
+pub(crate) fn is_plausible<T>(pointer: *const T) -> bool {
+    (4096..=isize::MAX as usize).contains(&pointer.addr())
+}
+
 /// The text of a C path; `EFAULT` for none.
 ///
 /// # Safety
 /// Null or a C string.
 pub(crate) unsafe fn text<'a>(path: *const c_char) -> Result<&'a [u8]> {
-    if path.is_null() {
+    if !is_plausible(path) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the caller says so.
@@ -132,11 +138,15 @@ pub(crate) unsafe fn by_path<R: Failing>(
     hosts: impl Fn(c_int, *const c_char) -> R,
 ) -> R {
     let Some(settings) = active() else { return hosts(dirfd, path) };
-    if path.is_null() {
+    if !is_plausible(path) {
         return hosts(dirfd, path);
     }
     // SAFETY: not null, so a C string.
     let first = unsafe { CStr::from_ptr(path) };
+    if first.count_bytes() >= libc::PATH_MAX as usize {
+        // The kernel says so, whosever it would be.
+        return hosts(dirfd, path);
+    }
     let mut at = (dirfd, Cow::Borrowed(first));
     for _ in 0..CROSSINGS_MAX {
         let mut side = classify(settings, at.0, at.1.to_bytes());
@@ -191,7 +201,7 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
     hosts: impl Fn() -> R,
 ) -> R {
     let Some(settings) = active() else { return hosts() };
-    if from.1.is_null() || to.1.is_null() {
+    if !is_plausible(from.1) || !is_plausible(to.1) {
         // The kernel reads both before it looks at either.
         host::set_errno(libc::EFAULT);
         return R::FAILED;
@@ -199,7 +209,11 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
     // SAFETY: not null, so C strings.
     let (from_text, to_text) =
         unsafe { (CStr::from_ptr(from.1).to_bytes(), CStr::from_ptr(to.1).to_bytes()) };
+    let too_long = from_text.len().max(to_text.len()) >= libc::PATH_MAX as usize;
     let sides = || (classify(settings, from.0, from_text), classify(settings, to.0, to_text));
+    if too_long {
+        return hosts();
+    }
     if let (Side::Host, Side::Host) = sides() {
         counter.passed();
         let result = hosts();
