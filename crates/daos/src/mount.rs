@@ -30,7 +30,8 @@ impl Mount {
             libc::O_RDWR => true,
             _ => return Err(Errno::INVAL),
         };
-        let config = FsConfig { cache: CachePolicy::AUTO, check_permissions: true, ..FsConfig::default() };
+        let config =
+            FsConfig { cache: CachePolicy::AUTO, check_permissions: true, ..FsConfig::default() };
         let pool = Arc::clone(&open.pool.pool);
         let fs = FileSystem::mount(pool, &open.container.name, config)
             .map_err(|error| errno_of_mount(&error))?;

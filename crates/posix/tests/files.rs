@@ -5,8 +5,8 @@
 mod cluster;
 
 use azekura_posix::{
-    Access, Allocation, AttrUpdate, CachePolicy, Credentials, Errno, FileKind, Namespace, NewEntry,
-    OFlags, OpenOptions, RenameMode, SeekTo, SetTime, Timestamp, XattrMode,
+    Access, Allocation, AttrUpdate, CachePolicy, Credentials, Errno, FileKind, LEFT, Namespace,
+    NewEntry, OFlags, OpenOptions, RenameMode, SeekTo, SetTime, Timestamp, XattrMode, take_way_out,
 };
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
@@ -346,4 +346,34 @@ fn space_is_reserved_punched_and_copied() {
     let stat = fs.filesystem().statfs().unwrap();
     assert!(stat.total_bytes >= stat.available_bytes && stat.available_bytes > 0);
     fs.filesystem().syncfs().unwrap();
+}
+
+#[test]
+fn a_path_has_one_form_without_symlinks_and_dots() {
+    let cluster = Cluster::start(1, 2, Inheritance::default());
+    let root = cluster.root().standing_at(b"/mnt/pool");
+    root.create_dir_all("/a/b", 0o755).unwrap();
+    root.write("/a/b/file", b"").unwrap();
+    root.symlink(b"/mnt/pool/a", "/absolute").unwrap();
+    root.symlink(b"../b/", "/a/b/relative").unwrap();
+    root.symlink(b"/etc/passwd", "/out").unwrap();
+    root.symlink(b"loop", "/loop").unwrap();
+    let of = |path: &str| root.canonicalize(b"", path).map(|(path, _)| path);
+    assert_eq!(of("/"), Ok(b"".to_vec()));
+    assert_eq!(of("//a/./b//../b/"), Ok(b"/a/b".to_vec()));
+    assert_eq!(of("/absolute/b/relative/relative/file"), Ok(b"/a/b/file".to_vec()));
+    assert_eq!(of("/a/b/relative"), Ok(b"/a/b".to_vec()));
+    assert_eq!(of("/a/b/file/"), Err(Errno::NOTDIR));
+    assert_eq!(of("/a/b/file/x"), Err(Errno::NOTDIR));
+    assert_eq!(of("/a/none"), Err(Errno::NOENT));
+    assert_eq!(of(""), Err(Errno::NOENT));
+    assert_eq!(of("/loop"), Err(Errno::LOOP));
+    assert_eq!(of("/out"), Err(LEFT));
+    assert_eq!(take_way_out(), Some(b"/etc/passwd".to_vec()));
+    assert_eq!(of("/a/../../x"), Err(LEFT));
+    assert_eq!(take_way_out(), Some(b"/mnt/x".to_vec()));
+    let (path, attr) = root.canonicalize(b"", "/a/b").unwrap();
+    let below = root.at(attr.oid);
+    assert_eq!(below.canonicalize(&path, "../b/file").unwrap().0, b"/a/b/file");
+    assert_eq!(below.canonicalize(&path, ".").unwrap().0, b"/a/b");
 }
