@@ -35,6 +35,9 @@ if [ "$purpose" = test ]; then
     wants rsync rsync
     wants sqlite3 sqlite3
     wants shellcheck shellcheck
+    wants ed ed
+    wants mpicc libopenmpi-dev
+    wants mpirun openmpi-bin
     wants flock util-linux
     wants findmnt util-linux
     wants musl-gcc musl-tools

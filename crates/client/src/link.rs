@@ -147,6 +147,13 @@ impl Link {
         self.lanes.try_lock().map(|mut lanes| std::mem::take(&mut lanes.idle)).unwrap_or_default()
     }
 
+    /// Gives back what [`Link::take_idle`] took.
+    #[expect(clippy::vec_box, reason = "as they are kept")]
+    pub(crate) fn give_back(&self, mut lanes: Vec<Box<Lane>>) {
+        self.lanes.lock().idle.append(&mut lanes);
+        self.returned.notify_all();
+    }
+
     /// Whether any connection is open.
     pub(crate) fn is_connected(&self) -> bool {
         self.connections.load(Ordering::Relaxed) > 0

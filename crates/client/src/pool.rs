@@ -164,6 +164,28 @@ impl Pool {
         }
     }
 
+    /// Tells the engines that the session ends, without waiting for an answer: for a process that is
+    /// about to end. A request after it begins the session anew.
+    pub fn leave(&self) {
+        let version = self.map().version;
+        for link in self.session().links() {
+            let mut lanes = link.take_idle();
+            // The engine ends the session with its last connection.
+            let last = lanes.iter().rposition(|lane| lane.is_connected());
+            for (lane, place) in lanes.iter_mut().zip(0..) {
+                if Some(place) == last {
+                    let head = lane.head(link.any_target, version, 0, false);
+                    // An engine that does not hear it ends the session when the lease is over.
+                    let _ = lane
+                        .queue(&link.holds, head, &Request::Goodbye, 0)
+                        .and_then(|()| lane.flush(&[]));
+                }
+                link.disconnect(lane);
+            }
+            link.give_back(lanes);
+        }
+    }
+
     /// Starts a thread that calls [`Pool::tick`] every second as long as the pool is in use.
     ///
     /// # Errors

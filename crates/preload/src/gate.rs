@@ -16,6 +16,8 @@ use crate::report::{self, Counter};
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// The signal mask of the thread that is forking.
+    static MASK_BEFORE_FORK: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// The signals that the host has handlers for: bit `n - 1` for signal `n`. While a thread is in our
@@ -72,12 +74,10 @@ fn change_mask(how: c_int, set: u64) -> u64 {
     old
 }
 
-/// Whether a signal that the host handles has come in since this thread entered.
-pub(crate) fn has_signal_waiting() -> bool {
-    let mut waiting = 0_u64;
-    // SAFETY: as above.
-    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut waiting, size_of::<u64>()) };
-    waiting & HANDLED.load(Ordering::Relaxed) != 0
+/// Lets the signals that the host handles wait; gives the mask before, if there are any.
+fn block_handled() -> Option<u64> {
+    let handled = HANDLED.load(Ordering::Relaxed);
+    (handled != 0).then(|| change_mask(libc::SIG_BLOCK, handled))
 }
 
 /// A thread's stay in our code. Ends by drop; `errno` is then as it was.
@@ -92,10 +92,11 @@ impl Stay {
         if is_inside() {
             return None;
         }
-        INSIDE.set(true);
         let errno = host::errno();
-        let handled = HANDLED.load(Ordering::Relaxed);
-        let mask = (handled != 0).then(|| change_mask(libc::SIG_BLOCK, handled));
+        // In this order, here and at the end: a handler that runs before or after finds its thread
+        // outside.
+        let mask = block_handled();
+        INSIDE.set(true);
         // SAFETY: given back by this value's drop; the thread does not come here twice.
         unsafe { OPERATIONS.raw() }.lock_shared();
         Some(Self { errno, mask })
@@ -106,11 +107,11 @@ impl Drop for Stay {
     fn drop(&mut self) {
         // SAFETY: taken by `begin`.
         unsafe { OPERATIONS.raw().unlock_shared() };
+        host::set_errno(self.errno);
+        INSIDE.set(false);
         if let Some(mask) = self.mask {
             change_mask(libc::SIG_SETMASK, mask);
         }
-        host::set_errno(self.errno);
-        INSIDE.set(false);
     }
 }
 
@@ -151,6 +152,7 @@ pub(crate) fn conclude<R: Failing>(counter: &'static Counter, result: Result<R>)
 
 /// Keeps every other thread out of our code; for a fork. The thread counts as inside meanwhile.
 pub(crate) fn close_for_fork() {
+    MASK_BEFORE_FORK.set(block_handled());
     INSIDE.set(true);
     // SAFETY: given back by `open_after_fork` in parent and child.
     unsafe { OPERATIONS.raw() }.lock_exclusive();
@@ -161,4 +163,7 @@ pub(crate) fn open_after_fork() {
     // SAFETY: taken by `close_for_fork` of the same thread, which the child is a copy of.
     unsafe { OPERATIONS.raw().unlock_exclusive() };
     INSIDE.set(false);
+    if let Some(mask) = MASK_BEFORE_FORK.take() {
+        change_mask(libc::SIG_SETMASK, mask);
+    }
 }

@@ -94,6 +94,7 @@ macro_rules! host {
         /// # Safety
         /// As for the C function.
         pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
+            type Signature = unsafe extern "C" fn($($type),*) -> $ret;
             static FOUND: $crate::host::Function = $crate::host::Function::new();
             const NAME: &std::ffi::CStr =
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -106,8 +107,7 @@ macro_rules! host {
                 return <$ret as $crate::host::Failing>::FAILED;
             }
             // SAFETY: the C library's function of this name has this signature.
-            let function: unsafe extern "C" fn($($type),*) -> $ret =
-                unsafe { std::mem::transmute(address) };
+            let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(address) };
             // SAFETY: the caller keeps the C function's conditions.
             unsafe { function($($arg),*) }
         }

@@ -2,12 +2,15 @@
 //! call. Owns what happens when they cannot be reached: the call fails with `EIO`, the report gets a
 //! line, and the next call after a moment tries again.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_client::{ClientConfig, PoolFile};
-use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, Pool, Result};
+use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, Pool, Result, Trace};
 use parking_lot::RwLock;
 
 use crate::descriptors::reserve;
@@ -32,8 +35,15 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
     let config =
         ClientConfig { settle_descriptor: Some(reserve::settle), ..ClientConfig::default() };
     let pool = Pool::connect(&file, config).map_err(|error| error.to_string())?;
-    FileSystem::mount(pool, &settings.container, FsConfig::default())
-        .map_err(|error| error.to_string())
+    let trace = settings
+        .trace
+        .as_deref()
+        .map(|path| Trace::append_to(Path::new(OsStr::from_bytes(path)), Some(reserve::settle)));
+    // A program is not to fail because it is not written down.
+    let trace = trace.and_then(|opened| opened.map_err(|e| report::trouble(&e.to_string())).ok());
+    let read_policy = settings.read_policy.clone();
+    let config = FsConfig { read_policy, trace, ..FsConfig::default() };
+    FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())
 }
 
 /// The container's name space as this process's user sees it, standing at the prefix.
@@ -64,6 +74,13 @@ pub(crate) fn root() -> Result<Namespace> {
 
 fn namespace(fs: &Arc<FileSystem>, settings: &Settings) -> Namespace {
     Namespace::new(Arc::clone(fs), Credentials::of_process()).standing_at(&settings.prefix)
+}
+
+/// The process is about to end.
+pub(crate) fn leave() {
+    if let State::Open(root) = &*STATE.read() {
+        root.filesystem().pool().leave();
+    }
 }
 
 /// The process has become another user.

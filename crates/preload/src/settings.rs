@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
+use azekura_posix::ReadPolicy;
+
 use crate::report;
 
 /// Where the container stands if nothing else is said.
@@ -32,6 +34,10 @@ pub(crate) struct Settings {
     pub(crate) report: Option<Vec<u8>>,
     /// Which calls are intercepted.
     pub(crate) intercept: Intercept,
+    /// How far files are read.
+    pub(crate) read_policy: ReadPolicy,
+    /// The file that requests for far files are written down in.
+    pub(crate) trace: Option<Vec<u8>>,
     /// The program that hands static programs over to a mount.
     pub(crate) binary: Option<CString>,
     /// The variables as they have to be in the environment of programs started from here, as
@@ -47,13 +53,15 @@ pub(crate) fn get() -> Option<&'static Settings> {
 }
 
 /// Names of the variables that a program started from here needs too.
-const VARIABLES: [&CStr; 7] = [
+const VARIABLES: [&CStr; 9] = [
     c"LD_PRELOAD",
     c"AZEKURA_POOL",
     c"AZEKURA_CONTAINER",
     c"AZEKURA_PREFIX",
     c"AZEKURA_REPORT",
     c"AZEKURA_INTERCEPT",
+    c"AZEKURA_READ_POLICY",
+    c"AZEKURA_TRACE",
     c"AZEKURA_BIN",
 ];
 
@@ -69,13 +77,11 @@ fn variable(name: &CStr) -> Option<Vec<u8>> {
 
 fn text(name: &CStr) -> Option<String> {
     let value = variable(name).filter(|value| !value.is_empty())?;
-    match String::from_utf8(value) {
-        Ok(text) => Some(text),
-        Err(_) => {
-            report::trouble(&format!("{} is not UTF-8 text: ignored", name.to_string_lossy()));
-            None
-        }
+    let text = String::from_utf8(value).ok();
+    if text.is_none() {
+        report::trouble(&format!("{} is not UTF-8 text: ignored", name.to_string_lossy()));
     }
+    text
 }
 
 fn prefix() -> Vec<u8> {
@@ -104,6 +110,15 @@ fn intercept() -> Intercept {
             Intercept::All
         }
     }
+}
+
+fn read_policy() -> ReadPolicy {
+    let Some(text) = text(c"AZEKURA_READ_POLICY") else { return ReadPolicy::default() };
+    text.parse().unwrap_or_else(|error| {
+        let policy = ReadPolicy::default();
+        report::trouble(&format!("AZEKURA_READ_POLICY: {error}: '{policy}' is used"));
+        policy
+    })
 }
 
 /// `%p` stands for the process id.
@@ -149,6 +164,8 @@ pub(crate) fn read() {
             prefix: prefix(),
             report,
             intercept: intercept(),
+            read_policy: read_policy(),
+            trace: variable(c"AZEKURA_TRACE").filter(|path| !path.is_empty()),
             binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
             handed_on: handed_on(),
         })

@@ -44,8 +44,12 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
 }
 
 extern "C" fn end() {
+    // The C library writes its streams out only after this, and those of ours need the pool.
+    // SAFETY: null stands for all streams.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
     let _ = gate::visit(|| {
         report::write();
+        service::leave();
         Ok(())
     });
 }

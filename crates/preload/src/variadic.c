@@ -1,7 +1,9 @@
 /* The C library's functions with a list of arguments of any length. Only C can read such a list, so
  * these gather it and go on in Rust. Rust exports them: see calls/variadic.rs. */
 
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>

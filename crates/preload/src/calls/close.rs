@@ -8,8 +8,8 @@ use super::{hooks, lock};
 use crate::descriptors::{reserve, table};
 use crate::gate;
 use crate::host;
-use crate::stdio;
 use crate::report::counter;
+use crate::stdio;
 
 /// The number stands for nothing any more; the kernel's part is left to the caller.
 pub(crate) fn release(fd: c_int) {

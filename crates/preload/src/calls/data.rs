@@ -49,8 +49,8 @@ unsafe fn write_vector(file: &Description, parts: &[iovec], at: Option<u64>) -> 
         Some(offset) => file.write_at(data, offset),
         None => file.write(data),
     };
-    // SAFETY: the caller says so.
     let written = match parts {
+        // SAFETY: the caller says so.
         [only] => write(unsafe { data(only.iov_base, only.iov_len)? })?,
         // SAFETY: the caller says so.
         _ => write(&unsafe { gathered(parts)? })?,
@@ -232,6 +232,7 @@ hooks! {
                 if flags & !libc::RWF_HIPRI != 0 {
                     return Err(Errno::OPNOTSUPP);
                 }
+                // SAFETY: as for the C function.
                 unsafe { read_vector(file, vector(parts, count)?, position_or(at)?) }
             },
             || unsafe { host::preadv2(fd, parts, count, at, flags) },
@@ -253,6 +254,7 @@ hooks! {
                 if flags & !libc::RWF_HIPRI != 0 {
                     return Err(Errno::OPNOTSUPP);
                 }
+                // SAFETY: as for the C function.
                 unsafe { write_vector(file, vector(parts, count)?, position_or(at)?) }
             },
             || unsafe { host::pwritev2(fd, parts, count, at, flags) },

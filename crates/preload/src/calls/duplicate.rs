@@ -137,7 +137,8 @@ hooks! {
             counter.passed();
             return hosts();
         }
-        let result = gate::visit(|| match table::get(fd) {
+        let waits = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);
+        let result = lock::until_free(waits, || match table::get(fd) {
             Some(file) => control(&file, fd, command, argument),
             None => Ok(None),
         });

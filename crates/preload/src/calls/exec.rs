@@ -60,7 +60,9 @@ fn become_program(plan: &Plan) -> Errno {
     // SAFETY: the plan's arrays are as the calls want them.
     unsafe {
         match &plan.program {
-            Program::Path(path) => after(real::execve(path.as_ptr(), plan.argv(), plan.environment())),
+            Program::Path(path) => {
+                after(real::execve(path.as_ptr(), plan.argv(), plan.environment()))
+            }
             Program::Memory(file) => after(libc::syscall(
                 libc::SYS_execveat,
                 file.as_raw_fd(),

@@ -12,12 +12,12 @@ use azekura_posix::{Errno, FileKind, OFlags, Oid, OpenOptions, Result};
 use parking_lot::Mutex;
 
 use crate::descriptors::reserve;
+use crate::gate;
 use crate::host::Function;
 use crate::launch::{self, image};
 use crate::paths::{self, Spot};
 use crate::report::counter;
 use crate::settings::{self, Settings};
-use crate::gate;
 
 /// Libraries that need libraries.
 const DEPTH_MAX: u32 = 8;
@@ -53,7 +53,8 @@ fn parent(path: &[u8]) -> &[u8] {
 
 /// The path of a library next to its user, as a `RUNPATH` has it.
 fn beside(directory: &[u8], origin: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    let rest = [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().find_map(|word| directory.strip_prefix(*word));
+    let rest =
+        [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().find_map(|word| directory.strip_prefix(*word));
     match rest {
         Some(rest) => Some([origin, rest, b"/", name].concat()),
         None if directory.starts_with(b"/") => Some([directory, b"/", name].concat()),
@@ -91,8 +92,7 @@ fn copy(
     }
     let memory = reserve::settle(launch::copy_to_memory(&file, &shown)?);
     let path = format!("/proc/self/fd/{}", memory.into_raw_fd());
-    let path: &'static CString =
-        Box::leak(Box::new(CString::new(path).map_err(|_| Errno::INVAL)?));
+    let path: &'static CString = Box::leak(Box::new(CString::new(path).map_err(|_| Errno::INVAL)?));
     COPIES.lock().get_or_insert_default().insert(version, path);
     order.push(path);
     Ok(())

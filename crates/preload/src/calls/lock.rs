@@ -3,20 +3,19 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::time::Duration;
 
 use azekura_posix::{Errno, Lock, LockKind, LockMode, Result};
 use libc::off_t;
 
 use super::hooks;
-use crate::descriptors::{Description, on_fd};
+use crate::descriptors::{Backing, Description, table};
 use crate::report::counter;
 use crate::{gate, host};
 
 /// The owner of record locks of the process; descriptions own by their address, which is never 1.
 pub(crate) const PROCESS: u64 = 1;
-/// Pause between two tries for a lock that somebody else has.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two tries for a lock that somebody else has, in nanoseconds.
+const PAUSE_NS: i64 = 20_000_000;
 
 /// Who is to own a record lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,17 +52,26 @@ fn range(file: &Description, asked: &libc::flock) -> Result<(u64, u64)> {
     Ok((first, end.map_or(u64::MAX, |end| end as u64)))
 }
 
-/// Takes a lock, waiting for it if asked to. While it waits the host's signals come through.
-fn take(file: &Description, lock: Lock, wait: bool) -> Result<()> {
+fn take(file: &Description, lock: Lock) -> Result<()> {
+    file.fs()?.lock(file.oid(), lock, false, &|| false)
+}
+
+/// Tries again and again while somebody else has the lock. Between two tries the thread is out of our
+/// code, so that signals and forks are not held up; a signal with a handler ends the waiting.
+pub(super) fn until_free<T>(
+    wait: bool,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Option<Result<T>> {
     loop {
-        match file.fs()?.lock(file.oid(), lock, false, &|| false) {
+        match gate::visit(&mut attempt)? {
             Err(Errno::AGAIN) if wait => {}
-            other => return other,
+            other => return Some(other),
         }
-        if gate::has_signal_waiting() {
-            return Err(Errno::INTR);
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
+        // SAFETY: a valid structure; the rest is not asked for.
+        if unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) } != 0 {
+            return Some(Err(Errno::INTR));
         }
-        std::thread::sleep(PAUSE);
     }
 }
 
@@ -115,7 +123,7 @@ pub(crate) fn record(
         libc::F_RDLCK if !file.file()?.handle().is_readable() => return Err(Errno::BADF),
         libc::F_WRLCK if !file.file()?.handle().is_writable() => return Err(Errno::BADF),
         libc::F_RDLCK | libc::F_WRLCK => {
-            take(file, lock, matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW))?;
+            take(file, lock)?;
         }
         _ => return Err(Errno::INVAL),
     }
@@ -131,10 +139,9 @@ fn whole(file: &Arc<Description>, operation: c_int) -> Result<c_int> {
         start: 0,
         end: u64::MAX,
     };
-    let wait = operation & libc::LOCK_NB == 0;
     match operation & !libc::LOCK_NB {
-        libc::LOCK_SH => take(file, lock(LockMode::Shared), wait)?,
-        libc::LOCK_EX => take(file, lock(LockMode::Exclusive), wait)?,
+        libc::LOCK_SH => take(file, lock(LockMode::Shared))?,
+        libc::LOCK_EX => take(file, lock(LockMode::Exclusive))?,
         libc::LOCK_UN => file.fs()?.unlock(file.oid(), lock(LockMode::Exclusive))?,
         _ => return Err(Errno::INVAL),
     }
@@ -160,13 +167,22 @@ hooks! {
     /// # Safety
     /// As for the C function.
     fn [flock](fd: c_int, operation: c_int) -> c_int {
+        let counter = counter!("flock");
         // SAFETY: as for the C function.
-        on_fd(
-            counter!("flock"),
-            fd,
-            |file| whole(file, operation),
-            || unsafe { host::flock(fd, operation) },
-        )
+        let hosts = || unsafe { host::flock(fd, operation) };
+        if !table::is_ours(fd) {
+            counter.passed();
+            return hosts();
+        }
+        let result = until_free(operation & libc::LOCK_NB == 0, || match table::get(fd) {
+            Some(file) if file.backing() == Backing::Reserved => whole(&file, operation).map(Some),
+            _ => Ok(None),
+        });
+        match result {
+            Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
+            Some(Err(errno)) => gate::conclude(counter, Err(errno)),
+            Some(Ok(None)) | None => hosts(),
+        }
     }
 
     /// `lockf`.

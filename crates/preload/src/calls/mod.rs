@@ -10,8 +10,8 @@ mod commands;
 mod convert;
 mod copy;
 mod cwd;
-mod directories;
 mod data;
+mod directories;
 mod duplicate;
 mod exec;
 pub(crate) mod fork;
@@ -26,9 +26,9 @@ mod open;
 mod position;
 mod scan;
 mod signals;
+mod socket;
 mod space;
 mod spawn;
-mod socket;
 mod stat;
 mod streams;
 mod sync;
@@ -53,6 +53,7 @@ macro_rules! hook {
     ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block) => {
         $(#[$doc])*
         #[unsafe(no_mangle)]
+        #[allow(unreachable_pub, reason = "exported to the loader, not to Rust")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
             $crate::gate::contain(|| $body)
         }
@@ -65,6 +66,7 @@ macro_rules! alias {
         /// # Safety
         /// As for the C function.
         #[unsafe(no_mangle)]
+        #[allow(unreachable_pub, reason = "exported to the loader, not to Rust")]
         pub unsafe extern "C" fn $alias($($arg: $type),*) -> $ret {
             // SAFETY: the same conditions.
             unsafe { self::$name($($arg),*) }
@@ -128,7 +130,7 @@ unsafe fn vector<'a>(parts: *const iovec, count: libc::c_int) -> Result<&'a [iov
     let parts = unsafe { std::slice::from_raw_parts(parts, count) };
     let total = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
     match total {
-        Some(total) if total <= isize::MAX as usize => Ok(parts),
+        Some(total) if isize::try_from(total).is_ok() => Ok(parts),
         _ => Err(Errno::INVAL),
     }
 }

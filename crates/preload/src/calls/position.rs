@@ -100,7 +100,7 @@ hooks! {
         on_fd(
             counter!("posix_fallocate"),
             fd,
-            |file| Ok(allocate(file, 0, at, bytes).map_or_else(|errno| errno.raw_os_error(), |_| 0)),
+            |file| Ok(allocate(file, 0, at, bytes).map_or_else(Errno::raw_os_error, |_| 0)),
             || unsafe { host::posix_fallocate(fd, at, bytes) },
         )
     }

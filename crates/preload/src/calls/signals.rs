@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use libc::{sighandler_t, sigaction as Action};
+use libc::{sigaction as Action, sighandler_t};
 
 use super::hooks;
 use crate::gate;

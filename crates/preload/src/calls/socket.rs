@@ -97,7 +97,11 @@ fn find_node(path: &[u8]) -> Result<Option<Abstract>> {
     let Some(spot) = spot(path)? else { return Ok(None) };
     let attr = spot.ns.metadata(&spot.path)?;
     spot.ns.access(&spot.path, Access { write: true, ..Access::default() })?;
-    if attr.kind == FileKind::Socket { Ok(Some(Abstract::of(&attr))) } else { Err(Errno::CONNREFUSED) }
+    if attr.kind == FileKind::Socket {
+        Ok(Some(Abstract::of(&attr)))
+    } else {
+        Err(Errno::CONNREFUSED)
+    }
 }
 
 /// What a call comes to whose address may be a path of the container.

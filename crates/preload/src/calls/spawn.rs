@@ -46,8 +46,15 @@ const LOWEST: c_int = 512;
 #[derive(Clone, Debug)]
 enum Action {
     /// The child gets this file of ours under this number, from a number that is held for it.
-    Open { held: c_int, fd: c_int, file: Arc<Description> },
-    Duplicate { fd: c_int, new: c_int },
+    Open {
+        held: c_int,
+        fd: c_int,
+        file: Arc<Description>,
+    },
+    Duplicate {
+        fd: c_int,
+        new: c_int,
+    },
     Close(c_int),
     CloseFrom(c_int),
     /// The working directory, below the container's root; `None` for one of the host's.
@@ -384,13 +391,11 @@ hooks! {
             remember(list, Action::Directory(Some(file.path().to_vec())));
             Ok(Some(0))
         });
-        match ours.and_then(Result::transpose) {
-            Some(result) => conclude(result),
-            None => {
-                // SAFETY: as for the C function.
-                let result = unsafe { real::posix_spawn_file_actions_addfchdir_np(list, fd) };
-                note(list, result, Action::Directory(None))
-            }
+        if let Some(result) = ours.and_then(Result::transpose) {
+            return conclude(result);
         }
+        // SAFETY: as for the C function.
+        let result = unsafe { real::posix_spawn_file_actions_addfchdir_np(list, fd) };
+        note(list, result, Action::Directory(None))
     }
 }

@@ -31,7 +31,8 @@ fn look(spot: &Spot, flags: c_int) -> Result<Attr> {
 /// `path` is null or a C string.
 unsafe fn is_of_fd(path: *const c_char, flags: c_int) -> bool {
     // SAFETY: the caller says so.
-    flags & libc::AT_EMPTY_PATH != 0 && (path.is_null() || crate::paths::is_plausible(path) && unsafe { *path } == 0)
+    flags & libc::AT_EMPTY_PATH != 0
+        && (path.is_null() || crate::paths::is_plausible(path) && unsafe { *path } == 0)
 }
 
 /// # Safety

@@ -46,7 +46,7 @@ fn name(entry: &[u8]) -> &[u8] {
     &entry[..end]
 }
 
-fn is_separator(byte: &u8) -> bool {
+fn is_separator(byte: u8) -> bool {
     matches!(byte, b':' | b' ')
 }
 
@@ -57,7 +57,7 @@ fn library(settings: &Settings) -> Option<&'static [u8]> {
         .get_or_init(|| {
             let value =
                 settings.handed_on.iter().find_map(|v| v.to_bytes().strip_prefix(PRELOAD))?;
-            let mut parts = value.split(is_separator);
+            let mut parts = value.split(|byte| is_separator(*byte));
             parts.find(|part| part.ends_with(b"libazekura_preload.so")).map(<[u8]>::to_vec)
         })
         .as_deref()
@@ -65,7 +65,9 @@ fn library(settings: &Settings) -> Option<&'static [u8]> {
 
 fn with_library(library: &[u8], value: &[u8]) -> Vec<u8> {
     let mut text = [PRELOAD, library].concat();
-    for other in value.split(is_separator).filter(|part| !part.is_empty() && *part != library) {
+    for other in
+        value.split(|byte| is_separator(*byte)).filter(|part| !part.is_empty() && *part != library)
+    {
         text.push(b':');
         text.extend_from_slice(other);
     }
@@ -128,7 +130,7 @@ pub(crate) unsafe fn cleared(settings: &Settings, asked: *const *const c_char) -
         match (bytes.strip_prefix(PRELOAD), library(settings)) {
             (Some(value), Some(library)) => {
                 let rest: Vec<&[u8]> = value
-                    .split(is_separator)
+                    .split(|byte| is_separator(*byte))
                     .filter(|part| !part.is_empty() && *part != library)
                     .collect();
                 if !rest.is_empty() {
@@ -154,7 +156,9 @@ pub(crate) unsafe fn is_complete(settings: &Settings, asked: *const *const c_cha
         let mut found = asked.iter().filter(|entry| entry.to_bytes().starts_with(name));
         match (name == PRELOAD, library(settings)) {
             (true, Some(library)) => found.any(|entry| {
-                entry.to_bytes()[PRELOAD.len()..].split(is_separator).any(|part| part == library)
+                entry.to_bytes()[PRELOAD.len()..]
+                    .split(|byte| is_separator(*byte))
+                    .any(|part| part == library)
             }),
             _ => found.next().is_some(),
         }

@@ -52,7 +52,7 @@ impl Inherited {
     fn options(&self, settings: &Settings) -> Vec<Vec<u8>> {
         let mut files: HashMap<*const Description, (&Description, Vec<String>)> = HashMap::new();
         for (fd, file) in &self.numbers {
-            let place = files.entry(Arc::as_ptr(file)).or_insert_with(|| (file, Vec::new()));
+            let place = files.entry(Arc::as_ptr(file)).or_insert_with(|| (&**file, Vec::new()));
             place.1.push(fd.to_string());
         }
         files
@@ -61,7 +61,7 @@ impl Inherited {
             .map(|(file, numbers)| {
                 let once = OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC;
                 let flags = file.shown_flags() & !(once.bits() as i32);
-                let offset = file.position().locked(|place| place.offset());
+                let offset = file.position().locked(|place| place.offset().to_string());
                 let front = format!("{}:{flags}:{offset}:", numbers.join(","));
                 [front.as_bytes(), &settings.prefix, file.path()].concat()
             })
@@ -100,8 +100,7 @@ pub(super) unsafe fn plan(
     words.push(b"--".to_vec());
     words.push(program.to_vec());
     words.extend(argv.iter().skip(1).map(|argument| argument.to_bytes().to_vec()));
-    let words: Vec<CString> =
-        words.into_iter().map(super::c_string).collect::<Result<_>>()?;
+    let words: Vec<CString> = words.into_iter().map(super::c_string).collect::<Result<_>>()?;
     // SAFETY: the caller says so.
     let environment = unsafe { environment::cleared(settings, request.environment) };
     Ok(Plan::new(Program::Path(binary), words, environment))

@@ -133,19 +133,11 @@ pub(crate) fn own_directory() -> Option<Vec<u8>> {
     working_directory::get().map(|at| at.path.clone())
 }
 
-/// Makes everything ready for another program: positions become shared. The host's signals wait.
+/// Makes everything ready for another program: positions become shared.
 pub(crate) fn prepare() {
-    // SAFETY: the set is valid for all three calls; it is filled before it is read.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut old: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
-        gate::close_for_fork();
-        inherit::share_all();
-        gate::open_after_fork();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
-    }
+    gate::close_for_fork();
+    inherit::share_all();
+    gate::open_after_fork();
 }
 
 /// Where a program file lies.
@@ -259,7 +251,9 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
             None => (Err(LEFT), None),
             Some(Place::Host(at)) => (look_at_host(at), None),
             Some(Place::Pool(spot)) => match open_in_pool(spot) {
-                Ok(file) => (image::kind(&|at, into: &mut [u8]| file.read_at(into, at)), Some(file)),
+                Ok(file) => {
+                    (image::kind(&|at, into: &mut [u8]| file.read_at(into, at)), Some(file))
+                }
                 Err(errno) => (Err(errno), None),
             },
         };

@@ -36,6 +36,16 @@ fn is_plainly_missing(at: BorrowedFd<'_>, path: &[u8]) -> bool {
     }
 }
 
+/// Whether a relative path could lead to the prefix from a directory above it: the host has nothing
+/// of that name there.
+fn may_name_prefix(settings: &Settings, path: &[u8]) -> bool {
+    path[0] != b'/'
+        && path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .any(|name| settings.prefix.split(|byte| *byte == b'/').any(|part| part == name))
+}
+
 fn push_front(rest: &mut VecDeque<Vec<u8>>, path: &[u8]) {
     for component in path.split(|byte| *byte == b'/').rev().filter(|c| !c.is_empty()) {
         rest.push_front(component.to_vec());
@@ -45,7 +55,7 @@ fn push_front(rest: &mut VecDeque<Vec<u8>>, path: &[u8]) {
 /// The path below the container's root that `path` leads to, if it does.
 pub(super) fn leads_in(settings: &Settings, dirfd: c_int, path: &[u8]) -> Option<Vec<u8>> {
     let at = descriptor(dirfd)?;
-    if path.is_empty() || is_plainly_missing(at, path) {
+    if path.is_empty() || is_plainly_missing(at, path) && !may_name_prefix(settings, path) {
         return None;
     }
     let mut done = if path[0] == b'/' {

@@ -85,7 +85,6 @@ pub(crate) fn descriptor_path(path: &[u8]) -> Option<c_int> {
 
 fn classify(settings: &Settings, dirfd: c_int, path: &[u8]) -> Side {
     match path.first() {
-        None => Side::Host,
         Some(b'/') => match below_prefix(&settings.prefix, path) {
             Some(b"") => Side::Pool(Base::Root, b"/".to_vec()),
             Some(below) => Side::Pool(Base::Root, below.to_vec()),
@@ -100,7 +99,7 @@ fn classify(settings: &Settings, dirfd: c_int, path: &[u8]) -> Side {
             Side::Pool(Base::WorkingDirectory, path.to_vec())
         }
         Some(_) if table::is_ours(dirfd) => Side::Pool(Base::Descriptor(dirfd), path.to_vec()),
-        Some(_) => Side::Host,
+        _ => Side::Host,
     }
 }
 

@@ -123,9 +123,8 @@ pub(crate) fn before_replacing(fd: c_int) {
 }
 
 fn is_of_pool(fd: c_int) -> bool {
-    let found = gate::visit(|| {
-        Ok(table::get(fd).is_some_and(|file| file.backing() == Backing::Reserved))
-    });
+    let found =
+        gate::visit(|| Ok(table::get(fd).is_some_and(|file| file.backing() == Backing::Reserved)));
     matches!(found, Some(Ok(true)))
 }
 

@@ -2,7 +2,9 @@
  * hooks. Owns what needs to know the C library's own form of a stream: that `fileno` gives the
  * descriptor, and what of a standard stream goes over to the one that takes its place. */
 
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

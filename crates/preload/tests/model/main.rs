@@ -32,12 +32,12 @@ const PREFIX: &str = "/proc/azekura";
 
 /// The library as it is now: cargo builds no shared library for a test by itself.
 fn library() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "azekura-preload"]);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "azekura-preload"]);
     if !cfg!(debug_assertions) {
-        build.arg("--release");
+        cargo.arg("--release");
     }
-    assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
     let program = std::env::current_exe().unwrap();
     let built = program.parent().unwrap().with_file_name("libazekura_preload.so");
     assert!(built.is_file(), "{} is missing", built.display());

@@ -1,0 +1,174 @@
+"""Reading over links that lose, reorder and break, by every read policy: the bytes are right, little
+is fetched in vain, and memory stays bounded. Nothing is said here about speed."""
+
+import hashlib
+import random
+import sys
+import time
+
+import pytest
+from pools import BINARY, wait_until
+from test_netlab import PAIR, Lab
+
+pytestmark = pytest.mark.root
+
+FILE_BYTES = 24 << 20
+POLICIES = ["predictive", "sync-adaptive", "fixed=1M"]
+# What is read ahead at most, by all files of a process.
+HELD_BYTES_MAX = 512 << 20
+
+# Reads a file by a pattern; prints the checksum of what it read and the most memory it took in KiB.
+READER = """
+import hashlib, os, random, resource, sys
+path, pattern = sys.argv[1:3]
+fd = os.open(path, os.O_RDONLY)
+size = os.fstat(fd).st_size
+digest = hashlib.sha256()
+chance = random.Random(5)
+if pattern == "sequential":
+    places = [(at, 65536) for at in range(0, size, 65536)]
+elif pattern == "strided":
+    places = [(at + part, 65536) for at in range(0, size, 1 << 20) for part in (0, 65536)]
+else:
+    places = [(chance.randrange(size // 4096) * 4096, 4096) for _ in range(100)]
+for at, count in places:
+    data = os.pread(fd, count, at)
+    assert len(data) == min(count, size - at), (at, len(data))
+    digest.update(data)
+print(digest.hexdigest(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def expected(data, pattern):
+    """What the reader reads."""
+    size, chance = len(data), random.Random(5)
+    if pattern == "sequential":
+        return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    if pattern == "strided":
+        for at in range(0, size, 1 << 20):
+            digest.update(data[at : at + 131072])
+    else:
+        for _ in range(100):
+            at = chance.randrange(size // 4096) * 4096
+            digest.update(data[at : at + 4096])
+    return digest.hexdigest()
+
+
+class Far:
+    """A pool in one host, its users in another, and a file that both know."""
+
+    def __init__(self, world):
+        self.world = world
+        self.lab = Lab(world, PAIR)
+        self.engine = None
+        self.serve()
+        self.pool = "far"
+        create = ("pool", "create", self.pool, "--engine", "far:7070")
+        wait_until(
+            lambda: self.lab.exec("near", BINARY, *create, check=False).returncode == 0,
+            "the pool is made",
+        )
+        self.data = random.Random(9).randbytes(FILE_BYTES)
+        (world.base / "data").write_bytes(self.data)
+        self.lab.exec("near", BINARY, "fs", "put", world.base / "data", f"{self.pool}:/data")
+
+    def serve(self):
+        self.engine = self.world.start(
+            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
+            *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
+        )
+
+    def command(self, policy, pattern, trace):
+        run = ("run", "--pool", self.pool, "--via", "preload")
+        options = ("--read-policy", policy, "--trace", trace)
+        return (
+            *(BINARY, *run, *options, "--"),
+            *(sys.executable, "-c", READER, "/azekura/data", pattern),
+        )
+
+    def judge(self, said, pattern, trace):
+        """Holds what a reader said, and its trace, against what must be."""
+        digest, peak_kib = said.split()
+        assert digest == expected(self.data, pattern)
+        assert int(peak_kib) < 400 << 10
+        summaries = self.world.json("trace", trace, "--summary")["summaries"]
+        assert summaries
+        for summary in summaries:
+            assert summary["most_held_bytes"] <= HELD_BYTES_MAX
+            assert summary["wasted_bytes"] <= FILE_BYTES // 4
+
+    def read(self, policy, pattern):
+        trace = self.world.base / f"{policy}-{pattern}.jsonl"
+        said = self.lab.exec("near", *self.command(policy, pattern, trace)).stdout
+        self.judge(said, pattern, trace)
+
+    def start_reading(self, policy, pattern, trace):
+        """Starts a reader, and returns when it is in the middle."""
+        child = self.world.start(
+            *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
+            *self.command(policy, pattern, trace),
+        )
+        wait_until(
+            lambda: trace.exists() and trace.read_text().count("\n") > 4, "something is asked for"
+        )
+        return child
+
+
+@pytest.fixture
+def far(world):
+    """A pool behind a link."""
+    return Far(world)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [["loss=0.1%"], ["loss=1%"], ["jitter=1ms", "reorder=2%"]],
+    ids=["little loss", "much loss", "reordering"],
+)
+def test_bytes_are_right_over_a_bad_link(far, changes):
+    far.lab.tell("set", "wan", "delay=5ms", "rate=200mbit", *changes)
+    for policy in POLICIES:
+        far.read(policy, "strided")
+    far.read("predictive", "sequential")
+    far.read("predictive", "random")
+
+
+def test_a_link_that_comes_back_is_used_again(far):
+    far.lab.tell("set", "wan", "delay=5ms", "rate=20mbit")
+    trace = far.world.base / "trace"
+    child = far.start_reading("predictive", "sequential", trace)
+    far.lab.tell("set", "wan", "down")
+    time.sleep(10)
+    assert child.poll() is None
+    far.lab.tell("set", "wan", "up", "rate=200mbit")
+    assert child.wait(60) == 0
+    far.judge(child.log.read_text(), "sequential", trace)
+
+
+@pytest.mark.parametrize("policy", ["predictive", "sync-adaptive"])
+def test_an_engine_may_be_restarted_under_a_reader(far, policy):
+    far.lab.tell("set", "wan", "delay=5ms", "rate=20mbit")
+    trace = far.world.base / "trace"
+    child = far.start_reading(policy, "sequential", trace)
+    far.lab.tell("kill", "far")
+    far.engine.wait(10)
+    assert child.poll() is None
+    far.serve()
+    far.lab.tell("set", "wan", "rate=200mbit")
+    assert child.wait(60) == 0
+    far.judge(child.log.read_text(), "sequential", trace)
+
+
+def test_nonsense_as_a_policy_is_refused(far):
+    refused = far.world.run("fs", "cat", "--read-policy", "swift", "far:/data", check=False)
+    assert refused.returncode == 2
+    assert "sync-adaptive" in refused.stderr
+    # In the environment of a program it is told in its report.
+    report = far.world.base / "report"
+    command = ("run", "--pool", "far", "--via", "preload", "--report", report, "--")
+    far.lab.exec(
+        *("near", "env", "AZEKURA_READ_POLICY=swift", BINARY),
+        *(*command, "head", "-c5", "/azekura/data"),
+    )
+    assert "AZEKURA_READ_POLICY" in report.read_text()
