@@ -14,6 +14,9 @@ use crate::stdio;
 /// The number stands for nothing any more; the kernel's part is left to the caller.
 pub(crate) fn release(fd: c_int) {
     let Some(description) = table::take(fd) else { return };
+    if !lock::are_used() {
+        return;
+    }
     // POSIX: the process's record locks on a file go with the first of its descriptors.
     if let Some(fs) = description.fs_in_use() {
         let _ = fs.unlock_owner(description.oid(), LockKind::Range, lock::PROCESS);

@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_posix::{Errno, Lock, LockKind, LockMode, Result};
 use libc::off_t;
@@ -16,6 +17,14 @@ use crate::{gate, host};
 pub(crate) const PROCESS: u64 = 1;
 /// Pause between two tries for a lock that somebody else has, in nanoseconds.
 const PAUSE_NS: i64 = 20_000_000;
+
+/// Whether this process has ever taken a lock: most never do, and then closing need not ask.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there may be locks to give back.
+pub(crate) fn are_used() -> bool {
+    USED.load(Ordering::Relaxed)
+}
 
 /// Who is to own a record lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +62,7 @@ fn range(file: &Description, asked: &libc::flock) -> Result<(u64, u64)> {
 }
 
 fn take(file: &Description, lock: Lock) -> Result<()> {
+    USED.store(true, Ordering::Relaxed);
     file.fs()?.lock(file.oid(), lock, false, &|| false)
 }
 
