@@ -28,6 +28,9 @@ files=(
     "644 crates/capi/include/azekura.h include/azekura.h"
     "644 crates/capi/man/azekura.3 share/man/man3/azekura.3"
 )
+for example in crates/capi/examples/*.c; do
+    files+=("644 $example share/doc/azekura/examples/${example##*/}")
+done
 # Shared libraries, and the directories that they go to. They are installed under the name that
 # programs look for (the SONAME), with a link from the name that compilers look for. What bears the
 # names of DAOS has directories of its own, so as not to stand in the way of the real one.
@@ -102,7 +105,8 @@ uninstall_all() {
         rm -f "$root/$dir/$name.so" "$root/$dir/$name.so".[0-9]*
     done
     rm -rf "$root/include/azekura" "${daos_links[@]/#/$root/lib/azekura/}"
-    rmdir "$root/lib/azekura" 2>/dev/null || true
+    rmdir "$root/lib/azekura" "$root/share/doc/azekura/examples" "$root/share/doc/azekura" \
+        2>/dev/null || true
     rm -f "$root/lib/pkgconfig/azekura.pc"
     echo "removed from $prefix"
 }
