@@ -78,6 +78,11 @@ impl Borrowed {
         (&self.link, self.lane.as_mut().expect("a borrowed lane is there until drop"))
     }
 
+    /// Whether a reply is at hand.
+    pub(crate) fn has_input(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.has_input())
+    }
+
     /// The lane.
     pub(crate) fn lane(&mut self) -> &mut Lane {
         self.parts().1

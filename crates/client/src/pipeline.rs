@@ -4,6 +4,7 @@
 //! in the socket. A request that fails here is not tried again; the caller asks anew in the ordinary way.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
@@ -21,8 +22,10 @@ use crate::session::this_process;
 
 /// Connections to one engine at most.
 const LANES_MAX: usize = 8;
-/// What one connection carries per round trip: most systems give a socket a buffer of a few mebibytes.
-const LANE_WINDOW_BYTES: u64 = 2 << 20;
+/// What one connection surely carries per round trip, and the most that is believed of one.
+const LANE_WINDOW_BYTES: RangeInclusive<u64> = 1 << 20..=64 << 20;
+/// Bytes that a connection may be asked for before it has shown that it can carry more.
+const FIRST_BYTES: u64 = 512 << 10;
 /// Bytes that a reply without data counts for.
 const SMALL_BYTES: u32 = 64;
 
@@ -149,9 +152,16 @@ struct Flight {
     reader: Option<Borrowed>,
     pending: VecDeque<Pending>,
     pending_bytes: u64,
+    /// What it has brought so far: a young connection is slow, whatever the link.
+    brought_bytes: u64,
 }
 
 impl Flight {
+    /// Whether it has as much to carry as may be trusted to it.
+    fn is_laden(&self) -> bool {
+        self.pending_bytes >= self.brought_bytes.max(FIRST_BYTES)
+    }
+
     /// Replies that nobody waits for must never meet another user of the lane.
     fn hang_up(reader: &mut Borrowed) {
         let (link, lane) = reader.parts();
@@ -174,6 +184,8 @@ struct Board {
     links: HashMap<EngineId, LinkEstimator>,
     /// Engines to which a further connection is being made.
     opening: Vec<EngineId>,
+    /// What one connection carries per round trip, in bytes.
+    lane_window_bytes: u64,
 }
 
 /// Reads kept in flight for all files of a pool.
@@ -196,12 +208,35 @@ impl Board {
         self.flights.iter().filter(move |flight| flight.engine == engine)
     }
 
-    /// The flight to an engine that has least to carry.
+    /// The flight to an engine that has least to carry. The young ones are spared, so that nobody
+    /// waits for what an older one would have brought long since.
     fn lightest(&mut self, engine: EngineId) -> Option<&mut Flight> {
         self.flights
             .iter_mut()
             .filter(|flight| flight.engine == engine)
-            .min_by_key(|flight| flight.pending_bytes)
+            .min_by_key(|flight| (flight.is_laden(), flight.pending_bytes))
+    }
+
+    /// A flight that can be read from: `own` if it is the only one with something under way, else one
+    /// with a reply at hand.
+    fn take_readable(&mut self, own: u64) -> Option<(Borrowed, u64, Arc<Fetch>)> {
+        let is_idle = |flight: &Flight| flight.reader.is_some() && !flight.pending.is_empty();
+        let is_alone = self.flights.iter().filter(|flight| is_idle(flight)).count() == 1;
+        let has_input = |flight: &Flight| flight.reader.as_ref().is_some_and(Borrowed::has_input);
+        let flight = self.flights.iter_mut().find(|flight| {
+            is_idle(flight) && if is_alone { flight.number == own } else { has_input(flight) }
+        })?;
+        let oldest = Arc::clone(&flight.pending.front()?.fetch);
+        Some((flight.reader.take()?, flight.number, oldest))
+    }
+
+    /// The sockets on which something is under way and nobody reads.
+    fn idle_sockets(&self) -> Vec<Arc<Socket>> {
+        self.flights
+            .iter()
+            .filter(|flight| flight.reader.is_some() && !flight.pending.is_empty())
+            .map(|flight| Arc::clone(&flight.sender))
+            .collect()
     }
 
     /// Ends a flight: what was under way on it will not come.
@@ -222,9 +257,10 @@ impl Board {
 
     /// How many connections to an engine its link is worth.
     fn wanted(&self, engine: EngineId) -> usize {
+        // Connections made late are slow when the others are fast: they are made at the start.
         let product =
-            self.links.get(&engine).map_or(0, LinkEstimator::bandwidth_delay_product_bytes);
-        let lanes = product.saturating_mul(3) / (LANE_WINDOW_BYTES * 2) + 1;
+            self.links.get(&engine).map_or(0, |link| link.estimate().hoped_product_bytes());
+        let lanes = product.saturating_mul(3) / (self.lane_window_bytes * 2) + 1;
         (lanes as usize).min(LANES_MAX)
     }
 }
@@ -236,7 +272,7 @@ impl Pipeline {
             pool,
             started: Instant::now(),
             process: AtomicU32::new(this_process()),
-            board: Mutex::default(),
+            board: Mutex::new(Board { lane_window_bytes: lane_window_bytes(), ..Board::default() }),
             changed: Condvar::new(),
         })
     }
@@ -345,6 +381,7 @@ impl Pipeline {
             reader: Some(borrowed),
             pending: VecDeque::new(),
             pending_bytes: 0,
+            brought_bytes: 0,
         });
         Some(())
     }
@@ -372,28 +409,32 @@ impl Pipeline {
         }
     }
 
-    /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes before it.
+    /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes on any
+    /// connection: one that nobody reads fills up, and its sender slows down.
     pub fn wait(&self, fetch: &Fetch) {
+        let patience = self.pool.session().identity().request_timeout;
         while !fetch.is_over() {
             let mut board = self.board();
-            let number = fetch.flight.load(Ordering::Relaxed);
-            let Some(flight) = board.flights.iter_mut().find(|flight| flight.number == number)
-            else {
+            let own = fetch.flight.load(Ordering::Relaxed);
+            let flight = board.flights.iter().find(|flight| flight.number == own);
+            let Some(flight) = flight.filter(|flight| !flight.pending.is_empty()) else {
                 fetch.fail();
                 return;
             };
-            let Some(oldest) = flight.pending.front().map(|pending| Arc::clone(&pending.fetch))
-            else {
-                fetch.fail();
-                return;
-            };
-            match flight.reader.take() {
-                Some(reader) => {
-                    drop(board);
-                    self.receive(reader, number, &oldest);
-                }
+            if flight.reader.is_none() {
                 // Another thread reads; it says when something has come.
-                None => self.changed.wait(&mut board),
+                self.changed.wait(&mut board);
+                continue;
+            }
+            if let Some((reader, number, oldest)) = board.take_readable(own) {
+                drop(board);
+                self.receive(reader, number, &oldest);
+                continue;
+            }
+            let sockets = board.idle_sockets();
+            drop(board);
+            if !azekura_wire::wait_for_any(&sockets, patience) {
+                self.board().end(own);
             }
         }
     }
@@ -435,6 +476,7 @@ impl Pipeline {
             let bytes = fetch.asked_bytes();
             flight.pending_bytes =
                 flight.pending_bytes.saturating_sub(u64::from(bytes.max(SMALL_BYTES)));
+            flight.brought_bytes += u64::from(bytes);
             let engine = flight.engine;
             *fetch.state.lock() = come;
             let estimator = board.links.entry(engine).or_default();
@@ -444,4 +486,17 @@ impl Pipeline {
         drop(board);
         self.changed.notify_all();
     }
+}
+
+/// What one connection carries per round trip, as the system's bounds for the buffers of a socket have
+/// it. The other side's are not known; hosts of one site tend to be set alike.
+fn lane_window_bytes() -> u64 {
+    let bound = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+        text.split_whitespace().nth(2)?.parse::<u64>().ok()
+    };
+    let bounds = ["tcp_rmem", "tcp_wmem"].map(bound);
+    let smaller = bounds.into_iter().flatten().min().unwrap_or(0);
+    // About half of a buffer is taken by what the system notes about the data.
+    (smaller / 2).clamp(*LANE_WINDOW_BYTES.start(), *LANE_WINDOW_BYTES.end())
 }

@@ -20,14 +20,22 @@ const ROUND_TRIP_BUCKET_US: u64 = 5_000_000;
 const RATE_BUCKET_ROUNDS: u64 = 5;
 /// Clean samples, all far above the known round trip, after which the path has changed.
 const PATH_CHANGE_SAMPLES: u32 = 8;
-/// Microseconds without a request on an empty link after which one is wanted.
+/// Microseconds without a request on an empty link after which one is wanted; twice as many after
+/// each probe that has found nothing new, since running empty costs some round trips.
 const PROBE_AFTER_US: u64 = 10_000_000;
-/// Microseconds between two probes for which late replies were the reason.
+/// Microseconds between two probes for which late replies were the reason; twice as many after each
+/// probe that has found nothing new.
 const PROBE_APART_US: u64 = 2_000_000;
+/// Most microseconds between two such probes.
+const PROBE_APART_MAX_US: u64 = 64_000_000;
 /// A reply must be this long to tell the rate by its own length.
 const TRAIN_BYTES_MIN: u64 = 128 << 10;
 /// A reply must take this long to tell the rate by its own length.
 const TRAIN_US_MIN: u64 = 100;
+/// Answers to requests on a full link after which its rate is believed.
+const FILLED_ROUNDS: u32 = 16;
+/// What a link is hoped to carry that was never kept full, in bytes per second.
+const HOPED_BYTES_PER_SECOND: u64 = 100_000_000;
 /// Rates in bytes per second beyond which a sample is an error of measurement.
 const RATE_MAX: u64 = 1 << 37;
 
@@ -42,12 +50,14 @@ pub struct LinkEstimate {
     pub rising: bool,
     /// Whether the link is to run empty, so that its round trip can be measured.
     pub probing: bool,
+    /// Whether the link was never kept full, so that its rate may be far higher.
+    pub untried: bool,
 }
 
 impl LinkEstimate {
     /// A known link.
     pub const fn of(bytes_per_second: u64, round_trip_us: u64) -> Self {
-        Self { bytes_per_second, round_trip_us, rising: false, probing: false }
+        Self { bytes_per_second, round_trip_us, rising: false, probing: false, untried: false }
     }
 
     /// Whether both rate and round trip are known.
@@ -59,6 +69,14 @@ impl LinkEstimate {
     pub fn bandwidth_delay_product_bytes(self) -> u64 {
         let product = u128::from(self.bytes_per_second) * u128::from(self.round_trip_us);
         u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// The same for a link that was never kept full, if it is as good as may be hoped. One that is
+    /// read in small pieces never shows what it can do; trying it costs little, and tells.
+    pub fn hoped_product_bytes(self) -> u64 {
+        let hoped = if self.untried { HOPED_BYTES_PER_SECOND } else { 0 };
+        let rate = self.bytes_per_second.max(hoped);
+        Self { bytes_per_second: rate, ..self }.bandwidth_delay_product_bytes()
     }
 
     /// Bytes that the link moves in `us` microseconds.
@@ -76,6 +94,7 @@ impl LinkEstimate {
             round_trip_us: self.round_trip_us.max(other.round_trip_us),
             rising: self.rising || other.rising,
             probing: self.probing || other.probing,
+            untried: self.untried || other.untried,
         }
     }
 }
@@ -151,7 +170,11 @@ pub struct LinkEstimator {
     /// Replies in a row that came later than the queue explains.
     late_replies: u32,
     probing: bool,
+    /// Requests on a full link that were answered.
+    filled_rounds: u32,
     probed_us: u64,
+    /// Probes in a row that have found nothing new.
+    idle_probes: u32,
     told_us: u64,
     /// Rate at the last rise by a quarter or more, and the round of it.
     risen_to: u64,
@@ -171,6 +194,7 @@ impl LinkEstimator {
             round_trip_us: self.round_trip.value(u64::min).unwrap_or(0),
             rising: self.round < self.risen_in_round + 3,
             probing: self.probing,
+            untried: self.filled_rounds < FILLED_ROUNDS,
         }
     }
 
@@ -237,6 +261,9 @@ impl LinkEstimator {
         self.answered_sent_us = self.answered_sent_us.max(request.sent_us);
         if let Some(rate) = rate_of(delivered, elapsed_us) {
             // A rate that the link did not limit is a lower bound only.
+            if request.filled_link && delivered >= TRAIN_BYTES_MIN {
+                self.filled_rounds = self.filled_rounds.saturating_add(1);
+            }
             if request.filled_link || self.rate.value(u64::max).is_none_or(|known| rate > known) {
                 self.rate_sample(rate);
             }
@@ -264,6 +291,7 @@ impl LinkEstimator {
         if rate >= self.risen_to.saturating_add(self.risen_to / 4) {
             self.risen_to = rate;
             self.risen_in_round = self.round;
+            self.filled_rounds = 0;
         } else if let Some(known) = self.rate.value(u64::max) {
             self.risen_to = self.risen_to.min(known);
         }
@@ -281,6 +309,9 @@ impl LinkEstimator {
         let Some(known_us) = known_us.filter(|known_us| sample_us > *known_us) else {
             self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
             self.high_samples = 0;
+            if self.probing {
+                self.judge_probe(false);
+            }
             self.told(now_us);
             return;
         };
@@ -289,8 +320,8 @@ impl LinkEstimator {
             let late = sample_us > explained_us.saturating_add(explained_us / 2);
             self.late_replies = if late { self.late_replies + 1 } else { 0 };
             let often = self.late_replies >= PATH_CHANGE_SAMPLES
-                && now_us.saturating_sub(self.probed_us) >= PROBE_APART_US;
-            if often || now_us.saturating_sub(self.told_us) >= PROBE_AFTER_US {
+                && now_us.saturating_sub(self.probed_us) >= PROBE_APART_US << self.idle_probes;
+            if often || now_us.saturating_sub(self.told_us) >= PROBE_AFTER_US << self.idle_probes {
                 self.probing = true;
                 self.probed_us = now_us;
                 self.late_replies = 0;
@@ -298,6 +329,7 @@ impl LinkEstimator {
             return;
         }
         if self.probing {
+            self.judge_probe(sample_us > known_us.saturating_add(known_us / 2));
             self.round_trip.restart(now_us, sample_us);
         } else {
             self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
@@ -316,6 +348,17 @@ impl LinkEstimator {
             self.high_samples = 0;
         }
         self.told(now_us);
+    }
+
+    /// Late replies that were not the path's doing (a lost packet, a slow connection, a busy engine)
+    /// are no reason to look again soon.
+    fn judge_probe(&mut self, path_changed: bool) {
+        let longer = PROBE_APART_US << (self.idle_probes + 1);
+        self.idle_probes = match path_changed {
+            true => 0,
+            false if longer <= PROBE_APART_MAX_US => self.idle_probes + 1,
+            false => self.idle_probes,
+        };
     }
 
     /// A request on an empty link, or one as fast, has told the round trip.

@@ -307,7 +307,7 @@ impl ReadAhead {
 
     /// Whether runs whose jumps can't be predicted are best read with all that lies between.
     fn reads_through(&self, drift: Option<Drift>, link: LinkEstimate) -> Option<Drift> {
-        let product = link.bandwidth_delay_product_bytes();
+        let product = link.hoped_product_bytes();
         let bound = (product as f64 * self.parameters.through_share) as u64;
         drift.filter(|drift| {
             drift.advance_bytes.saturating_sub(drift.run_bytes) < bound

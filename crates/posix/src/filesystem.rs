@@ -12,7 +12,7 @@ use azekura_proto::{Attr, Oid, Status, TargetId, placement};
 
 use crate::cache::DirCache;
 use crate::errno::{of_client, unexpected};
-use crate::reader::Reading;
+use crate::reader::{Reading, Trace};
 use crate::{Access, Credentials, Errno, Result, permission};
 
 /// How long what an engine said may be believed.
@@ -42,6 +42,8 @@ pub struct FsConfig {
     pub check_permissions: bool,
     /// How files are read whose data are far away.
     pub read_policy: ReadPolicy,
+    /// Where requests for far files are written down, and why they were made.
+    pub trace: Option<Arc<Trace>>,
 }
 
 impl Default for FsConfig {
@@ -50,6 +52,7 @@ impl Default for FsConfig {
             cache: CachePolicy::AUTO,
             check_permissions: true,
             read_policy: ReadPolicy::default(),
+            trace: None,
         }
     }
 }
@@ -101,7 +104,7 @@ impl FileSystem {
             CachePolicy::None => None,
             CachePolicy::Auto { ttl } => Some(ttl),
         };
-        let reading = Reading::new(config.read_policy.clone());
+        let reading = Reading::new(config.read_policy.clone(), config.trace.clone());
         Ok(Arc::new(Self { pool, container, config, cache: DirCache::new(ttl), reading }))
     }
 

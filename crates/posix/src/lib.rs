@@ -34,4 +34,5 @@ pub use ops::create::{Layout, NewEntry};
 pub use ops::readdir::{AttrsWanted, DirPage, Listed};
 pub use ops::seek::SeekTo;
 pub use ops::statfs::StatFs;
+pub use reader::Trace;
 pub use rustix::fs::OFlags;

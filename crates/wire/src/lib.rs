@@ -10,4 +10,4 @@ mod socket;
 pub use connection::{Connection, RecvError};
 pub use handshake::{ConnectError, Gate, Guest, connect};
 pub use secret::{Secret, SecretError};
-pub use socket::{Listener, Socket, dial};
+pub use socket::{Listener, Socket, dial, wait_for_any};

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_proto::pool_map::Address;
@@ -150,6 +151,21 @@ impl Socket {
         }
         Ok(())
     }
+}
+
+/// Waits until there is something to read on one of the sockets, or a peer has closed, or a signal came
+/// in. False if nothing happened within `timeout`.
+pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> bool {
+    let mut polled: Vec<_> = sockets
+        .iter()
+        .map(|socket| rustix::event::PollFd::new(&**socket, rustix::event::PollFlags::IN))
+        .collect();
+    let limit = rustix::event::Timespec {
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // Any error is met again by whoever reads.
+    rustix::event::poll(&mut polled, Some(&limit)) != Ok(0)
 }
 
 /// Connects to an address.

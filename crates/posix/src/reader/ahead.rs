@@ -127,6 +127,11 @@ impl ByPolicy {
         let Ahead { plan, actions, .. } = &mut **ahead;
         plan.on_read(now_us, read.offset, read.bytes, link, actions);
         ahead.drop_given_up();
+        if let (Some(trace), Some(record)) = (fs.reading().trace(), ahead.plan.last_plan())
+            && record.now_us == now_us
+        {
+            trace.plan(file.oid(), &ahead.plan, record, &ahead.actions);
+        }
         let kept = ahead.parts_of(read);
         let mut fresh = Vec::new();
         let mut sent = Vec::new();

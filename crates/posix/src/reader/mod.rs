@@ -5,6 +5,7 @@
 mod ahead;
 mod leases;
 mod parts;
+mod trace;
 mod window;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 use crate::{FileSystem, OpenFile, Result};
 use ahead::Ahead;
 use leases::Leases;
+pub use trace::Trace;
 use window::Window;
 
 /// Memory that all files of a file system may take for what is read ahead, in bytes.
@@ -32,6 +34,7 @@ const LOOK_AGAIN: u32 = 256;
 #[derive(Debug)]
 pub(crate) struct Reading {
     policy: ReadPolicy,
+    trace: Option<Arc<Trace>>,
     pipeline: OnceLock<Arc<Pipeline>>,
     budget: Arc<Budget>,
     /// Moved by every own change of a file's data.
@@ -39,13 +42,19 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(policy: ReadPolicy) -> Self {
+    pub(crate) fn new(policy: ReadPolicy, trace: Option<Arc<Trace>>) -> Self {
         Self {
             policy,
+            trace,
             pipeline: OnceLock::new(),
             budget: Arc::new(Budget::new(BUDGET_BYTES)),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// Where requests are written down, if they are.
+    fn trace(&self) -> Option<&Trace> {
+        self.trace.as_deref()
     }
 
     fn counter(&self, oid: Oid) -> &AtomicU64 {

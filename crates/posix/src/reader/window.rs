@@ -2,7 +2,7 @@
 //! paper, a read that is not in the window throws it away and waits for the whole of the next one.
 
 use azekura_client::Pipeline;
-use azekura_policy::{ByteRange, Plan, SyncAdaptive};
+use azekura_policy::{ByteRange, Plan, ReadPolicy, SyncAdaptive};
 
 use super::parts::{self, Part};
 use super::{ByPolicy, Method};
@@ -13,11 +13,12 @@ use crate::{FileSystem, OpenFile};
 pub(super) struct Window {
     policy: SyncAdaptive,
     parts: Vec<Part>,
+    hit_bytes: u64,
 }
 
 impl Window {
     pub(super) fn new(policy: SyncAdaptive) -> Self {
-        Self { policy, parts: Vec::new() }
+        Self { policy, parts: Vec::new(), hit_bytes: 0 }
     }
 
     pub(super) fn invalidate(&mut self) {
@@ -28,6 +29,14 @@ impl Window {
     /// Copies from the window; false if something of it is missing.
     fn copy(&self, read: ByteRange, buffer: &mut [u8]) -> bool {
         self.parts.iter().all(|part| parts::copy(part, read, buffer))
+    }
+
+    /// Writes the request into the trace, if there is one.
+    fn note(&self, fs: &FileSystem, file: &OpenFile, read: ByteRange) {
+        if let (Some(trace), Some(record)) = (fs.reading().trace(), self.policy.last_decision()) {
+            let fixed = matches!(fs.reading().policy, ReadPolicy::Fixed(_));
+            trace.request(file.oid(), read, fixed, record, self.hit_bytes);
+        }
     }
 
     fn fetch(&mut self, pipeline: &std::sync::Arc<Pipeline>, fetched: Vec<Part>) {
@@ -80,9 +89,11 @@ impl FileSystem {
                         return None;
                     }
                     window.policy.touched(at, bytes);
+                    window.hit_bytes += bytes;
                     done += bytes as usize;
                 }
                 Plan::Fetch(range) => {
+                    window.note(self, file, ByteRange::new(at, left));
                     leases.renew(self, file, pipeline);
                     window.fetch(pipeline, parts::cut(self, file, leases, range));
                     let link = pipeline.estimate(targets.iter().copied());

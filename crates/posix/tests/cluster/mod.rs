@@ -110,7 +110,7 @@ impl Cluster {
         cache: CachePolicy,
         read_policy: ReadPolicy,
     ) -> Arc<FileSystem> {
-        let config = FsConfig { cache, check_permissions: true, read_policy };
+        let config = FsConfig { cache, check_permissions: true, read_policy, trace: None };
         FileSystem::mount(self.pool(), "default", config).unwrap()
     }
 
