@@ -65,19 +65,17 @@ class Far:
         self.serve()
         self.pool = "far"
         create = ("pool", "create", self.pool, "--engine", "far:7070")
-        wait_until(
-            lambda: self.lab.exec("near", BINARY, *create, check=False).returncode == 0,
-            "the pool is made",
-        )
+        self.lab.exec("near", BINARY, *create)
         self.data = random.Random(9).randbytes(FILE_BYTES)
-        (world.base / "data").write_bytes(self.data)
-        self.lab.exec("near", BINARY, "fs", "put", world.base / "data", f"{self.pool}:/data")
+        (world.base / "bytes").write_bytes(self.data)
+        self.lab.exec("near", BINARY, "fs", "put", world.base / "bytes", f"{self.pool}:/data")
 
     def serve(self):
         self.engine = self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
             *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
         )
+        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
 
     def command(self, policy, pattern, trace):
         run = ("run", "--pool", self.pool, "--via", "preload")

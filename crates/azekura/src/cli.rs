@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::{
-    completions, container, dev, down, mount, netlab, pool, serve, status, umount, up,
+    completions, container, dev, down, mount, netlab, pool, serve, status, trace, umount, up,
 };
 use crate::{bench, experiment, fs, run};
 
@@ -73,6 +73,8 @@ enum Command {
     /// Run whole experiments: tables and plots over sizes, processes and ways of access
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
+    /// Show what was asked for of far files, and why
+    Trace(trace::TraceArgs),
     /// Lay out what programs are built with
     #[command(subcommand)]
     Dev(dev::DevCommand),
@@ -129,6 +131,7 @@ impl Cli {
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),
             Command::Experiment(command) => return experiment::run(&command),
+            Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command),
             Command::Netlab(command) => return netlab::run(&command),
             Command::Completions(args) => {

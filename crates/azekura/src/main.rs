@@ -13,6 +13,7 @@ mod host; //     directories, processes, mounts and background programs of this 
 mod logging; //  what goes to standard error and log files
 mod panics; //   what a panic does: end the program
 mod reach; //    names of pools, and connections to them
+mod reading; //  how far files are read: options that many commands have
 mod report; //   tables, progress bars, JSON
 mod run; //      azekura run: commands that find a container below a prefix
 

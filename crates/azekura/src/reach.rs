@@ -14,6 +14,8 @@ use azekura_proto::pool_map::{Address, PoolMap};
 use azekura_proto::{EngineId, PoolId, SessionId, TargetId, frame};
 use azekura_wire::{Connection, Secret};
 
+use crate::reading::ReadArgs;
+
 /// The container that every pool is made with.
 pub(crate) const DEFAULT_CONTAINER: &str = "default";
 /// Longest name of a pool or container, in bytes.
@@ -162,13 +164,15 @@ pub(crate) fn connect(pool: &str) -> Result<Arc<Pool>> {
 /// Opens a container as a file system for use within this process.
 ///
 /// # Errors
-/// If there is no such container or the engines cannot be reached.
+/// If there is no such container, the engines cannot be reached, or the trace cannot be written.
 pub(crate) fn file_system(
     pool: Arc<Pool>,
     container: &str,
     cache: CachePolicy,
+    reading: &ReadArgs,
 ) -> Result<Arc<FileSystem>> {
-    Ok(FileSystem::mount(pool, container, FsConfig { cache, check_permissions: true, ..FsConfig::default() })?)
+    let config = FsConfig { cache, check_permissions: true, ..FsConfig::default() };
+    Ok(FileSystem::mount(pool, container, reading.apply(config)?)?)
 }
 
 /// One connection to one engine, outside of any pool session: for questions about the engine.

@@ -18,6 +18,7 @@ use super::door::{self, Door};
 use super::order::{Order, Tally, Word};
 use super::reference::ScratchDir;
 use crate::reach::ContainerName;
+use crate::reading::ReadArgs;
 
 /// The hidden command that a worker runs.
 pub(crate) const WORKER_COMMAND: &str = "bench-worker";
@@ -100,14 +101,15 @@ impl Crew {
     pub(crate) fn hire_via(
         door: Door,
         container: &ContainerName,
+        reading: &ReadArgs,
         workers: usize,
         scratch: impl FnOnce() -> Result<ScratchDir>,
     ) -> Result<Self> {
-        let mut crew = match door.command(container)? {
+        let mut crew = match door.command(container, reading)? {
             None => Self::hire(workers)?,
             Some(command) => Self::hire_with_foreman(command, door, workers, scratch()?)?,
         };
-        crew.run_all(&Order::Settle(door.place(container)))?;
+        crew.run_all(&Order::Settle(door.place(container, reading)))?;
         Ok(crew)
     }
 

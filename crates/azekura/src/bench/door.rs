@@ -10,6 +10,7 @@ use clap::ValueEnum;
 
 use super::order::Place;
 use crate::reach::ContainerName;
+use crate::reading::ReadArgs;
 
 /// Where `azekura run` shows the container.
 const PREFIX: &str = "/azekura";
@@ -51,24 +52,30 @@ impl Door {
     }
 
     /// Where a worker behind this door finds the container.
-    pub(crate) fn place(self, container: &ContainerName) -> Place {
+    pub(crate) fn place(self, container: &ContainerName, reading: &ReadArgs) -> Place {
         match self {
             Self::Native => Place::Pool {
                 pool: container.pool.clone(),
                 container: container.container().to_owned(),
+                reading: reading.clone(),
             },
             Self::Fuse | Self::FuseData | Self::Preload => Place::Path(PREFIX.to_owned()),
         }
     }
 
     /// The command that runs `program` behind this door; `None` where it simply runs.
-    pub(crate) fn command(self, container: &ContainerName) -> Result<Option<Command>> {
+    pub(crate) fn command(
+        self,
+        container: &ContainerName,
+        reading: &ReadArgs,
+    ) -> Result<Option<Command>> {
         if self == Self::Native {
             return Ok(None);
         }
         let mut command = Command::new(own_program()?);
         command.args(["run", "--via", self.name(), "--prefix", PREFIX]);
-        command.arg("--pool").arg(container.to_string()).arg("--");
+        command.arg("--pool").arg(container.to_string());
+        command.args(reading.options()?).arg("--");
         Ok(Some(command))
     }
 }
@@ -107,7 +114,7 @@ mod tests {
     fn only_the_native_door_needs_no_command() {
         let container: ContainerName = "p/c".parse().unwrap();
         for door in Door::ALL {
-            let command = door.command(&container).unwrap();
+            let command = door.command(&container, &ReadArgs::default()).unwrap();
             assert_eq!(command.is_none(), door == Door::Native);
             let Some(command) = command else { continue };
             let words: Vec<_> = command.get_args().map(|word| word.to_str().unwrap()).collect();

@@ -31,6 +31,7 @@ pub(crate) use worker::work;
 
 use crate::host::places;
 use crate::reach::{self, ContainerName};
+use crate::reading::ReadArgs;
 use order::Place;
 use sheet::Series;
 
@@ -70,6 +71,8 @@ pub(crate) struct WhereArgs {
         value_name = "DOOR,..."
     )]
     via: Vec<Door>,
+    #[command(flatten)]
+    reading: ReadArgs,
     /// Worker processes
     #[arg(long, short = 'p', default_value_t = 1, value_name = "N")]
     processes: usize,
@@ -92,6 +95,7 @@ struct Site {
     place: Place,
     // Where `place` is a pool: the container, for doors beside the native one.
     container: Option<ContainerName>,
+    reading: ReadArgs,
     doors: Vec<Door>,
     facts: Facts,
     rounds: usize,
@@ -112,7 +116,7 @@ impl WhereArgs {
                 facts.targets = map.target_count();
                 facts.engines = map.engines.len();
                 let (pool, container) = (name.pool.clone(), name.container().to_owned());
-                (Place::Pool { pool, container }, facts)
+                (Place::Pool { pool, container, reading: self.reading.clone() }, facts)
             }
             (None, Some(dir)) => {
                 let dir = places::absolute(dir)?.to_string_lossy().into_owned();
@@ -126,6 +130,7 @@ impl WhereArgs {
         Ok(Site {
             place,
             container: self.place.pool.clone(),
+            reading: self.reading.clone(),
             doors: Door::ALL.into_iter().filter(wanted).collect(),
             facts,
             rounds,
@@ -139,8 +144,10 @@ impl Site {
     fn hire_beside(&self) -> Result<Vec<(Door, Crew)>> {
         let Some(container) = &self.container else { return Ok(Vec::new()) };
         let scratch = || ScratchDir::make("door");
-        let hire =
-            |door: &Door| Ok((*door, Crew::hire_via(*door, container, self.processes, scratch)?));
+        let hire = |door: &Door| {
+            let crew = Crew::hire_via(*door, container, &self.reading, self.processes, scratch)?;
+            Ok((*door, crew))
+        };
         self.doors.iter().map(hire).collect()
     }
 }

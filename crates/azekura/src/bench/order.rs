@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::reading::ReadArgs;
+
 /// Where the files of a bench are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Place {
@@ -14,6 +16,8 @@ pub(crate) enum Place {
         pool: String,
         /// The container's name.
         container: String,
+        /// How its files are read.
+        reading: ReadArgs,
     },
 }
 

@@ -11,6 +11,7 @@ use azekura_posix::{
 
 use super::space::FileSpace;
 use crate::reach;
+use crate::reading::ReadArgs;
 
 /// A container under load.
 pub(crate) struct PoolSpace {
@@ -21,11 +22,11 @@ pub(crate) struct PoolSpace {
 
 impl PoolSpace {
     /// Works in the root directory of the container.
-    pub(crate) fn open(pool: &str, container: &str) -> Result<Self> {
+    pub(crate) fn open(pool: &str, container: &str, reading: &ReadArgs) -> Result<Self> {
         let pool = reach::connect(pool)?;
         // Only directories are kept, so every operation on a file asks the engines.
         let cache = CachePolicy::Auto { ttl: Duration::from_secs(1) };
-        let fs = reach::file_system(pool, container, cache)?;
+        let fs = reach::file_system(pool, container, cache, reading)?;
         let caller = Credentials::of_process();
         Ok(Self { names: Namespace::new(Arc::clone(&fs), caller.clone()), fs, caller })
     }

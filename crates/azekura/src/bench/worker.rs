@@ -26,8 +26,8 @@ impl Space {
     fn settle(place: &Place) -> Result<Self> {
         Ok(match place {
             Place::Path(dir) => Self::Path(PathSpace::open(dir)?),
-            Place::Pool { pool, container } => {
-                Self::Pool(Box::new(PoolSpace::open(pool, container)?))
+            Place::Pool { pool, container, reading } => {
+                Self::Pool(Box::new(PoolSpace::open(pool, container, reading)?))
             }
         })
     }

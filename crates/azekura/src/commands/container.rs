@@ -58,11 +58,19 @@ pub(crate) enum ContainerCommand {
     },
 }
 
+/// A name without the pool, which these commands take by an option.
+fn check_plain_name(text: &str) -> Result<String, String> {
+    match text.split_once('/') {
+        Some((pool, name)) => Err(format!("write '{name} --pool {pool}'")),
+        None => check_name(text),
+    }
+}
+
 /// Which container.
 #[derive(Debug, Args)]
 pub(crate) struct WhichArgs {
     /// Name of the container
-    #[arg(value_name = "NAME", value_parser = check_name)]
+    #[arg(value_name = "NAME", value_parser = check_plain_name)]
     name: String,
     /// Name, file or URL of the pool
     #[arg(long, value_name = "POOL", default_value = "default")]

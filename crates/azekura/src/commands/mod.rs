@@ -9,5 +9,6 @@ pub(crate) mod netlab;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod trace;
 pub(crate) mod umount;
 pub(crate) mod up;

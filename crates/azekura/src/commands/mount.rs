@@ -16,6 +16,7 @@ use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
 use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
+use crate::reading::ReadArgs;
 use crate::report;
 
 /// Connecting to engines that are just starting may take a while.
@@ -61,6 +62,8 @@ pub(crate) struct MountArgs {
     /// Threads that serve requests [default: chosen by the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    #[command(flatten)]
+    reading: ReadArgs,
     /// Was started by a command that waits to hear that the mount is ready
     #[arg(long, hide = true)]
     in_background: bool,
@@ -140,6 +143,7 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     if args.read_only {
         all.push("--read-only".into());
     }
+    all.extend(args.reading.options()?);
     let mut name = args.name.clone();
     if std::path::Path::new(&name.pool).exists() && name.pool.contains('/') {
         // A pool file; the process leaves this directory.
@@ -161,7 +165,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
     };
     // The kernel checks permissions, and knows the caller's groups better.
     let config = FsConfig { cache: policy, check_permissions: false, ..FsConfig::default() };
-    let fs = FileSystem::mount(pool, args.name.container(), config)?;
+    let fs = FileSystem::mount(pool, args.name.container(), args.reading.apply(config)?)?;
     let config = MountConfig {
         mountpoint: dir.to_owned(),
         cache,

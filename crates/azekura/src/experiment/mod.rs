@@ -17,6 +17,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+pub(crate) use chart::{Chart, Curve, draw};
+pub(crate) use frame::Scale;
 pub(crate) use stand::{ENGINE_COMMAND, EngineArgs, run_engine};
 
 use crate::cli::{Verdict, usage};

@@ -13,6 +13,7 @@ use super::{Opened, OpenedOnce, split_last, umask};
 use crate::cli::usage;
 use crate::commands::container::check_chunk_bytes;
 use crate::reach::Location;
+use crate::reading::ReadArgs;
 use crate::report::{self, Table, format_bytes, parse_size_u32};
 
 /// `azekura fs set-attr`.
@@ -106,7 +107,7 @@ impl Wanted {
 /// Runs `azekura fs set-attr`.
 pub(super) fn set(args: &SetAttrArgs) -> Result<()> {
     let wanted = Wanted::of(&args.settings)?;
-    let container = Opened::open(&args.place.container)?;
+    let container = Opened::open(&args.place.container, &ReadArgs::default())?;
     match container.names.metadata(&args.place.path) {
         Ok(attr) => match attr.kind {
             FileKind::Directory => set_directory(&container, &args.place, &attr, wanted),

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Opened, OpenedOnce, join, split_last, umask};
 use crate::reach::Location;
+use crate::reading::ReadArgs;
 use crate::report::{self, Progress};
 
 /// `azekura fs mkdir`.
@@ -68,7 +69,7 @@ pub(super) fn mkdir(args: &MkdirArgs) -> Result<()> {
 /// Runs `azekura fs mv`.
 pub(super) fn mv(args: &MvArgs) -> Result<()> {
     let Some((to, sources)) = args.places.split_last() else { bail!("nothing to move") };
-    let container = Opened::open(&to.container)?;
+    let container = Opened::open(&to.container, &ReadArgs::default())?;
     let into_dir =
         container.names.metadata(&to.path).is_ok_and(|attr| attr.kind == FileKind::Directory);
     if sources.len() > 1 && !into_dir {

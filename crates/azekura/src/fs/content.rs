@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::OpenedOnce;
 use crate::reach::Location;
+use crate::reading::ReadArgs;
 use crate::report;
 
 const PIECE_BYTES: usize = 4 << 20;
@@ -17,11 +18,13 @@ pub(crate) struct CatArgs {
     /// Places: POOL:/path
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<Location>,
+    #[command(flatten)]
+    reading: ReadArgs,
 }
 
 /// Runs `azekura fs cat`.
 pub(super) fn cat(args: &CatArgs) -> Result<()> {
-    let mut opened = OpenedOnce::default();
+    let mut opened = OpenedOnce::reading(&args.reading);
     let mut buffer = vec![0; PIECE_BYTES];
     for place in &args.places {
         let cannot = || format!("cannot read {place}");

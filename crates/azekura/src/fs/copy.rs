@@ -15,6 +15,7 @@ use super::{OpenedOnce, join};
 use crate::cli::usage;
 use crate::host::places;
 use crate::reach::Location;
+use crate::reading::ReadArgs;
 use crate::report::Progress;
 
 /// Threads that copy files.
@@ -41,6 +42,8 @@ pub(crate) struct CpArgs {
     /// Directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
+    #[command(flatten)]
+    reading: ReadArgs,
 }
 
 /// `azekura fs put`.
@@ -71,6 +74,8 @@ pub(crate) struct GetArgs {
     /// Directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
+    #[command(flatten)]
+    reading: ReadArgs,
 }
 
 /// One end of a copy.
@@ -127,23 +132,23 @@ pub(super) fn cp(args: &CpArgs) -> Result<()> {
         return Err(usage("all of these are on this machine: one must be POOL:/path"));
     }
     let Some(to) = ends.pop() else { bail!("nothing to copy") };
-    copy(&ends, &to, args.recursive)
+    copy(&ends, &to, args.recursive, &args.reading)
 }
 
 /// Runs `azekura fs put`.
 pub(super) fn put(args: PutArgs) -> Result<()> {
     let from: Vec<End> = args.from.into_iter().map(End::Local).collect();
-    copy(&from, &End::Pool(args.to), args.recursive)
+    copy(&from, &End::Pool(args.to), args.recursive, &ReadArgs::default())
 }
 
 /// Runs `azekura fs get`.
 pub(super) fn get(args: GetArgs) -> Result<()> {
     let from: Vec<End> = args.from.into_iter().map(End::Pool).collect();
-    copy(&from, &End::Local(args.to), args.recursive)
+    copy(&from, &End::Local(args.to), args.recursive, &args.reading)
 }
 
-fn copy(from: &[End], to: &End, recursive: bool) -> Result<()> {
-    let mut opened = OpenedOnce::default();
+fn copy(from: &[End], to: &End, recursive: bool, reading: &ReadArgs) -> Result<()> {
+    let mut opened = OpenedOnce::reading(reading);
     let to = Spot::open(to, &mut opened)?;
     let into_dir = match to.side.meta(&to.path, true) {
         Ok(meta) => meta.kind == FileKind::Directory,

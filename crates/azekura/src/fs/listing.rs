@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Opened, OpenedOnce, join};
 use crate::reach::{ContainerName, Location};
+use crate::reading::ReadArgs;
 use crate::report::{self, Table, format_bytes};
 
 /// About how much of a directory one request brings.
@@ -351,7 +352,7 @@ pub(super) fn stat(args: &StatArgs) -> Result<()> {
 
 /// Runs `azekura fs df`.
 pub(super) fn df(args: &DfArgs) -> Result<()> {
-    let container = Opened::open(&args.name)?;
+    let container = Opened::open(&args.name, &ReadArgs::default())?;
     let space = container.fs.statfs().context("cannot ask for space")?;
     let used = space.total_bytes.saturating_sub(space.available_bytes);
     if args.json {

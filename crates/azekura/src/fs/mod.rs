@@ -18,6 +18,7 @@ use clap::Subcommand;
 use crate::check::{self, CheckArgs};
 use crate::cli::Verdict;
 use crate::reach::{self, ContainerName, Location};
+use crate::reading::ReadArgs;
 
 /// `azekura fs`.
 #[derive(Debug, Subcommand)]
@@ -90,10 +91,10 @@ const CACHE_LIFE: Duration = Duration::from_secs(1);
 
 impl Opened {
     /// Opens a container for the user of this process.
-    pub(crate) fn open(name: &ContainerName) -> Result<Self> {
+    pub(crate) fn open(name: &ContainerName, reading: &ReadArgs) -> Result<Self> {
         let pool = reach::connect(&name.pool)?;
         let cache = CachePolicy::Auto { ttl: CACHE_LIFE };
-        let fs = reach::file_system(pool, name.container(), cache)?;
+        let fs = reach::file_system(pool, name.container(), cache, reading)?;
         let caller = Credentials::of_process();
         let names = Namespace::new(Arc::clone(&fs), caller.clone());
         Ok(Self { name: name.clone(), fs, names, caller })
@@ -102,16 +103,24 @@ impl Opened {
 
 /// Containers that the places of one command lie in, each opened once.
 #[derive(Default)]
-pub(crate) struct OpenedOnce(Vec<Opened>);
+pub(crate) struct OpenedOnce {
+    opened: Vec<Opened>,
+    reading: ReadArgs,
+}
 
 impl OpenedOnce {
+    /// Containers whose files are read as these options say.
+    pub(crate) fn reading(reading: &ReadArgs) -> Self {
+        Self { opened: Vec::new(), reading: reading.clone() }
+    }
+
     /// The container of a place.
     pub(crate) fn of(&mut self, place: &Location) -> Result<Opened> {
-        if let Some(opened) = self.0.iter().find(|opened| opened.name == place.container) {
+        if let Some(opened) = self.opened.iter().find(|opened| opened.name == place.container) {
             return Ok(opened.clone());
         }
-        let opened = Opened::open(&place.container)?;
-        self.0.push(opened.clone());
+        let opened = Opened::open(&place.container, &self.reading)?;
+        self.opened.push(opened.clone());
         Ok(opened)
     }
 }

@@ -13,6 +13,7 @@ use azekura_posix::{CachePolicy, Credentials, Namespace, OpenOptions};
 
 use super::elf::{self, HEAD_BYTES, Program};
 use crate::reach::{self, ContainerName};
+use crate::reading::ReadArgs;
 
 /// The kernel follows interpreters of interpreters this far.
 const DEPTH_MAX: usize = 5;
@@ -208,7 +209,8 @@ impl<'a> Chooser<'a> {
 
 fn open(name: &ContainerName) -> Option<Namespace> {
     let pool = reach::connect(&name.pool).ok()?;
-    let fs = reach::file_system(pool, name.container(), CachePolicy::None).ok()?;
+    let fs =
+        reach::file_system(pool, name.container(), CachePolicy::None, &ReadArgs::default()).ok()?;
     Some(Namespace::new(fs, Credentials::of_process()))
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use azekura_client::PoolFile;
 
+use super::RunArgs;
 use crate::host::places;
 use crate::reach::ContainerName;
 
@@ -16,6 +17,8 @@ const CONTAINER: &str = "AZEKURA_CONTAINER";
 const PREFIX: &str = "AZEKURA_PREFIX";
 const REPORT: &str = "AZEKURA_REPORT";
 const INTERCEPT: &str = "AZEKURA_INTERCEPT";
+const READ_POLICY: &str = "AZEKURA_READ_POLICY";
+const TRACE: &str = "AZEKURA_TRACE";
 const BINARY: &str = "AZEKURA_BIN";
 
 const LIBRARY: &str = "libazekura_preload.so";
@@ -35,33 +38,50 @@ pub(super) enum Intercept {
 /// Variables to set, or to remove where there is no value.
 pub(super) type Variables = Vec<(&'static str, Option<OsString>)>;
 
-/// The environment with which a program finds a container below `prefix`.
+/// The environment with which a program finds a container below the prefix.
 ///
 /// # Errors
 /// If the library is not where it should be.
 pub(super) fn for_preload(
     name: &ContainerName,
-    prefix: &Path,
-    report: Option<&Path>,
+    args: &RunArgs,
     intercept: Intercept,
 ) -> Result<Variables> {
     let binary = std::env::current_exe().context("cannot find this program's own file")?;
     let library = find_library(&binary)?;
     let preload = prepend(&library, std::env::var_os(LD_PRELOAD).as_deref());
-    let report = report.map(places::absolute).transpose()?;
+    let report = args.report.as_deref().map(report_file).transpose()?;
     let intercept = match intercept {
         Intercept::All => "all",
         Intercept::Data => "data",
     };
-    Ok(vec![
+    let mut variables = vec![
         (LD_PRELOAD, Some(preload)),
         (POOL, Some(pool_reference(name)?)),
         (CONTAINER, Some(name.container().into())),
-        (PREFIX, Some(prefix.into())),
+        (PREFIX, Some(args.prefix.clone().into())),
         (REPORT, report.map(Into::into)),
         (INTERCEPT, Some(intercept.into())),
         (BINARY, Some(binary.into())),
-    ])
+    ];
+    // What the caller's environment says holds where no option does.
+    if let Some(policy) = args.reading.policy_text() {
+        variables.push((READ_POLICY, Some(policy.into())));
+    }
+    if let Some(trace) = args.reading.trace_file()? {
+        variables.push((TRACE, Some(trace.into())));
+    }
+    Ok(variables)
+}
+
+/// The file for the report. The library writes it when all is over and cannot complain then.
+fn report_file(path: &Path) -> Result<PathBuf> {
+    let path = places::absolute(path)?;
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    if !dir.is_dir() {
+        bail!("cannot write the report {}: make the directory first", path.display());
+    }
+    Ok(path)
 }
 
 fn find_library(binary: &Path) -> Result<PathBuf> {

@@ -26,6 +26,7 @@ use super::{Cache, descriptors, signals};
 use crate::cli::Verdict;
 use crate::host::mounts;
 use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
+use crate::reading::ReadArgs;
 
 /// Tells commands started from within which container is mounted already.
 const MOUNTED: &str = "AZEKURA_MOUNTED";
@@ -39,6 +40,7 @@ pub(super) struct Job {
     pub(super) name: ContainerName,
     pub(super) prefix: PathBuf,
     pub(super) cache: Cache,
+    pub(super) reading: ReadArgs,
     pub(super) program: Program,
     /// For the command; where it has `LD_PRELOAD`, only the command gets that.
     pub(super) variables: Variables,
@@ -175,7 +177,7 @@ fn serve(job: &Job, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>>
         check_permissions: users == Users::OneUser,
         ..FsConfig::default()
     };
-    let fs = FileSystem::mount(pool, job.name.container(), config)?;
+    let fs = FileSystem::mount(pool, job.name.container(), job.reading.apply(config)?)?;
     let config = ServeConfig { cache: job.cache.of_mount(), threads: None, view };
     let server = azekura_fuse::serve(device, fs, config)
         .map_err(|error| anyhow!("cannot serve the mount at {}: {error}", job.prefix.display()))?;

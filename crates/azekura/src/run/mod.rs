@@ -20,8 +20,10 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use azekura_client::{ClientConfig, Pool, PoolFile};
 use azekura_fuse::CacheMode;
-use azekura_posix::CachePolicy;
+use azekura_posix::{CachePolicy, FileSystem, FsConfig, MountError};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use self::choice::{Chooser, Way};
@@ -29,13 +31,16 @@ use self::environment::Intercept;
 use self::front::Job;
 use self::launch::Program;
 use crate::cli::{Verdict, usage};
-use crate::reach::{ContainerName, check_name};
+use crate::reach::{ContainerName, DEFAULT_CONTAINER, check_name};
+use crate::reading::ReadArgs;
 use crate::report;
 
 pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
 
 /// How long attributes of directories and names of them are believed.
 const CACHE_LIFE: Duration = Duration::from_secs(1);
+/// How long a pool may take to say whether it has a container, before the command is run anyway.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How the command reaches the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,7 +88,7 @@ impl Cache {
     azekura run --pool big/scratch --prefix /scratch -- ./simulate /scratch/input\n  \
     azekura run --via fuse -- bash\n\n\
     The command finds the container's files below the prefix, which need not exist on this machine; \
-    nobody else sees them there. The exit code is the command's; 128 and the signal's number if a \
+    nobody else sees them there. -v says which way was taken, and why. The exit code is the command's; 128 and the signal's number if a \
     signal ended it; 127 if it is not there, 126 if it cannot be run.")]
 pub(crate) struct RunArgs {
     /// Pool: a name, a pool file or a URL; POOL/CONTAINER does as well
@@ -104,6 +109,8 @@ pub(crate) struct RunArgs {
     /// File for what the preload library has counted; %p in it stands for the process
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    reading: ReadArgs,
     /// What the command is told as its own name
     #[arg(long, hide = true)]
     argv0: Option<OsString>,
@@ -165,7 +172,12 @@ pub(crate) fn run(args: RunArgs, verbose: u8) -> Result<Verdict> {
                 Way::Fuse => Via::Fuse,
             }
         }
-        named => named,
+        named => {
+            if verbose > 0 {
+                note_named(&args, &name, program.name());
+            }
+            named
+        }
     };
     match via {
         Via::Auto | Via::Preload => run_preloaded(&args, &name, &program),
@@ -174,12 +186,45 @@ pub(crate) fn run(args: RunArgs, verbose: u8) -> Result<Verdict> {
     }
 }
 
+/// Says of a way that the user has named whether it reaches the program.
+fn note_named(args: &RunArgs, name: &ContainerName, program: &OsString) {
+    let way = args.via.to_possible_value();
+    let way = way.as_ref().map_or("auto", PossibleValue::get_name);
+    let choice = Chooser::new(name, &args.prefix, args.cwd.as_deref()).choose(program);
+    let shown = program.display();
+    if args.via == Via::Preload && choice.way == Way::Fuse {
+        report::note(format_args!(
+            "azekura: {shown} via preload: as asked, but {}: it will not find {}; leave --via out",
+            choice.why,
+            args.prefix.display()
+        ));
+    } else {
+        report::note(format_args!("azekura: {shown} via {way}: as asked"));
+    }
+}
+
+/// Looks whether there is a container of that name: within the command a wrong one would show as
+/// `EIO` of every call and no more. A pool that does not answer soon is no reason not to run it, and
+/// the container that every pool has is not asked for.
+fn check_container(name: &ContainerName) -> Result<()> {
+    if name.container() == DEFAULT_CONTAINER {
+        return Ok(());
+    }
+    let file = PoolFile::find(&name.pool)?;
+    let config = ClientConfig { request_timeout: LOOK_TIMEOUT, ..ClientConfig::default() };
+    let Ok(pool) = Pool::connect(&file, config) else { return Ok(()) };
+    match FileSystem::mount(pool, name.container(), FsConfig::default()) {
+        Err(error @ MountError::NoContainer { .. }) => Err(error.into()),
+        Ok(_) | Err(MountError::Client(_)) => Ok(()),
+    }
+}
+
 fn run_preloaded(args: &RunArgs, name: &ContainerName, program: &Program) -> Result<Verdict> {
     if args.cwd.is_some() || !args.reopen.is_empty() {
         return Err(usage("--cwd and --reopen need --via fuse or --via fuse+data"));
     }
-    let report = args.report.as_deref();
-    let variables = environment::for_preload(name, &args.prefix, report, Intercept::All)?;
+    check_container(name)?;
+    let variables = environment::for_preload(name, args, Intercept::All)?;
     Ok(launch::become_program(program, &variables))
 }
 
@@ -202,16 +247,15 @@ fn run_mounted(
         (None | Some(Cache::None), true) => Cache::None,
         (cache, false) => cache.unwrap_or(Cache::Auto),
     };
-    let report = args.report.as_deref();
     let variables = if with_library {
-        environment::for_preload(&name, &args.prefix, report, Intercept::Data)?
+        environment::for_preload(&name, &args, Intercept::Data)?
     } else {
         Vec::new()
     };
     // The pool file is found before the command's environment or directory matters.
     name.pool = environment::pool_reference(&name)?.to_string_lossy().into_owned();
-    let RunArgs { prefix, cwd, reopen, .. } = args;
-    front::run(&Job { name, prefix, cache, program, variables, cwd, reopen })
+    let RunArgs { prefix, cwd, reopen, reading, .. } = args;
+    front::run(&Job { name, prefix, cache, reading, program, variables, cwd, reopen })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use azekura_proto::ObjectClass;
 
 use crate::bench::{Crew, Door};
 use crate::experiment::stand::Stand;
+use crate::reading::ReadArgs;
 
 /// The chunk size that the paper uses unless it varies it.
 pub(super) const CHUNK_BYTES: u32 = 1 << 20;
@@ -55,7 +56,13 @@ impl Setup {
             let stand = self.stand(ground.targets)?;
             let container = stand.container(ground.class, ground.chunk_bytes)?;
             let scratch = || stand.scratch();
-            let crew = Crew::hire_via(ground.door, &container, ground.processes, scratch)?;
+            let crew = Crew::hire_via(
+                ground.door,
+                &container,
+                &ReadArgs::default(),
+                ground.processes,
+                scratch,
+            )?;
             self.crew = Some((ground, crew));
         }
         self.used += 1;

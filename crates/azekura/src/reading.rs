@@ -1,0 +1,92 @@
+//! How commands read files that are far away, as their options say. Owns the options `--read-policy`
+//! and `--trace`; what they come to is decided in the `policy` crate.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use azekura_posix::{FsConfig, ReadPolicy, Trace};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::host::places;
+
+/// Options of every command that reads files.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub(crate) struct ReadArgs {
+    /// How files of distant pools are read: predictive [default], sync-adaptive, fixed=SIZE or off
+    #[arg(long, value_name = "POLICY", value_parser = check_policy)]
+    read_policy: Option<String>,
+    /// Append what is asked for, and why, to this file; 'azekura trace' shows it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+fn check_policy(text: &str) -> Result<String, String> {
+    match text.parse::<ReadPolicy>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl ReadArgs {
+    /// The policy as text, if one was named.
+    pub(crate) fn policy_text(&self) -> Option<&str> {
+        self.read_policy.as_deref()
+    }
+
+    /// The absolute path of the trace, if one is wanted.
+    ///
+    /// # Errors
+    /// If this process's directory is gone.
+    pub(crate) fn trace_file(&self) -> Result<Option<PathBuf>> {
+        self.trace.as_deref().map(places::absolute).transpose()
+    }
+
+    /// The options again, for a command that this one starts.
+    ///
+    /// # Errors
+    /// As for [`Self::trace_file`].
+    pub(crate) fn options(&self) -> Result<Vec<std::ffi::OsString>> {
+        let mut all = Vec::new();
+        if let Some(policy) = &self.read_policy {
+            all.extend(["--read-policy".into(), policy.into()]);
+        }
+        if let Some(trace) = self.trace_file()? {
+            all.extend(["--trace".into(), trace.into()]);
+        }
+        Ok(all)
+    }
+
+    /// Puts them into the configuration of a file system.
+    ///
+    /// # Errors
+    /// If the trace cannot be written.
+    pub(crate) fn apply(&self, mut config: FsConfig) -> Result<FsConfig> {
+        // It was looked at when the command line was read.
+        let policy = self.read_policy.as_deref().map(str::parse::<ReadPolicy>).transpose()?;
+        config.read_policy = policy.unwrap_or_default();
+        config.trace =
+            self.trace.as_deref().map(|path| Trace::append_to(path, None)).transpose()?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_checked_when_they_are_typed() {
+        assert!(check_policy("fixed=1M").is_ok());
+        assert!(check_policy("swift").unwrap_err().contains("sync-adaptive"));
+    }
+
+    #[test]
+    fn options_are_handed_on_as_they_were_given() {
+        assert!(ReadArgs::default().options().unwrap().is_empty());
+        let args = ReadArgs { read_policy: Some("off".into()), trace: Some("/tmp/t".into()) };
+        assert_eq!(args.options().unwrap(), ["--read-policy", "off", "--trace", "/tmp/t"]);
+        let config = ReadArgs { trace: None, ..args }.apply(FsConfig::default()).unwrap();
+        assert_eq!(config.read_policy, ReadPolicy::Off);
+    }
+}
