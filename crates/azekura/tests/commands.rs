@@ -281,7 +281,8 @@ fn damage(world: &World) {
     let file = PoolFile::load(&world.path("state/azekura/pools/p.toml")).unwrap();
     let pool = Pool::connect(&file, ClientConfig::default()).unwrap();
     let targets = pool.target_count();
-    let config = FsConfig { cache: CachePolicy::None, check_permissions: false, ..FsConfig::default() };
+    let config =
+        FsConfig { cache: CachePolicy::None, check_permissions: false, ..FsConfig::default() };
     let fs = FileSystem::mount(Arc::clone(&pool), "default", config).unwrap();
     let names = Namespace::new(Arc::clone(&fs), Credentials::ROOT);
     let repair = |target: TargetId, repair: Repair| {

@@ -92,7 +92,8 @@ impl Stand {
     }
 
     fn pool(&self) -> Arc<Pool> {
-        let config = ClientConfig { request_timeout: Duration::from_secs(20), ..ClientConfig::default() };
+        let config =
+            ClientConfig { request_timeout: Duration::from_secs(20), ..ClientConfig::default() };
         Pool::connect(&self.file, config).unwrap()
     }
 
@@ -105,7 +106,8 @@ impl Stand {
     pub(crate) fn mount_as(&self, name: &str, adjust: impl FnOnce(&mut MountConfig)) -> Mounted {
         let dir = self.dir.path().join(name);
         std::fs::create_dir(&dir).unwrap();
-        let fs_config = FsConfig { cache: CachePolicy::None, check_permissions: false, ..FsConfig::default() };
+        let fs_config =
+            FsConfig { cache: CachePolicy::None, check_permissions: false, ..FsConfig::default() };
         let fs = FileSystem::mount(self.pool(), "default", fs_config).unwrap();
         let mut config = MountConfig {
             mountpoint: dir.clone(),
