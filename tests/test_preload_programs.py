@@ -8,7 +8,6 @@ import sys
 import textwrap
 
 import pytest
-
 from pools import World
 from preloading import Preloading, compile_c
 
@@ -45,21 +44,31 @@ SCRIPTS = {
         """,
     "text tools": """
         seq 1 5000 > n; sed -i 's/^1/x/' n; grep -c x n; mkdir -p a/b; cp n a/b/m; grep -rl x49 . | sort
-        sort -k1.3,1.3r -k1n n > shuffled; mkdir tmp; sort -T tmp -S 32k shuffled | md5sum; ls tmp; awk '{s+=length($1)} END {print s > "sum"}' n
+        sort -k1.3,1.3r -k1n n > shuffled; mkdir tmp; sort -T tmp -S 32k shuffled | md5sum; ls tmp
+        awk '{s+=length($1)} END {print s > "sum"}' n
         cat sum; tr x y < n > t; cut -c1-2 t | uniq -c | tail -3; head -c 100 n | od -c | tail -2
-        split -l 1000 n part.; ls part.*; cat part.* | cmp - n && echo same; tac n | tail -1; comm -12 n t | wc -l
-        find . -type f | sort | xargs -n 2 wc -l; tee copy1 copy2 < sum; diff n t | wc -l; env -i /bin/cat sum
+        split -l 1000 n part.; ls part.*; cat part.* | cmp - n && echo same; tac n | tail -1
+        comm -12 n t | wc -l
+        find . -type f | sort | xargs -n 2 wc -l; tee copy1 copy2 < sum; diff n t | wc -l
+        env -i /bin/cat sum
         """,
     "tree tools": """
-        mkdir -p src/x/y; for i in $(seq 20); do echo "file $i" > src/x/f$i; done; ln -s f1 src/x/link; ln src/x/f2 src/x/y/hard
-        chmod 640 src/x/f3; touch -d '2020-02-03 04:05:06' src/x/f4; cp -a src copy; diff -r src copy && echo equal
-        mv copy/x/f5 copy/moved; du -a --apparent-size src | wc -l; find copy -name 'f1*' | sort; stat -c '%n %a %s %Y' src/x/f3
-        install -m 750 src/x/f6 inst; stat -c '%a %s' inst; dd if=src/x/f7 of=dd.out bs=3 2> /dev/null; cat dd.out
-        rm -r copy/x/y; ls -R copy; test -L copy/x/link && readlink copy/x/link; stat -c %Y copy/x/f4; truncate -s 12345 big; stat -c %s big
+        mkdir -p src/x/y; for i in $(seq 20); do echo "file $i" > src/x/f$i; done; ln -s f1 src/x/link
+        ln src/x/f2 src/x/y/hard
+        chmod 640 src/x/f3; touch -d '2020-02-03 04:05:06' src/x/f4; cp -a src copy
+        diff -r src copy && echo equal
+        mv copy/x/f5 copy/moved; du -a --apparent-size src | wc -l; find copy -name 'f1*' | sort
+        stat -c '%n %a %s %Y' src/x/f3
+        install -m 750 src/x/f6 inst; stat -c '%a %s' inst; dd if=src/x/f7 of=dd.out bs=3 2> /dev/null
+        cat dd.out
+        rm -r copy/x/y; ls -R copy; test -L copy/x/link && readlink copy/x/link; stat -c %Y copy/x/f4
+        truncate -s 12345 big; stat -c %s big
         """,
     "archives": """
-        mkdir -p d/e; seq 1 20000 > d/n; head -c 300000 /dev/zero > d/e/z; echo x > d/e/x; tar cf t.tar --sort=name --mtime=@0 d
-        tar czf t.tgz d; mkdir out; tar xzf t.tgz -C out; diff -r d out/d && echo equal; gzip -kn d/n; gunzip -c d/n.gz | cmp - d/n && echo ok
+        mkdir -p d/e; seq 1 20000 > d/n; head -c 300000 /dev/zero > d/e/z; echo x > d/e/x
+        tar cf t.tar --sort=name --mtime=@0 d
+        tar czf t.tgz d; mkdir out; tar xzf t.tgz -C out; diff -r d out/d && echo equal; gzip -kn d/n
+        gunzip -c d/n.gz | cmp - d/n && echo ok
         tar tf t.tar; cat d/n | gzip -n > s.gz; zcat s.gz | md5sum; rm t.tgz
         """,
     "rsync": """
@@ -71,22 +80,33 @@ SCRIPTS = {
         vim -Nu NONE -n -es -c '%s/c/C/' -c 'wq' f; cat f
         """,
     "git": """
-        export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z'
+        export GIT_CONFIG_GLOBAL=/dev/null
+        export GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z'
         export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
-        git init -q -b main r; cd r; seq 1 500 > n; mkdir d; echo x > d/x; git add .; git commit -qm first; git rev-parse HEAD
-        echo more >> n; git diff --stat; git commit -qam second; git log --oneline | cat; git status --short; cd ..
-        git clone -q r clone; diff -r --exclude=.git r clone && echo equal; git -C clone fsck 2>&1 | tail -1; git -C clone gc -q; git -C clone log --oneline | wc -l
+        git init -q -b main r; cd r; seq 1 500 > n; mkdir d; echo x > d/x; git add .
+        git commit -qm first; git rev-parse HEAD
+        echo more >> n; git diff --stat; git commit -qam second; git log --oneline | cat
+        git status --short; cd ..
+        git clone -q r clone; diff -r --exclude=.git r clone && echo equal
+        git -C clone fsck 2>&1 | tail -1; git -C clone gc -q; git -C clone log --oneline | wc -l
         rm -rf r/.git clone/.git
         """,
     "compiler": """
-        mkdir src; printf '#include "h.h"\\nint main(void){puts(TEXT);return 3;}\\n' > src/m.c; printf '#include <stdio.h>\\n#define TEXT "built"\\nint f(void);\\n' > src/h.h
-        printf 'int f(void){return 1;}\\n' > src/f.c; printf 'CC=gcc\\nprog: m.o f.o\\n\\t$(CC) -o $@ $^\\n%%.o: %%.c h.h\\n\\t$(CC) -O1 -c $<\\nclean:\\n\\trm -f *.o\\n' > src/Makefile
-        make -s -C src; ls src; src/prog; echo $?; cd src; ./prog; PATH=$PWD:$PATH; prog; make -s clean; make -s -j4; ls; rm prog *.o
+        mkdir src; printf '#include "h.h"\\nint main(void){puts(TEXT);return 3;}\\n' > src/m.c
+        printf '#include <stdio.h>\\n#define TEXT "built"\\nint f(void);\\n' > src/h.h
+        printf 'int f(void){return 1;}\\n' > src/f.c
+        printf 'CC=gcc\\nprog: m.o f.o\\n\\t$(CC) -o $@ $^\\n%%.o: %%.c h.h\\n' > src/Makefile
+        printf '\\t$(CC) -O1 -c $<\\nclean:\\n\\trm -f *.o\\n' >> src/Makefile
+        make -s -C src; ls src; src/prog; echo $?; cd src; ./prog; PATH=$PWD:$PATH; prog; make -s clean
+        make -s -j4; ls; rm prog *.o
         """,
     "programs that lie there": """
-        printf '#!/bin/sh\\necho "script $0 $1"\\n' > s; chmod 755 s; ./s arg; printf '#!./s x\\n' > t; chmod 755 t; ./t y | sed 's,/[^ ]*/,,;s,\\./,,'
-        cp /bin/echo e; ./e from a copy; (exec -a other ./e named); printf 'echo plain "$1"\\n' > p; chmod 755 p; ./p there; chmod 644 s; ./s; echo $?
-        ./missing; echo $?; find . -name e -exec {} found \\; ; xargs ./e < /dev/null; env -i ./e cleared; nice ./e nice; rm e
+        printf '#!/bin/sh\\necho "script $0 $1"\\n' > s; chmod 755 s; ./s arg; printf '#!./s x\\n' > t
+        chmod 755 t; ./t y | sed 's,/[^ ]*/,,;s,\\./,,'
+        cp /bin/echo e; ./e from a copy; (exec -a other ./e named); printf 'echo plain "$1"\\n' > p
+        chmod 755 p; ./p there; chmod 644 s; ./s; echo $?
+        ./missing; echo $?; find . -name e -exec {} found \\; ; xargs ./e < /dev/null; env -i ./e cleared
+        nice ./e nice; rm e
         """,
     "python": f"""
         cat > p.py <<'END'
@@ -94,10 +114,12 @@ SCRIPTS = {
         print("printed"); print("error", file=sys.stderr)
         with open("out", "wb") as out: subprocess.run(["echo", "child"], stdout=out, check=True)
         with open("out", "ab") as out:
-            out.write(b"parent\\n"); out.flush(); subprocess.run(["sh", "-c", "echo again"], stdout=out, check=True)
+            out.write(b"parent\\n"); out.flush()
+            subprocess.run(["sh", "-c", "echo again"], stdout=out, check=True)
         print(open("out").read())
         base = sqlite3.connect("base.db"); base.execute("create table t(a,b)")
-        base.executemany("insert into t values(?,?)", [(i, str(i) * 10) for i in range(2000)]); base.commit()
+        base.executemany("insert into t values(?,?)", [(i, str(i) * 10) for i in range(2000)])
+        base.commit()
         print(base.execute("select count(*), sum(a) from t").fetchone()); base.close()
         with zipfile.ZipFile("z.zip", "w", zipfile.ZIP_DEFLATED) as z:
             for i in range(20): z.writestr(f"m{{i}}", b"data" * i)
@@ -105,20 +127,27 @@ SCRIPTS = {
         with open("mapped", "wb") as f: f.write(bytes(range(256)) * 100)
         with open("mapped", "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
             print(len(m), m[1000:1010], m.find(b"\\xff\\x00"))
-        print(subprocess.run([sys.executable, "-c", "import os; print(os.path.basename(os.getcwd()) != '')"], capture_output=True, close_fds=True).stdout)
-        os.makedirs("x/y"); json.dump([1, 2], open("x/y/j", "w")); shutil.copytree("x", "w"); print(sorted(os.walk("w")))
+        named = "import os; print(os.path.basename(os.getcwd()) != '')"
+        print(subprocess.run([sys.executable, "-c", named], capture_output=True, close_fds=True).stdout)
+        os.makedirs("x/y"); json.dump([1, 2], open("x/y/j", "w")); shutil.copytree("x", "w")
+        print(sorted(os.walk("w")))
         with tempfile.TemporaryFile(dir=".") as t: t.write(b"abc"); t.seek(1); print(t.read())
         END
         {PYTHON} p.py > log 2>&1; cat log; {PYTHON} -c 'print("x" * 100000)' | wc -c; rm base.db z.zip
         """,
     "python package": f"""
-        mkdir -p pkg/sub; echo 'from .sub import value' > pkg/__init__.py; echo 'value = 7' > pkg/sub/__init__.py
-        {PYTHON} -c 'import pkg; print(pkg.value, pkg.__file__[-15:])'; cp $({PYTHON} -c 'import _json; print(_json.__file__)') pkg/_json.so
-        {PYTHON} -c 'import sys, importlib.util as u; s = u.spec_from_file_location("_json", "pkg/_json.so"); m = u.module_from_spec(s); s.loader.exec_module(m); print(m.encode_basestring("x"))'
+        mkdir -p pkg/sub; echo 'from .sub import value' > pkg/__init__.py
+        echo 'value = 7' > pkg/sub/__init__.py
+        {PYTHON} -c 'import pkg; print(pkg.value, pkg.__file__[-15:])'
+        cp $({PYTHON} -c 'import _json; print(_json.__file__)') pkg/_json.so
+        {PYTHON} -c 'import sys, importlib.util as u
+        s = u.spec_from_file_location("_json", "pkg/_json.so"); m = u.module_from_spec(s)
+        s.loader.exec_module(m); print(m.encode_basestring("x"))'
         find . -name '__pycache__' | wc -l; rm -r pkg/__pycache__ pkg/sub/__pycache__
         """,
     "following a file": """
-        echo first > f; (sleep 0.5; echo second >> f; sleep 0.5; echo third >> f) & timeout 20 tail -f -n +1 f | head -3; wait
+        echo first > f; (sleep 0.5; echo second >> f; sleep 0.5; echo third >> f) &
+        timeout 20 tail -f -n +1 f | head -3; wait
         """,
 }
 
@@ -133,7 +162,9 @@ def preload():
 
 def tree(run, top):
     """Names, types, permissions, sizes and contents below a directory, told by programs."""
-    script = "umask 022; find . -printf '%P %y %m %l\\n' | sort; find . -type f | sort | xargs -r -d '\\n' md5sum"
+    names = "find . -printf '%P %y %m %l\\n' | sort"
+    contents = "find . -type f | sort | xargs -r -d '\\n' md5sum"
+    script = f"umask 022; {names}; {contents}"
     done = run("bash", "-c", f"cd {top} && {{ {script}; }}")
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -185,13 +216,17 @@ def test_a_script_does_the_same(preload, tmp_path, name):
     both(preload, tmp_path, name.replace(" ", "-"), textwrap.dedent(SCRIPTS[name]).strip())
 
 
-@pytest.mark.parametrize("task", ["fork", "close", "open", "signals", "threads", "exec"])
+HARD = ["fork", "close", "open", "signals", "threads", "exec"]
+HARDER = ["cancel", "killed", "numbers", "flags", "restart", "forks and files"]
+
+
+@pytest.mark.parametrize("task", HARD + HARDER)
 def test_hard_programs_do_the_same(preload, tmp_path, task):
     program = compile_c("crowd", tmp_path)
     (tmp_path / "local").mkdir()
     expected = local(program, tmp_path / "local", task)
     assert expected.returncode == 0, expected.stderr
-    inside = preload.path(f"crowd-{task}")
+    inside = preload.path(f"crowd-{task.replace(' ', '-')}")
     preload.run("mkdir", inside)
     found = preload.run(program, inside, task)
     assert found.stdout == expected.stdout.decode()
@@ -248,6 +283,16 @@ def test_the_report_names_what_could_not_be_served(preload, tmp_path):
     done = preload.run(PYTHON, "-c", script, environment=environment)
     assert done.stdout == "19\n"
     assert "shared writable mapping" in report.read_text()
+
+
+def test_a_lost_working_directory_is_never_one_of_the_host(preload, tmp_path):
+    """A program that was started in a directory of the pool, and does not find it."""
+    gone = {"AZEKURA_CWD": "/is/not/there"}
+    for more in ({}, {"AZEKURA_POOL": str(tmp_path / "no-pool")}):
+        script = "touch f; echo g > g; /bin/pwd; sh -c 'echo h > h'; (cd / && echo in /)"
+        done = preload.run("sh", "-c", script, environment=gone | more, cwd=tmp_path, check=False)
+        assert done.stdout == "in /\n"
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_libraries_that_lie_there_are_loaded_once_with_those_beside_them(preload, tmp_path):

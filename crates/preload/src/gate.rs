@@ -1,6 +1,7 @@
-//! Going in and out of our code. Owns four dangers of living in somebody else's process: our own
+//! Going in and out of our code. Owns five dangers of living in somebody else's process: our own
 //! calls of the C library, which come back to the hooks; signal handlers of the host that call in
-//! while we hold locks; forks in the middle of an operation; and panics, which must not get out.
+//! while we hold locks; threads that are cancelled and forks in the middle of an operation; and
+//! panics, which must not get out.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -14,10 +15,19 @@ use parking_lot::lock_api::RawRwLock as _;
 use crate::host::{self, Failing};
 use crate::report::{self, Counter};
 
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_testcancel();
+}
+
+const CANCEL_DISABLE: c_int = 1;
+
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// The signal mask of the thread that is forking.
     static MASK_BEFORE_FORK: Cell<Option<u64>> = const { Cell::new(None) };
+    /// Whether that thread could be cancelled.
+    static CANCEL_BEFORE_FORK: Cell<c_int> = const { Cell::new(0) };
 }
 
 /// The signals that the host has handlers for: bit `n - 1` for signal `n`. While a thread is in our
@@ -53,6 +63,19 @@ pub(crate) fn note_handler(signal: c_int, has_handler: bool) {
     }
 }
 
+/// Whether a handler can have been installed so that it ends a call that waits: one without
+/// `SA_RESTART`.
+pub(crate) fn handlers_interrupt() -> bool {
+    let handled = HANDLED.load(Ordering::Relaxed);
+    (1..=64).filter(|signal| handled & bit(*signal) != 0).any(|signal| {
+        // SAFETY: a structure of numbers and an optional pointer, for which zero is a value.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: asks only, into a valid structure.
+        let told = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+        told == 0 && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
 /// Whether the calling thread is in our code, so that a hook has to pass its call on.
 pub(crate) fn is_inside() -> bool {
     // A thread that is being torn down has no variables any more.
@@ -80,10 +103,29 @@ fn block_handled() -> Option<u64> {
     (handled != 0).then(|| change_mask(libc::SIG_BLOCK, handled))
 }
 
+/// Changes whether the calling thread can be cancelled; gives what was. A thread that ends in our code
+/// would never give back what it holds.
+fn change_cancelling(state: c_int) -> c_int {
+    let mut old = 0;
+    // SAFETY: a plain call that takes the two states only.
+    unsafe { pthread_setcancelstate(state, &raw mut old) };
+    old
+}
+
+/// Ends the thread if somebody has cancelled it (`pthread_cancel`), as the C library's function would;
+/// called before the thread enters. The host's frames and ours are unwound then.
+pub(crate) fn cancellation_point() {
+    if !is_inside() {
+        // SAFETY: the thread is outside, so it holds nothing of ours.
+        unsafe { pthread_testcancel() };
+    }
+}
+
 /// A thread's stay in our code. Ends by drop; `errno` is then as it was.
 pub(crate) struct Stay {
     errno: c_int,
     mask: Option<u64>,
+    cancelling: c_int,
 }
 
 impl Stay {
@@ -93,13 +135,14 @@ impl Stay {
             return None;
         }
         let errno = host::errno();
+        let cancelling = change_cancelling(CANCEL_DISABLE);
         // In this order, here and at the end: a handler that runs before or after finds its thread
         // outside.
         let mask = block_handled();
         INSIDE.set(true);
         // SAFETY: given back by this value's drop; the thread does not come here twice.
         unsafe { OPERATIONS.raw() }.lock_shared();
-        Some(Self { errno, mask })
+        Some(Self { errno, mask, cancelling })
     }
 }
 
@@ -112,6 +155,7 @@ impl Drop for Stay {
         if let Some(mask) = self.mask {
             change_mask(libc::SIG_SETMASK, mask);
         }
+        change_cancelling(self.cancelling);
     }
 }
 
@@ -125,14 +169,6 @@ pub(crate) fn visit<T>(body: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
     });
     drop(stay);
     Some(result)
-}
-
-/// The last barrier of a hook: a panic outside of [`visit`] must not end the host either.
-pub(crate) fn contain<R: Failing>(body: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        host::set_errno(libc::EIO);
-        R::FAILED
-    })
 }
 
 /// What the C caller gets: the value, or the failed one with `errno`.
@@ -152,6 +188,7 @@ pub(crate) fn conclude<R: Failing>(counter: &'static Counter, result: Result<R>)
 
 /// Keeps every other thread out of our code; for a fork. The thread counts as inside meanwhile.
 pub(crate) fn close_for_fork() {
+    CANCEL_BEFORE_FORK.set(change_cancelling(CANCEL_DISABLE));
     MASK_BEFORE_FORK.set(block_handled());
     INSIDE.set(true);
     // SAFETY: given back by `open_after_fork` in parent and child.
@@ -166,4 +203,5 @@ pub(crate) fn open_after_fork() {
     if let Some(mask) = MASK_BEFORE_FORK.take() {
         change_mask(libc::SIG_SETMASK, mask);
     }
+    change_cancelling(CANCEL_BEFORE_FORK.get());
 }

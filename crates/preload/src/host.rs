@@ -94,7 +94,8 @@ macro_rules! host {
         /// # Safety
         /// As for the C function.
         pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
-            type Signature = unsafe extern "C" fn($($type),*) -> $ret;
+            // It may be unwound: a thread can be cancelled in it.
+            type Signature = unsafe extern "C-unwind" fn($($type),*) -> $ret;
             static FOUND: $crate::host::Function = $crate::host::Function::new();
             const NAME: &std::ffi::CStr =
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -147,4 +148,5 @@ host! {
     fn fstat(fd: c_int, stat: *mut libc::stat) -> c_int;
     fn statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: libc::c_uint, statx: *mut libc::statx) -> c_int;
     fn fork() -> c_int;
+    fn nanosleep(asked: *const libc::timespec, left: *mut libc::timespec) -> c_int;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -197,6 +198,157 @@ static void exec_child(void)
     need(0, "exec");
 }
 
+static int number_to_use;
+
+static void *wait_for_a_byte(void *ignored)
+{
+    char byte;
+    need(read(number_to_use, &byte, 1) == 1, "read");
+    return ignored;
+}
+
+static void *write_on_and_on(void *ignored)
+{
+    static char data[1 << 20];
+    for (;;)
+        need(pwrite(number_to_use, data, sizeof data, 0) > 0, "pwrite");
+    return ignored;
+}
+
+static int is_cancelled(void *(*run)(void *), int fd, useconds_t after_us)
+{
+    pthread_t thread;
+    void *result;
+    number_to_use = fd;
+    need(pthread_create(&thread, NULL, run, NULL) == 0, "pthread_create");
+    usleep(after_us);
+    need(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0, "pthread_cancel");
+    return result == PTHREAD_CANCELED;
+}
+
+/* Threads are cancelled while they wait for a pipe, and in the middle of writing a file. */
+static void cancel(void)
+{
+    int ends[2], fd = open_file("cancelled", O_RDWR), cancelled = 0, status;
+    need(pipe(ends) == 0, "pipe");
+    printf("in a pipe %d\n", is_cancelled(wait_for_a_byte, ends[0], 20000));
+    for (int round = 0; round < 10; round++)
+        cancelled += is_cancelled(write_on_and_on, fd, 5000 + 700 * (useconds_t)round);
+    printf("in a file %d, then %ld\n", cancelled, (long)pwrite(fd, "x", 1, 0));
+    fflush(stdout);
+    if (fork() == 0)
+        _exit(pwrite(fd, "y", 1, 0) == 1 ? 0 : 1);
+    wait(&status);
+    printf("a child %d\n", status);
+}
+
+/* Children that share the position are killed as they write, and are not waited for at first. */
+static void killed(void)
+{
+    static char data[4 << 20];
+    int fd = open_file("killed", O_RDWR);
+    for (int round = 0; round < 10; round++) {
+        pid_t pid = fork();
+        need(pid >= 0, "fork");
+        while (pid == 0)
+            if (lseek(fd, 0, SEEK_SET) != 0 || write(fd, data, sizeof data) < 0)
+                _exit(1);
+        usleep(30000 + 1000 * (useconds_t)round);
+        kill(pid, SIGKILL);
+        alarm(30);
+        need(lseek(fd, 0, SEEK_SET) == 0 && write(fd, "x", 1) == 1, "write");
+        alarm(0);
+        waitpid(pid, NULL, 0);
+    }
+    puts("all written");
+}
+
+/* An open that gets no number neither cuts a file nor makes one. */
+static void numbers(void)
+{
+    int fd = open_file("kept", O_RDWR | O_TRUNC);
+    need(write(fd, "kept", 4) == 4, "write");
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 20;
+    need(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+    while (dup(fd) >= 0)
+        ;
+    int cut = open("kept", O_WRONLY | O_TRUNC);
+    printf("%d %s\n", cut, strerror(errno));
+    int made = open("made", O_WRONLY | O_CREAT, 0644);
+    printf("%d %s\n", made, strerror(errno));
+    printf("%ld bytes, %d\n", (long)size_of("kept"), access("made", F_OK));
+}
+
+static int mappings(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    need(file != NULL, "maps");
+    int lines = 0, byte;
+    while ((byte = getc(file)) != EOF)
+        lines += byte == '\n';
+    fclose(file);
+    return lines;
+}
+
+/* A file that was open at a fork leaves nothing behind when it is closed. */
+static void forks_and_files(void)
+{
+    int before = 0;
+    for (int round = 0; round < 100; round++) {
+        int fd = open_file("one of many", O_RDWR);
+        pid_t pid = fork();
+        need(pid >= 0, "fork");
+        if (pid == 0)
+            _exit(0);
+        waitpid(pid, NULL, 0);
+        close(fd);
+        if (round == 20)
+            before = mappings();
+    }
+    printf("grows %d\n", mappings() - before > 20);
+}
+
+/* What `close_range` does not know closes nothing. */
+static void flags(void)
+{
+    int fd = open_file("flags", O_RDWR);
+    int result = close_range((unsigned)fd, (unsigned)fd, 1 << 10);
+    printf("%d %s\n", result, strerror(errno));
+    printf("%ld\n", (long)write(fd, "x", 1));
+}
+
+static void nothing(int signal)
+{
+    (void)signal;
+}
+
+/* A handler ends the wait for a lock only if it was not installed to start calls again. */
+static void restart(void)
+{
+    struct sigaction action = {.sa_handler = nothing};
+    for (int again = 0; again < 2; again++) {
+        int ends[2], fd = open_file("locked", O_RDWR);
+        char byte;
+        action.sa_flags = again ? SA_RESTART : 0;
+        need(sigaction(SIGALRM, &action, NULL) == 0 && pipe(ends) == 0, "sigaction");
+        pid_t pid = fork();
+        if (pid == 0) {
+            int own = open_file("locked", O_RDWR);
+            need(flock(own, LOCK_EX) == 0 && write(ends[1], "x", 1) == 1, "flock");
+            usleep(1500000);
+            _exit(0);
+        }
+        need(read(ends[0], &byte, 1) == 1, "read");
+        ualarm(300000, 0);
+        int result = flock(fd, LOCK_EX);
+        printf("%d %s\n", result, result == 0 ? "" : strerror(errno));
+        waitpid(pid, NULL, 0);
+        close(fd);
+    }
+}
+
 int main(int count, char **words)
 {
     need(count == 3 && chdir(words[1]) == 0, "crowd DIRECTORY TASK");
@@ -206,6 +358,8 @@ int main(int count, char **words)
     } tasks[] = {
         {"fork", fork_many},   {"close", close_all},  {"open", open_many},
         {"signals", signals}, {"threads", threads}, {"exec", exec_child},
+        {"cancel", cancel},    {"killed", killed},   {"numbers", numbers},
+        {"restart", restart},  {"flags", flags},      {"forks and files", forks_and_files},
     };
     for (size_t each = 0; each < sizeof tasks / sizeof *tasks; each++) {
         if (strcmp(tasks[each].name, words[2]) == 0) {

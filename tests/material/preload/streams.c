@@ -91,6 +91,25 @@ static void redirected(void)
     show(two, "#");
 }
 
+/* A stream of a file is opened again, for reading, on another file and for appending. */
+static void opened_again(void)
+{
+    char text[16] = "";
+    FILE *stream = fopen(one, "w");
+    fputs("written\n", stream);
+    FILE *now = freopen(one, "r", stream);
+    printf("again %d %s", now == stream, now == NULL ? "" : fgets(text, sizeof text, now));
+    now = freopen(two, "w+", now);
+    fputs("other", now);
+    rewind(now);
+    printf("again %d %s\n", now == stream, fgets(text, sizeof text, now));
+    now = freopen(one, "a", now);
+    fputs("at the end", now);
+    printf("again %d %ld\n", now == stream, ftell(now));
+    fclose(now);
+    show(one, "!");
+}
+
 static void by_number(void)
 {
     char text[8] = "";
@@ -116,6 +135,7 @@ int main(int count, char **words)
     snprintf(two, sizeof two, "%s/two", words[1]);
     plain_streams();
     redirected();
+    opened_again();
     by_number();
     fflush(stdout);
     FILE *now = freopen(two, "w", stdout);

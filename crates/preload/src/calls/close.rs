@@ -1,11 +1,12 @@
 //! `close` and closing in bulk. Owns the rule that our own descriptors are not there for the host.
 
 use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
 
 use azekura_posix::{Errno, LockKind};
 
 use super::{hooks, lock};
-use crate::descriptors::{reserve, table};
+use crate::descriptors::{Description, reserve, table};
 use crate::gate;
 use crate::host;
 use crate::report::counter;
@@ -13,7 +14,13 @@ use crate::stdio;
 
 /// The number stands for nothing any more; the kernel's part is left to the caller.
 pub(crate) fn release(fd: c_int) {
-    let Some(description) = table::take(fd) else { return };
+    if let Some(description) = table::take(fd) {
+        give_up(&description);
+    }
+}
+
+/// A number stands for the description no more.
+pub(super) fn give_up(description: &Arc<Description>) {
     if !lock::are_used() {
         return;
     }
@@ -21,7 +28,7 @@ pub(crate) fn release(fd: c_int) {
     if let Some(fs) = description.fs_in_use() {
         let _ = fs.unlock_owner(description.oid(), LockKind::Range, lock::PROCESS);
     }
-    lock::forget_whole(&description);
+    lock::forget_whole(description);
 }
 
 /// The kernel has given this number to something else: if it was ours, it was closed by a call that we
@@ -45,6 +52,8 @@ fn release_range(first: c_uint, last: c_uint) {
 }
 
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
+/// All that there are (the other is `UNSHARE`); the kernel refuses what is not among them.
+const CLOSE_RANGE_FLAGS: c_int = CLOSE_RANGE_CLOEXEC | 2;
 
 hooks! {
     /// `close`.
@@ -79,7 +88,7 @@ hooks! {
     /// As for the C function.
     fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int {
         let counter = counter!("close_range");
-        if gate::is_inside() || first > last {
+        if gate::is_inside() || first > last || flags & !CLOSE_RANGE_FLAGS != 0 {
             // SAFETY: as for the C function.
             return unsafe { host::close_range(first, last, flags) };
         }

@@ -82,7 +82,7 @@ fn path_of(ns: &Namespace, dir: Oid, known: &[u8]) -> Result<Vec<u8>> {
 fn current(ns: &Namespace) -> Result<Vec<u8>> {
     match working_directory::get() {
         None => Ok(Vec::new()),
-        Some(at) => path_of(ns, at.oid, &at.path),
+        Some(at) => path_of(ns, at.oid()?, &at.path),
     }
 }
 
@@ -100,7 +100,7 @@ fn enter(ns: &Namespace, attr: &Attr, path: Vec<u8>) -> Result<c_int> {
     }
     let search = Access { execute: true, ..Access::default() };
     ns.filesystem().access(ns.caller(), attr.oid, search)?;
-    working_directory::set(Some(WorkingDirectory { oid: attr.oid, path }));
+    working_directory::set(Some(WorkingDirectory::found(attr.oid, path)));
     Ok(0)
 }
 

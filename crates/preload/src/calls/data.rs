@@ -61,14 +61,21 @@ unsafe fn write_vector(file: &Description, parts: &[iovec], at: Option<u64>) -> 
 /// # Safety
 /// As for `readv`.
 unsafe fn read_vector(file: &Description, parts: &[iovec], at: Option<u64>) -> Result<ssize_t> {
-    each(parts, |part, done| {
-        // SAFETY: the caller says so.
-        let into = unsafe { buffer(part.iov_base, part.iov_len)? };
-        match at {
-            Some(offset) => file.read_at(into, offset + done),
-            None => file.read(into),
-        }
-    })
+    let read_from = |start: u64| {
+        each(parts, |part, done| {
+            // SAFETY: the caller says so.
+            file.read_at(unsafe { buffer(part.iov_base, part.iov_len)? }, start + done)
+        })
+    };
+    match at {
+        Some(offset) => read_from(offset),
+        // Nobody else reads between two parts.
+        None => file.position().locked(|place| {
+            let got = read_from(place.offset())?;
+            place.set(place.offset() + got as u64);
+            Ok(got)
+        }),
+    }
 }
 
 /// `-1` stands for the position, as in `preadv2`.

@@ -24,14 +24,39 @@ fn keep(new: c_int, description: &Arc<Description>) -> Result<c_int> {
     Err(azekura_posix::Errno::MFILE)
 }
 
-/// After the kernel has made `new` a duplicate of `old`: what `new` stands for now.
-fn follow(old: c_int, new: c_int) {
+/// What changes where the kernel makes one number a duplicate of another.
+#[derive(Default)]
+struct Change {
+    /// What the new number stood for.
+    before: Option<Arc<Description>>,
+    /// Whether the old one is ours.
+    is_ours: bool,
+}
+
+/// Before the kernel makes `new` a duplicate of `old`: a file of the pool stands there at once, so that
+/// no other thread meets a mere reservation.
+fn lead(old: c_int, new: c_int) -> Change {
+    let change = gate::visit(|| {
+        let before = table::get(new);
+        let description = table::get(old);
+        let is_ours = description.is_some_and(|description| table::set(new, description));
+        Ok(Change { before, is_ours })
+    });
+    change.and_then(Result::ok).unwrap_or_default()
+}
+
+/// After the kernel has done so, or has refused.
+fn follow(new: c_int, change: Change, is_done: bool) {
     let _ = gate::visit(|| {
-        if table::is_ours(new) {
-            close::release(new);
+        if is_done != change.is_ours {
+            table::take(new);
         }
-        if let Some(description) = table::get(old) {
-            table::set(new, description);
+        match change.before {
+            Some(before) if is_done => close::give_up(&before),
+            Some(before) => {
+                table::set(new, before);
+            }
+            None => {}
         }
         Ok(())
     });
@@ -55,11 +80,13 @@ unsafe fn duplicate_onto(old: c_int, new: c_int, hosts: impl FnOnce() -> c_int) 
     } else {
         counter.passed();
     }
-    let result = hosts();
-    if concerns_us && result >= 0 {
-        follow(old, new);
-        stdio::after_replacing(new);
+    if !concerns_us {
+        return hosts();
     }
+    let change = lead(old, new);
+    let result = hosts();
+    follow(new, change, result >= 0);
+    stdio::after_replacing(new);
     result
 }
 

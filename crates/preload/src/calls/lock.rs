@@ -67,7 +67,8 @@ fn take(file: &Description, lock: Lock) -> Result<()> {
 }
 
 /// Tries again and again while somebody else has the lock. Between two tries the thread is out of our
-/// code, so that signals and forks are not held up; a signal with a handler ends the waiting.
+/// code, so that signals and forks are not held up; a signal with a handler ends the waiting, if one was
+/// installed without `SA_RESTART`.
 pub(super) fn until_free<T>(
     wait: bool,
     mut attempt: impl FnMut() -> Result<T>,
@@ -79,7 +80,9 @@ pub(super) fn until_free<T>(
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
         // SAFETY: a valid structure; the rest is not asked for.
-        if unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) } != 0 {
+        if unsafe { host::nanosleep(&raw const pause, std::ptr::null_mut()) } != 0
+            && gate::handlers_interrupt()
+        {
             return Some(Err(Errno::INTR));
         }
     }

@@ -39,7 +39,8 @@ mod variadic;
 mod xattr;
 
 /// Exports hooks under the C library's names: the function's own in brackets, and further ones of the
-/// same call. On 64-bit machines the 64 forms are the same functions.
+/// same call. On 64-bit machines the 64 forms are the same functions. A hook catches nothing: a thread
+/// that is cancelled in the C library's function is unwound through it. What can panic is in a visit.
 macro_rules! hooks {
     ($(
         $(#[$doc:meta])*
@@ -54,9 +55,7 @@ macro_rules! hook {
         $(#[$doc])*
         #[unsafe(no_mangle)]
         #[allow(unreachable_pub, reason = "exported to the loader, not to Rust")]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
-            $crate::gate::contain(|| $body)
-        }
+        pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret $body
     };
 }
 macro_rules! alias {
@@ -67,7 +66,7 @@ macro_rules! alias {
         /// As for the C function.
         #[unsafe(no_mangle)]
         #[allow(unreachable_pub, reason = "exported to the loader, not to Rust")]
-        pub unsafe extern "C" fn $alias($($arg: $type),*) -> $ret {
+        pub unsafe extern "C-unwind" fn $alias($($arg: $type),*) -> $ret {
             // SAFETY: the same conditions.
             unsafe { self::$name($($arg),*) }
         }

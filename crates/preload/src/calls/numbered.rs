@@ -74,7 +74,7 @@ extern "C" fn fail(result: isize) -> c_long {
 /// # Safety
 /// As for the system call.
 #[allow(clippy::many_single_char_names, reason = "a system call's arguments have no other names")]
-unsafe extern "C" fn route(
+unsafe extern "C-unwind" fn route(
     number: c_long,
     a: usize,
     b: usize,

@@ -41,12 +41,26 @@ fn describe(spot: &Spot, flags: OFlags, mode: mode_t) -> Result<Arc<Description>
 /// Opens a place in the container under the lowest free number.
 pub(crate) fn open_at(spot: &Spot, flags: c_int, mode: mode_t) -> Result<c_int> {
     let flags = OFlags::from_bits_retain(flags as u32);
-    let description = describe(spot, flags, mode)?;
-    let fd = reserve::reserve(0, flags.contains(OFlags::CLOEXEC))?;
+    let number = || reserve::reserve(0, flags.contains(OFlags::CLOEXEC));
+    // Out of numbers nothing is created or cut. An open that changes nothing is tried first: it fails
+    // often, and then costs no number.
+    let early =
+        if flags.intersects(OFlags::CREATE | OFlags::TRUNC) { Some(number()?) } else { None };
+    let described = describe(spot, flags, mode);
+    let (description, fd) = match (described, early) {
+        (Ok(description), Some(fd)) => (description, fd),
+        (Ok(description), None) => (description, number()?),
+        (Err(errno), Some(fd)) => {
+            // SAFETY: the number was reserved just now.
+            unsafe { host::close(fd) };
+            return Err(errno);
+        }
+        (Err(errno), None) => return Err(errno),
+    };
     if table::set(fd, description) {
         return Ok(fd);
     }
-    // SAFETY: the number was reserved just now.
+    // SAFETY: as above.
     unsafe { host::close(fd) };
     Err(Errno::MFILE)
 }
@@ -92,6 +106,7 @@ unsafe fn open_file(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
+    gate::cancellation_point();
     // SAFETY: the caller keeps the conditions of `openat`.
     let fd = unsafe {
         by_path(

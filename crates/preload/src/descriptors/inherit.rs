@@ -45,6 +45,17 @@ fn map(file: impl AsFd) -> Result<NonNull<Page>> {
     NonNull::new(address.cast()).ok_or(azekura_posix::Errno::NOMEM)
 }
 
+/// Gives a page back.
+///
+/// # Safety
+/// The cell is that of a page mapped here, and nobody uses the page any more.
+pub(super) unsafe fn unmap(cell: NonNull<Cell>) {
+    // SAFETY: the cell lies in the page.
+    let page = unsafe { cell.byte_sub(std::mem::offset_of!(Page, cell)) };
+    // SAFETY: the caller says so. It cannot fail but for a mapping that is not there.
+    let _ = unsafe { rustix::mm::munmap(page.as_ptr().cast(), PAGE_BYTES) };
+}
+
 fn again(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
@@ -115,7 +126,7 @@ fn adopt_one(fd: BorrowedFd<'_>) -> Result<Option<Arc<Description>>> {
     ) else {
         return Ok(None);
     };
-    // SAFETY: the mapping is never taken away.
+    // SAFETY: the mapping is the position's from here on.
     let position = unsafe { Position::shared(NonNull::from(&page.cell)) };
     let flags = OFlags::from_bits_retain(page.open_flags) & !CHANGEABLE;
     Ok(Some(Description::unopened(oid, kind, flags, position, path.to_vec())))

@@ -51,6 +51,9 @@ fn dispatch<R: Failing>(
         counter.passed();
         return hosts();
     }
+    if moves_data {
+        gate::cancellation_point();
+    }
     let result = gate::visit(|| match table::get(fd) {
         Some(description) if moves_data || description.backing() == Backing::Reserved => {
             ours(&description).map(Some)

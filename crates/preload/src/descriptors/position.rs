@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open, test_kill_process};
 
 /// Looks at a lock before its holder is asked after.
 const SPINS: u32 = 200;
@@ -29,11 +32,11 @@ pub(crate) struct Cell {
 #[derive(Debug)]
 enum Place {
     Own(Box<Cell>),
-    /// In a mapping that is never taken away, so that the pointer is always good.
+    /// In a mapping that is the position's own.
     Shared(NonNull<Cell>),
 }
 
-// SAFETY: a cell is atomics only; the mapping is never removed.
+// SAFETY: a cell is atomics only; the mapping is there as long as the position.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
@@ -67,9 +70,18 @@ impl Drop for Moving<'_> {
     }
 }
 
+/// Whether a process has ended, also if its parent has not yet asked how.
 fn is_gone(process: u32) -> bool {
     let Some(process) = rustix::process::Pid::from_raw(process as i32) else { return true };
-    rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH)
+    match pidfd_open(process, PidfdFlags::empty()) {
+        // It can be read from as soon as the process has ended.
+        Ok(ended) => {
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&at_once)) == Ok(1)
+        }
+        Err(Errno::SRCH) => true,
+        Err(_) => test_kill_process(process) == Err(Errno::SRCH),
+    }
 }
 
 impl Cell {
@@ -100,6 +112,15 @@ impl Cell {
     }
 }
 
+impl Drop for Position {
+    fn drop(&mut self) {
+        if let Place::Shared(cell) = self.place.get_mut() {
+            // SAFETY: the mapping is the position's own, and nobody else has the position.
+            unsafe { super::inherit::unmap(*cell) };
+        }
+    }
+}
+
 impl Position {
     /// At the start, with these flags.
     pub(crate) fn new(flags: i32) -> Self {
@@ -110,7 +131,7 @@ impl Position {
     /// A position that another process may share.
     ///
     /// # Safety
-    /// The pointer leads to a cell in a mapping that stays for the life of the process.
+    /// The pointer leads to a cell in a mapping from `inherit`, which goes with the position.
     pub(crate) unsafe fn shared(cell: NonNull<Cell>) -> Self {
         Self { place: RwLock::new(Place::Shared(cell)) }
     }
@@ -139,7 +160,7 @@ impl Position {
     fn with<T>(&self, body: impl FnOnce(&Cell) -> T) -> T {
         match &*self.place.read() {
             Place::Own(cell) => body(cell),
-            // SAFETY: shared cells stay valid for the life of the process.
+            // SAFETY: shared cells stay valid for the life of the position.
             Place::Shared(cell) => body(unsafe { cell.as_ref() }),
         }
     }

@@ -108,7 +108,7 @@ fn spot(base: &Base, path: Vec<u8>) -> Result<Spot> {
     let (ns, base) = match base {
         Base::Root => (root, Vec::new()),
         Base::WorkingDirectory => match working_directory::get() {
-            Some(at) => (root.at(at.oid), at.path.clone()),
+            Some(at) => (root.at(at.oid()?), at.path.clone()),
             None => return Err(Errno::NOENT),
         },
         Base::Descriptor(fd) => {

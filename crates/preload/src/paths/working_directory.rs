@@ -2,19 +2,40 @@
 //! directory stays where it was.
 
 use std::ffi::CStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use azekura_posix::{FileKind, Oid};
+use azekura_posix::{Errno, FileKind, Oid, Result};
 use parking_lot::RwLock;
+
+use crate::service;
 
 /// A working directory in the container.
 #[derive(Debug)]
 pub(crate) struct WorkingDirectory {
-    /// The directory.
-    pub(crate) oid: Oid,
+    oid: OnceLock<Oid>,
     /// Its absolute path below the container's root, without symlinks; empty for the root.
     pub(crate) path: Vec<u8>,
+}
+
+impl WorkingDirectory {
+    /// A directory that has been found.
+    pub(crate) fn found(oid: Oid, path: Vec<u8>) -> Self {
+        Self { oid: OnceLock::from(oid), path }
+    }
+
+    /// The directory; one that was handed on is looked for again until the pool has told it.
+    pub(crate) fn oid(&self) -> Result<Oid> {
+        if let Some(oid) = self.oid.get() {
+            return Ok(*oid);
+        }
+        let asked: &[u8] = if self.path.is_empty() { b"/" } else { &self.path };
+        let attr = service::root()?.metadata(asked)?;
+        if attr.kind != FileKind::Directory {
+            return Err(Errno::NOENT);
+        }
+        Ok(*self.oid.get_or_init(|| attr.oid))
+    }
 }
 
 static OURS: AtomicBool = AtomicBool::new(false);
@@ -52,11 +73,9 @@ pub(crate) fn adopt() {
     let path = unsafe { CStr::from_ptr(value) }.to_bytes().to_vec();
     // SAFETY: the process has one thread yet.
     unsafe { libc::unsetenv(VARIABLE.as_ptr()) };
-    let Ok(root) = crate::service::root() else { return };
-    let asked: &[u8] = if path.is_empty() { b"/" } else { &path };
-    if let Ok(attr) = root.metadata(asked)
-        && attr.kind == FileKind::Directory
-    {
-        set(Some(WorkingDirectory { oid: attr.oid, path }));
-    }
+    let place = WorkingDirectory { oid: OnceLock::new(), path };
+    // If it is not found the working directory is in the container all the same: names that count
+    // from it fail, and never mean files of the host.
+    let _ = place.oid();
+    set(Some(place));
 }

@@ -109,17 +109,22 @@ FILE *azekura_stream_new(int fd, const char *mode)
 
 int azekura_stream_is_ours(FILE *stream)
 {
+    /* The C library keeps pointers to functions in a disguise, which is the same for all streams. */
+    static cookie_read_function_t *disguised;
     static const void *functions;
-    if (functions == NULL) {
-        static const cookie_io_functions_t none;
-        FILE *sample = fopencookie(NULL, "r", none);
+    if (__atomic_load_n(&functions, __ATOMIC_ACQUIRE) == NULL) {
+        static const cookie_io_functions_t reading = {stream_read, NULL, NULL, NULL};
+        FILE *sample = fopencookie(NULL, "r", reading);
         if (sample == NULL)
             return 0;
-        functions = ((struct cookie_stream *)(void *)sample)->functions;
+        struct cookie_stream *whole = (struct cookie_stream *)(void *)sample;
+        __atomic_store_n(&disguised, whole->calls.read, __ATOMIC_RELAXED);
+        __atomic_store_n(&functions, whole->functions, __ATOMIC_RELEASE);
         fclose(sample);
     }
     struct cookie_stream *whole = (struct cookie_stream *)(void *)stream;
-    return whole->functions == functions && whole->calls.read == stream_read;
+    return whole->functions == functions &&
+           whole->calls.read == __atomic_load_n(&disguised, __ATOMIC_RELAXED);
 }
 
 void azekura_stream_set_mode(FILE *stream, int reads, int writes, int appends)
