@@ -8,10 +8,13 @@ import sys
 import textwrap
 
 import pytest
-from pools import World
+from pools import BINARY, World
 from preloading import Preloading, compile_c
 
 PYTHON = os.path.realpath(sys.executable)
+# An ordinary user, where the tests themselves are run by root, and an interpreter that all may run.
+USER = 1000 if os.geteuid() == 0 else None
+USERS_PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or PYTHON
 
 # Each runs in an empty directory; its output, its exit code and the tree it leaves are compared.
 SCRIPTS = {
@@ -190,8 +193,13 @@ def preloaded(preload):
 
 def both(preload, tmp_path, name, command):
     """Does the same in a local directory and in the pool, and compares everything."""
+    compare([(local, str(tmp_path)), (preloaded(preload), preload.prefix)], name, command)
+
+
+def compare(sides, name, command):
+    """Does the same on both sides, each a way to run programs and a directory."""
     results = []
-    for run, above in [(local, str(tmp_path)), (preloaded(preload), preload.prefix)]:
+    for run, above in sides:
         top = f"{above}/{name}"
         made = run("mkdir", "-p", top)
         assert made.returncode == 0, made.stderr
@@ -214,6 +222,48 @@ def test_a_script_does_the_same(preload, tmp_path, name):
     if missing:
         pytest.skip(f"needs {missing}")
     both(preload, tmp_path, name.replace(" ", "-"), textwrap.dedent(SCRIPTS[name]).strip())
+
+
+@pytest.fixture(scope="module")
+def users_pool():
+    with World(user=USER) as world:
+        yield world.pool(memory=True)
+
+
+def as_user(pool, *front, **variables):
+    """A way to run programs as the pool's user, with other words in front of theirs."""
+    environment = {**pool.world.environment, "LC_ALL": "C.UTF-8", "HOME": str(pool.world.base)}
+
+    def run(*command, env=(), **more):
+        more.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run(
+            [*map(str, front), *command],
+            env={**environment, **variables, **dict(env)},
+            cwd="/",
+            capture_output=True,
+            timeout=120,
+            check=False,
+            **pool.world.identity,
+            **more,
+        )
+
+    return run
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("via", ["preload", "fuse"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_does_the_same_for_an_ordinary_user(users_pool, via, name):
+    script = textwrap.dedent(SCRIPTS[name]).strip().replace(PYTHON, USERS_PYTHON)
+    missing = [
+        program for program in PROGRAMS if program in script + name and not shutil.which(program)
+    ]
+    if missing:
+        pytest.skip(f"needs {missing}")
+    front = [BINARY, "run", "--pool", users_pool.name, "--via", via, "--"]
+    above = users_pool.world.base / f"local-{via}"
+    sides = [(as_user(users_pool), str(above)), (as_user(users_pool, *front), "/azekura/" + via)]
+    compare(sides, name.replace(" ", "-"), script)
 
 
 HARD = ["fork", "close", "open", "signals", "threads", "exec"]
