@@ -37,6 +37,7 @@ if [ "$purpose" = test ]; then
     wants shellcheck shellcheck
     wants ed ed
     wants mpicc libopenmpi-dev
+    wants pkg-config pkg-config
     wants mpirun openmpi-bin
     wants flock util-linux
     wants findmnt util-linux

@@ -48,8 +48,7 @@ def python():
 
 def stages(pytest_arguments):
     here = sys.executable
-    scripts = [*ROOT.glob("scripts/*.sh"), *ROOT.glob("crates/*/*.sh")]
-    shell = sorted(str(path.relative_to(ROOT)) for path in scripts) + [".ci/run"]
+    shell = sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("scripts/*.sh")) + [".ci/run"]
     lints = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     system = [python(), "-m", "pytest", "tests", *pytest_arguments]
     return [
