@@ -82,6 +82,8 @@ mkfifo a/pipe
 chmod 640 a/file; chmod 2751 a/d
 touch -d '2001-02-03 04:05:06.789' a/file a/b/large a/b/c
 touch -h -d '2002-02-03 04:05:06' a/d/soft
+touch -d '2003-02-03 04:05:06' a/pipe; touch -d '2004-02-03 04:05:06' a/d
+touch -d '2005-02-03 04:05:06' a/b
 """
 
 # Each makes its own mark on the tree or tells something about it.
