@@ -14,6 +14,11 @@ LIMIT_S = 120
 
 
 def pytest_configure(config):
+    # Where the tests were started with these ignored, as in the background of a script, everything
+    # that they start would ignore them too.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     config.addinivalue_line(
         "markers", "limit(seconds): how long the test may take, 120 s if not said"
     )
