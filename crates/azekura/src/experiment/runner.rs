@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::frame::{Experiment, Point};
+use super::frame::{Experiment, Point, Settings, Source};
 use super::page;
 use super::results::{Before, Results, RunRecord};
 use crate::report::{Progress, explain};
@@ -60,6 +60,29 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// The points that are to be measured. Those that are known without are added to the results, and
+/// those for which other results are missing are left for another run.
+fn to_measure<'a>(
+    experiment: &dyn Experiment,
+    settings: &Settings,
+    points: &'a [Point],
+    dir: &Path,
+    results: &mut Results,
+) -> Result<Vec<&'a Point>> {
+    let mut missing = Vec::new();
+    for point in points {
+        if results.has(point) {
+            continue;
+        }
+        match experiment.source(point, settings, dir) {
+            Source::Rig => missing.push(point),
+            Source::Known(values) => results.add(point, values)?,
+            Source::Missing => {}
+        }
+    }
+    Ok(missing)
+}
+
 /// Runs an experiment with its results in `dir`.
 ///
 /// # Errors
@@ -74,12 +97,12 @@ pub(crate) fn run(
     let settings = record.settings();
     let mut results = Results::open(dir, experiment, record, before)?;
     let points = experiment.points(&settings);
-    let missing: Vec<&Point> = points.iter().filter(|point| !results.has(point)).collect();
-    let kept = points.len() - missing.len();
+    let kept = points.iter().filter(|point| results.has(point)).count();
+    let missing = to_measure(experiment, &settings, &points, dir, &mut results)?;
     let mut outcome = Outcome { measured: 0, kept, failed: 0 };
     if !missing.is_empty() {
         let mut progress = Progress::count(experiment.name(), points.len() as u64);
-        progress.advance(kept as u64);
+        progress.advance((points.len() - missing.len()) as u64);
         let mut last_failure = String::new();
         // Dropped before the page is written, so that its processes are gone by then.
         let mut rig = experiment.rig(&settings)?;
