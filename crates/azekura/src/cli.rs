@@ -91,6 +91,8 @@ enum Command {
     BenchForeman(bench::ForemanArgs),
     #[command(name = experiment::ENGINE_COMMAND, hide = true)]
     ExperimentEngine(experiment::EngineArgs),
+    #[command(name = experiment::READER_COMMAND, hide = true)]
+    ExperimentReader(experiment::ReaderArgs),
 }
 
 impl Cli {
@@ -141,6 +143,7 @@ impl Cli {
             Command::BenchWorker => bench::work(),
             Command::BenchForeman(args) => bench::lead(&args),
             Command::ExperimentEngine(args) => experiment::run_engine(&args),
+            Command::ExperimentReader(args) => experiment::run_reader(&args),
         }
         .map(|()| Verdict::Good)
     }

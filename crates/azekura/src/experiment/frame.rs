@@ -1,6 +1,8 @@
 //! What an experiment is: named points, a rig that measures one of them, and figures drawn from the
 //! results. Owns no experiment; knows nothing of files, pools or the command line.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 
 /// How large a run is.
@@ -140,6 +142,17 @@ pub(crate) trait Rig {
     fn measure(&mut self, point: &Point) -> Result<Vec<f64>>;
 }
 
+/// Where a point's values come from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// They are measured.
+    Rig,
+    /// They are known without measuring.
+    Known(Vec<f64>),
+    /// They follow from other results, which are not there.
+    Missing,
+}
+
 /// An experiment.
 pub(crate) trait Experiment {
     /// Its name on the command line.
@@ -156,6 +169,11 @@ pub(crate) trait Experiment {
     fn points(&self, settings: &Settings) -> Vec<Point>;
     /// Figures of the results.
     fn figures(&self, settings: &Settings) -> Vec<Figure>;
+    /// Where a point's values come from; `dir` has the results of this experiment, and its parent
+    /// those of others.
+    fn source(&self, _point: &Point, _settings: &Settings, _dir: &Path) -> Source {
+        Source::Rig
+    }
     /// Sets up what measuring takes.
     fn rig(&self, settings: &Settings) -> Result<Box<dyn Rig>>;
 }

@@ -11,6 +11,7 @@ mod runner;
 #[cfg(test)]
 mod sample;
 mod stand;
+mod wan;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ use clap::{Args, Subcommand};
 pub(crate) use chart::{Chart, Curve, draw};
 pub(crate) use frame::Scale;
 pub(crate) use stand::{ENGINE_COMMAND, EngineArgs, run_engine};
+pub(crate) use wan::{READER_COMMAND, ReaderArgs, read as run_reader};
 
 use crate::cli::{Verdict, usage};
 use crate::report::{self, Table};
@@ -107,7 +109,7 @@ impl RunArgs {
 
 /// Every experiment there is.
 fn every() -> Vec<Box<dyn Experiment>> {
-    daos::every()
+    daos::every().into_iter().chain(wan::every()).collect()
 }
 
 /// Whether a name fits a pattern in which `*` stands for any letters.

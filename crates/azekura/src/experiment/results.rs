@@ -187,6 +187,12 @@ fn parse(text: &str, experiment: &dyn Experiment) -> Result<(Vec<Row>, u64)> {
     Ok((rows, whole_bytes as u64))
 }
 
+/// The rows of an experiment's results in a directory; `None` if there are none that fit.
+pub(crate) fn rows(dir: &Path, experiment: &dyn Experiment) -> Option<Vec<Row>> {
+    let text = std::fs::read_to_string(dir.join(CSV_FILE)).ok()?;
+    parse(&text, experiment).ok().map(|(rows, _)| rows)
+}
+
 fn open_end(path: &Path) -> Result<File> {
     OpenOptions::new()
         .read(true)

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::frame::{Experiment, Point};
+use super::frame::{Experiment, Point, Settings, Source};
 use super::page;
 use super::results::{Before, Results, RunRecord};
 use crate::report::{Progress, explain};
@@ -60,6 +60,29 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// The points that are to be measured. Those that are known without are added to the results, and
+/// those for which other results are missing are left for another run.
+fn to_measure<'a>(
+    experiment: &dyn Experiment,
+    settings: &Settings,
+    points: &'a [Point],
+    dir: &Path,
+    results: &mut Results,
+) -> Result<Vec<&'a Point>> {
+    let mut missing = Vec::new();
+    for point in points {
+        if results.has(point) {
+            continue;
+        }
+        match experiment.source(point, settings, dir) {
+            Source::Rig => missing.push(point),
+            Source::Known(values) => results.add(point, values)?,
+            Source::Missing => {}
+        }
+    }
+    Ok(missing)
+}
+
 /// Runs an experiment with its results in `dir`.
 ///
 /// # Errors
@@ -74,12 +97,12 @@ pub(crate) fn run(
     let settings = record.settings();
     let mut results = Results::open(dir, experiment, record, before)?;
     let points = experiment.points(&settings);
-    let missing: Vec<&Point> = points.iter().filter(|point| !results.has(point)).collect();
-    let kept = points.len() - missing.len();
+    let kept = points.iter().filter(|point| results.has(point)).count();
+    let missing = to_measure(experiment, &settings, &points, dir, &mut results)?;
     let mut outcome = Outcome { measured: 0, kept, failed: 0 };
     if !missing.is_empty() {
         let mut progress = Progress::count(experiment.name(), points.len() as u64);
-        progress.advance(kept as u64);
+        progress.advance((points.len() - missing.len()) as u64);
         let mut last_failure = String::new();
         // Dropped before the page is written, so that its processes are gone by then.
         let mut rig = experiment.rig(&settings)?;
@@ -95,7 +118,7 @@ pub(crate) fn run(
                     bail!(
                         "interrupted: {} of {} points of {} are in {}; the same command with \
                          --resume goes on",
-                        outcome.kept + outcome.measured,
+                        results.rows.len(),
                         points.len(),
                         experiment.name(),
                         dir.display()
@@ -123,8 +146,58 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::{Figure, Parameter, Rig, Value};
     use super::super::sample::{Sample, record};
     use super::*;
+
+    /// The sample, some points of which need not be measured, and some cannot be.
+    struct Derived;
+
+    impl Experiment for Derived {
+        fn name(&self) -> &'static str {
+            "derived"
+        }
+        fn about(&self) -> &'static str {
+            Sample.about()
+        }
+        fn method(&self, settings: &Settings) -> String {
+            Sample.method(settings)
+        }
+        fn parameters(&self) -> &'static [Parameter] {
+            Sample.parameters()
+        }
+        fn values(&self) -> &'static [Value] {
+            Sample.values()
+        }
+        fn points(&self, settings: &Settings) -> Vec<Point> {
+            Sample.points(settings)
+        }
+        fn figures(&self, settings: &Settings) -> Vec<Figure> {
+            Sample.figures(settings)
+        }
+        fn source(&self, point: &Point, _settings: &Settings, dir: &Path) -> Source {
+            match point.0[0].as_str() {
+                "a" => Source::Known(vec![1.0, 2.0]),
+                "broken" if !dir.join("other").exists() => Source::Missing,
+                _ => Source::Rig,
+            }
+        }
+        fn rig(&self, settings: &Settings) -> Result<Box<dyn Rig>> {
+            Sample.rig(settings)
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_not_measured_and_what_cannot_be_known_yet_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = Interruption::default();
+        let go = |before| run(&Derived, record(), dir.path(), before, &stop).unwrap();
+        assert_eq!(go(Before::Refuse), Outcome { measured: 2, kept: 0, failed: 0 });
+        let page = std::fs::read_to_string(dir.path().join("README.md")).unwrap();
+        assert!(page.contains("2 of 6 points are missing."), "{page}");
+        std::fs::write(dir.path().join("other"), "").unwrap();
+        assert_eq!(go(Before::Resume), Outcome { measured: 0, kept: 4, failed: 2 });
+    }
 
     #[test]
     fn a_point_that_fails_does_not_stop_the_others() {

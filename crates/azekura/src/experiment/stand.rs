@@ -38,13 +38,79 @@ const END_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct EngineArgs {
     dir: PathBuf,
     targets: u16,
+    /// Where clients call it, in place of a UNIX socket in the directory
+    #[arg(long)]
+    listen: Option<Address>,
+}
+
+/// An engine of a new pool, in a process of its own.
+pub(crate) struct EngineProcess {
+    engine: Child,
+    scratch: ScratchDir,
+}
+
+impl EngineProcess {
+    /// Starts an engine with that many targets, by way of `spawn`, at an address or at a UNIX socket
+    /// in its directory.
+    ///
+    /// # Errors
+    /// If it does not start: what it said last.
+    pub(crate) fn start(
+        targets: u16,
+        listen: Option<&Address>,
+        spawn: impl FnOnce(&mut Command) -> Result<Child>,
+    ) -> Result<Self> {
+        let scratch = ScratchDir::make("pool")?;
+        let log = scratch.path(LOG_FILE);
+        let said = std::fs::File::create(&log).with_context(|| format!("cannot make {log}"))?;
+        let mut command = Command::new(own_program()?);
+        command
+            .arg(ENGINE_COMMAND)
+            .args([scratch.dir(), targets.to_string()])
+            .args(listen.map(|address| format!("--listen={address}")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said);
+        let engine = spawn(&mut command).context("cannot start an engine")?;
+        let mut process = Self { engine, scratch };
+        let words = process.engine.stdout.take().context("the engine has no standard output")?;
+        let mut line = String::new();
+        BufReader::new(words).read_line(&mut line).context("cannot hear the engine")?;
+        if line.is_empty() {
+            bail!("the engine does not start: {}", last_line(Path::new(&log)));
+        }
+        Ok(process)
+    }
+
+    /// What clients call the pool.
+    pub(crate) fn pool_name(&self) -> String {
+        self.scratch.path(POOL_FILE)
+    }
+
+    /// A directory for what goes with the pool: the engine removes it too, whatever happens.
+    pub(crate) fn scratch(&self) -> Result<ScratchDir> {
+        ScratchDir::make_in(Path::new(&self.scratch.dir()), "door")
+    }
+}
+
+impl Drop for EngineProcess {
+    fn drop(&mut self) {
+        drop(self.engine.stdin.take());
+        let deadline = Instant::now() + END_TIMEOUT;
+        while matches!(self.engine.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Nothing can be done about one that is gone already.
+        let _ = self.engine.kill();
+        let _ = self.engine.wait();
+    }
 }
 
 /// A pool of its own.
 pub(crate) struct Stand {
-    engine: Child,
-    pool: Option<Arc<Pool>>,
-    scratch: ScratchDir,
+    // Says goodbye before the engine is gone.
+    pool: Arc<Pool>,
+    engine: EngineProcess,
     containers: Vec<String>,
 }
 
@@ -54,36 +120,14 @@ impl Stand {
     /// # Errors
     /// If it does not start: what it said last.
     pub(crate) fn start(targets: u16) -> Result<Self> {
-        let scratch = ScratchDir::make("pool")?;
-        let log = scratch.path(LOG_FILE);
-        let said = std::fs::File::create(&log).with_context(|| format!("cannot make {log}"))?;
-        let mut engine = Command::new(own_program()?)
-            .arg(ENGINE_COMMAND)
-            .args([scratch.dir(), targets.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(said)
-            .spawn()
-            .context("cannot start an engine")?;
-        let words = engine.stdout.take().context("the engine has no standard output")?;
-        let mut stand = Self { engine, pool: None, scratch, containers: Vec::new() };
-        let mut line = String::new();
-        BufReader::new(words).read_line(&mut line).context("cannot hear the engine")?;
-        if line.is_empty() {
-            bail!("the engine does not start: {}", last_line(Path::new(&log)));
-        }
-        stand.pool = Some(reach::connect(&stand.pool_name())?);
-        Ok(stand)
-    }
-
-    /// What clients call the pool.
-    fn pool_name(&self) -> String {
-        self.scratch.path(POOL_FILE)
+        let engine = EngineProcess::start(targets, None, |command| Ok(command.spawn()?))?;
+        let pool = reach::connect(&engine.pool_name())?;
+        Ok(Self { pool, engine, containers: Vec::new() })
     }
 
     /// A directory for what goes with the pool: the engine removes it too, whatever happens.
     pub(crate) fn scratch(&self) -> Result<ScratchDir> {
-        ScratchDir::make_in(Path::new(&self.scratch.dir()), "door")
+        self.engine.scratch()
     }
 
     /// A container whose files have this class and chunk size; made if it is not there yet.
@@ -97,28 +141,12 @@ impl Stand {
     ) -> Result<ContainerName> {
         let name = format!("{file_class}-{chunk_bytes}");
         if !self.containers.contains(&name) {
-            let pool = self.pool.as_ref().context("the pool is gone")?;
             let inheritance = Inheritance { file_class, chunk_bytes, ..Inheritance::default() };
             let request = Request::ContainerCreate { name: name.clone(), inheritance };
-            pool.call(TargetId(0), &request).context("cannot make a container")?;
+            self.pool.call(TargetId(0), &request).context("cannot make a container")?;
             self.containers.push(name.clone());
         }
-        format!("{}/{name}", self.pool_name()).parse().map_err(anyhow::Error::msg)
-    }
-}
-
-impl Drop for Stand {
-    fn drop(&mut self) {
-        // Says goodbye before the engine is gone.
-        drop(self.pool.take());
-        drop(self.engine.stdin.take());
-        let deadline = Instant::now() + END_TIMEOUT;
-        while matches!(self.engine.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // Nothing can be done about one that is gone already.
-        let _ = self.engine.kill();
-        let _ = self.engine.wait();
+        format!("{}/{name}", self.engine.pool_name()).parse().map_err(anyhow::Error::msg)
     }
 }
 
@@ -152,7 +180,9 @@ fn start(args: &EngineArgs) -> Result<Engine> {
         dir: args.dir.clone(),
         target_dirs: Vec::new(),
         target_count: args.targets,
-        listen: vec![Address::Unix(args.dir.join("engine.sock"))],
+        listen: vec![
+            args.listen.clone().unwrap_or_else(|| Address::Unix(args.dir.join("engine.sock"))),
+        ],
         secret: Secret::load(&secret_file)?,
         metrics_listen: None,
     };

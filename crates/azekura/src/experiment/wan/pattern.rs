@@ -1,0 +1,283 @@
+//! The nine access patterns of the paper on adaptive remote access: which regions of a file are read
+//! one after the other. Owns their names and figures; reads nothing itself.
+
+use crate::experiment::frame::Settings;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// A region up to this long is read in one call, a longer one in calls of [`LONG_CALL_BYTES`].
+const WHOLE_CALL_BYTES: u64 = 8 * MIB;
+const LONG_CALL_BYTES: u64 = MIB;
+/// Files are no shorter than this, however small the scale.
+const FILE_BYTES_MIN: u64 = 16 * MIB;
+/// Longest file. It has holes, so it takes no memory.
+const LONG_FILE_BYTES: u64 = 32 * GIB;
+
+/// Bytes that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// An order of regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// Front to back.
+    Sequential,
+    /// Read 512 KiB, seek 3 MiB past it.
+    ShortStride,
+    /// Read 3 MiB, seek 6 MiB.
+    MiddleStride,
+    /// Read 256 MiB, seek 768 MiB.
+    LongStride,
+    /// Read 512 KiB, seek anywhere from 2.5 MiB back to 5.5 MiB on.
+    RandomStride,
+    /// 8 MiB at random places.
+    Random,
+    /// In turn 50 MiB front to back, and 25 times 2 MiB with seeks of 4 MiB.
+    Mixed,
+    /// In turn 25 MiB front to back, and 50 times 512 KiB with seeks of 1.5 MiB.
+    MixedShort,
+    /// 1 GiB of 32 front to back, then 61 KiB with seeks of 1 MiB.
+    Shift,
+}
+
+impl Pattern {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Sequential,
+        Self::ShortStride,
+        Self::MiddleStride,
+        Self::LongStride,
+        Self::RandomStride,
+        Self::Random,
+        Self::Mixed,
+        Self::MixedShort,
+        Self::Shift,
+    ];
+
+    /// The patterns of a quick run.
+    pub(super) const QUICK: [Self; 3] = [Self::Sequential, Self::ShortStride, Self::Random];
+
+    /// The patterns of a run.
+    pub(super) fn chosen(settings: &Settings) -> &'static [Self] {
+        if settings.quick { &Self::QUICK } else { &Self::ALL }
+    }
+
+    /// The name in tables and on command lines.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::ShortStride => "stride-512K-3M",
+            Self::MiddleStride => "stride-3M-6M",
+            Self::LongStride => "stride-256M-768M",
+            Self::RandomStride => "random-stride",
+            Self::Random => "random-8M",
+            Self::Mixed => "mixed",
+            Self::MixedShort => "mixed-p",
+            Self::Shift => "shift",
+        }
+    }
+
+    /// The pattern of this name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
+    }
+
+    /// The length of its file in bytes.
+    pub(super) fn file_bytes(self, settings: &Settings) -> u64 {
+        let bytes = match self {
+            Self::Sequential => 6 * GIB,
+            Self::Random => 4 * GIB,
+            Self::ShortStride
+            | Self::MiddleStride
+            | Self::LongStride
+            | Self::RandomStride
+            | Self::Mixed
+            | Self::MixedShort
+            | Self::Shift => LONG_FILE_BYTES,
+        };
+        settings.scaled(bytes, FILE_BYTES_MIN)
+    }
+
+    /// The length of its regions in bytes, where all have the same and one request for each is how
+    /// it would be read by hand.
+    pub(super) fn region_bytes(self) -> Option<u64> {
+        match self {
+            Self::ShortStride | Self::RandomStride => Some(512 * KIB),
+            Self::MiddleStride => Some(3 * MIB),
+            Self::LongStride => Some(256 * MIB),
+            Self::Random => Some(8 * MIB),
+            Self::Sequential | Self::Mixed | Self::MixedShort | Self::Shift => None,
+        }
+    }
+
+    /// The regions in a file of this length, up to its end; random ones for as many bytes as the
+    /// file has. The same seed draws the same places.
+    pub(super) fn regions(self, file_bytes: u64, seed: u64) -> Box<dyn Iterator<Item = Region>> {
+        match self {
+            Self::Sequential => Box::new(std::iter::once(Region { offset: 0, bytes: file_bytes })),
+            Self::ShortStride => Box::new(stride(0, file_bytes, 512 * KIB, 3 * MIB)),
+            Self::MiddleStride => Box::new(stride(0, file_bytes, 3 * MIB, 6 * MIB)),
+            Self::LongStride => Box::new(stride(0, file_bytes, 256 * MIB, 768 * MIB)),
+            Self::RandomStride => Box::new(random_stride(file_bytes, Chance(seed))),
+            Self::Random => Box::new(random(file_bytes, 8 * MIB, Chance(seed))),
+            Self::Mixed => Box::new(mixed(file_bytes, 50 * MIB, 25, 2 * MIB, 4 * MIB)),
+            Self::MixedShort => {
+                Box::new(mixed(file_bytes, 25 * MIB, 50, 512 * KIB, MIB + 512 * KIB))
+            }
+            Self::Shift => {
+                let front = Region { offset: 0, bytes: Self::shift_bytes(file_bytes) };
+                let rest = stride(front.bytes, file_bytes, 61 * KIB, MIB);
+                Box::new(std::iter::once(front).chain(rest))
+            }
+        }
+    }
+
+    /// The same, as calls of a program.
+    pub(super) fn calls(self, file_bytes: u64, seed: u64) -> impl Iterator<Item = Region> {
+        self.regions(file_bytes, seed).flat_map(|region| {
+            let call_bytes =
+                if region.bytes <= WHOLE_CALL_BYTES { region.bytes } else { LONG_CALL_BYTES };
+            let starts = (0..region.bytes).step_by(call_bytes.max(1) as usize);
+            starts.map(move |done| Region {
+                offset: region.offset + done,
+                bytes: call_bytes.min(region.bytes - done),
+            })
+        })
+    }
+
+    /// Where shift becomes sparse, in a file of this length.
+    pub(super) fn shift_bytes(file_bytes: u64) -> u64 {
+        file_bytes / (LONG_FILE_BYTES / GIB)
+    }
+
+    /// Bytes of the longest call.
+    pub(super) const fn call_bytes_max() -> usize {
+        WHOLE_CALL_BYTES as usize
+    }
+}
+
+/// Draws numbers (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    /// A number below `end`, all about as likely.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut drawn = self.0;
+        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (drawn ^ (drawn >> 31)) % end.max(1)
+    }
+}
+
+/// From `start`: read, skip, and again. The last region may be cut by the end of the file.
+fn stride(start: u64, file_bytes: u64, bytes: u64, skip: u64) -> impl Iterator<Item = Region> {
+    (start..file_bytes)
+        .step_by((bytes + skip) as usize)
+        .map(move |offset| Region { offset, bytes: bytes.min(file_bytes - offset) })
+}
+
+fn random(file_bytes: u64, bytes: u64, mut chance: Chance) -> impl Iterator<Item = Region> {
+    let bytes = bytes.min(file_bytes);
+    (0..file_bytes / bytes.max(1))
+        .map(move |_| Region { offset: chance.below(file_bytes - bytes + 1), bytes })
+}
+
+fn random_stride(file_bytes: u64, mut chance: Chance) -> impl Iterator<Item = Region> {
+    let (bytes, back, span) = (512 * KIB, 2 * MIB + 512 * KIB, 8 * MIB);
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let offset = next?;
+        let place = (offset + bytes + chance.below(span + 1)).saturating_sub(back);
+        next = (place + bytes <= file_bytes).then_some(place);
+        Some(Region { offset, bytes: bytes.min(file_bytes) })
+    })
+}
+
+fn mixed(
+    file_bytes: u64,
+    front_bytes: u64,
+    times: u64,
+    bytes: u64,
+    skip: u64,
+) -> impl Iterator<Item = Region> {
+    let turn_bytes = front_bytes + times * (bytes + skip);
+    (0..file_bytes.div_ceil(turn_bytes)).flat_map(move |turn| {
+        let start = turn * turn_bytes;
+        let end = file_bytes.min(start + turn_bytes);
+        let front = Region { offset: start, bytes: front_bytes.min(end - start) };
+        std::iter::once(front).chain(stride(start + front_bytes, end, bytes, skip))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
+
+    fn first(pattern: Pattern, count: usize) -> Vec<(u64, u64)> {
+        let regions = pattern.regions(pattern.file_bytes(&FULL), 1);
+        regions.take(count).map(|region| (region.offset, region.bytes)).collect()
+    }
+
+    #[test]
+    fn regular_patterns_are_those_of_the_paper() {
+        let half = MIB / 2;
+        assert_eq!(first(Pattern::Sequential, 2), [(0, 6 * GIB)]);
+        assert_eq!(first(Pattern::ShortStride, 3), [(0, half), (7 * half, half), (7 * MIB, half)]);
+        assert_eq!(first(Pattern::MiddleStride, 2), [(0, 3 * MIB), (9 * MIB, 3 * MIB)]);
+        assert_eq!(first(Pattern::LongStride, 2), [(0, 256 * MIB), (GIB, 256 * MIB)]);
+        let mixed = first(Pattern::Mixed, 28);
+        assert_eq!(mixed[..3], [(0, 50 * MIB), (50 * MIB, 2 * MIB), (56 * MIB, 2 * MIB)]);
+        assert_eq!(
+            mixed[25..],
+            [(194 * MIB, 2 * MIB), (200 * MIB, 50 * MIB), (250 * MIB, 2 * MIB)]
+        );
+        let mixed = first(Pattern::MixedShort, 52);
+        assert_eq!(mixed[..3], [(0, 25 * MIB), (25 * MIB, half), (27 * MIB, half)]);
+        assert_eq!(mixed[51], (125 * MIB, 25 * MIB));
+        assert_eq!(
+            first(Pattern::Shift, 3),
+            [(0, GIB), (GIB, 61 * KIB), (GIB + MIB + 61 * KIB, 61 * KIB)]
+        );
+    }
+
+    #[test]
+    fn random_patterns_stay_in_their_bounds_and_are_drawn_again_the_same() {
+        let places = first(Pattern::Random, 1000);
+        assert_eq!(places.len(), 512, "as many bytes as the file has");
+        assert!(places.iter().all(|(offset, bytes)| offset + bytes <= 4 * GIB));
+        assert!(places.windows(2).any(|pair| pair[1].0 < pair[0].0));
+        assert_eq!(places, first(Pattern::Random, 1000));
+
+        let places = first(Pattern::RandomStride, 4000);
+        assert_eq!(places.len(), 4000);
+        let seeks = places.windows(2).map(|pair| pair[1].0 as i64 - (pair[0].0 + pair[0].1) as i64);
+        let seeks: Vec<i64> = seeks.collect();
+        let (back, on) = (-5 * MIB as i64 / 2, 11 * MIB as i64 / 2);
+        assert!(seeks.iter().all(|seek| (back..=on).contains(seek)));
+        assert!(seeks.iter().any(|seek| *seek < 0) && seeks.iter().any(|seek| *seek > 4 << 20));
+    }
+
+    #[test]
+    fn calls_cover_regions_and_stay_in_the_file_however_short_it_is() {
+        for pattern in Pattern::ALL {
+            assert_eq!(Pattern::named(pattern.name()), Some(pattern));
+            for scale in [1e-6, 0.01] {
+                let file_bytes = pattern.file_bytes(&Settings { scale, ..FULL });
+                let mut sum = 0;
+                for call in pattern.calls(file_bytes, 7) {
+                    assert!(call.bytes > 0 && call.bytes as usize <= Pattern::call_bytes_max());
+                    assert!(call.offset + call.bytes <= file_bytes, "{pattern:?} {call:?}");
+                    sum += call.bytes;
+                }
+                let regions = pattern.regions(file_bytes, 7);
+                assert_eq!(sum, regions.map(|region| region.bytes).sum::<u64>());
+            }
+        }
+    }
+}
