@@ -1,5 +1,6 @@
 """An engine and its peers: strangers, broken ones, many at once, and orders to stop."""
 
+import json
 import os
 import re
 import selectors
@@ -7,7 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
+import sys
 import time
 import urllib.request
 
@@ -299,34 +300,50 @@ def test_more_connections_than_are_served(world):
     assert ping(enter(reach))
 
 
+# In a process of its own: a file of the mount that is open when another process is started here is
+# closed by that one, which waits for the very engine that is to be started.
+WRITERS = """
+import json, pathlib, sys, threading
+done, failed, stop = [], [], threading.Event()
+
+def work(number):
+    count = 0
+    while not stop.is_set():
+        try:
+            pathlib.Path(sys.argv[1], f"w{number}-{count}").write_bytes(b"x" * 10_000)
+        except OSError as error:
+            failed.append(str(error))
+            return
+        done.append((number, count))
+        count += 1
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+sys.stdin.readline()
+stop.set()
+for thread in threads:
+    thread.join(60)
+print(json.dumps([done, failed]))
+"""
+
+
 def test_sigterm_drains(world):
     """What is under way is answered, then the engine ends by itself with exit code 0."""
     engines = world.engines(1, targets=2)
     mount = engines.pool.mount()
-    done, failed = [], []
-    stop = threading.Event()
-
-    def work(number):
-        count = 0
-        while not stop.is_set():
-            try:
-                (mount / f"w{number}-{count}").write_bytes(b"x" * 10_000)
-                done.append((number, count))
-                count += 1
-            except OSError as error:
-                failed.append(error)
-                return
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.7)
-    assert engines.stop(0) == 0, engines.children[0].log.read_text()
-    engines.start(0)
-    time.sleep(0.5)
-    stop.set()
-    for thread in threads:
-        thread.join(60)
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITERS, os.fspath(mount)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writers:
+        time.sleep(0.7)
+        assert engines.stop(0) == 0, engines.children[0].log.read_text()
+        engines.start(0)
+        time.sleep(0.5)
+        output, _ = writers.communicate("\n", timeout=90)
+    done, failed = json.loads(output)
     assert not failed, "the clients waited for the engine and went on"
     assert len(done) > 20
     for number, count in done:
