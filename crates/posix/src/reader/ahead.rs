@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use azekura_client::Pipeline;
-use azekura_policy::{Actions, ByteRange, ReadAhead};
+use azekura_policy::{Actions, ByteRange, LinkEstimate, ReadAhead};
 use parking_lot::Mutex;
 
 use super::leases::Leases;
@@ -105,6 +105,7 @@ impl ByPolicy {
         fs: &FileSystem,
         file: &OpenFile,
         pipeline: &Arc<Pipeline>,
+        link: LinkEstimate,
         read: ByteRange,
     ) -> Option<Awaited> {
         let Self { method: Method::Ahead(ahead), leases, .. } = self else { return None };
@@ -122,7 +123,6 @@ impl ByPolicy {
         }
         leases.renew(fs, file, pipeline);
         ahead.count_arrivals();
-        let link = pipeline.estimate(fs.file_targets(file).into_iter());
         let now_us = pipeline.now_us();
         let Ahead { plan, actions, .. } = &mut **ahead;
         plan.on_read(now_us, read.offset, read.bytes, link, actions);
@@ -180,13 +180,14 @@ impl FileSystem {
         &self,
         file: &OpenFile,
         state: &Mutex<ByPolicy>,
+        link: LinkEstimate,
         offset: u64,
         buffer: &mut [u8],
     ) -> Option<usize> {
         let pipeline = self.reading().pipeline(self.pool());
         let read = ByteRange::new(offset, buffer.len() as u64);
         let changes = self.reading().changes_of(file.oid());
-        let awaited = state.lock().begin(self, file, pipeline, read)?;
+        let awaited = state.lock().begin(self, file, pipeline, link, read)?;
         for part in awaited.fresh.iter().chain(&awaited.kept) {
             pipeline.wait(&part.fetch);
         }

@@ -199,7 +199,7 @@ impl FileSystem {
                 return Ok(None);
             }
             drop(by_policy);
-            return Ok(self.read_ahead(file, state, offset, buffer));
+            return Ok(self.read_ahead(file, state, link, offset, buffer));
         }
         Ok(self.read_window(file, &mut by_policy, offset, buffer))
     }

@@ -178,16 +178,6 @@ pub(crate) unsafe fn by_path<R: Failing>(
     gate::conclude(counter, Err(Errno::LOOP))
 }
 
-/// Where each of two paths leads, for calls that need both on one side.
-pub(crate) enum Pair {
-    /// Both are the host's.
-    Host,
-    /// Both are in the container.
-    Pool(Box<(Spot, Spot)>),
-    /// One each.
-    Apart,
-}
-
 /// A call with two paths: `ours` if both lead into the container, `EXDEV` if one does, else `hosts`.
 ///
 /// # Safety
@@ -208,61 +198,50 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
     // SAFETY: not null, so C strings.
     let (from_text, to_text) =
         unsafe { (CStr::from_ptr(from.1).to_bytes(), CStr::from_ptr(to.1).to_bytes()) };
-    let too_long = from_text.len().max(to_text.len()) >= libc::PATH_MAX as usize;
-    let sides = || (classify(settings, from.0, from_text), classify(settings, to.0, to_text));
-    if too_long {
+    if from_text.len().max(to_text.len()) >= libc::PATH_MAX as usize {
         return hosts();
     }
-    if let (Side::Host, Side::Host) = sides() {
+    let (from, to) = ((from.0, from_text), (to.0, to_text));
+    let is_hosts = |(dirfd, path)| matches!(classify(settings, dirfd, path), Side::Host);
+    let mut tried = None;
+    if is_hosts(from) && is_hosts(to) {
         counter.passed();
         let result = hosts();
         if !(result.is_failed() && matches!(host::errno(), libc::ENOENT | libc::ENOTDIR)) {
             return result;
         }
-        let inside = gate::visit(|| {
-            Ok(host_walk::leads_in(settings, from.0, from_text).is_some()
-                || host_walk::leads_in(settings, to.0, to_text).is_some())
-        });
-        if !matches!(inside, Some(Ok(true))) {
-            return result;
-        }
+        tried = Some(result);
     }
-    let result = gate::visit(|| match pair(settings, (from.0, from_text), (to.0, to_text))? {
-        Pair::Pool(both) => match ours(&both.0, &both.1) {
+    let result = gate::visit(|| match (locate(settings, from)?, locate(settings, to)?) {
+        (Some(from), Some(to)) => match ours(&from, &to) {
             Err(LEFT) => Err(Errno::XDEV),
-            other => other,
+            other => other.map(Some),
         },
-        Pair::Apart | Pair::Host => Err(Errno::XDEV),
+        (None, None) => Ok(None),
+        _ => Err(Errno::XDEV),
     });
     match result {
-        Some(result) => gate::conclude(counter, result),
-        None => hosts(),
+        Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
+        Some(Err(errno)) => gate::conclude(counter, Err(errno)),
+        Some(Ok(None)) | None => tried.unwrap_or_else(hosts),
     }
 }
 
-fn pair(settings: &Settings, from: (c_int, &[u8]), to: (c_int, &[u8])) -> Result<Pair> {
-    let find = |(dirfd, path): (c_int, &[u8])| match classify(settings, dirfd, path) {
+/// Where a path leads, if into the container.
+fn locate(settings: &Settings, (dirfd, path): (c_int, &[u8])) -> Result<Option<Spot>> {
+    match classify(settings, dirfd, path) {
         Side::Pool(base, below) => spot(&base, below).map(Some),
-        Side::Host => match host_walk::leads_in(settings, dirfd, path) {
-            Some(below) => spot(&Base::Root, below).map(Some),
-            None => Ok(None),
-        },
-    };
-    Ok(match (find(from)?, find(to)?) {
-        (Some(from), Some(to)) => Pair::Pool(Box::new((from, to))),
-        (None, None) => Pair::Host,
-        _ => Pair::Apart,
-    })
+        Side::Host => host_walk::leads_in(settings, dirfd, path)
+            .map(|below| spot(&Base::Root, below))
+            .transpose(),
+    }
 }
 
 /// The place that a path leads to if it leads into the container by its text, or through symlinks of
 /// the host; for calls that have no C function to try first. Only from inside our code.
 pub(crate) fn find(dirfd: c_int, path: &[u8]) -> Result<Option<Spot>> {
-    let Some(settings) = settings::get().filter(|s| s.intercept == Intercept::All) else {
-        return Ok(None);
-    };
-    Ok(match pair(settings, (dirfd, path), (dirfd, path))? {
-        Pair::Pool(both) => Some(both.0),
-        Pair::Host | Pair::Apart => None,
-    })
+    match settings::get().filter(|settings| settings.intercept == Intercept::All) {
+        Some(settings) => locate(settings, (dirfd, path)),
+        None => Ok(None),
+    }
 }
