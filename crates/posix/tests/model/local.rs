@@ -82,19 +82,7 @@ impl Local {
 
     /// Operations on open files; `None` for those by path.
     fn apply_open(&mut self, op: &Op) -> Option<Outcome> {
-        let slot = match op {
-            Op::Close { slot }
-            | Op::Read { slot, .. }
-            | Op::Write { slot, .. }
-            | Op::Truncate { slot, .. }
-            | Op::Allocate { slot, .. }
-            | Op::Seek { slot, .. }
-            | Op::Copy { from: slot, .. }
-            | Op::Sync { slot }
-            | Op::StatOpen { slot }
-            | Op::LinkOpen { slot, .. } => *slot,
-            _ => return None,
-        };
+        let slot = op.slot()?;
         let Some(file) = &self.open[slot] else { return Some(Ok(Answer::Skipped)) };
         Some(match op {
             Op::Close { .. } => {

@@ -42,6 +42,25 @@ pub(crate) enum Op {
     ListXattrs { path: Vec<u8> },
 }
 
+impl Op {
+    /// The open file that the operation is on; `None` for operations by path, also for opening.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        match self {
+            Self::Close { slot }
+            | Self::Read { slot, .. }
+            | Self::Write { slot, .. }
+            | Self::Truncate { slot, .. }
+            | Self::Allocate { slot, .. }
+            | Self::Seek { slot, .. }
+            | Self::Copy { from: slot, .. }
+            | Self::Sync { slot }
+            | Self::StatOpen { slot }
+            | Self::LinkOpen { slot, .. } => Some(*slot),
+            _ => None,
+        }
+    }
+}
+
 /// A small generator of random numbers (`SplitMix64`), the same on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);

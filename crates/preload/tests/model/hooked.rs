@@ -77,19 +77,7 @@ impl Hooked {
     }
 
     fn apply_open(&mut self, op: &Op) -> Option<Outcome> {
-        let slot = match op {
-            Op::Close { slot }
-            | Op::Read { slot, .. }
-            | Op::Write { slot, .. }
-            | Op::Truncate { slot, .. }
-            | Op::Allocate { slot, .. }
-            | Op::Seek { slot, .. }
-            | Op::Copy { from: slot, .. }
-            | Op::Sync { slot }
-            | Op::StatOpen { slot }
-            | Op::LinkOpen { slot, .. } => *slot,
-            _ => return None,
-        };
+        let slot = op.slot()?;
         let Some(fd) = self.open[slot] else { return Some(Ok(Answer::Skipped)) };
         // SAFETY: descriptors of ours and buffers of the right size.
         Some(unsafe {
