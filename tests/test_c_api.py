@@ -5,6 +5,8 @@ import re
 import shutil
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from pools import ROOT
@@ -129,6 +131,17 @@ def test_the_examples(prefix, world):
     assert "azekura up --name nowhere" in wrong.stderr
 
 
+def freeze(pids):
+    """Stops processes, and comes back when they have stopped: the signal alone takes a while."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        until = time.monotonic() + 20
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < until, f"process {pid} goes on"
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_a_pool_that_goes_away(prefix, world, how):
     pool = world.pool()
@@ -146,8 +159,7 @@ def test_a_pool_that_goes_away(prefix, world, how):
         if how == "killed":
             pool.kill()
         else:
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
+            freeze(pids)
         child.stdin.write("\n")
         child.stdin.flush()
         assert child.stdout.readline() == "gone\n"
