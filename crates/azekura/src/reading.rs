@@ -1,10 +1,10 @@
-//! How commands read files that are far away, as their options say. Owns the options `--read-policy`
-//! and `--trace`; what they come to is decided in the `policy` crate.
+//! How commands read and write files that are far away, as their options say. Owns the options
+//! `--read-policy`, `--trace` and `--write-policy`; what they come to is decided in the `policy` crate.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use azekura_posix::{FsConfig, ReadPolicy, Trace};
+use azekura_posix::{FsConfig, ReadPolicy, Trace, WritePolicy};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,32 @@ pub(crate) struct ReadArgs {
     /// Append what is asked for, and why, to this file; 'azekura trace' shows it
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// For commands that write as well: see [`ReadArgs::writing`].
+    #[arg(skip)]
+    write: WriteArgs,
+}
+
+/// Options of every command that writes files.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub(crate) struct WriteArgs {
+    /// How files of distant pools are written: auto [default] keeps writes in flight, through waits
+    /// for the answer of each
+    #[arg(long, value_name = "POLICY", value_parser = check_write_policy)]
+    write_policy: Option<String>,
+}
+
+impl WriteArgs {
+    /// The policy as text, if one was named.
+    pub(crate) fn policy_text(&self) -> Option<&str> {
+        self.write_policy.as_deref()
+    }
+}
+
+fn check_write_policy(text: &str) -> Result<String, String> {
+    match text.parse::<WritePolicy>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn check_policy(text: &str) -> Result<String, String> {
@@ -29,6 +55,11 @@ fn check_policy(text: &str) -> Result<String, String> {
 }
 
 impl ReadArgs {
+    /// These, and how files are written.
+    pub(crate) fn writing(&self, write: &WriteArgs) -> Self {
+        Self { write: write.clone(), ..self.clone() }
+    }
+
     /// The policy as text, if one was named.
     pub(crate) fn policy_text(&self) -> Option<&str> {
         self.read_policy.as_deref()
@@ -54,6 +85,9 @@ impl ReadArgs {
         if let Some(trace) = self.trace_file()? {
             all.extend(["--trace".into(), trace.into()]);
         }
+        if let Some(policy) = &self.write.write_policy {
+            all.extend(["--write-policy".into(), policy.into()]);
+        }
         Ok(all)
     }
 
@@ -65,6 +99,8 @@ impl ReadArgs {
         // It was looked at when the command line was read.
         let policy = self.read_policy.as_deref().map(str::parse::<ReadPolicy>).transpose()?;
         config.read_policy = policy.unwrap_or_default();
+        let policy = self.write.write_policy.as_deref().map(str::parse::<WritePolicy>);
+        config.write_policy = policy.transpose()?.unwrap_or_default();
         config.trace =
             self.trace.as_deref().map(|path| Trace::append_to(path, None)).transpose()?;
         Ok(config)
@@ -79,14 +115,21 @@ mod tests {
     fn policies_are_checked_when_they_are_typed() {
         assert!(check_policy("fixed=1M").is_ok());
         assert!(check_policy("swift").unwrap_err().contains("sync-adaptive"));
+        assert!(check_write_policy("through").is_ok());
+        assert!(check_write_policy("always").unwrap_err().contains("auto"));
     }
 
     #[test]
     fn options_are_handed_on_as_they_were_given() {
         assert!(ReadArgs::default().options().unwrap().is_empty());
-        let args = ReadArgs { read_policy: Some("off".into()), trace: Some("/tmp/t".into()) };
-        assert_eq!(args.options().unwrap(), ["--read-policy", "off", "--trace", "/tmp/t"]);
+        let write = WriteArgs { write_policy: Some("through".into()) };
+        let trace = Some("/tmp/t".into());
+        let args = ReadArgs { read_policy: Some("off".into()), trace, ..ReadArgs::default() };
+        let args = args.writing(&write);
+        let wanted = ["--read-policy", "off", "--trace", "/tmp/t", "--write-policy", "through"];
+        assert_eq!(args.options().unwrap(), wanted);
         let config = ReadArgs { trace: None, ..args }.apply(FsConfig::default()).unwrap();
         assert_eq!(config.read_policy, ReadPolicy::Off);
+        assert_eq!(config.write_policy, WritePolicy::Through);
     }
 }

@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use azekura_client::Objects as _;
-use azekura_posix::{CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace};
+use azekura_posix::{
+    CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace, WritePolicy,
+};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message;
 
@@ -181,6 +183,8 @@ fn open(
     let config = FsConfig {
         cache: if flags & NO_CACHE != 0 { CachePolicy::None } else { CachePolicy::AUTO },
         check_permissions: flags & NO_PERMISSION_CHECKS == 0,
+        // In somebody else's process, which may fork and end as it likes.
+        write_policy: WritePolicy::Through,
         ..FsConfig::default()
     };
     let fs = FileSystem::mount(Arc::clone(&pool.pool), name, config)?;

@@ -317,7 +317,7 @@ impl Objects for Pool {
     fn array_size(&self, oid: Oid, chunk_bytes: u32) -> Result<u64> {
         let geometry = self.geometry(oid, chunk_bytes);
         let mut size = 0;
-        let replies = self.to_all_shards(oid, |data| Request::ShardStat { data })?;
+        let replies = self.to_all_shards(oid, |data| Request::ShardStat { data, asker: None })?;
         for (shard, reply) in replies.into_iter().enumerate() {
             match reply {
                 Reply::Shard(Some(stat)) => {

@@ -87,7 +87,7 @@ impl Pool {
     }
 
     /// Whether this client lives in somebody else's process, where it starts no threads.
-    pub(crate) fn is_guest(&self) -> bool {
+    pub fn is_guest(&self) -> bool {
         self.session().identity().settle_descriptor.is_some()
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use azekura_posix::{CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace};
+use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, WritePolicy};
 use azekura_proto::attr::Inheritance;
 use parking_lot::RwLock;
 
@@ -30,8 +30,8 @@ impl Mount {
             libc::O_RDWR => true,
             _ => return Err(Errno::INVAL),
         };
-        let config =
-            FsConfig { cache: CachePolicy::AUTO, check_permissions: true, ..FsConfig::default() };
+        // In somebody else's process, which may fork and end as it likes.
+        let config = FsConfig { write_policy: WritePolicy::Through, ..FsConfig::default() };
         let pool = Arc::clone(&open.pool.pool);
         let fs = FileSystem::mount(pool, &open.container.name, config)
             .map_err(|error| errno_of_mount(&error))?;

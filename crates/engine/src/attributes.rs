@@ -4,7 +4,7 @@
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Answer, DirShardStat, Reply, Request, ShardRef, ShardStat};
-use azekura_proto::{Attr, Geometry, Oid, Status};
+use azekura_proto::{Attr, Geometry, Oid, SessionId, Status};
 use azekura_store::Space;
 
 use crate::node::Node;
@@ -20,10 +20,12 @@ pub(crate) fn load_inode(target: &Target, oid: Oid) -> Result<Inode, Status> {
     load(&target.store, Space::Inode, &oid.to_bytes())?.ok_or(Status::Stale)
 }
 
-/// Attributes with size and times as the shards know them.
+/// Attributes with size and times as the shards know them. Waits for the write leases of anybody but
+/// the `asker`: the session of the client that wants to know.
 pub(crate) fn complete(
     node: &Node,
     target: &Target,
+    asker: Option<SessionId>,
     oid: Oid,
     inode: &Inode,
 ) -> Result<Attr, Status> {
@@ -32,6 +34,7 @@ pub(crate) fn complete(
         FileKind::Regular if inode.wide => {
             let replies = node.call_shards(oid, |shard| Request::ShardStat {
                 data: ShardRef { oid, shard, is_file: false },
+                asker,
             })?;
             let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
             for (shard, reply) in replies.into_iter().enumerate() {
@@ -40,6 +43,7 @@ pub(crate) fn complete(
             }
         }
         FileKind::Regular => {
+            target.leases.before_read((oid, 0), asker);
             let stat = target.store.shard_stat(oid, 0).map_err(|e| store_status(&e))?;
             let geometry = Geometry::new(inode.chunk_bytes, 1);
             add_shard(&mut attr, geometry, 0, stat.map(wire_stat));
@@ -112,7 +116,7 @@ fn add_dir_shards(attr: &mut Attr, inode: &Inode, shards: &[DirShardStat]) {
 }
 
 /// Answer to `GetAttr`.
-pub(crate) fn get(node: &Node, target: &Target, oid: Oid) -> Answer {
+pub(crate) fn get(node: &Node, target: &Target, asker: Option<SessionId>, oid: Oid) -> Answer {
     let inode = load_inode(target, oid)?;
-    Ok(Reply::Attr(Box::new(complete(node, target, oid, &inode)?)))
+    Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, &inode)?)))
 }

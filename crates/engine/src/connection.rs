@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use azekura_proto::frame::{FrameHead, decode_borrowed};
+use azekura_proto::limits::LEASED_WRITE_BYTES_MAX;
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef};
 use azekura_proto::{Oid, SessionId, Status};
 use azekura_store::ShardFile;
@@ -31,6 +32,7 @@ enum Job {
     Answer(Answer),
     Read(Result<data::ReadJob, Status>),
     Write(Result<Arc<ShardFile>, Status>, u64),
+    WriteLeased { target: Arc<Target>, data: ShardRef, offset: u64, epoch: u64 },
     Append { head: RequestHead, role: Role, target: Arc<Target>, oid: Oid },
     Silent,
     Goodbye,
@@ -82,7 +84,10 @@ fn accept(
     let (head, request): (RequestHead, Request<'_>) =
         decode_borrowed(body).map_err(|_| "a request that cannot be decoded")?;
     node.metrics.count(request.name());
-    let takes_bulk = matches!(request, Request::Write { .. } | Request::Append { .. });
+    let takes_bulk = matches!(
+        request,
+        Request::Write { .. } | Request::WriteLeased { .. } | Request::Append { .. }
+    );
     if frame.bulk_bytes > 0 && !takes_bulk {
         return Err("bulk data behind a request that takes none");
     }
@@ -126,7 +131,9 @@ fn caller_of(session: &Session, head: &RequestHead, seen: bool) -> Caller {
 fn refuse(request: &Request<'_>, status: Status) -> Job {
     match request {
         Request::Release { .. } => Job::Silent,
-        Request::Write { .. } | Request::Append { .. } => Job::Write(Err(status), 0),
+        Request::Write { .. } | Request::WriteLeased { .. } | Request::Append { .. } => {
+            Job::Write(Err(status), 0)
+        }
         _ => Job::Answer(Err(status)),
     }
 }
@@ -140,10 +147,18 @@ fn start(
     frame: FrameHead,
 ) -> Job {
     match *request {
-        Request::Read { data, offset, bytes } => Job::Read(data::read(target, data, offset, bytes)),
+        Request::Read { data, offset, bytes } => {
+            Job::Read(data::read(target, Some(session.id), data, offset, bytes))
+        }
         Request::Write { data, offset } => {
             let writer = (role == Role::Client).then_some(session.id);
             Job::Write(open_for_write(target, writer, data, offset, frame), offset)
+        }
+        Request::WriteLeased { .. } if frame.bulk_bytes > LEASED_WRITE_BYTES_MAX => {
+            Job::Write(Err(Status::TooLarge), 0)
+        }
+        Request::WriteLeased { data, offset, epoch } => {
+            Job::WriteLeased { target: Arc::clone(target), data, offset, epoch }
         }
         Request::Goodbye => Job::Goodbye,
         _ => {
@@ -181,6 +196,17 @@ fn finish(
             let result = receive_data(connection, file, offset, bulk_bytes, buffer)?;
             node.metrics.written_bytes.fetch_add(u64::from(bulk_bytes), Ordering::Relaxed);
             answer(node, connection, &result.map(|()| Reply::Done))
+        }
+        Job::WriteLeased { target, data, offset, epoch } => {
+            let bytes = bulk_bytes as usize;
+            if buffer.len() < bytes {
+                buffer.resize(bytes, 0);
+            }
+            connection.read_bulk(&mut buffer[..bytes])?;
+            node.metrics.written_bytes.fetch_add(u64::from(bulk_bytes), Ordering::Relaxed);
+            let place = (offset, epoch);
+            let result = data::write_leased(&target, session.id, data, place, &buffer[..bytes]);
+            answer(node, connection, &result)
         }
         Job::Append { head, role, target, oid } => {
             // All of it has to be here before its place is taken: a slow peer must not hold up

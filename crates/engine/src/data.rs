@@ -12,10 +12,11 @@ use azekura_store::{ShardFile, Space, StoreError};
 
 use crate::attributes::{complete, load_inode, wire_stat};
 use crate::inode::widen;
+use crate::leases::Granted;
 use crate::node::Node;
 use crate::retry::{Caller, FirstAnswer};
 use crate::stored::store_status;
-use crate::target::Target;
+use crate::target::{LeaseKind, Target};
 use crate::update::Update;
 
 // By value, so that it can stand in `map_err` as it is.
@@ -53,9 +54,10 @@ pub(crate) struct ReadJob {
     pub(crate) wide: bool,
 }
 
-/// Finds what a read needs.
+/// Finds what a read needs. `reader`: the session of the client that reads.
 pub(crate) fn read(
     target: &Target,
+    reader: Option<SessionId>,
     data: ShardRef,
     offset: u64,
     bytes: u32,
@@ -64,15 +66,54 @@ pub(crate) fn read(
         return Err(Status::TooLarge);
     }
     let wide = check_file(target, data)?;
+    target.leases.before_read((data.oid, data.shard), reader);
     let file = target.store.shard(data.oid, data.shard).map_err(fail)?;
     Ok(ReadJob { file, offset, bytes, wide })
 }
 
 /// Answer to `LeaseRead`.
-pub(crate) fn lease(target: &Target, session: SessionId, data: ShardRef) -> Answer {
+pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) -> Answer {
     check_file(target, data)?;
-    let granted = target.lease_read(data.oid, data.shard, session)?;
-    Ok(Reply::Leased { lease_ms: granted.lease.as_millis() as u32, version: granted.version })
+    target.record_leases(LeaseKind::Read)?;
+    Ok(leased(target.leases.grant_read((data.oid, data.shard), session)))
+}
+
+/// Answer to `LeaseWrite`.
+pub(crate) fn lease_write(
+    target: &Target,
+    session: SessionId,
+    data: ShardRef,
+    instead_of: Option<u64>,
+) -> Answer {
+    check_file(target, data)?;
+    target.record_leases(LeaseKind::Write)?;
+    Ok(leased(target.leases.grant_write((data.oid, data.shard), session, instead_of)))
+}
+
+fn leased(granted: Granted) -> Reply {
+    Reply::Leased { lease_ms: granted.lease.as_millis() as u32, version: granted.version }
+}
+
+/// Answer to `WriteLeased`, with all of its data: what is on its way when the lease ends is not
+/// carried out afterwards.
+pub(crate) fn write_leased(
+    target: &Target,
+    writer: SessionId,
+    data: ShardRef,
+    (offset, epoch): (u64, u64),
+    bytes: &[u8],
+) -> Answer {
+    check_range(offset, bytes.len() as u64)?;
+    check_file(target, data)?;
+    let key = (data.oid, data.shard);
+    let granted = target.leases.begin_write(key, writer, epoch).ok_or(Status::ConditionFailed)?;
+    let written = target
+        .store
+        .shard_create(data.oid, data.shard)
+        .and_then(|file| file.write_at(bytes, offset))
+        .map_err(fail);
+    target.leases.end_write(key);
+    written.map(|()| leased(granted))
 }
 
 /// Finds the file that a write goes to. `writer`: the session of the client that writes.
@@ -85,7 +126,7 @@ pub(crate) fn open_for_write(
 ) -> Result<Arc<ShardFile>, Status> {
     check_range(offset, bytes)?;
     check_file(target, data)?;
-    target.before_write(data.oid, data.shard, writer);
+    target.leases.before_write((data.oid, data.shard), writer);
     target.store.shard_create(data.oid, data.shard).map_err(fail)
 }
 
@@ -113,7 +154,7 @@ pub(crate) fn append(
         }
         Some(_) => return Err(Status::Invalid),
         None => {
-            let offset = complete(node, target, oid, &inode)?.size;
+            let offset = complete(node, target, caller.client(), oid, &inode)?.size;
             check_range(offset, data.len() as u64)?;
             let place = (offset, data.len() as u64);
             reserve_append(node, target, caller, (oid, inode.truncations), place, geometry)?;
@@ -126,7 +167,7 @@ pub(crate) fn append(
         let place = node.shard_target(oid, extent.shard);
         let shard = ShardRef { oid, shard: extent.shard, is_file: false };
         if let Some(local) = node.local(place) {
-            local.before_write(oid, extent.shard, caller.client());
+            local.leases.before_write((oid, extent.shard), caller.client());
             let file = local.store.shard_create(oid, extent.shard).map_err(fail)?;
             file.write_at(piece, extent.local_offset).map_err(fail)?;
         } else {
@@ -169,7 +210,7 @@ fn reserve_append(
 /// Answer to `ShardTruncate`.
 pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: bool) -> Answer {
     check_range(0, bytes)?;
-    target.before_write(data.oid, data.shard, None);
+    target.leases.before_write((data.oid, data.shard), None);
     let file = if exactly && bytes > 0 {
         Some(target.store.shard_create(data.oid, data.shard).map_err(fail)?)
     } else {
@@ -184,7 +225,8 @@ pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: boo
 }
 
 /// Answer to `ShardStat`.
-pub(crate) fn stat(target: &Target, data: ShardRef) -> Answer {
+pub(crate) fn stat(target: &Target, asker: Option<SessionId>, data: ShardRef) -> Answer {
+    target.leases.before_read((data.oid, data.shard), asker);
     let stat = target.store.shard_stat(data.oid, data.shard).map_err(fail)?;
     Ok(Reply::Shard(stat.map(wire_stat)))
 }
@@ -199,8 +241,10 @@ pub(crate) fn allocate(
 ) -> Answer {
     check_range(offset, bytes)?;
     check_file(target, data)?;
-    if !matches!(what, Allocation::Grow | Allocation::KeepSize) {
-        target.before_write(data.oid, data.shard, None);
+    if matches!(what, Allocation::Grow | Allocation::KeepSize) {
+        target.leases.before_read((data.oid, data.shard), None);
+    } else {
+        target.leases.before_write((data.oid, data.shard), None);
     }
     if what == Allocation::PunchHole {
         if let Some(file) = target.store.shard(data.oid, data.shard).map_err(fail)? {
@@ -221,8 +265,15 @@ pub(crate) fn allocate(
 }
 
 /// Answer to `ShardSeek`.
-pub(crate) fn seek(target: &Target, data: ShardRef, offset: u64, hole: bool) -> Answer {
+pub(crate) fn seek(
+    target: &Target,
+    asker: Option<SessionId>,
+    data: ShardRef,
+    offset: u64,
+    hole: bool,
+) -> Answer {
     check_file(target, data)?;
+    target.leases.before_read((data.oid, data.shard), asker);
     let Some(file) = target.store.shard(data.oid, data.shard).map_err(fail)? else {
         return Ok(Reply::Offset(None));
     };

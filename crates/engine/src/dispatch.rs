@@ -35,6 +35,7 @@ pub(crate) fn dispatch(
     session: Option<&Arc<Session>>,
     request: &Request<'_>,
 ) -> Answer {
+    let asker = session.map(|session| session.id);
     match request {
         Request::Ping | Request::Goodbye => Ok(Reply::Done),
         Request::Claim { holds, locks } => claim(node, need(session)?, holds, locks),
@@ -57,7 +58,7 @@ pub(crate) fn dispatch(
             containers::change(target, name, *inheritance)
         }
 
-        Request::Lookup { dir, name } => namespace::lookup(node, target, *dir, name),
+        Request::Lookup { dir, name } => namespace::lookup(node, target, asker, *dir, name),
         Request::Create { dir, name, inode, hold } => {
             let session = if *hold { Some(need(session)?) } else { None };
             namespace::create(node, target, caller, session.map(AsRef::as_ref), (*dir, name), inode)
@@ -78,12 +79,12 @@ pub(crate) fn dispatch(
             rename(node, target, caller, from, to, *mode)
         }
         Request::ReadDirectory { dir, after, page_bytes, with_attrs } => {
-            listing::read_directory(node, target, *dir, *after, *page_bytes, *with_attrs)
+            listing::read_directory(node, target, asker, *dir, *after, *page_bytes, *with_attrs)
         }
         Request::DirShard { dir } => listing::shard(target, *dir),
 
-        Request::GetAttr { oid } => attributes::get(node, target, *oid),
-        Request::SetAttr { oid, change } => inode::set_attr(node, target, *oid, change),
+        Request::GetAttr { oid } => attributes::get(node, target, asker, *oid),
+        Request::SetAttr { oid, change } => inode::set_attr(node, target, asker, *oid, change),
         Request::Open { oid } => namespace::open(node, target, need(session)?, *oid),
         Request::Release { oids } => {
             let session = need(session)?;
@@ -102,18 +103,30 @@ pub(crate) fn dispatch(
         Request::ListXattrs { oid } => inode::list_xattrs(target, *oid),
 
         // Bulk data is read and sent by the connection.
-        Request::Read { .. } | Request::Write { .. } | Request::Append { .. } => {
-            Err(Status::Invalid)
+        Request::Read { .. }
+        | Request::Write { .. }
+        | Request::WriteLeased { .. }
+        | Request::Append { .. } => Err(Status::Invalid),
+        Request::LeaseRead { data } => data::lease_read(target, need(session)?.id, *data),
+        Request::LeaseWrite { data, instead_of } => {
+            data::lease_write(target, need(session)?.id, *data, *instead_of)
         }
-        Request::LeaseRead { data } => data::lease(target, need(session)?.id, *data),
+        Request::ReleaseWrite { data, epoch } => {
+            target.leases.release((data.oid, data.shard), need(session)?.id, *epoch);
+            Ok(Reply::Done)
+        }
         Request::ShardTruncate { data, bytes, exactly } => {
             data::truncate(target, *data, *bytes, *exactly)
         }
-        Request::ShardStat { data } => data::stat(target, *data),
+        Request::ShardStat { data, asker: on_behalf } => {
+            data::stat(target, on_behalf.or(asker), *data)
+        }
         Request::ShardAllocate { data, offset, bytes, what } => {
             data::allocate(target, *data, *offset, *bytes, *what)
         }
-        Request::ShardSeek { data, offset, hole } => data::seek(target, *data, *offset, *hole),
+        Request::ShardSeek { data, offset, hole } => {
+            data::seek(target, asker, *data, *offset, *hole)
+        }
         Request::ShardTouch { data, mtime } => data::touch(target, *data, *mtime),
         Request::Sync { data } => data::sync(target, *data),
         Request::SyncAll => data::sync_all(target),

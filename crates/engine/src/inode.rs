@@ -7,7 +7,7 @@ use azekura_proto::limits::{
     XATTR_VALUE_BYTES_MAX,
 };
 use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
-use azekura_proto::{Geometry, Oid, Status, Timestamp};
+use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::attributes::{complete, load_inode};
@@ -45,7 +45,13 @@ pub(crate) fn change_inode(
 }
 
 /// Answer to `SetAttr`.
-pub(crate) fn set_attr(node: &Node, target: &Target, oid: Oid, change: &AttrChange) -> Answer {
+pub(crate) fn set_attr(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    oid: Oid,
+    change: &AttrChange,
+) -> Answer {
     let _size_guard = change.size.map(|_| target.lock_size(oid));
     if let Some(size) = change.size {
         truncate(node, target, oid, size)?;
@@ -62,7 +68,7 @@ pub(crate) fn set_attr(node: &Node, target: &Target, oid: Oid, change: &AttrChan
             touch_shards(node, target, oid, &inode, stamp)?;
         }
     }
-    Ok(Reply::Attr(Box::new(complete(node, target, oid, &inode)?)))
+    Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, &inode)?)))
 }
 
 fn apply(inode: &mut Inode, change: &AttrChange, stamp: Timestamp) -> Result<(), Status> {
@@ -150,7 +156,7 @@ fn truncate(node: &Node, target: &Target, oid: Oid, size: u64) -> Result<(), Sta
     })?;
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     if !inode.wide && geometry.is_narrow(size) {
-        target.before_write(oid, 0, None);
+        target.leases.before_write((oid, 0), None);
         let file = if size > 0 {
             Some(target.store.shard_create(oid, 0).map_err(|e| store_status(&e))?)
         } else {

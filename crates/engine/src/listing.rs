@@ -4,7 +4,7 @@
 use azekura_proto::limits::PAGE_BYTES_MAX;
 use azekura_proto::message::{Answer, DirCookie, DirEntry, Reply};
 use azekura_proto::placement::shard_on_target;
-use azekura_proto::{Oid, Status};
+use azekura_proto::{Oid, SessionId, Status};
 use azekura_store::Space;
 
 use crate::attributes::{complete, is_at_hand, load_inode};
@@ -24,6 +24,7 @@ const SCAN: usize = 512;
 pub(crate) fn read_directory(
     node: &Node,
     target: &Target,
+    asker: Option<SessionId>,
     dir: Oid,
     after: u64,
     page_bytes: u32,
@@ -48,7 +49,8 @@ pub(crate) fn read_directory(
                 if after != 0 && hash == cookie.hash && slot.place <= cookie.place {
                     continue;
                 }
-                let attr = if with_attrs { attr_at_hand(node, slot.entry.oid)? } else { None };
+                let attr =
+                    if with_attrs { attr_at_hand(node, asker, slot.entry.oid)? } else { None };
                 used += ENTRY_BYTES + slot.name.len() + if attr.is_some() { ATTR_BYTES } else { 0 };
                 if used > budget && !entries.is_empty() {
                     return Ok(Reply::Entries { entries, end: false });
@@ -91,10 +93,14 @@ fn start_key(dir: Oid, after: u64, hash: u64) -> Option<Vec<u8>> {
     Some(key.to_vec())
 }
 
-fn attr_at_hand(node: &Node, oid: Oid) -> Result<Option<azekura_proto::Attr>, Status> {
+fn attr_at_hand(
+    node: &Node,
+    asker: Option<SessionId>,
+    oid: Oid,
+) -> Result<Option<azekura_proto::Attr>, Status> {
     let Some(home) = node.local_home(oid) else { return Ok(None) };
     match load_inode(home, oid) {
-        Ok(inode) if is_at_hand(node, &inode) => complete(node, home, oid, &inode).map(Some),
+        Ok(inode) if is_at_hand(node, &inode) => complete(node, home, asker, oid, &inode).map(Some),
         Ok(_) | Err(Status::Stale) => Ok(None),
         Err(status) => Err(status),
     }

@@ -8,7 +8,7 @@ use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::{Answer, Reply, Request, check_name};
 use azekura_proto::placement::shard_target;
 use azekura_proto::transaction::{Action, Entry};
-use azekura_proto::{ContainerId, Oid, Status};
+use azekura_proto::{ContainerId, Oid, SessionId, Status};
 use azekura_store::Space;
 
 use crate::action::{Actor, put_inode};
@@ -34,19 +34,25 @@ pub(crate) fn find_entry(target: &Target, dir: Oid, name: &[u8]) -> Result<Optio
 }
 
 /// Answer to `Lookup`.
-pub(crate) fn lookup(node: &Node, target: &Target, dir: Oid, name: &[u8]) -> Answer {
+pub(crate) fn lookup(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    dir: Oid,
+    name: &[u8],
+) -> Answer {
     if name.len() > azekura_proto::limits::NAME_BYTES_MAX {
         return Err(Status::NameTooLong);
     }
     let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
-    entry_reply(node, entry)
+    entry_reply(node, asker, entry)
 }
 
 /// An entry, with attributes if its inode is here.
-fn entry_reply(node: &Node, entry: Entry) -> Answer {
+fn entry_reply(node: &Node, asker: Option<SessionId>, entry: Entry) -> Answer {
     let attr = match node.local_home(entry.oid) {
         Some(home) => match load_inode(home, entry.oid) {
-            Ok(inode) => Some(Box::new(complete(node, home, entry.oid, &inode)?)),
+            Ok(inode) => Some(Box::new(complete(node, home, asker, entry.oid, &inode)?)),
             // Removed since the entry was read.
             Err(Status::Stale) => return Err(Status::NotFound),
             Err(status) => return Err(status),
@@ -131,7 +137,7 @@ pub(crate) fn create(
         if caller.resent && is_own_work(target, caller, slot.entry.oid) {
             return created_again(node, target, session, slot.entry.oid);
         }
-        return existing(node, session, slot.entry);
+        return existing(node, caller.client(), session, slot.entry);
     }
     let oid = Oid::new(dir.container(), new.class, target.id, target.draw_serial()?);
     let entry = Entry { oid, kind: new.kind };
@@ -162,7 +168,12 @@ pub(crate) fn create(
 }
 
 /// The name is taken: the caller gets what is there, held if that can be done here.
-fn existing(node: &Node, session: Option<&Session>, entry: Entry) -> Answer {
+fn existing(
+    node: &Node,
+    asker: Option<SessionId>,
+    session: Option<&Session>,
+    entry: Entry,
+) -> Answer {
     if let (Some(session), Some(home)) = (session, node.local_home(entry.oid))
         && entry.kind == FileKind::Regular
     {
@@ -174,7 +185,7 @@ fn existing(node: &Node, session: Option<&Session>, entry: Entry) -> Answer {
             Err(status) => return Err(status),
         }
     }
-    entry_reply(node, entry)
+    entry_reply(node, asker, entry)
 }
 
 /// Whether the object was made by the first sending of this very request. The inode itself says so,
@@ -190,7 +201,8 @@ fn created_again(node: &Node, target: &Target, session: Option<&Session>, oid: O
         node.sessions.hold(session, oid)?;
     }
     let inode = load_inode(target, oid)?;
-    Ok(Reply::Created(Box::new(complete(node, target, oid, &inode)?)))
+    let asker = session.map(|session| session.id);
+    Ok(Reply::Created(Box::new(complete(node, target, asker, oid, &inode)?)))
 }
 
 /// Answer to `CreateUnlinked`.
@@ -230,7 +242,7 @@ pub(crate) fn open(node: &Node, target: &Target, session: &Session, oid: Oid) ->
     let inode = load_inode(target, oid)?;
     node.sessions.hold(session, oid)?;
     drop(state);
-    Ok(Reply::Attr(Box::new(complete(node, target, oid, &inode)?)))
+    Ok(Reply::Attr(Box::new(complete(node, target, Some(session.id), oid, &inode)?)))
 }
 
 /// Answer to `Unlink`.

@@ -106,6 +106,7 @@ pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
         release(node, session, oid);
     }
     for target in node.local_targets() {
+        target.leases.drop_session(session.id);
         if let Err(status) = forget_session(target, session.id) {
             tracing::warn!(session = %session.id, "answers stay on record: {status}");
         }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use azekura_proto::ids::SERIAL_MAX;
 use azekura_proto::transaction::{Action, TransactionId};
-use azekura_proto::{Oid, SessionId, Status, TargetId};
+use azekura_proto::{Oid, Status, TargetId};
 use azekura_store::{Batch, Space, Store};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::dir_shards::DirShards;
 use crate::key_locks::{KeyLocks, Wanted};
-use crate::read_leases::{Granted, ReadLeases};
+use crate::leases::{Given, Leases};
 use crate::record::encode;
 use crate::stored::{load, store_status};
 
@@ -26,7 +26,9 @@ const SERIAL_STEP: u64 = 1 << 16;
 const SERIALS_KEY: &[u8] = b"serials";
 const BOOTS_KEY: &[u8] = b"boots";
 /// Whether read leases have been given; stays on record once they have.
-const LEASES_KEY: &[u8] = b"read-leases";
+const READ_LEASES_KEY: &[u8] = b"read-leases";
+/// Likewise for write leases.
+const WRITE_LEASES_KEY: &[u8] = b"write-leases";
 
 /// A part of a transaction that waits for its outcome.
 #[derive(Debug)]
@@ -71,9 +73,18 @@ pub(crate) struct Target {
     pub(crate) reclaim_backlog: AtomicU64,
     pub(crate) reclaim_wanted: AtomicUsize,
     pub(crate) dir_shards: DirShards,
-    read_leases: ReadLeases,
-    /// Whether it is on record that this run has given read leases.
-    leases_recorded: AtomicBool,
+    /// Leases on the shards of this target; [`Target::record_leases`] comes before giving one.
+    pub(crate) leases: Leases,
+    /// Whether it is on record that read or write leases have been given.
+    read_leases_recorded: AtomicBool,
+    write_leases_recorded: AtomicBool,
+}
+
+/// Which kind of lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LeaseKind {
+    Read,
+    Write,
 }
 
 impl Target {
@@ -81,7 +92,8 @@ impl Target {
     pub(crate) fn new(id: TargetId, store: Store, dir: PathBuf) -> Result<Self, Status> {
         let device = rustix::fs::stat(&dir).map_or(0, |stat| stat.st_dev);
         let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
-        let had_leases = load::<u64>(&store, Space::System, LEASES_KEY)?.is_some_and(|n| n > 0);
+        let had = |key| load::<u64>(&store, Space::System, key).map(|n| n.is_some_and(|n| n > 0));
+        let given = Given { read: had(READ_LEASES_KEY)?, write: had(WRITE_LEASES_KEY)? };
         let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
         let target = Self {
             id,
@@ -98,8 +110,9 @@ impl Target {
             reclaim_backlog: AtomicU64::new(0),
             reclaim_wanted: AtomicUsize::new(0),
             dir_shards: DirShards::default(),
-            read_leases: ReadLeases::new(boots, had_leases),
-            leases_recorded: AtomicBool::new(had_leases),
+            leases: Leases::new(boots, given),
+            read_leases_recorded: AtomicBool::new(given.read),
+            write_leases_recorded: AtomicBool::new(given.write),
         };
         target.put_number(BOOTS_KEY, boots)?;
         Ok(target)
@@ -111,24 +124,18 @@ impl Target {
         self.store.commit(batch).map_err(|e| store_status(&e))
     }
 
-    /// Gives a session a read lease on a shard. That leases are given is put on record before the
-    /// first one, so that the next run keeps them.
-    pub(crate) fn lease_read(
-        &self,
-        oid: Oid,
-        shard: u16,
-        session: SessionId,
-    ) -> Result<Granted, Status> {
-        if !self.leases_recorded.load(Ordering::Acquire) {
-            self.put_number(LEASES_KEY, 1)?;
-            self.leases_recorded.store(true, Ordering::Release);
+    /// Puts on record, before the first lease is given, that there are some, so that the next run
+    /// keeps them.
+    pub(crate) fn record_leases(&self, kind: LeaseKind) -> Result<(), Status> {
+        let (recorded, key) = match kind {
+            LeaseKind::Read => (&self.read_leases_recorded, READ_LEASES_KEY),
+            LeaseKind::Write => (&self.write_leases_recorded, WRITE_LEASES_KEY),
+        };
+        if !recorded.load(Ordering::Acquire) {
+            self.put_number(key, 1)?;
+            recorded.store(true, Ordering::Release);
         }
-        Ok(self.read_leases.grant((oid, shard), session))
-    }
-
-    /// To be called before the data of a shard change: waits for the read leases of others.
-    pub(crate) fn before_write(&self, oid: Oid, shard: u16, writer: Option<SessionId>) {
-        self.read_leases.before_write((oid, shard), writer);
+        Ok(())
     }
 
     /// A serial number that no object of this target ever had.

@@ -193,7 +193,9 @@ impl Door {
                 let result = self.open(header, flags);
                 settle(replier, result, |r, (fh, flags)| r.open(fh, flags));
             }
-            Operation::Flush { fh: _, lock_owner } => done(replier, self.flush(header, lock_owner)),
+            Operation::Flush { fh, lock_owner } => {
+                done(replier, self.flush(header, fh, lock_owner));
+            }
             Operation::Release { fh, lock_owner, flock_unlock, .. } => {
                 done(replier, self.release(fh, flock_unlock.then_some(lock_owner)));
             }

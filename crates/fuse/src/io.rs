@@ -101,12 +101,14 @@ impl Door {
         }
     }
 
-    /// One descriptor of the file is closed: the ranges that its process has locked are free.
-    pub(crate) fn flush(&self, header: &Header<'_>, lock_owner: u64) -> Result<()> {
-        if !self.has_ranges.load(Ordering::Relaxed) {
-            return Ok(());
+    /// One descriptor of the file is closed: what was written arrives, and the ranges that its
+    /// process has locked are free.
+    pub(crate) fn flush(&self, header: &Header<'_>, fh: u64, lock_owner: u64) -> Result<()> {
+        let flushed = self.files.get(fh).and_then(|file| self.fs.flush(&file.open));
+        if self.has_ranges.load(Ordering::Relaxed) {
+            self.fs.unlock_owner(self.object(header.node)?, LockKind::Range, lock_owner)?;
         }
-        self.fs.unlock_owner(self.object(header.node)?, LockKind::Range, lock_owner)
+        flushed
     }
 
     /// The last descriptor is closed; `flock_owner` if it was locked as a whole.

@@ -1,31 +1,31 @@
 //! Pure decisions on remote reads and writes: what to ask for next, how much, and what to give up.
 //! Owns the estimate of a link, the detection of access patterns, the adaptive request size, the
-//! plan of what is read ahead and the gathering of small writes. Must never do I/O, look at a
+//! plan of what is read ahead and the window of writes in flight. Must never do I/O, look at a
 //! clock, start a thread or hold file contents: time comes in as microseconds, results go out as
 //! byte ranges.
 //!
 //! # How a client uses it
 //!
 //! One [`LinkEstimator`] per engine, one [`Budget`] per process, one [`ReadAhead`] or
-//! [`SyncAdaptive`] per open file (by [`ReadPolicy`]), one [`WriteGather`] per file open for
-//! writing. [`predict`] describes the reading side step by step, [`gather`] the writing side.
+//! [`SyncAdaptive`] per open file (by [`ReadPolicy`]), one [`WriteWindow`] per engine that is written
+//! to. [`predict`] describes the reading side step by step, [`writing`] the writing side.
 //! [`simulation`] drives the same objects over a link that exists only as arithmetic.
 
 pub mod adaptive;
 pub mod budget;
 pub mod choice;
-pub mod gather;
 pub mod link;
 pub mod pattern;
 pub mod pieces;
 pub mod predict;
 pub mod range;
 pub mod simulation;
+pub mod writing;
 
 pub use adaptive::{AdaptiveParameters, Plan, SyncAdaptive};
 pub use budget::Budget;
 pub use choice::{ReadPolicy, ReadPolicyError};
-pub use gather::WriteGather;
 pub use link::{LinkEstimate, LinkEstimator, SentRequest};
 pub use predict::{Actions, PredictiveParameters, ReadAhead};
 pub use range::ByteRange;
+pub use writing::{WritePolicy, WritePolicyError, WriteWindow};

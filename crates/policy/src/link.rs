@@ -198,6 +198,14 @@ impl LinkEstimator {
         }
     }
 
+    /// The round trip is about this long, as the making of a connection has shown. Of no effect once
+    /// a request has told it.
+    pub fn suppose_round_trip(&mut self, now_us: u64, round_trip_us: u64) {
+        if self.round_trip.value(u64::min).is_none() {
+            self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, round_trip_us.max(1), u64::min);
+        }
+    }
+
     /// Rate times round trip in bytes; 0 while unknown.
     pub fn bandwidth_delay_product_bytes(&self) -> u64 {
         self.estimate().bandwidth_delay_product_bytes()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::{ClientError, Objects as _, Pool};
-use azekura_policy::ReadPolicy;
+use azekura_policy::{ReadPolicy, WritePolicy};
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Container, Reply, Request};
 use azekura_proto::{Attr, Oid, Status, TargetId, placement};
@@ -13,6 +13,7 @@ use azekura_proto::{Attr, Oid, Status, TargetId, placement};
 use crate::cache::DirCache;
 use crate::errno::{of_client, unexpected};
 use crate::reader::{Reading, Trace};
+use crate::writer::Writing;
 use crate::{Access, Credentials, Errno, Result, permission};
 
 /// How long what an engine said may be believed.
@@ -42,6 +43,8 @@ pub struct FsConfig {
     pub check_permissions: bool,
     /// How files are read whose data are far away.
     pub read_policy: ReadPolicy,
+    /// How they are written.
+    pub write_policy: WritePolicy,
     /// Where requests for far files are written down, and why they were made.
     pub trace: Option<Arc<Trace>>,
 }
@@ -52,6 +55,7 @@ impl Default for FsConfig {
             cache: CachePolicy::AUTO,
             check_permissions: true,
             read_policy: ReadPolicy::default(),
+            write_policy: WritePolicy::default(),
             trace: None,
         }
     }
@@ -80,7 +84,8 @@ pub struct FileSystem {
     container: Container,
     config: FsConfig,
     pub(crate) cache: DirCache,
-    reading: Reading,
+    reading: Arc<Reading>,
+    writing: Arc<Writing>,
 }
 
 impl FileSystem {
@@ -104,8 +109,10 @@ impl FileSystem {
             CachePolicy::None => None,
             CachePolicy::Auto { ttl } => Some(ttl),
         };
-        let reading = Reading::new(config.read_policy.clone(), config.trace.clone());
-        Ok(Arc::new(Self { pool, container, config, cache: DirCache::new(ttl), reading }))
+        let reading = Arc::new(Reading::new(config.read_policy.clone(), config.trace.clone()));
+        let writing = Writing::new(&pool, config.write_policy, Arc::clone(&reading));
+        let cache = DirCache::new(ttl);
+        Ok(Arc::new(Self { pool, container, config, cache, reading, writing }))
     }
 
     /// The pool.
@@ -142,6 +149,15 @@ impl FileSystem {
 
     pub(crate) fn reading(&self) -> &Reading {
         &self.reading
+    }
+
+    pub(crate) fn writing(&self) -> &Arc<Writing> {
+        &self.writing
+    }
+
+    /// What an open file is made with: the number of targets, and of errors so far.
+    pub(crate) fn at_open(&self) -> (u16, u64) {
+        (self.target_count(), self.writing.errors())
     }
 
     pub(crate) fn checks(&self) -> bool {

@@ -2,7 +2,7 @@
 //! about it: object, geometry, whether it is wide.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use azekura_client::Hold;
 use azekura_proto::attr::FileKind;
@@ -10,11 +10,16 @@ use azekura_proto::{Attr, Geometry, Oid};
 use rustix::fs::OFlags;
 
 use crate::reader::Reader;
+use crate::writer::Writer;
 use crate::{Credentials, Errno, Result, permission};
 
 /// A file held open: it lives until the handle goes, even without a name. Closing is dropping it.
 #[derive(Debug)]
 pub struct OpenFile {
+    /// How it is written; decided at the first write. Goes before the hold does.
+    writer: OnceLock<Writer>,
+    /// The number of the last error of writes in flight that it was told of.
+    errors_told: AtomicU64,
     hold: Hold,
     kind: FileKind,
     geometry: Geometry,
@@ -33,12 +38,14 @@ impl OpenFile {
         attr: &Attr,
         caller: &Credentials,
         flags: OFlags,
-        targets: u16,
+        (targets, errors_told): (u16, u64),
     ) -> Self {
         let is_regular = attr.kind == FileKind::Regular;
         let clear =
             if is_regular && !caller.is_root() { permission::dangerous_bits(attr.mode) } else { 0 };
         Self {
+            writer: OnceLock::new(),
+            errors_told: AtomicU64::new(errors_told),
             hold,
             kind: attr.kind,
             geometry: Geometry::new(attr.chunk_bytes, attr.oid.class().shards(targets)),
@@ -83,6 +90,16 @@ impl OpenFile {
     /// How it is read.
     pub(crate) fn reader(&self, decide: impl FnOnce() -> Reader) -> &Reader {
         self.reader.get_or_init(decide)
+    }
+
+    /// How it is written.
+    pub(crate) fn writer(&self, decide: impl FnOnce() -> Writer) -> &Writer {
+        self.writer.get_or_init(decide)
+    }
+
+    /// Whether it has not been told of the error with this number yet; it is now.
+    pub(crate) fn is_news(&self, error: u64) -> bool {
+        self.errors_told.fetch_max(error, Ordering::Relaxed) < error
     }
 
     pub(crate) fn geometry(&self) -> Geometry {

@@ -5,7 +5,8 @@
 //! [`File`] and [`Directory`] handles, for programs that use the file system as a library.
 //!
 //! This crate owns path walk, permission checks, open handles and the only map from a status of the
-//! protocol to an errno. It never keeps file data, and it never knows which door called it.
+//! protocol to an errno. It never keeps file data but for what is in flight, and it never knows which
+//! door called it.
 
 mod cache;
 mod credentials;
@@ -16,9 +17,10 @@ mod namespace;
 mod ops;
 mod permission;
 mod reader;
+mod writer;
 
 pub use azekura_client::{ClientError, Pool};
-pub use azekura_policy::{ReadPolicy, ReadPolicyError};
+pub use azekura_policy::{ReadPolicy, ReadPolicyError, WritePolicy, WritePolicyError};
 pub use azekura_proto::message::{Allocation, Lock, LockKind, LockMode, RenameMode, XattrMode};
 pub use azekura_proto::{Attr, FileKind, Oid, Timestamp, attr::SetTime};
 pub use credentials::Credentials;

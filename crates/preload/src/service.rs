@@ -41,8 +41,8 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
         .map(|path| Trace::append_to(Path::new(OsStr::from_bytes(path)), Some(reserve::settle)));
     // A program is not to fail because it is not written down.
     let trace = trace.and_then(|opened| opened.map_err(|e| report::trouble(&e.to_string())).ok());
-    let read_policy = settings.read_policy.clone();
-    let config = FsConfig { read_policy, trace, ..FsConfig::default() };
+    let (read_policy, write_policy) = (settings.read_policy.clone(), settings.write_policy);
+    let config = FsConfig { read_policy, write_policy, trace, ..FsConfig::default() };
     FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())
 }
 
@@ -76,8 +76,18 @@ fn namespace(fs: &Arc<FileSystem>, settings: &Settings) -> Namespace {
     Namespace::new(Arc::clone(fs), Credentials::of_process()).standing_at(&settings.prefix)
 }
 
+/// The process is about to fork, to become another program, or to end: what it has written arrives.
+pub(crate) fn drain() {
+    if let State::Open(root) = &*STATE.read()
+        && let Err(errno) = root.filesystem().drain()
+    {
+        report::trouble(&format!("answered writes have not arrived: {errno}"));
+    }
+}
+
 /// The process is about to end.
 pub(crate) fn leave() {
+    drain();
     if let State::Open(root) = &*STATE.read() {
         root.filesystem().pool().leave();
     }

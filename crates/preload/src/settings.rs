@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-use azekura_posix::ReadPolicy;
+use azekura_posix::{ReadPolicy, WritePolicy};
 
 use crate::report;
 
@@ -36,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) intercept: Intercept,
     /// How far files are read.
     pub(crate) read_policy: ReadPolicy,
+    /// How they are written.
+    pub(crate) write_policy: WritePolicy,
     /// The file that requests for far files are written down in.
     pub(crate) trace: Option<Vec<u8>>,
     /// The program that hands static programs over to a mount.
@@ -53,7 +55,7 @@ pub(crate) fn get() -> Option<&'static Settings> {
 }
 
 /// Names of the variables that a program started from here needs too.
-const VARIABLES: [&CStr; 9] = [
+const VARIABLES: [&CStr; 10] = [
     c"LD_PRELOAD",
     c"AZEKURA_POOL",
     c"AZEKURA_CONTAINER",
@@ -61,6 +63,7 @@ const VARIABLES: [&CStr; 9] = [
     c"AZEKURA_REPORT",
     c"AZEKURA_INTERCEPT",
     c"AZEKURA_READ_POLICY",
+    c"AZEKURA_WRITE_POLICY",
     c"AZEKURA_TRACE",
     c"AZEKURA_BIN",
 ];
@@ -121,6 +124,14 @@ fn read_policy() -> ReadPolicy {
     })
 }
 
+fn write_policy() -> WritePolicy {
+    let Some(text) = text(c"AZEKURA_WRITE_POLICY") else { return WritePolicy::default() };
+    text.parse().unwrap_or_else(|error| {
+        report::trouble(&format!("AZEKURA_WRITE_POLICY: {error}: 'auto' is used"));
+        WritePolicy::default()
+    })
+}
+
 /// `%p` stands for the process id.
 fn report_path() -> Option<Vec<u8>> {
     let value = variable(c"AZEKURA_REPORT").filter(|value| !value.is_empty())?;
@@ -165,6 +176,7 @@ pub(crate) fn read() {
             report,
             intercept: intercept(),
             read_policy: read_policy(),
+            write_policy: write_policy(),
             trace: variable(c"AZEKURA_TRACE").filter(|path| !path.is_empty()),
             binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
             handed_on: handed_on(),

@@ -48,8 +48,8 @@ extern "C" fn end() {
     // SAFETY: null stands for all streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     let _ = gate::visit(|| {
-        report::write();
         service::leave();
+        report::write();
         Ok(())
     });
 }

@@ -72,5 +72,10 @@ pub const LEASE_MS: u64 = 30_000;
 /// How long a read lease holds, counted by the client from when it asked, in milliseconds. A write by
 /// another client may wait that long.
 pub const READ_LEASE_MS: u64 = 1_000;
+/// How long a write lease holds, counted by the client from when it asked or sent the write that renewed
+/// it, in milliseconds. Another client may wait that long.
+pub const WRITE_LEASE_MS: u64 = 2_000;
+/// Largest write under a write lease, in bytes: an engine has all of it before it writes any of it.
+pub const LEASED_WRITE_BYTES_MAX: u32 = 1024 * 1024;
 /// A client asks again after this time while it waits for a lock, in milliseconds.
 pub const LOCK_WAIT_SLICE_MS: u64 = 500;

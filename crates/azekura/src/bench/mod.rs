@@ -31,7 +31,7 @@ pub(crate) use worker::work;
 
 use crate::host::places;
 use crate::reach::{self, ContainerName};
-use crate::reading::ReadArgs;
+use crate::reading::{ReadArgs, WriteArgs};
 use order::Place;
 use sheet::Series;
 
@@ -73,6 +73,8 @@ pub(crate) struct WhereArgs {
     via: Vec<Door>,
     #[command(flatten)]
     reading: ReadArgs,
+    #[command(flatten)]
+    write: WriteArgs,
     /// Worker processes
     #[arg(long, short = 'p', default_value_t = 1, value_name = "N")]
     processes: usize,
@@ -116,7 +118,7 @@ impl WhereArgs {
                 facts.targets = map.target_count();
                 facts.engines = map.engines.len();
                 let (pool, container) = (name.pool.clone(), name.container().to_owned());
-                (Place::Pool { pool, container, reading: self.reading.clone() }, facts)
+                (Place::Pool { pool, container, reading: self.reading.writing(&self.write) }, facts)
             }
             (None, Some(dir)) => {
                 let dir = places::absolute(dir)?.to_string_lossy().into_owned();
@@ -130,7 +132,7 @@ impl WhereArgs {
         Ok(Site {
             place,
             container: self.place.pool.clone(),
-            reading: self.reading.clone(),
+            reading: self.reading.writing(&self.write),
             doors: Door::ALL.into_iter().filter(wanted).collect(),
             facts,
             rounds,

@@ -16,7 +16,7 @@ use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
 use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
-use crate::reading::ReadArgs;
+use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
 
 /// Connecting to engines that are just starting may take a while.
@@ -64,6 +64,8 @@ pub(crate) struct MountArgs {
     threads: Option<u16>,
     #[command(flatten)]
     reading: ReadArgs,
+    #[command(flatten)]
+    write: WriteArgs,
     /// Was started by a command that waits to hear that the mount is ready
     #[arg(long, hide = true)]
     in_background: bool,
@@ -143,7 +145,7 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     if args.read_only {
         all.push("--read-only".into());
     }
-    all.extend(args.reading.options()?);
+    all.extend(args.reading.writing(&args.write).options()?);
     let mut name = args.name.clone();
     if std::path::Path::new(&name.pool).exists() && name.pool.contains('/') {
         // A pool file; the process leaves this directory.
@@ -165,7 +167,11 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
     };
     // The kernel checks permissions, and knows the caller's groups better.
     let config = FsConfig { cache: policy, check_permissions: false, ..FsConfig::default() };
-    let fs = FileSystem::mount(pool, args.name.container(), args.reading.apply(config)?)?;
+    let fs = FileSystem::mount(
+        pool,
+        args.name.container(),
+        args.reading.writing(&args.write).apply(config)?,
+    )?;
     let config = MountConfig {
         mountpoint: dir.to_owned(),
         cache,

@@ -15,7 +15,7 @@ use super::{OpenedOnce, join};
 use crate::cli::usage;
 use crate::host::places;
 use crate::reach::Location;
-use crate::reading::ReadArgs;
+use crate::reading::{ReadArgs, WriteArgs};
 use crate::report::Progress;
 
 /// Threads that copy files.
@@ -44,6 +44,8 @@ pub(crate) struct CpArgs {
     recursive: bool,
     #[command(flatten)]
     reading: ReadArgs,
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 /// `azekura fs put`.
@@ -59,6 +61,8 @@ pub(crate) struct PutArgs {
     /// Directories with all that is in them
     #[arg(short, long)]
     recursive: bool,
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 /// `azekura fs get`.
@@ -132,13 +136,13 @@ pub(super) fn cp(args: &CpArgs) -> Result<()> {
         return Err(usage("all of these are on this machine: one must be POOL:/path"));
     }
     let Some(to) = ends.pop() else { bail!("nothing to copy") };
-    copy(&ends, &to, args.recursive, &args.reading)
+    copy(&ends, &to, args.recursive, &args.reading.writing(&args.write))
 }
 
 /// Runs `azekura fs put`.
 pub(super) fn put(args: PutArgs) -> Result<()> {
     let from: Vec<End> = args.from.into_iter().map(End::Local).collect();
-    copy(&from, &End::Pool(args.to), args.recursive, &ReadArgs::default())
+    copy(&from, &End::Pool(args.to), args.recursive, &ReadArgs::default().writing(&args.write))
 }
 
 /// Runs `azekura fs get`.
@@ -358,7 +362,10 @@ fn copy_contents(shared: &Shared<'_>, job: &Job, buffer: &mut [u8]) -> io::Resul
             break;
         }
     }
-    if written_end < offset { to.set_len(offset) } else { Ok(()) }
+    if written_end < offset {
+        to.set_len(offset)?;
+    }
+    to.close()
 }
 
 #[cfg(test)]

@@ -52,6 +52,14 @@ impl OpenFile {
         }
     }
 
+    /// Closes it: what was written has arrived then.
+    pub(crate) fn close(self) -> io::Result<()> {
+        match self {
+            Self::Local(_) => Ok(()),
+            Self::Pool(file) => Ok(file.close()?),
+        }
+    }
+
     /// Makes it that long.
     pub(crate) fn set_len(&self, bytes: u64) -> io::Result<()> {
         match self {

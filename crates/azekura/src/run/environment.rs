@@ -18,6 +18,7 @@ const PREFIX: &str = "AZEKURA_PREFIX";
 const REPORT: &str = "AZEKURA_REPORT";
 const INTERCEPT: &str = "AZEKURA_INTERCEPT";
 const READ_POLICY: &str = "AZEKURA_READ_POLICY";
+const WRITE_POLICY: &str = "AZEKURA_WRITE_POLICY";
 const TRACE: &str = "AZEKURA_TRACE";
 const BINARY: &str = "AZEKURA_BIN";
 
@@ -67,6 +68,9 @@ pub(super) fn for_preload(
     // What the caller's environment says holds where no option does.
     if let Some(policy) = args.reading.policy_text() {
         variables.push((READ_POLICY, Some(policy.into())));
+    }
+    if let Some(policy) = args.write.policy_text() {
+        variables.push((WRITE_POLICY, Some(policy.into())));
     }
     if let Some(trace) = args.reading.trace_file()? {
         variables.push((TRACE, Some(trace.into())));

@@ -32,7 +32,7 @@ use self::front::Job;
 use self::launch::Program;
 use crate::cli::{Verdict, usage};
 use crate::reach::{ContainerName, DEFAULT_CONTAINER, check_name};
-use crate::reading::ReadArgs;
+use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
 
 pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
@@ -111,6 +111,8 @@ pub(crate) struct RunArgs {
     report: Option<PathBuf>,
     #[command(flatten)]
     reading: ReadArgs,
+    #[command(flatten)]
+    write: WriteArgs,
     /// What the command is told as its own name
     #[arg(long, hide = true)]
     argv0: Option<OsString>,
@@ -254,7 +256,8 @@ fn run_mounted(
     };
     // The pool file is found before the command's environment or directory matters.
     name.pool = environment::pool_reference(&name)?.to_string_lossy().into_owned();
-    let RunArgs { prefix, cwd, reopen, reading, .. } = args;
+    let RunArgs { prefix, cwd, reopen, reading, write, .. } = args;
+    let reading = reading.writing(&write);
     front::run(&Job { name, prefix, cache, reading, program, variables, cwd, reopen })
 }
 

@@ -137,6 +137,15 @@ impl File {
         self.fs.fsync(&self.handle)
     }
 
+    /// Closes the file. Dropping it does the same, but nobody is told if something that was written
+    /// did not arrive.
+    ///
+    /// # Errors
+    /// Those of `close`.
+    pub fn close(self) -> Result<()> {
+        self.fs.flush(&self.handle)
+    }
+
     /// `fallocate`.
     ///
     /// # Errors

@@ -385,7 +385,9 @@ impl Namespace {
     /// # Errors
     /// Those of `open` and `write`.
     pub fn write(&self, path: impl AsRef<[u8]>, data: &[u8]) -> Result<()> {
-        self.open(path, &OpenOptions::create())?.write_all_at(data, 0)
+        let file = self.open(path, &OpenOptions::create())?;
+        file.write_all_at(data, 0)?;
+        file.close()
     }
 
     /// `chmod`, `chown`, `truncate`, `utimens`.

@@ -6,6 +6,7 @@ use azekura_proto::limits::FILE_BYTES_MAX;
 use azekura_proto::message::{Allocation, Request, ShardRef};
 
 use crate::errno::of_client;
+use crate::writer::Leases;
 use crate::{Errno, FileSystem, OpenFile, Result};
 
 impl FileSystem {
@@ -44,6 +45,7 @@ impl FileSystem {
         if offset >= end {
             return Ok(());
         }
+        self.settle(file.oid(), Leases::ReleaseFirst)?;
         self.reading().note_change(file.oid());
         let done = self.allocate_shards(file, (offset, end), what);
         self.reading().note_change(file.oid());

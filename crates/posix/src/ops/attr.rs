@@ -10,6 +10,7 @@ use azekura_proto::message::Request;
 use azekura_proto::{Attr, Oid};
 
 use crate::permission::{self, SETGID};
+use crate::writer::Leases;
 use crate::{Access, CachePolicy, Credentials, Errno, FileSystem, OpenFile, Result};
 
 /// A change of attributes; what is `None` stays.
@@ -54,6 +55,7 @@ impl FileSystem {
     /// # Errors
     /// `ESTALE` if it is gone.
     pub fn getattr(&self, oid: Oid) -> Result<Attr> {
+        self.settle(oid, Leases::Keep)?;
         self.call_attr(oid, &Request::GetAttr { oid }).map(|attr| *attr)
     }
 
@@ -93,6 +95,8 @@ impl FileSystem {
         if update.size.is_some_and(|bytes| bytes > FILE_BYTES_MAX) {
             return Err(Errno::FBIG);
         }
+        let leases = if update.size.is_some() { Leases::ReleaseFirst } else { Leases::Keep };
+        self.settle(oid, leases)?;
         let mut change = update.as_change();
         if self.checks() {
             let attr = self.getattr(oid)?;

@@ -218,8 +218,7 @@ impl FileSystem {
                 {
                     Created::New(attr, Some(hold)) => {
                         self.note_new_entry(dir, &attr);
-                        let targets = self.target_count();
-                        let file = OpenFile::new(hold, &attr, caller, flags, targets);
+                        let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
                         return Ok((*attr, file));
                     }
                     Created::New(attr, None) => (attr.oid, attr.kind),
@@ -275,7 +274,7 @@ impl FileSystem {
             .pool()
             .create_unlinked(self.container().id, home, inode)
             .map_err(|error| of_client(&error))?;
-        let file = OpenFile::new(hold, &attr, caller, flags, self.target_count());
+        let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
         Ok((*attr, file))
     }
 }

@@ -2,6 +2,8 @@
 //! data are at home; a file is made wide before the first write beyond chunk 0; and where a shard
 //! of a wide file ends early, only the size tells a hole from the end.
 
+use std::time::Instant;
+
 use azekura_client::{Call, pieces};
 use azekura_proto::attr::AttrChange;
 use azekura_proto::geometry::Extent;
@@ -11,6 +13,7 @@ use azekura_proto::{Oid, TargetId, placement};
 use rustix::fs::OFlags;
 
 use crate::errno::{of_client, unexpected};
+use crate::writer::Leases;
 use crate::{Errno, FileSystem, OpenFile, Result};
 
 /// Most bytes of one request.
@@ -36,6 +39,7 @@ impl FileSystem {
         if buffer.is_empty() {
             return Ok(0);
         }
+        self.settle(file.oid(), Leases::Keep)?;
         match self.read_by_policy(file, offset, buffer)? {
             Some(got) => Ok(got),
             None => self.read_now(file, offset, buffer),
@@ -172,7 +176,7 @@ impl FileSystem {
     /// then). Gives how many bytes were written: fewer than given if an error came in between.
     ///
     /// # Errors
-    /// `EBADF`, `EFBIG`, `ENOSPC`, `EIO`.
+    /// `EBADF`, `EFBIG`, `ENOSPC`, `EIO`, also of earlier writes that were answered early.
     pub fn write(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<usize> {
         if file.flags().contains(OFlags::APPEND) {
             return self.append(file, data).map(|_| data.len());
@@ -185,7 +189,14 @@ impl FileSystem {
         let end = end.ok_or(Errno::FBIG)?;
         self.before_change(file, end)?;
         self.reading().note_change(file.oid());
-        let written = self.write_pieces(file, offset, data);
+        let written = if let Some(written) = self.write_behind(file, offset, data)? {
+            Ok(written)
+        } else {
+            let begun = Instant::now();
+            let written = self.write_pieces(file, offset, data);
+            self.saw_write(file, offset, begun.elapsed());
+            written
+        };
         self.reading().note_change(file.oid());
         self.after_write(file)?;
         written
@@ -268,6 +279,7 @@ impl FileSystem {
         file.check_write()?;
         self.clear_dangerous_bits(file)?;
         let oid = file.oid();
+        self.settle(oid, Leases::ReleaseFirst)?;
         let mut start = None;
         self.reading().note_change(oid);
         for part in data.chunks(PIECE as usize) {

@@ -6,6 +6,7 @@ use azekura_proto::message::{Lock, LockKind, LockMode, Reply, Request};
 use azekura_proto::{Oid, Status};
 
 use crate::errno::{of_client, unexpected};
+use crate::writer::Leases;
 use crate::{Errno, FileSystem, Result};
 
 impl FileSystem {
@@ -21,6 +22,7 @@ impl FileSystem {
         wait: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
+        self.settle(oid, Leases::Keep)?;
         loop {
             match self.pool().lock(oid, lock, wait) {
                 Ok(()) => return Ok(()),
@@ -44,7 +46,10 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if the engine does not answer.
     pub fn unlock(&self, oid: Oid, lock: Lock) -> Result<()> {
-        self.pool().unlock(oid, lock).map_err(|error| of_client(&error))
+        // Whoever gets it next sees what was written under it.
+        let settled = self.settle(oid, Leases::Release);
+        self.pool().unlock(oid, lock).map_err(|error| of_client(&error))?;
+        settled
     }
 
     /// Which lock is in the way of this one.

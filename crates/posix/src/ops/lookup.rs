@@ -6,6 +6,7 @@ use azekura_proto::message::{Reply, Request};
 use azekura_proto::{Attr, Oid};
 
 use crate::errno::unexpected;
+use crate::writer::Leases;
 use crate::{Credentials, Errno, FileSystem, Result};
 
 /// A name that is moved away again and again is given up after so many looks.
@@ -33,11 +34,14 @@ impl FileSystem {
         for _ in 0..LOOKS {
             let request = Request::Lookup { dir, name };
             let entry = match self.call_entry(dir, name, &request)? {
-                Reply::Entry { attr: Some(attr), .. } => return Ok(attr),
-                Reply::Entry { entry, attr: None } => entry,
+                Reply::Entry { entry, attr: Some(attr) } if !self.has_unsettled(entry.oid) => {
+                    return Ok(attr);
+                }
+                Reply::Entry { entry, .. } => entry,
                 _ => return Err(unexpected("lookup")),
             };
             let oid = entry.oid;
+            self.settle(oid, Leases::Keep)?;
             match self.call_attr(oid, &Request::GetAttr { oid }) {
                 // Removed, or replaced by a rename, between the two requests.
                 Err(Errno::STALE) => {}

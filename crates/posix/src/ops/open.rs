@@ -6,6 +6,7 @@ use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use crate::errno::of_client;
+use crate::writer::Leases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
 impl FileSystem {
@@ -17,10 +18,11 @@ impl FileSystem {
     /// `EACCES`; `EISDIR` for a directory opened for writing; `ELOOP` for a symlink; `ENXIO` for
     /// pipes, sockets and devices, which only a kernel can open; `ESTALE` if the object is gone.
     pub fn open(&self, caller: &Credentials, oid: Oid, flags: OFlags) -> Result<(Attr, OpenFile)> {
+        let truncates = flags.contains(OFlags::TRUNC);
+        self.settle(oid, if truncates { Leases::ReleaseFirst } else { Leases::Keep })?;
         let (attr, hold) = self.pool().open(oid).map_err(|error| of_client(&error))?;
         let mut attr = *attr;
         let mode = flags & OFlags::ACCMODE;
-        let truncates = flags.contains(OFlags::TRUNC);
         let wanted = Access {
             read: mode != OFlags::WRONLY,
             write: mode != OFlags::RDONLY || truncates,
@@ -39,7 +41,7 @@ impl FileSystem {
         if self.checks() {
             permission::check(caller, &attr, wanted)?;
         }
-        let file = OpenFile::new(hold, &attr, caller, flags, self.target_count());
+        let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
         if truncates {
             let clear_mode_bits = file.take_clear_bits();
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };

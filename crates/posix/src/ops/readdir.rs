@@ -135,6 +135,12 @@ impl FileSystem {
         if attrs == AttrsWanted::All {
             self.complete(&mut page.entries)?;
         }
+        for entry in page.entries.iter_mut().filter(|entry| self.has_unsettled(entry.oid)) {
+            if entry.attr.is_some() {
+                // What this client has written meanwhile counts.
+                entry.attr = self.getattr(entry.oid).ok();
+            }
+        }
         Ok(page)
     }
 

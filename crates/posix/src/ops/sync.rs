@@ -15,6 +15,7 @@ impl FileSystem {
     /// `EIO` if any target fails to; the data may be lost then.
     pub fn fsync(&self, file: &OpenFile) -> Result<()> {
         let oid = file.oid();
+        self.settle_and_tell(file)?;
         if file.geometry().shards() == 1 || file.is_wide() {
             return self.sync_shards(file, 0);
         }
@@ -60,6 +61,7 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if any target fails to.
     pub fn syncfs(&self) -> Result<()> {
+        self.settle_all()?;
         let targets = (0..self.target_count()).map(azekura_proto::TargetId);
         self.sync_all(targets.map(|target| Call::new(target, Request::SyncAll)).collect())
     }
@@ -72,12 +74,11 @@ impl FileSystem {
         Ok(())
     }
 
-    /// `close` of one descriptor. Nothing is ever held back here, so there is nothing to send and
-    /// nothing that can fail.
+    /// `close` of one descriptor: waits until what was written has arrived.
     ///
     /// # Errors
-    /// None today.
-    pub fn flush(&self, _file: &OpenFile) -> Result<()> {
-        Ok(())
+    /// What became of writes that were answered early, once for each open file.
+    pub fn flush(&self, file: &OpenFile) -> Result<()> {
+        self.settle_and_tell(file)
     }
 }

@@ -3,13 +3,16 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
 use azekura_engine::{Engine, EngineConfig};
-use azekura_posix::{CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy};
+use azekura_posix::{
+    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
+};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::pool_map::{Address, EngineEntry};
 use azekura_proto::{EngineId, PoolId, PoolMap};
@@ -29,27 +32,43 @@ fn scratch() -> tempfile::TempDir {
     made.unwrap()
 }
 
+/// An address of this machine. Taken and let go: nobody else gets it in the next moment.
+fn free_port() -> String {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    taken.local_addr().unwrap().to_string()
+}
+
 impl Cluster {
     /// Starts a pool with the container `default` on UNIX sockets.
     pub(crate) fn start(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
-        Self::start_on(engines, targets_each, inheritance, |dir, index| {
+        Self::start_on(engines, targets_each, inheritance, false, |dir, index| {
             Address::Unix(dir.join(format!("{index}.sock")))
         })
     }
 
-    /// The same, reached over the loopback interface only.
+    /// The same, reached over the loopback interface only, with metrics.
     pub(crate) fn start_far(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
-        Self::start_on(engines, targets_each, inheritance, |_, _| {
-            // Taken and let go: nobody else on this machine gets it in the next moment.
-            let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            Address::Tcp(taken.local_addr().unwrap().to_string())
-        })
+        let address = |_: &Path, _| Address::Tcp(free_port());
+        Self::start_on(engines, targets_each, inheritance, true, address)
+    }
+
+    /// How often the first engine has been asked for something since it started; it has metrics.
+    pub(crate) fn count(&self, request: &str) -> u64 {
+        let address = self.configs[0].metrics_listen.as_ref().unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let label = format!("\"{request}\"}} ");
+        let line = text.lines().find(|line| line.contains(&label));
+        line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 
     fn start_on(
         engines: u16,
         targets_each: u16,
         inheritance: Inheritance,
+        metrics: bool,
         address: impl Fn(&Path, u16) -> Address,
     ) -> Self {
         // Shown with the output of a test that fails. Another test may have set it up.
@@ -73,7 +92,7 @@ impl Cluster {
                 target_count: targets_each,
                 listen: vec![addresses[usize::from(index)].clone()],
                 secret: secret.clone(),
-                metrics_listen: None,
+                metrics_listen: metrics.then(free_port),
             })
             .collect();
         let mut running = Vec::new();
@@ -110,7 +129,18 @@ impl Cluster {
         cache: CachePolicy,
         read_policy: ReadPolicy,
     ) -> Arc<FileSystem> {
-        let config = FsConfig { cache, check_permissions: true, read_policy, trace: None };
+        let config = FsConfig { cache, read_policy, ..FsConfig::default() };
+        FileSystem::mount(self.pool(), "default", config).unwrap()
+    }
+
+    /// The same, with writes kept in flight whatever the link.
+    pub(crate) fn mount_writing(
+        &self,
+        cache: CachePolicy,
+        read_policy: ReadPolicy,
+    ) -> Arc<FileSystem> {
+        let write_policy = WritePolicy::Always;
+        let config = FsConfig { cache, read_policy, write_policy, ..FsConfig::default() };
         FileSystem::mount(self.pool(), "default", config).unwrap()
     }
 

@@ -13,9 +13,10 @@ mod outcome;
 mod remote;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use azekura_policy::PredictiveParameters;
-use azekura_posix::{CachePolicy, Credentials, Namespace, ReadPolicy};
+use azekura_posix::{CachePolicy, Credentials, FileSystem, Namespace, ReadPolicy};
 use azekura_proto::attr::Inheritance;
 use cluster::Cluster;
 use model::Model;
@@ -51,28 +52,59 @@ fn a_client_that_caches_sees_its_own_changes() {
     run(2, 1, &[CachePolicy::AUTO], 4);
 }
 
-fn run_far(policy: ReadPolicy) {
+fn run_far(policy: &ReadPolicy) {
+    run_behind(2, 2, 1, |cluster| cluster.mount_reading(CachePolicy::None, policy.clone()), 4);
+}
+
+fn run_behind(
+    engines: u16,
+    targets_each: u16,
+    clients: usize,
+    mount: impl Fn(&Cluster) -> Arc<FileSystem>,
+    share: u64,
+) {
     let seed = model::seed();
     let inheritance = Inheritance { chunk_bytes: 4096, ..Inheritance::default() };
-    let cluster = Cluster::start_far(2, 2, inheritance);
+    let cluster = Cluster::start_far(engines, targets_each, inheritance);
     rustix::process::umask(rustix::fs::Mode::empty());
     let dir = model::deep(&cluster.scratch());
     std::fs::create_dir_all(&dir).unwrap();
     let caller = Credentials { groups: Vec::new(), ..Credentials::of_process() };
-    let client = Namespace::new(cluster.mount_reading(CachePolicy::None, policy), caller);
     let deep = model::deep(Path::new("/"));
-    let base = client.create_dir_all(deep.to_str().unwrap(), 0o777).unwrap();
-    Model::new(&dir, Remote::new(vec![client.at(base.oid)]), seed).run(model::operations() / 4);
+    let clients = (0..clients).map(|_| {
+        let client = Namespace::new(mount(&cluster), caller.clone());
+        let base = client.create_dir_all(deep.to_str().unwrap(), 0o777).unwrap();
+        client.at(base.oid)
+    });
+    Model::new(&dir, Remote::new(clients.collect()), seed).run(model::operations() / share);
+}
+
+#[test]
+fn writes_in_flight_change_nothing_that_a_program_sees() {
+    run_behind(
+        2,
+        2,
+        1,
+        |cluster| cluster.mount_writing(CachePolicy::None, ReadPolicy::default()),
+        4,
+    );
+}
+
+#[test]
+fn writes_in_flight_and_reading_ahead_go_together() {
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    let policy = ReadPolicy::Predictive(parameters);
+    run_behind(1, 3, 1, |cluster| cluster.mount_writing(CachePolicy::AUTO, policy.clone()), 4);
 }
 
 #[test]
 fn reading_ahead_changes_nothing_that_a_program_sees() {
     // No link is too near.
     let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
-    run_far(ReadPolicy::Predictive(parameters));
+    run_far(&ReadPolicy::Predictive(parameters));
 }
 
 #[test]
 fn windows_of_changing_size_change_nothing_that_a_program_sees() {
-    run_far("sync-adaptive".parse().unwrap());
+    run_far(&"sync-adaptive".parse().unwrap());
 }

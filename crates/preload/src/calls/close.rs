@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use azekura_posix::{Errno, LockKind};
+use azekura_posix::{Errno, LockKind, Result};
 
 use super::{hooks, lock};
 use crate::descriptors::{Description, reserve, table};
@@ -11,6 +11,12 @@ use crate::gate;
 use crate::host;
 use crate::report::counter;
 use crate::stdio;
+
+/// Lets arrive what was written to the file behind a number; tells what became of it.
+fn flush(fd: c_int) -> Result<()> {
+    let description = table::get(fd);
+    description.map_or(Ok(()), |description| description.flush())
+}
 
 /// The number stands for nothing any more; the kernel's part is left to the caller.
 pub(crate) fn release(fd: c_int) {
@@ -70,11 +76,19 @@ hooks! {
         } else if table::is_ours(fd) {
             counter.served();
             stdio::before_replacing(fd);
-            let _ = gate::visit(|| {
+            let flushed = gate::visit(|| {
+                let flushed = flush(fd);
                 release(fd);
-                Ok(())
+                flushed
             });
             stdio::after_replacing(fd);
+            // SAFETY: as for the C function.
+            let closed = unsafe { host::close(fd) };
+            if let Some(Err(errno)) = flushed {
+                host::set_errno(errno.raw_os_error());
+                return -1;
+            }
+            return closed;
         } else {
             counter.passed();
         }

@@ -1,17 +1,18 @@
 //! `fork` and `vfork`. Owns what has to happen around one: positions become shared, and no lock of
-//! ours is held by a thread that the child does not have.
+//! ours is held by a thread that the child does not have; what was written has arrived.
 
 use libc::pid_t;
 
 use super::hooks;
 use crate::descriptors::inherit;
-use crate::{gate, host, settings};
+use crate::{gate, host, service, settings};
 
 extern "C" fn before() {
     if settings::get().is_none() {
         return;
     }
     gate::close_for_fork();
+    service::drain();
     inherit::share_all();
 }
 

@@ -1,19 +1,21 @@
-//! Leaving the process without its exit handlers. The report is written before.
+//! Leaving the process without its exit handlers. What was written arrives, and the report is written,
+//! before.
 
 use std::ffi::c_int;
 
 use crate::host::Function;
-use crate::{gate, report};
+use crate::{gate, report, service};
 
-fn write_report() {
+fn prepare() {
     let _ = gate::visit(|| {
+        service::drain();
         report::write();
         Ok(())
     });
 }
 
 fn leave(code: c_int) -> ! {
-    write_report();
+    prepare();
     loop {
         // SAFETY: ends the process.
         unsafe { libc::syscall(libc::SYS_exit_group, code) };
@@ -36,7 +38,7 @@ pub extern "C" fn _Exit(code: c_int) -> ! {
 #[unsafe(no_mangle)]
 pub extern "C" fn quick_exit(code: c_int) -> ! {
     static FOUND: Function = Function::new();
-    write_report();
+    prepare();
     let address = FOUND.address(c"quick_exit");
     if !address.is_null() {
         // SAFETY: the C library's function of this name has this signature.

@@ -170,6 +170,14 @@ impl Description {
         })
     }
 
+    /// Lets arrive what was written, as far as this process did it.
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self.file.get() {
+            Some(file) => file.filesystem().flush(file.handle()),
+            None => Ok(()),
+        }
+    }
+
     /// Writes at an offset; in append mode at the end (as Linux does).
     pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         let file = self.file()?;

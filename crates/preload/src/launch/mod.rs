@@ -21,7 +21,7 @@ use image::Image;
 use crate::descriptors::inherit;
 use crate::paths::{self, Spot, working_directory};
 use crate::settings::{self, Intercept, Settings};
-use crate::{gate, report};
+use crate::{gate, report, service};
 
 /// Interpreters of interpreters, and ways from one side to the other.
 const STEPS_MAX: u32 = 40;
@@ -133,9 +133,10 @@ pub(crate) fn own_directory() -> Option<Vec<u8>> {
     working_directory::get().map(|at| at.path.clone())
 }
 
-/// Makes everything ready for another program: positions become shared.
+/// Makes everything ready for another program: what was written arrives, positions become shared.
 pub(crate) fn prepare() {
     gate::close_for_fork();
+    service::drain();
     inherit::share_all();
     gate::open_after_fork();
 }

@@ -89,12 +89,13 @@ pub enum Reply {
         /// Where to go on; `None` at the end.
         next: Option<Vec<u8>>,
     },
-    /// A read lease.
+    /// A read or write lease.
     Leased {
         /// How long it holds, in milliseconds, counted from when it was asked for; 0 for not at all,
-        /// since others write.
+        /// since others write, or wait.
         lease_ms: u32,
-        /// Differs from that of an earlier lease if the data may have changed in between.
+        /// Of a read lease: differs from that of an earlier one if the data may have changed in
+        /// between. Of a write lease: its epoch.
         version: u64,
     },
 }

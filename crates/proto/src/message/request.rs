@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{Repair, ScanKind};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, ValueUpdate, XattrMode};
 use crate::attr::{AttrChange, Inheritance, NewInode, Timestamp};
-use crate::ids::{ContainerId, EngineId, Oid, TargetId};
+use crate::ids::{ContainerId, EngineId, Oid, SessionId, TargetId};
 use crate::pool_map::PoolMap;
 use crate::transaction::{Action, TransactionId};
 
@@ -274,6 +274,8 @@ pub enum Request<'a> {
     ShardStat {
         /// The shard.
         data: ShardRef,
+        /// On whose behalf: that client's own write lease is nothing to wait for.
+        asker: Option<SessionId>,
     },
     /// `fallocate` on a range of the shard's file. Answer: `Done`.
     ShardAllocate {
@@ -434,6 +436,34 @@ pub enum Request<'a> {
         /// The shard.
         data: ShardRef,
     },
+
+    // -- writes in flight
+    /// Promise that whoever else looks at the shard or changes it waits for a moment, so that writes may
+    /// be answered to the program before they are here. Answer: `Leased`, with the lease's epoch.
+    LeaseWrite {
+        /// The shard.
+        data: ShardRef,
+        /// The epoch of this client's lease so far. It is over then: what is still on its way under
+        /// it is refused. If others have used the shard since, there is no lease.
+        instead_of: Option<u64>,
+    },
+    /// Write the bulk data under a write lease, and renew it. Answer: `Leased`; status
+    /// `ConditionFailed`, and nothing is written, if the lease of that epoch is over.
+    WriteLeased {
+        /// The shard.
+        data: ShardRef,
+        /// Offset in the shard's file, in bytes.
+        offset: u64,
+        /// The lease's epoch.
+        epoch: u64,
+    },
+    /// This client needs its write lease no longer. Answer: `Done`.
+    ReleaseWrite {
+        /// The shard.
+        data: ShardRef,
+        /// The lease's epoch.
+        epoch: u64,
+    },
 }
 
 impl Request<'_> {
@@ -504,6 +534,9 @@ impl Request<'_> {
             Self::ListXattrs { .. } => "list_xattrs",
             Self::Read { .. } => "read",
             Self::LeaseRead { .. } => "lease_read",
+            Self::LeaseWrite { .. } => "lease_write",
+            Self::WriteLeased { .. } => "write_leased",
+            Self::ReleaseWrite { .. } => "release_write",
             Self::Write { .. } => "write",
             Self::Append { .. } => "append",
             Self::ShardTruncate { .. } => "shard_truncate",

@@ -1,0 +1,354 @@
+//! Writes that are answered before they have arrived: nobody sees a difference, and nothing is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+mod cluster;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_client::{ClientConfig, Objects as _, Pool};
+use azekura_policy::PredictiveParameters;
+use azekura_posix::{
+    CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
+    Namespace, OFlags, OpenOptions, ReadPolicy, SeekTo, WritePolicy,
+};
+use azekura_proto::attr::Inheritance;
+use cluster::Cluster;
+
+const BLOCK: usize = 4096;
+
+fn client(cluster: &Cluster) -> Namespace {
+    let fs = cluster.mount_writing(CachePolicy::None, ReadPolicy::default());
+    Namespace::new(fs, Credentials::ROOT)
+}
+
+/// Files whose chunks are small, so that they have many shards.
+fn wide() -> Inheritance {
+    Inheritance { chunk_bytes: 4096, ..Inheritance::default() }
+}
+
+/// A block that tells where it stands and who wrote it.
+fn block(number: usize, value: u8) -> Vec<u8> {
+    let mut bytes = vec![value; BLOCK];
+    bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    bytes
+}
+
+fn write_blocks(file: &File, blocks: std::ops::Range<usize>, value: u8) {
+    for number in blocks {
+        file.write_all_at(&block(number, value), (number * BLOCK) as u64).unwrap();
+    }
+}
+
+fn contents(blocks: std::ops::Range<usize>, value: u8) -> Vec<u8> {
+    blocks.flat_map(|number| block(number, value)).collect()
+}
+
+#[test]
+fn an_answered_write_is_seen_by_every_later_read_of_another_client() {
+    let cluster = Cluster::start_far(2, 2, wide());
+    let (writer, reader) = (client(&cluster), client(&cluster));
+    for turn in 0..4_u8 {
+        let path = format!("/file{turn}");
+        let file = writer.open(&path, &OpenOptions::create()).unwrap();
+        write_blocks(&file, 0..50, turn);
+        // By each way in which one can look; the file is open all the while.
+        match turn {
+            0 => assert!(reader.read(&path).unwrap() == contents(0..50, turn)),
+            1 => assert_eq!(reader.metadata(&path).unwrap().size, 50 * BLOCK as u64),
+            2 => {
+                let names = reader.read_dir("/").unwrap().map(Result::unwrap);
+                assert_eq!(names.count(), 3);
+                let other = reader.open(&path, &OpenOptions::read_only()).unwrap();
+                assert_eq!(other.seek(0, SeekTo::Hole), Ok(50 * BLOCK as u64));
+            }
+            _ => {
+                let other = reader.open(&path, &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+                assert_eq!(other.append(b"end").unwrap(), 50 * BLOCK as u64);
+                other.write_all_at(&block(7, 99), 7 * BLOCK as u64).unwrap();
+                let mut buffer = vec![0; BLOCK];
+                file.read_at(&mut buffer, 7 * BLOCK as u64).unwrap();
+                assert!(buffer == block(7, 99));
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_are_kept_in_flight_under_leases_and_only_where_that_is_wanted() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let file = client(&cluster).open("/behind", &OpenOptions::create()).unwrap();
+    write_blocks(&file, 0..100, 1);
+    assert!(cluster.count("write_leased") >= 90);
+    file.close().unwrap();
+    let leased = cluster.count("write_leased");
+    let through = FsConfig { write_policy: WritePolicy::Through, ..FsConfig::default() };
+    let fs = FileSystem::mount(cluster.pool(), "default", through).unwrap();
+    let through = Namespace::new(fs, Credentials::ROOT);
+    write_blocks(&through.open("/through", &OpenOptions::create()).unwrap(), 0..20, 2);
+    // A single write needs no lease, nor does one that is to be durable.
+    let asked = cluster.count("lease_write");
+    client(&cluster).write("/single", b"once").unwrap();
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DSYNC;
+    let durable = client(&cluster).open("/durable", &OpenOptions::new(flags, 0o644)).unwrap();
+    write_blocks(&durable, 0..20, 3);
+    assert_eq!(cluster.count("write_leased"), leased);
+    assert_eq!(cluster.count("lease_write"), asked);
+}
+
+#[test]
+fn nobody_waits_for_a_file_that_was_closed_or_left_alone() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let (writer, reader) = (client(&cluster), client(&cluster));
+    let start = Instant::now();
+    for turn in 0..10 {
+        let path = format!("/file{turn}");
+        let file = writer.open(&path, &OpenOptions::create()).unwrap();
+        write_blocks(&file, 0..10, 1);
+        file.close().unwrap();
+        assert_eq!(reader.read(&path).unwrap().len(), 10 * BLOCK);
+    }
+    // Ten leases would take twenty seconds to run out.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // One that stays open is given back as well when it is not used.
+    let file = writer.open("/open", &OpenOptions::create()).unwrap();
+    write_blocks(&file, 0..10, 1);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(cluster.count("release_write") >= 11);
+    assert!(reader.read("/open").unwrap() == contents(0..10, 1));
+}
+
+#[test]
+fn own_reads_and_changes_come_after_own_writes() {
+    let cluster = Cluster::start_far(2, 2, wide());
+    // Reads ahead as well, so that bytes of before the writes are at hand.
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    let policy = ReadPolicy::Predictive(parameters);
+    let fs = cluster.mount_writing(CachePolicy::AUTO, policy);
+    let client = Namespace::new(fs, Credentials::ROOT);
+    let file = client.open("/own", &OpenOptions::create()).unwrap();
+    let other = client.open("/own", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    let mut buffer = vec![0; BLOCK];
+    for round in 0..20_u8 {
+        write_blocks(&file, 0..30, round);
+        for number in 0..30 {
+            other.read_at(&mut buffer, (number * BLOCK) as u64).unwrap();
+            assert!(buffer == block(number, round), "round {round}, block {number}");
+        }
+        write_blocks(&file, 30..40, round);
+        assert_eq!(client.metadata("/own").unwrap().size, 40 * BLOCK as u64);
+        other.write_all_at(&block(39, 200), 39 * BLOCK as u64).unwrap();
+        file.set_len(30 * BLOCK as u64).unwrap();
+        assert_eq!(other.len().unwrap(), 30 * BLOCK as u64);
+        assert_eq!(other.read_at(&mut buffer, 39 * BLOCK as u64).unwrap(), 0);
+    }
+}
+
+#[test]
+fn of_writes_to_one_place_the_last_one_stays() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    let client = client(&cluster);
+    let file = client.open("/over", &OpenOptions::create()).unwrap();
+    // Across the places where one connection follows another.
+    let mut expected = vec![0; 3 << 20];
+    for turn in 0..400_usize {
+        let at = turn * 7919 * 13 % ((3 << 20) - 70_000);
+        let bytes = 1 + turn * 173 % 70_000;
+        expected[at..at + bytes].fill(turn as u8);
+        file.write_all_at(&vec![turn as u8; bytes], at as u64).unwrap();
+    }
+    file.set_len(3 << 20).unwrap();
+    assert!(client.read("/over").unwrap() == expected);
+    assert!(cluster.root().read("/over").unwrap() == expected);
+}
+
+#[test]
+fn who_gets_the_lock_sees_what_was_written_under_it() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let setup = cluster.root();
+    setup.write("/counter", &[0; 64]).unwrap();
+    let lock = |owner| {
+        let (kind, mode) = (LockKind::Whole, LockMode::Exclusive);
+        Lock { kind, owner, pid: 1, mode, start: 0, end: u64::MAX }
+    };
+    std::thread::scope(|scope| {
+        for owner in 1..=3_u64 {
+            let client = client(&cluster);
+            scope.spawn(move || {
+                let file = client.open("/counter", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+                let fs = client.filesystem();
+                for _ in 0..5 {
+                    fs.lock(file.handle().oid(), lock(owner), true, &|| false).unwrap();
+                    for at in 0..8_u64 {
+                        let mut number = [0; 8];
+                        file.read_at(&mut number, at * 8).unwrap();
+                        let more = u64::from_le_bytes(number) + 1;
+                        file.write_all_at(&more.to_le_bytes(), at * 8).unwrap();
+                    }
+                    fs.unlock(file.handle().oid(), lock(owner)).unwrap();
+                }
+            });
+        }
+    });
+    let counted = setup.read("/counter").unwrap();
+    assert!(counted.chunks(8).all(|number| number == 15_u64.to_le_bytes()), "{counted:?}");
+}
+
+#[test]
+fn an_engine_that_restarts_in_mid_write_loses_nothing() {
+    let mut cluster = Cluster::start_far(1, 2, wide());
+    let client = client(&cluster);
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    for turn in 0..3_usize {
+        write_blocks(&file, turn * 100..turn * 100 + 50, 5);
+        cluster.restart(0);
+        write_blocks(&file, turn * 100 + 50..turn * 100 + 100, 5);
+        // Over what may have been on its way.
+        write_blocks(&file, turn * 100..turn * 100 + 10, 6);
+    }
+    file.sync().unwrap();
+    let found = cluster.root().read("/file").unwrap();
+    let value = |number: usize| if number % 100 < 10 { 6 } else { 5 };
+    let expected: Vec<u8> = (0..300).flat_map(|number| block(number, value(number))).collect();
+    assert!(found == expected);
+}
+
+#[test]
+fn what_was_answered_before_a_restart_is_seen_by_whoever_reads_after_it() {
+    let mut cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let writer = client(&cluster);
+    let file = writer.open("/file", &OpenOptions::create()).unwrap();
+    for turn in 0..3_u8 {
+        write_blocks(&file, 0..64, turn);
+        // Nothing is asked of the writer in between.
+        cluster.restart(0);
+        assert!(cluster.root().read("/file").unwrap() == contents(0..64, turn), "turn {turn}");
+    }
+}
+
+#[test]
+fn an_error_is_told_once_to_each_who_has_the_file_open() {
+    let mut cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let impatient =
+        ClientConfig { request_timeout: Duration::from_millis(500), ..ClientConfig::default() };
+    let pool = Pool::connect(cluster.file(), impatient).unwrap();
+    let config = FsConfig { write_policy: WritePolicy::Always, ..FsConfig::default() };
+    let fs = FileSystem::mount(pool, "default", config).unwrap();
+    let client = Namespace::new(fs, Credentials::ROOT);
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    let other = client.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    // The engine goes in the middle: what was answered and has not arrived is told.
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let write = |number: usize| file.write_at(&block(number, 2), (number * BLOCK) as u64);
+            (0..).find_map(|number| write(number % 50).err())
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        cluster.stop(0);
+        assert_eq!(writer.join().unwrap(), Some(Errno::IO));
+    });
+    cluster.restart(0);
+    // The leases of before the restart are over.
+    std::thread::sleep(Duration::from_millis(2100));
+    let fs = client.filesystem();
+    file.write_all_at(&block(0, 3), 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(fs.flush(other.handle()), Err(Errno::IO));
+    assert_eq!(fs.flush(other.handle()), Ok(()));
+    let late = client.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    assert_eq!(fs.flush(late.handle()), Ok(()));
+    file.close().unwrap();
+}
+
+#[test]
+fn what_the_engine_refuses_is_told_at_the_next_write_or_close() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    let pool = cluster.pool();
+    pool.container_create("gone", Inheritance::default()).unwrap();
+    let config = FsConfig { write_policy: WritePolicy::Always, ..FsConfig::default() };
+    let fs = FileSystem::mount(cluster.pool(), "gone", config).unwrap();
+    let client = Namespace::new(fs, Credentials::ROOT);
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    write_blocks(&file, 0..10, 1);
+    pool.container_destroy("gone").unwrap();
+    let mut seen = Vec::new();
+    for number in 0..2000 {
+        if let Err(errno) = file.write_at(&block(number, 2), (number * BLOCK) as u64) {
+            seen.push(errno);
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(seen, [Errno::STALE]);
+}
+
+#[test]
+fn several_writers_of_one_file_end_up_with_what_each_wrote() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    cluster.root().write("/shared", &[]).unwrap();
+    std::thread::scope(|scope| {
+        for part in 0..4_usize {
+            // Two threads of one client, and one of each of two others.
+            let client = client(&cluster);
+            scope.spawn(move || {
+                let options = OpenOptions::new(OFlags::RDWR, 0);
+                let file = client.open("/shared", &options).unwrap();
+                for number in (part..200).step_by(4) {
+                    file.write_all_at(&block(number, 1), (number * BLOCK) as u64).unwrap();
+                }
+                file.close().unwrap();
+            });
+        }
+    });
+    assert!(cluster.root().read("/shared").unwrap() == contents(0..200, 1));
+    let client = client(&cluster);
+    let file = client.open("/shared", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    std::thread::scope(|scope| {
+        for part in 0..4_usize {
+            let file = &file;
+            scope.spawn(move || {
+                for number in (part..200).step_by(4) {
+                    file.write_all_at(&block(number, 2), (number * BLOCK) as u64).unwrap();
+                }
+            });
+        }
+    });
+    assert!(cluster.root().read("/shared").unwrap() == contents(0..200, 2));
+}
+
+#[test]
+fn a_reader_at_the_same_time_never_finds_less_than_was_answered() {
+    const BLOCKS: usize = 32;
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    cluster.root().write("/file", &vec![0; BLOCK * BLOCKS]).unwrap();
+    let answered: Vec<AtomicU8> = (0..BLOCKS).map(|_| AtomicU8::new(0)).collect();
+    let end = Instant::now() + Duration::from_secs(6);
+    std::thread::scope(|scope| {
+        let (writer, answered) = (client(&cluster), &answered);
+        scope.spawn(move || {
+            let file = writer.open("/file", &OpenOptions::new(OFlags::WRONLY, 0)).unwrap();
+            for value in 1..=u8::MAX {
+                for (number, told) in answered.iter().enumerate() {
+                    file.write_all_at(&[value; BLOCK], (number * BLOCK) as u64).unwrap();
+                    told.store(value, Ordering::SeqCst);
+                }
+                if Instant::now() > end {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let reader = client(&cluster);
+        let file = reader.open("/file", &OpenOptions::read_only()).unwrap();
+        let mut buffer = vec![0; BLOCK];
+        while Instant::now() < end {
+            for (number, told) in answered.iter().enumerate() {
+                let before = told.load(Ordering::SeqCst);
+                file.read_at(&mut buffer, (number * BLOCK) as u64).unwrap();
+                assert!(buffer[0] >= before, "block {number}: {} after {before}", buffer[0]);
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    });
+}
