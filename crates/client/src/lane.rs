@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use azekura_proto::frame::{self, FrameError};
+use azekura_proto::frame::{self, FrameError, FrameHead};
 use azekura_proto::message::{Answer, Reply, Request, RequestHead};
 use azekura_proto::{EngineId, Oid, TargetId};
 use azekura_wire::{Connection, RecvError, Socket};
@@ -65,6 +65,11 @@ impl Lane {
     /// Whether something has come already.
     pub(crate) fn has_input(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::has_input)
+    }
+
+    /// Whether bytes have been taken off the socket that nobody has looked at yet.
+    pub(crate) fn has_buffered_input(&self) -> bool {
+        self.connection.as_ref().is_some_and(Connection::has_buffered_input)
     }
 
     pub(crate) fn attach(&mut self, connection: Connection) {
@@ -163,6 +168,29 @@ impl Lane {
         Ok(answer)
     }
 
+    /// Takes the next reply without its data, and how many bytes of data follow, if it is there.
+    /// Never waits.
+    pub(crate) fn try_receive(
+        &mut self,
+        holds: &Holds,
+        engine: EngineId,
+        bulk_bytes_max: usize,
+    ) -> Result<Option<(Answer, usize)>, LaneError> {
+        let Some((head, body)) =
+            self.connected()?.try_recv().map_err(|error| lane_error(error, engine))?
+        else {
+            return Ok(None);
+        };
+        let answer = checked_answer(head, body, engine, bulk_bytes_max)?;
+        holds.settle(&mut self.released, true);
+        Ok(Some((answer, head.bulk_bytes as usize)))
+    }
+
+    /// Reads of the current reply's data what is there; 0 if nothing is.
+    pub(crate) fn try_receive_bulk(&mut self, bulk_in: &mut [u8]) -> Result<usize, LaneError> {
+        Ok(self.connected()?.try_read_bulk(bulk_in)?)
+    }
+
     fn connected(&mut self) -> Result<&mut Connection, LaneError> {
         self.connection
             .as_mut()
@@ -177,7 +205,6 @@ pub(crate) fn receive(
     bulk_in: &mut [u8],
     patience: u32,
 ) -> Result<Answer, LaneError> {
-    let broke = |what| LaneError::Final(ClientError::Protocol { engine, what });
     let mut waits = 1;
     let (head, body) = loop {
         match connection.recv() {
@@ -186,6 +213,22 @@ pub(crate) fn receive(
             Err(error) => return Err(lane_error(error, engine)),
         }
     };
+    let answer = checked_answer(head, body, engine, bulk_in.len())?;
+    let bulk_bytes = head.bulk_bytes as usize;
+    if bulk_bytes > 0 {
+        connection.read_bulk(&mut bulk_in[..bulk_bytes])?;
+    }
+    Ok(answer)
+}
+
+/// The answer in a frame, if the data behind it are as many as it says and fit.
+fn checked_answer(
+    head: FrameHead,
+    body: &[u8],
+    engine: EngineId,
+    bulk_bytes_max: usize,
+) -> Result<Answer, LaneError> {
+    let broke = |what| LaneError::Final(ClientError::Protocol { engine, what });
     let answer =
         frame::decode::<Answer>(body).map_err(|_| broke("a reply that cannot be decoded"))?;
     let bulk_bytes = head.bulk_bytes as usize;
@@ -193,11 +236,8 @@ pub(crate) fn receive(
         Ok(Reply::Data { bytes, .. }) => *bytes as usize,
         _ => 0,
     };
-    if announced != bulk_bytes || bulk_bytes > bulk_in.len() {
+    if announced != bulk_bytes || bulk_bytes > bulk_bytes_max {
         return Err(broke("more or less data than announced"));
-    }
-    if bulk_bytes > 0 {
-        connection.read_bulk(&mut bulk_in[..bulk_bytes])?;
     }
     Ok(answer)
 }

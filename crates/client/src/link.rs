@@ -5,8 +5,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use azekura_proto::limits::SLOTS_MAX;
 use azekura_proto::message::{Lock, Request, RequestHead, Role, Welcome};
@@ -61,6 +61,8 @@ pub(crate) struct Link {
     /// The engine was not to be reached for a whole request time-out.
     down: AtomicBool,
     connections: AtomicUsize,
+    /// The quickest dialling in microseconds, about a round trip; 0 before the first.
+    dialled_us: AtomicU64,
     pub(crate) holds: Holds,
 }
 
@@ -76,11 +78,6 @@ impl Borrowed {
     #[expect(clippy::expect_used, reason = "the lane is taken only by drop")]
     pub(crate) fn parts(&mut self) -> (&Link, &mut Lane) {
         (&self.link, self.lane.as_mut().expect("a borrowed lane is there until drop"))
-    }
-
-    /// Whether a reply is at hand.
-    pub(crate) fn has_input(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| lane.has_input())
     }
 
     /// The lane.
@@ -116,6 +113,7 @@ impl Link {
             claimed: Mutex::new(None),
             down: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            dialled_us: AtomicU64::new(0),
             holds,
         }
     }
@@ -176,6 +174,11 @@ impl Link {
 
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.addresses.read().clone()
+    }
+
+    /// How long the quickest dialling of the engine has taken, in microseconds: about a round trip.
+    pub(crate) fn dialled_us(&self) -> Option<u64> {
+        Some(self.dialled_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
     /// Whether it is reached over a network.
@@ -241,8 +244,10 @@ impl Link {
         let mut first_error = None;
         for address in in_order_of_preference(self.addresses()) {
             let identity = &self.identity;
+            let begun = Instant::now();
             let met = azekura_wire::dial(&address, timeout).map_err(ConnectError::Io).and_then(
                 |socket| {
+                    self.note_dialled(begun.elapsed());
                     let settled = match identity.settle_descriptor {
                         Some(settle) => socket.map_descriptor(settle),
                         None => socket,
@@ -281,6 +286,13 @@ impl Link {
         let none = || io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
         // Not `From`: a time-out of the dialling is a broken link like any other.
         Err(LaneError::Broken(first_error.unwrap_or_else(none)))
+    }
+
+    fn note_dialled(&self, took: Duration) {
+        let us = (took.as_micros() as u64).max(1);
+        let quicker = |known: u64| (known == 0 || us < known).then_some(us);
+        // Another thread's value is as good.
+        let _known = self.dialled_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, quicker);
     }
 
     /// Tells the engine what this session has open there, if it may not know. The other threads

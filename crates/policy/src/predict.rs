@@ -83,8 +83,8 @@ impl Default for PredictiveParameters {
             window_max_bytes: 128 << 20,
             window_unknown_bytes: 8 << 20,
             headroom: 1.25,
-            headroom_rising: 2.5,
-            ramp: 4,
+            headroom_rising: 1.6,
+            ramp: 8,
             ramp_after_jumps: 2,
             ramp_cheap: 16,
             request_cost_us: 160,
@@ -318,19 +318,21 @@ impl ReadAhead {
     /// Most to be in flight or unread now, in bytes.
     fn window_bytes(&self, link: LinkEstimate) -> u64 {
         let parameters = &self.parameters;
+        // A link that was never kept full gets enough to do to show what it can.
+        let hoped = (link.hoped_product_bytes() as f64 * parameters.headroom) as u64;
         let full = if link.is_known() {
             let headroom =
                 if link.rising { parameters.headroom_rising } else { parameters.headroom };
             let product = link.bandwidth_delay_product_bytes() as f64;
-            (product * headroom) as u64 + 2 * parameters.piece_min_bytes
+            hoped.max((product * headroom) as u64) + 2 * parameters.piece_min_bytes
         } else {
-            parameters.window_unknown_bytes
+            hoped.max(parameters.window_unknown_bytes)
         };
         // Speculation that is not read shrinks what follows.
-        let share = match self.recent_ahead_bytes / self.recent_wasted_bytes.max(1) {
-            0..=1 => 4,
-            2..=3 => 2,
-            _ => 1,
+        let share = match self.recent_ahead_bytes.checked_div(self.recent_wasted_bytes) {
+            Some(0..=1) => 4,
+            Some(2..=3) => 2,
+            Some(_) | None => 1,
         };
         (full / share).min(parameters.window_max_bytes) / self.pattern.active_streams()
     }
@@ -402,7 +404,7 @@ impl ReadAhead {
                 let parameters = &self.parameters;
                 let ramp = if jumps_seen { parameters.ramp_after_jumps } else { parameters.ramp };
                 // What the link moves in a moment costs nearly nothing.
-                let cheap = (product / 8).min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
+                let cheap = (link.hoped_product_bytes() / 8).min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
                 let ahead = so_far_bytes.saturating_mul(ramp).max(cheap);
                 draft.add_open(ByteRange::new(head, ahead));
                 None

@@ -158,6 +158,52 @@ impl Connection {
         Ok((head, &self.body))
     }
 
+    /// Takes the head and body of a frame if they are there; never waits. The bulk part is to be read
+    /// next, by [`Connection::try_read_bulk`].
+    ///
+    /// # Errors
+    /// [`RecvError`], never `Idle`; the connection is dead then.
+    pub fn try_recv(&mut self) -> Result<Option<(FrameHead, &[u8])>, RecvError> {
+        while self.end - self.start < HEAD_BYTES {
+            if !self.fill_now()? {
+                return Ok(None);
+            }
+        }
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
+        let head = FrameHead::decode(head)?;
+        let body_bytes = head.body_bytes as usize;
+        if HEAD_BYTES + body_bytes > INPUT_BYTES {
+            // Only a listing is as long as this; what is asked for without waiting is short.
+            return Err(RecvError::Protocol(FrameError::Malformed));
+        }
+        while self.end - self.start < HEAD_BYTES + body_bytes {
+            if !self.fill_now()? {
+                return Ok(None);
+            }
+        }
+        let from = self.start + HEAD_BYTES;
+        self.start = from + body_bytes;
+        Ok(Some((head, &self.input[from..from + body_bytes])))
+    }
+
+    /// Reads of the current frame's bulk bytes what is there; 0 if nothing is.
+    ///
+    /// # Errors
+    /// If the socket fails or the peer stops half-way.
+    pub fn try_read_bulk(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let buffered = buffer.len().min(self.end - self.start);
+        if buffered > 0 {
+            buffer[..buffered].copy_from_slice(&self.input[self.start..self.start + buffered]);
+            self.start += buffered;
+            return Ok(buffered);
+        }
+        match self.socket.try_read(buffer)? {
+            Some(0) if !buffer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read.unwrap_or(0)),
+        }
+    }
+
     /// Reads bulk bytes of the current frame.
     ///
     /// # Errors
@@ -207,7 +253,22 @@ impl Connection {
         }
     }
 
-    fn fill(&mut self) -> Result<(), RecvError> {
+    /// Takes in what is there; false if nothing is.
+    fn fill_now(&mut self) -> Result<bool, RecvError> {
+        self.make_room();
+        match self.socket.try_read(&mut self.input[self.end..]) {
+            Ok(None) => Ok(false),
+            Ok(Some(0)) if self.start == self.end => Err(RecvError::Closed),
+            Ok(Some(0)) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(Some(bytes)) => {
+                self.end += bytes;
+                Ok(true)
+            }
+            Err(error) => Err(RecvError::Io(error)),
+        }
+    }
+
+    fn make_room(&mut self) {
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
@@ -216,6 +277,10 @@ impl Connection {
             self.end -= self.start;
             self.start = 0;
         }
+    }
+
+    fn fill(&mut self) -> Result<(), RecvError> {
+        self.make_room();
         let at_frame_start = self.start == self.end;
         let read = match self.read_patiently()? {
             Some(bytes) => Ok(bytes),

@@ -112,6 +112,14 @@ impl Socket {
         self.write_all(&mut [IoSlice::new(frame)], false)
     }
 
+    /// Writes all of a frame and its bulk data.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn send_with_bulk(&self, frame: &[u8], bulk: &[u8]) -> io::Result<()> {
+        self.write_all(&mut [IoSlice::new(frame), IoSlice::new(bulk)], false)
+    }
+
     /// Writes all of the parts in order. `more`: further bytes follow at once.
     pub(crate) fn write_all(&self, parts: &mut [IoSlice<'_>], more: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
@@ -154,8 +162,8 @@ impl Socket {
 }
 
 /// Waits until there is something to read on one of the sockets, or a peer has closed, or a signal came
-/// in. False if nothing happened within `timeout`.
-pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> bool {
+/// in. Tells on which there is; `None` if nothing happened within `timeout`.
+pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> Option<Vec<bool>> {
     let mut polled: Vec<_> = sockets
         .iter()
         .map(|socket| rustix::event::PollFd::new(&**socket, rustix::event::PollFlags::IN))
@@ -164,8 +172,11 @@ pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> bool {
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    // Any error is met again by whoever reads.
-    rustix::event::poll(&mut polled, Some(&limit)) != Ok(0)
+    match rustix::event::poll(&mut polled, Some(&limit)) {
+        Ok(0) => None,
+        // Any error is met again by whoever reads.
+        Ok(_) | Err(_) => Some(polled.iter().map(|fd| !fd.revents().is_empty()).collect()),
+    }
 }
 
 /// Connects to an address.

@@ -40,6 +40,7 @@ impl FileSystem {
             permission::check(caller, &attr, wanted)?;
         }
         let file = OpenFile::new(hold, &attr, caller, flags, self.target_count());
+        self.expect_reads_of(&file);
         if truncates {
             let clear_mode_bits = file.take_clear_bits();
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };

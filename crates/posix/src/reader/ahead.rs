@@ -76,6 +76,47 @@ impl Ahead {
         }
     }
 
+    /// Asks for what the read needs and nobody has asked for before.
+    fn send_demand(
+        &mut self,
+        fs: &FileSystem,
+        file: &OpenFile,
+        pipeline: &Arc<Pipeline>,
+        leases: &Leases,
+        link: LinkEstimate,
+        read: ByteRange,
+    ) -> Vec<Part> {
+        let (mut fresh, mut sent) = (Vec::new(), Vec::new());
+        for range in &self.actions.demand {
+            let parts = parts::cut(fs, file, leases, link, *range);
+            sent.extend(parts::fetches(&parts));
+            fresh.extend(parts.iter().filter(|part| part.range.overlaps(read)).cloned());
+            if self.actions.keep_demand {
+                self.entries.insert(range.offset, (*range, parts));
+            }
+        }
+        pipeline.send(&sent);
+        fresh
+    }
+
+    /// Asks for what is expected to be read.
+    fn send_ahead(
+        &mut self,
+        fs: &FileSystem,
+        file: &OpenFile,
+        pipeline: &Arc<Pipeline>,
+        leases: &Leases,
+        link: LinkEstimate,
+    ) {
+        let mut sent = Vec::new();
+        for range in self.actions.ahead.drain(..) {
+            let parts = parts::cut(fs, file, leases, link, range);
+            sent.extend(parts::fetches(&parts));
+            self.entries.insert(range.offset, (range, parts));
+        }
+        pipeline.send(&sent);
+    }
+
     /// The parts of entries that a read needs.
     fn parts_of(&self, read: ByteRange) -> Vec<Part> {
         let before = self.entries.range(..=read.offset).next_back();
@@ -114,13 +155,6 @@ impl ByPolicy {
             ahead.invalidate();
             return None;
         }
-        if !leases.all_hold() {
-            leases.acquire(fs, file);
-            if !leases.all_hold() {
-                ahead.invalidate();
-                return None;
-            }
-        }
         leases.renew(fs, file, pipeline);
         ahead.count_arrivals();
         let now_us = pipeline.now_us();
@@ -132,25 +166,21 @@ impl ByPolicy {
         {
             trace.plan(file.oid(), &ahead.plan, record, &ahead.actions);
         }
+        if ahead.actions.keep_demand && !leases.all_hold() {
+            // What is to be kept must be asked for under a lease.
+            leases.settle(fs, file, pipeline);
+        }
         let kept = ahead.parts_of(read);
-        let mut fresh = Vec::new();
-        let mut sent = Vec::new();
-        let demand = std::mem::take(&mut ahead.actions.demand);
-        for range in &demand {
-            let parts = parts::cut(fs, file, leases, *range);
-            sent.extend(parts::fetches(&parts));
-            fresh.extend(parts.iter().filter(|part| part.range.overlaps(read)).cloned());
-            if ahead.actions.keep_demand {
-                ahead.entries.insert(range.offset, (*range, parts));
-            }
+        let fresh = ahead.send_demand(fs, file, pipeline, leases, link, read);
+        if !leases.all_hold() {
+            // The leases travel beside what the read itself needs.
+            leases.settle(fs, file, pipeline);
         }
-        ahead.actions.demand = demand;
-        for range in ahead.actions.ahead.drain(..) {
-            let parts = parts::cut(fs, file, leases, range);
-            sent.extend(parts::fetches(&parts));
-            ahead.entries.insert(range.offset, (range, parts));
+        if !leases.all_hold() {
+            ahead.invalidate();
+            return kept.is_empty().then_some(Awaited { kept, fresh });
         }
-        pipeline.send(&sent);
+        ahead.send_ahead(fs, file, pipeline, leases, link);
         Some(Awaited { kept, fresh })
     }
 

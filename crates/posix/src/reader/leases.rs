@@ -49,7 +49,7 @@ impl Leases {
                 continue;
             };
             if let Some((lease_ms, version)) = renewal.lease() {
-                self.enter(shard, renewal.sent(), lease_ms, version);
+                self.enter(shard, renewal.made(), lease_ms, version);
             }
         }
     }
@@ -70,12 +70,12 @@ impl Leases {
         (0..self.shards.len() as u16).all(|shard| self.version(shard).is_some())
     }
 
-    /// Asks anew, without waiting, for leases that end soon.
+    /// Asks, without waiting, for leases that are not there or end soon.
     pub(super) fn renew(&mut self, fs: &FileSystem, file: &OpenFile, pipeline: &Arc<Pipeline>) {
         let soon = Instant::now() + RENEW;
         let mut renewals = Vec::new();
         for (lease, shard) in self.shards.iter_mut().zip(0..) {
-            if lease.renewal.is_none() && lease.until.is_some_and(|until| until < soon) {
+            if lease.renewal.is_none() && lease.until.is_none_or(|until| until < soon) {
                 let data = ShardRef { oid: file.oid(), shard, is_file: true };
                 let target = fs.shard_target(file.oid(), shard);
                 let renewal = Fetch::new(target, data, Wanted::Lease);
@@ -84,6 +84,21 @@ impl Leases {
             }
         }
         pipeline.send(&renewals);
+    }
+
+    /// Waits for leases that were asked for and do not hold; asks for them in the ordinary way where
+    /// that failed.
+    pub(super) fn settle(&mut self, fs: &FileSystem, file: &OpenFile, pipeline: &Pipeline) {
+        for (shard, lease) in (0..).zip(&self.shards) {
+            if let Some(renewal) = lease.renewal.as_ref().filter(|_| self.version(shard).is_none())
+            {
+                pipeline.wait(renewal);
+            }
+        }
+        self.take_renewals();
+        if !self.all_hold() && !self.are_refused() {
+            self.acquire(fs, file);
+        }
     }
 
     /// Asks for the leases of all shards, and waits.

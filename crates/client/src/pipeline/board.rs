@@ -1,0 +1,311 @@
+//! The connections of a pipeline and what is under way on each. Owns which request goes over which
+//! connection, and when; requests that no connection may carry yet wait here. Everything happens
+//! under the pipeline's lock, and nothing of it waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use azekura_policy::{LinkEstimator, SentRequest};
+use azekura_proto::EngineId;
+use azekura_proto::frame;
+use azekura_proto::message::RequestHead;
+use azekura_wire::Socket;
+
+use super::fetch::Fetch;
+use super::reader::{Come, Got, Reader};
+
+/// Connections to one engine at most.
+const LANES_MAX: usize = 8;
+/// Round trip per connection, in microseconds. What a young connection carries doubles each round
+/// trip: on a long way several reach the rate of the link far sooner than one.
+const ROUND_TRIP_PER_LANE_US: u64 = 12_000;
+/// What one connection surely carries per round trip, and the most that is believed of one.
+const LANE_WINDOW_BYTES: RangeInclusive<u64> = 1 << 20..=64 << 20;
+/// Bytes that a connection may be asked for before it has shown that it can carry more.
+const FIRST_BYTES: u64 = 256 << 10;
+/// Bytes that a connection may be asked for per byte that it has brought: it doubles what it carries
+/// each round trip, and must not run dry.
+const TRUST: u64 = 4;
+
+/// A request that was sent.
+pub(super) struct Pending {
+    pub(super) fetch: Arc<Fetch>,
+    pub(super) sent: SentRequest,
+}
+
+/// A connection with requests under way. Requests are written under the board's lock, so that their
+/// order is known; replies are read by one thread at a time, without it.
+pub(super) struct Flight {
+    pub(super) number: u64,
+    pub(super) engine: EngineId,
+    pub(super) map_version: u32,
+    pub(super) lane_slot: u16,
+    pub(super) sender: Arc<Socket>,
+    /// Away while a thread reads.
+    pub(super) reader: Option<Reader>,
+    pub(super) pending: VecDeque<Pending>,
+    pub(super) pending_bytes: u64,
+    /// What it has brought so far: a young connection is slow, whatever the link.
+    pub(super) brought_bytes: u64,
+}
+
+impl Flight {
+    /// Whether it has as much to carry as may be trusted to it.
+    fn is_laden(&self, first_bytes: u64) -> bool {
+        self.pending_bytes >= self.brought_bytes.saturating_mul(TRUST).max(first_bytes)
+    }
+
+    /// Whether replies are to come, and nobody reads them.
+    fn is_unread(&self) -> bool {
+        self.reader.is_some() && !self.pending.is_empty()
+    }
+
+    fn send(&self, fetch: &Fetch) -> Option<()> {
+        let head = RequestHead {
+            target: fetch.target,
+            map_version: self.map_version,
+            slot: self.lane_slot,
+            sequence: 0,
+            resent: false,
+        };
+        let mut frame = Vec::with_capacity(128);
+        frame::encode_into(&mut frame, &(head, &fetch.request()), 0).ok()?;
+        self.sender.send_all(&frame).ok()
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.as_mut().filter(|_| !self.pending.is_empty()) {
+            reader.hang_up();
+        }
+    }
+}
+
+/// What is known of one engine, and what waits to be sent to it.
+#[derive(Default)]
+pub(super) struct Way {
+    pub(super) link: LinkEstimator,
+    /// Requests that no connection may carry yet, in order.
+    queue: VecDeque<Arc<Fetch>>,
+    /// Connections that are being made.
+    pub(super) opening: usize,
+}
+
+/// All connections and engines.
+#[derive(Default)]
+pub(super) struct Board {
+    pub(super) flights: Vec<Flight>,
+    next_number: u64,
+    pub(super) ways: HashMap<EngineId, Way>,
+    /// What one connection carries per round trip, in bytes.
+    lane_window_bytes: u64,
+}
+
+impl Board {
+    pub(super) fn new() -> Self {
+        Self { lane_window_bytes: lane_window_bytes(), ..Self::default() }
+    }
+
+    pub(super) fn way(&mut self, engine: EngineId) -> &mut Way {
+        self.ways.entry(engine).or_default()
+    }
+
+    pub(super) fn flights_of(&self, engine: EngineId) -> usize {
+        self.flights.iter().filter(|flight| flight.engine == engine).count()
+    }
+
+    /// Takes over a new connection.
+    pub(super) fn add(&mut self, mut flight: Flight) {
+        self.next_number += 1;
+        flight.number = self.next_number;
+        self.flights.push(flight);
+    }
+
+    /// Puts a request behind those that wait; one without data goes first, since it is no burden.
+    pub(super) fn queue(&mut self, engine: EngineId, fetch: Arc<Fetch>) {
+        let queue = &mut self.way(engine).queue;
+        match fetch.asked_bytes() {
+            0 => queue.push_front(fetch),
+            _ => queue.push_back(fetch),
+        }
+    }
+
+    /// Sends of what waits as much as the connections may carry.
+    pub(super) fn dispatch(&mut self, engine: EngineId, now_us: u64) {
+        loop {
+            let Some(way) = self.ways.get_mut(&engine) else { return };
+            let Some(fetch) = way.queue.pop_front() else { return };
+            if fetch.is_over() {
+                continue;
+            }
+            let is_light = fetch.asked_bytes() == 0;
+            // Connections that come in a moment get their share.
+            let first_bytes = if way.opening > 0 { FIRST_BYTES / 2 } else { FIRST_BYTES };
+            let free = |flight: &&mut Flight| {
+                flight.engine == engine && (is_light || !flight.is_laden(first_bytes))
+            };
+            let Some(flight) =
+                self.flights.iter_mut().filter(free).min_by_key(|flight| flight.pending_bytes)
+            else {
+                way.queue.push_front(fetch);
+                return;
+            };
+            if flight.send(&fetch).is_none() {
+                way.queue.push_front(fetch);
+                let number = flight.number;
+                self.end(number);
+                continue;
+            }
+            fetch.note_sent(flight.number);
+            flight.pending_bytes += fetch.weight_bytes();
+            let sent = way.link.sent(now_us, fetch.asked_bytes().into());
+            flight.pending.push_back(Pending { fetch, sent });
+        }
+    }
+
+    /// What waits for an engine to which there is no way fails.
+    pub(super) fn fail_stranded(&mut self, engine: EngineId) {
+        if self.flights_of(engine) == 0
+            && let Some(way) = self.ways.get_mut(&engine)
+            && way.opening == 0
+        {
+            way.queue.drain(..).for_each(|fetch| fetch.fail());
+        }
+    }
+
+    /// The connections on which something is under way and nobody reads: their numbers and sockets.
+    pub(super) fn unread(&self) -> (Vec<u64>, Vec<Arc<Socket>>) {
+        let unread = self.flights.iter().filter(|flight| flight.is_unread());
+        unread.map(|flight| (flight.number, Arc::clone(&flight.sender))).unzip()
+    }
+
+    /// Takes the reading side of a connection, unless another thread has it, with the request that is
+    /// answered next.
+    pub(super) fn take_reader(&mut self, number: u64) -> Option<(Reader, Arc<Fetch>)> {
+        let is_it = |flight: &&mut Flight| flight.number == number && flight.is_unread();
+        let flight = self.flights.iter_mut().find(is_it)?;
+        let oldest = Arc::clone(&flight.pending.front()?.fetch);
+        Some((flight.reader.take()?, oldest))
+    }
+
+    /// Gives it back with what was read; hangs up where the connection has been ended meanwhile. A
+    /// reader with a further reply in its own buffer, which no socket tells of, is handed out again.
+    pub(super) fn give_back(
+        &mut self,
+        number: u64,
+        mut reader: Reader,
+        got: Got,
+        now_us: u64,
+    ) -> Option<(Reader, Arc<Fetch>)> {
+        let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) else {
+            reader.hang_up();
+            return None;
+        };
+        let is_over = match got.come {
+            Come::Part => false,
+            Come::Reply(_) => true,
+            Come::Broken => {
+                reader.hang_up();
+                self.end(number);
+                return None;
+            }
+        };
+        let goes_on = is_over && reader.has_buffered_input();
+        flight.reader = Some(reader);
+        let pending = flight.pending.front_mut()?;
+        let engine = flight.engine;
+        let link = &mut self.ways.entry(engine).or_default().link;
+        if let Some(head_us) = got.head_us {
+            link.received(&mut pending.sent, head_us, 0, got.waited);
+        }
+        if got.bytes > 0 {
+            link.received(&mut pending.sent, now_us, got.bytes, got.waited);
+        }
+        if is_over && let Some(Pending { fetch, sent }) = flight.pending.pop_front() {
+            flight.pending_bytes = flight.pending_bytes.saturating_sub(fetch.weight_bytes());
+            flight.brought_bytes += u64::from(fetch.asked_bytes());
+            link.finished(sent, now_us);
+            if let Come::Reply(state) = got.come {
+                fetch.complete(state);
+            }
+            self.dispatch(engine, now_us);
+        }
+        if goes_on { self.take_reader(number) } else { None }
+    }
+
+    /// Ends a flight: what was under way on it will not come.
+    pub(super) fn end(&mut self, number: u64) {
+        let Some(at) = self.flights.iter().position(|flight| flight.number == number) else {
+            return;
+        };
+        let mut flight = self.flights.swap_remove(at);
+        if let Some(reader) = &mut flight.reader {
+            reader.hang_up();
+        }
+        let way = self.way(flight.engine);
+        for pending in flight.pending.drain(..) {
+            way.link.failed(pending.sent);
+            pending.fetch.fail();
+        }
+        let engine = flight.engine;
+        self.fail_stranded(engine);
+    }
+
+    /// Ends a flight on which nothing has come for too long; all of them for a request that waits to be
+    /// sent.
+    pub(super) fn end_silent(&mut self, number: u64) {
+        if number != 0 {
+            return self.end(number);
+        }
+        let unread = self.flights.iter().filter(|flight| flight.is_unread());
+        for number in unread.map(|flight| flight.number).collect::<Vec<_>>() {
+            self.end(number);
+        }
+    }
+
+    /// Ends everything: in a forked child the connections are the parent's.
+    pub(super) fn end_all(&mut self) {
+        let engines: Vec<EngineId> = self.ways.keys().copied().collect();
+        for way in self.ways.values_mut() {
+            way.opening = 0;
+        }
+        for number in self.flights.iter().map(|flight| flight.number).collect::<Vec<_>>() {
+            self.end(number);
+        }
+        for engine in engines {
+            self.fail_stranded(engine);
+        }
+    }
+
+    /// How many connections to an engine are to be made now: none before those that are there have
+    /// as much to carry as they may.
+    pub(super) fn lacking(&self, engine: EngineId) -> usize {
+        let waits = self.ways.get(&engine).is_some_and(|way| !way.queue.is_empty());
+        if waits { self.missing(engine) } else { 0 }
+    }
+
+    /// How many connections an engine's link is worth beside those that there are.
+    pub(super) fn missing(&self, engine: EngineId) -> usize {
+        let Some(way) = self.ways.get(&engine) else { return 0 };
+        let link = way.link.estimate();
+        let by_window = link.hoped_product_bytes().saturating_mul(3) / (self.lane_window_bytes * 2);
+        let by_delay = link.round_trip_us / ROUND_TRIP_PER_LANE_US;
+        let wanted = (by_window.max(by_delay) as usize + 1).min(LANES_MAX);
+        wanted.saturating_sub(self.flights_of(engine) + way.opening)
+    }
+}
+
+/// What one connection carries per round trip, as the system's bounds for the buffers of a socket have
+/// it. The other side's are not known; hosts of one site tend to be set alike.
+fn lane_window_bytes() -> u64 {
+    let bound = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+        text.split_whitespace().nth(2)?.parse::<u64>().ok()
+    };
+    let bounds = ["tcp_rmem", "tcp_wmem"].map(bound);
+    let smaller = bounds.into_iter().flatten().min().unwrap_or(0);
+    // About half of a buffer is taken by what the system notes about the data.
+    (smaller / 2).clamp(*LANE_WINDOW_BYTES.start(), *LANE_WINDOW_BYTES.end())
+}

@@ -1,0 +1,147 @@
+//! One request in flight and what came of it. Owns the bytes until somebody has copied them; knows
+//! nothing of connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use azekura_proto::TargetId;
+use azekura_proto::message::{Request, ShardRef};
+use parking_lot::Mutex;
+
+/// Bytes that a reply without data counts for.
+const SMALL_BYTES: u32 = 64;
+
+/// What a request in flight asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// Bytes of a shard.
+    Data {
+        /// Offset in the shard's file, in bytes.
+        offset: u64,
+        /// How many.
+        bytes: u32,
+    },
+    /// A read lease of the shard.
+    Lease,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Not sent yet, or no reply yet.
+    Waiting,
+    /// The bytes of a shard: fewer than asked for where its file ends.
+    Data(Vec<u8>),
+    /// A lease, how long it holds in milliseconds, and its version.
+    Lease(u32, u64),
+    Failed,
+}
+
+/// A request in flight, or about to be.
+#[derive(Debug)]
+pub struct Fetch {
+    pub(super) target: TargetId,
+    data: ShardRef,
+    wanted: Wanted,
+    made: Instant,
+    /// The connection that it went over; 0 until it was sent.
+    flight: AtomicU64,
+    state: Mutex<State>,
+}
+
+impl Fetch {
+    /// A request to the target that has the shard.
+    pub fn new(target: TargetId, data: ShardRef, wanted: Wanted) -> Arc<Self> {
+        let state = Mutex::new(State::Waiting);
+        let flight = AtomicU64::new(0);
+        Arc::new(Self { target, data, wanted, made: Instant::now(), flight, state })
+    }
+
+    /// When it was made; not later than it was sent.
+    pub fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_over(&self) -> bool {
+        !matches!(*self.state.lock(), State::Waiting)
+    }
+
+    /// Whether it came to nothing.
+    pub fn has_failed(&self) -> bool {
+        matches!(*self.state.lock(), State::Failed)
+    }
+
+    /// Copies bytes of the reply from `from` on. False if they are not there.
+    pub fn copy(&self, from: usize, to: &mut [u8]) -> bool {
+        match &*self.state.lock() {
+            State::Data(data) => match data.get(from..from + to.len()) {
+                Some(part) => {
+                    to.copy_from_slice(part);
+                    true
+                }
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The lease: how long it holds in milliseconds, and its version.
+    pub fn lease(&self) -> Option<(u32, u64)> {
+        match *self.state.lock() {
+            State::Lease(lease_ms, version) => Some((lease_ms, version)),
+            _ => None,
+        }
+    }
+
+    /// The bytes are not wanted any more: it is not sent if it has not been, and what has come is
+    /// freed.
+    pub fn abandon(&self) {
+        let mut state = self.state.lock();
+        let is_on_its_way = matches!(*state, State::Waiting) && self.flight() != 0;
+        if !is_on_its_way {
+            *state = State::Failed;
+        }
+    }
+
+    /// The connection that it went over; 0 until it was sent.
+    pub(super) fn flight(&self) -> u64 {
+        self.flight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_sent(&self, flight: u64) {
+        self.flight.store(flight, Ordering::Relaxed);
+    }
+
+    pub(super) fn request(&self) -> Request<'static> {
+        match self.wanted {
+            Wanted::Data { offset, bytes } => Request::Read { data: self.data, offset, bytes },
+            Wanted::Lease => Request::LeaseRead { data: self.data },
+        }
+    }
+
+    /// Bytes of data that it asks for.
+    pub(super) fn asked_bytes(&self) -> u32 {
+        match self.wanted {
+            Wanted::Data { bytes, .. } => bytes,
+            Wanted::Lease => 0,
+        }
+    }
+
+    /// What its reply weighs on a connection, in bytes.
+    pub(super) fn weight_bytes(&self) -> u64 {
+        self.asked_bytes().max(SMALL_BYTES).into()
+    }
+
+    pub(super) fn complete(&self, state: State) {
+        *self.state.lock() = state;
+    }
+
+    pub(super) fn fail(&self) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Waiting) {
+            *state = State::Failed;
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Reads kept in flight. Owns connections of its own to each engine, over which requests are sent
+//! without waiting, and what is known of the links. Replies are taken off a connection by whichever
+//! thread waits for one of them: there is no thread in the background, and what nobody waits for stays
+//! in the socket. A request that fails here is not tried again; the caller asks anew in the ordinary way.
+
+mod board;
+mod fetch;
+mod reader;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_policy::LinkEstimate;
+use azekura_proto::{EngineId, TargetId};
+use parking_lot::{Condvar, Mutex};
+
+use crate::Pool;
+use crate::lane::LaneError;
+use crate::session::this_process;
+use board::{Board, Flight};
+pub use fetch::{Fetch, Wanted};
+use reader::Reader;
+
+/// A wait for bytes that is shorter than this found them lying there.
+const WAITED: Duration = Duration::from_micros(30);
+/// Round trip, in microseconds, from which on connections are made before they are needed.
+const EXPECT_US: u64 = 5_000;
+
+/// Reads kept in flight for all files of a pool.
+pub struct Pipeline {
+    pool: Arc<Pool>,
+    started: Instant,
+    process: AtomicU32,
+    board: Mutex<Board>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline").finish_non_exhaustive()
+    }
+}
+
+impl Pipeline {
+    /// A pipeline without connections.
+    pub fn new(pool: Arc<Pool>) -> Arc<Self> {
+        Arc::new(Self {
+            pool,
+            started: Instant::now(),
+            process: AtomicU32::new(this_process()),
+            board: Mutex::new(Board::new()),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Microseconds on the clock of the estimates.
+    pub fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+
+    /// The links to the engines of these targets, as one. An engine that nothing is known of makes
+    /// the whole unknown.
+    pub fn estimate(&self, targets: impl Iterator<Item = TargetId>) -> LinkEstimate {
+        let map = self.pool.map();
+        let mut of_engines: Vec<(EngineId, TargetId)> = targets
+            .filter_map(|target| Some((map.engine_of(target)?, target)))
+            .collect();
+        of_engines.sort_unstable();
+        of_engines.dedup_by_key(|(engine, _)| *engine);
+        let now_us = self.now_us();
+        let mut board = self.board();
+        let estimates = of_engines.into_iter().map(|(engine, target)| {
+            let link = &mut board.way(engine).link;
+            if link.estimate().round_trip_us == 0
+                && let Some(dialled_us) = self.dialled_us(target)
+            {
+                link.suppose_round_trip(now_us, dialled_us);
+            }
+            link.estimate()
+        });
+        estimates.reduce(LinkEstimate::with).unwrap_or_default()
+    }
+
+    /// How long the quickest dialling of a target's engine has taken.
+    fn dialled_us(&self, target: TargetId) -> Option<u64> {
+        self.pool.session().link(target).ok()?.0.dialled_us()
+    }
+
+    /// The board. A forked child has none of its parent's connections.
+    fn board(&self) -> parking_lot::MutexGuard<'_, Board> {
+        let process = this_process();
+        let mut board = self.board.lock();
+        if self.process.swap(process, Ordering::Relaxed) != process {
+            board.end_all();
+        }
+        board
+    }
+
+    /// Sends requests, without waiting for what comes of them. Those that no connection may carry
+    /// yet are sent when others have been answered; one that cannot be sent has failed.
+    pub fn send(self: &Arc<Self>, fetches: &[Arc<Fetch>]) {
+        let map = self.pool.map();
+        let mut engines: Vec<(EngineId, TargetId)> = Vec::new();
+        let mut board = self.board();
+        for fetch in fetches {
+            let Some(engine) = map.engine_of(fetch.target) else {
+                fetch.fail();
+                continue;
+            };
+            board.queue(engine, Arc::clone(fetch));
+            if engines.iter().all(|(other, _)| *other != engine) {
+                engines.push((engine, fetch.target));
+            }
+        }
+        for (engine, target) in engines {
+            let is_first = board.flights_of(engine) == 0 && board.way(engine).opening == 0;
+            if is_first {
+                board.way(engine).opening = 1;
+                drop(board);
+                self.open(target, engine);
+                board = self.board();
+            }
+            board.dispatch(engine, self.now_us());
+            let lacking = board.lacking(engine);
+            board.way(engine).opening += lacking;
+            drop(board);
+            self.open_further(target, engine, lacking);
+            board = self.board();
+        }
+    }
+
+    /// Much may soon be read of these targets: where they are far away, connections are made for it
+    /// beside what goes on, since that takes some round trips.
+    pub fn expect(self: &Arc<Self>, targets: &[TargetId]) {
+        if self.pool.is_guest() {
+            return;
+        }
+        let map = self.pool.map();
+        for &target in targets {
+            let link = self.estimate(std::iter::once(target));
+            let Some(engine) = map.engine_of(target).filter(|_| link.round_trip_us >= EXPECT_US)
+            else {
+                continue;
+            };
+            let mut board = self.board();
+            let missing = board.missing(engine);
+            board.way(engine).opening += missing;
+            drop(board);
+            self.open_further(target, engine, missing);
+        }
+    }
+
+    /// Makes a connection that was announced as being opened, for the pipeline alone.
+    fn open(&self, target: TargetId, engine: EngineId) {
+        let flight = self.connect(target, engine);
+        let mut board = self.board();
+        let way = board.way(engine);
+        way.opening = way.opening.saturating_sub(1);
+        match flight {
+            Some(flight) => {
+                board.add(flight);
+                board.dispatch(engine, self.now_us());
+            }
+            None => board.fail_stranded(engine),
+        }
+        drop(board);
+        self.changed.notify_all();
+    }
+
+    fn connect(&self, target: TargetId, engine: EngineId) -> Option<Flight> {
+        let session = self.pool.session();
+        let (link, map_version) = session.link(target).ok()?;
+        let mut borrowed = session.borrow(link).ok()?;
+        let (link, lane) = borrowed.parts();
+        if let Err(LaneError::Final(error)) = link.connect(lane, link.patience()) {
+            tracing::debug!("no connection to read ahead over: {error}");
+        }
+        let (sender, lane_slot) = (lane.shared_socket()?, lane.slot());
+        Some(Flight {
+            number: 0,
+            engine,
+            map_version,
+            lane_slot,
+            sender,
+            reader: Some(Reader::new(borrowed)),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            brought_bytes: 0,
+        })
+    }
+
+    /// Further connections to an engine whose link those that are there cannot fill, all at once.
+    /// Where the process is our own they are made beside what goes on; in somebody else's no thread
+    /// may be left behind.
+    fn open_further(self: &Arc<Self>, target: TargetId, engine: EngineId, count: usize) {
+        let name = || std::thread::Builder::new().name("azekura-connect".to_owned());
+        let failed = |_| {
+            let mut board = self.board();
+            let way = board.way(engine);
+            way.opening = way.opening.saturating_sub(1);
+            board.fail_stranded(engine);
+        };
+        if self.pool.is_guest() {
+            std::thread::scope(|scope| {
+                for _ in 0..count {
+                    let work = || self.open(target, engine);
+                    let _joined = name().spawn_scoped(scope, work).map_err(failed);
+                }
+            });
+            return;
+        }
+        for _ in 0..count {
+            let pipeline = Arc::clone(self);
+            let _left = name().spawn(move || pipeline.open(target, engine)).map_err(failed);
+        }
+    }
+
+    /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes on any
+    /// connection: one that nobody reads fills up, and its sender slows down.
+    pub fn wait(&self, fetch: &Fetch) {
+        let patience = self.pool.session().identity().request_timeout;
+        loop {
+            let mut board = self.board();
+            if fetch.is_over() {
+                return;
+            }
+            let own = fetch.flight();
+            let flight = board.flights.iter().find(|flight| flight.number == own);
+            if own != 0 && flight.is_none_or(|flight| flight.pending.is_empty()) {
+                fetch.fail();
+                return;
+            }
+            if flight.is_some_and(|flight| flight.reader.is_none()) {
+                // Another thread reads; it says when something has come.
+                self.changed.wait(&mut board);
+                continue;
+            }
+            let (numbers, sockets) = board.unread();
+            if sockets.is_empty() {
+                // It waits for a connection, or for another thread that reads.
+                self.changed.wait_for(&mut board, patience);
+                continue;
+            }
+            drop(board);
+            let begun = Instant::now();
+            let Some(ready) = azekura_wire::wait_for_any(&sockets, patience) else {
+                self.board().end_silent(own);
+                continue;
+            };
+            let waited = begun.elapsed() >= WAITED;
+            for (number, _) in numbers.into_iter().zip(ready).filter(|(_, ready)| *ready) {
+                self.receive(number, waited);
+            }
+        }
+    }
+
+    /// Takes what has come on a connection, unless another thread does.
+    fn receive(&self, number: u64, mut waited: bool) {
+        let mut taken = self.board().take_reader(number);
+        while let Some((mut reader, oldest)) = taken {
+            let got = reader.read(&oldest, waited, || self.now_us());
+            taken = self.board().give_back(number, reader, got, self.now_us());
+            self.changed.notify_all();
+            waited = false;
+        }
+    }
+}
