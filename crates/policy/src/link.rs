@@ -307,7 +307,8 @@ impl LinkEstimator {
             self.rate_sample(sure);
         }
         let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);
-        if LinkEstimate::of(rate, round_trip_us).bandwidth_delay_product_bytes() <= train.bytes / 2 {
+        if LinkEstimate::of(rate, round_trip_us).bandwidth_delay_product_bytes() <= train.bytes / 2
+        {
             // More than the sender could have kept on its way: the link itself set the pace.
             self.filled_rounds = FILLED_ROUNDS;
         }
@@ -500,6 +501,56 @@ mod tests {
         estimator.received(&mut request, now_us + 50_200, 500_000, false);
         estimator.finished(request, now_us + 50_200);
         assert_eq!(estimator.estimate().bytes_per_second, 100_000_000);
+    }
+
+    /// A request in parts, all asked for at once, whose bytes come in a row; gives the time after.
+    fn in_parts(estimator: &mut LinkEstimator, now_us: u64, parts: u64, us_each: u64) -> u64 {
+        const PART_BYTES: u64 = 64 << 10;
+        let sent: Vec<_> = (0..parts).map(|_| estimator.sent(now_us, PART_BYTES)).collect();
+        let mut at_us = now_us + 50_000;
+        for mut request in sent {
+            estimator.received(&mut request, at_us, 0, true);
+            at_us += us_each;
+            estimator.received(&mut request, at_us, PART_BYTES, true);
+            estimator.finished(request, at_us);
+        }
+        at_us
+    }
+
+    #[test]
+    fn the_wait_for_the_first_byte_does_not_count_where_all_was_asked_for_at_once() {
+        let mut estimator = LinkEstimator::new();
+        let mut now_us = 0;
+        for _ in 0..8 {
+            now_us = in_parts(&mut estimator, now_us, 64, 655);
+        }
+        let rate = estimator.estimate().bytes_per_second;
+        assert!((95_000_000..105_000_000).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_link_is_untried_until_it_has_carried_more_than_is_on_its_way() {
+        let mut estimator = LinkEstimator::new();
+        estimator.suppose_round_trip(0, 50_000);
+        assert_eq!(estimator.estimate().hoped_product_bytes(), 5_000_000);
+        let now_us = in_parts(&mut estimator, 0, 8, 6550);
+        assert!(
+            estimator.estimate().untried,
+            "half a megabyte at 10 MB/s may be the sender's pace"
+        );
+        in_parts(&mut estimator, now_us, 64, 6550);
+        assert!(!estimator.estimate().untried, "four megabytes are not");
+        assert!(estimator.estimate().hoped_product_bytes() < 600_000);
+    }
+
+    #[test]
+    fn what_the_making_of_a_connection_took_is_no_more_than_a_first_guess() {
+        let mut estimator = LinkEstimator::new();
+        estimator.suppose_round_trip(0, 70_000);
+        assert_eq!(estimator.estimate().round_trip_us, 70_000);
+        alone(&mut estimator, 10, 50_000, 4096);
+        estimator.suppose_round_trip(100_000, 90_000);
+        assert_eq!(estimator.estimate().round_trip_us, 50_000);
     }
 
     #[test]

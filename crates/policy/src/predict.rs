@@ -404,7 +404,8 @@ impl ReadAhead {
                 let parameters = &self.parameters;
                 let ramp = if jumps_seen { parameters.ramp_after_jumps } else { parameters.ramp };
                 // What the link moves in a moment costs nearly nothing.
-                let cheap = (link.hoped_product_bytes() / 8).min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
+                let cheap = (link.hoped_product_bytes() / 8)
+                    .min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
                 let ahead = so_far_bytes.saturating_mul(ramp).max(cheap);
                 draft.add_open(ByteRange::new(head, ahead));
                 None
