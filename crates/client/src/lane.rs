@@ -62,11 +62,6 @@ impl Lane {
         self.connection.as_ref().map(Connection::shared_socket)
     }
 
-    /// Whether something has come already.
-    pub(crate) fn has_input(&self) -> bool {
-        self.connection.as_ref().is_some_and(Connection::has_input)
-    }
-
     /// Whether bytes have been taken off the socket that nobody has looked at yet.
     pub(crate) fn has_buffered_input(&self) -> bool {
         self.connection.as_ref().is_some_and(Connection::has_buffered_input)

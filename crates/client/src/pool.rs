@@ -96,6 +96,12 @@ impl Pool {
         self.link(target).is_ok_and(|link| link.is_remote())
     }
 
+    /// About the longest round trip to an engine that has been met, in microseconds; 0 before the
+    /// first.
+    pub fn round_trip_us(&self) -> u64 {
+        self.session().links().iter().filter_map(|link| link.dialled_us()).max().unwrap_or(0)
+    }
+
     /// This process's session.
     pub fn session_id(&self) -> SessionId {
         self.session().identity().session

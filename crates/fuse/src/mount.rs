@@ -24,7 +24,7 @@ pub struct MountConfig {
     pub allow_other: bool,
     /// Nothing can be changed through this mount.
     pub read_only: bool,
-    /// Most threads that serve requests; by default two for each core, and at least four.
+    /// Most threads that serve requests; see [`ServeConfig::threads`].
     pub threads: Option<usize>,
     /// Shown as the source in the mount table: `azekura:NAME`.
     pub fsname: String,

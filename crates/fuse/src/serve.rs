@@ -16,12 +16,18 @@ use crate::view::View;
 /// Largest read and write request, and most that is read ahead, in bytes.
 pub(crate) const TRANSFER_BYTES: u32 = 1024 * 1024;
 
+/// Round trip, in microseconds, from which on a request is mostly waiting.
+const FAR_US: u64 = 1_000;
+/// Most threads for a pool that is as far as this. They are started as they are needed.
+const FAR_THREADS: usize = 64;
+
 /// How to serve.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServeConfig {
     /// What the kernel may keep.
     pub cache: CacheMode,
-    /// Most threads that serve requests; by default two for each core, and at least four.
+    /// Most threads that serve requests; by default two for each core and at least four, or what
+    /// keeps many requests on their way to a pool that is far.
     pub threads: Option<usize>,
     /// Who uses the mount.
     pub view: View,
@@ -48,8 +54,10 @@ pub fn serve(
 ) -> Result<Server, SessionError> {
     let caches = config.cache == CacheMode::Auto;
     let defaults = SessionConfig::default();
+    let is_far = fs.pool().round_trip_us() >= FAR_US;
+    let default_threads = if is_far { FAR_THREADS } else { defaults.threads };
     let session_config = SessionConfig {
-        threads: config.threads.unwrap_or(defaults.threads),
+        threads: config.threads.unwrap_or(default_threads),
         max_write_bytes: TRANSFER_BYTES,
         max_readahead_bytes: TRANSFER_BYTES,
         cache_symlinks: caches,

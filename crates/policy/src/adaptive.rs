@@ -264,7 +264,7 @@ impl SyncAdaptive {
     /// The range asked for has come, in as many bytes as `range` says (fewer at the end of a file
     /// that was cut off meanwhile). `link` gives the size of a block.
     pub fn fetched(&mut self, range: ByteRange, link: LinkEstimate) {
-        let block_bytes = link.bandwidth_delay_product_bytes().max(1);
+        let block_bytes = link.hoped_product_bytes().max(1);
         self.buffer = range;
         self.blocks.clear((range.bytes + block_bytes / 2) / block_bytes);
         self.started = !range.is_empty();

@@ -4,9 +4,10 @@
 //!
 //! The *rate* is the largest of the last rounds (a round: from sending a request to its last
 //! byte). Two kinds of samples feed it: what was delivered between the sending of a request and
-//! its end, and the length of one reply over the time it took to arrive, when the reader was
-//! waiting for it. The first is low when there was too little to do, and so counts only when it is
-//! above what is known or when the link was kept full; the second knows the rate from one request.
+//! its end, and a *train*: bytes that came in a row while the reader was waiting for them, over the
+//! time that took. The first is low when there was too little to do, and so counts only when it is
+//! above what is known or when the link was kept full; so does a train, unless all of it was asked
+//! for at once, before any of it came: then it tells the rate from one request.
 //!
 //! The *round trip* is the smallest time to a first byte of the last seconds. A request behind
 //! others waits for these, so only a request on an empty link tells it. Where the link is never
@@ -28,10 +29,14 @@ const PROBE_AFTER_US: u64 = 10_000_000;
 const PROBE_APART_US: u64 = 2_000_000;
 /// Most microseconds between two such probes.
 const PROBE_APART_MAX_US: u64 = 64_000_000;
-/// A reply must be this long to tell the rate by its own length.
+/// A train must be this long to tell the rate.
 const TRAIN_BYTES_MIN: u64 = 128 << 10;
-/// A reply must take this long to tell the rate by its own length.
+/// A train must take this long to tell the rate, in microseconds.
 const TRAIN_US_MIN: u64 = 100;
+/// A train is judged when it is this long, and the next begins.
+const TRAIN_BYTES_MAX: u64 = 64 << 20;
+/// Microseconds without a look at the connections after which bytes may have piled up.
+const TRAIN_GAP_US: u64 = 2_000;
 /// Answers to requests on a full link after which its rate is believed.
 const FILLED_ROUNDS: u32 = 16;
 /// What a link is hoped to carry that was never kept full, in bytes per second.
@@ -111,7 +116,7 @@ pub struct SentRequest {
     delivered_us: u64,
     /// When the request was sent that was the last to be answered before.
     answered_sent_us: u64,
-    first_byte: Option<(u64, bool)>,
+    has_begun: bool,
     filled_link: bool,
     round: u64,
 }
@@ -153,6 +158,14 @@ impl TwoBuckets {
     }
 }
 
+/// Bytes that came in a row.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    begun_us: u64,
+    last_us: u64,
+    bytes: u64,
+}
+
 /// The estimator of the link to one engine.
 #[derive(Clone, Debug, Default)]
 pub struct LinkEstimator {
@@ -163,7 +176,12 @@ pub struct LinkEstimator {
     delivered_us: u64,
     round: u64,
     answered_sent_us: u64,
-    /// Length over time of the reply before.
+    /// Whether something has come since the link was idle.
+    has_delivered: bool,
+    /// Whether something was asked for after that.
+    asked_late: bool,
+    train: Option<Train>,
+    /// Rate of the train before.
     train_before: Option<u64>,
     high_samples: u32,
     high_smallest_us: u64,
@@ -222,7 +240,11 @@ impl LinkEstimator {
             // Right after idle: the time without work is no time of delivery.
             self.delivered_us = now_us;
             self.answered_sent_us = now_us;
+            self.has_delivered = false;
+            self.asked_late = false;
+            self.train = None;
         }
+        self.asked_late |= self.has_delivered;
         let queue_bytes = self.in_flight_bytes;
         self.in_flight_bytes = self.in_flight_bytes.saturating_add(bytes);
         SentRequest {
@@ -233,8 +255,8 @@ impl LinkEstimator {
             delivered_before: self.delivered_bytes,
             delivered_us: self.delivered_us,
             answered_sent_us: self.answered_sent_us,
-            first_byte: None,
-            filled_link: queue_bytes > self.bandwidth_delay_product_bytes(),
+            has_begun: false,
+            filled_link: self.has_delivered && queue_bytes > self.bandwidth_delay_product_bytes(),
             round: self.round,
         }
     }
@@ -242,8 +264,8 @@ impl LinkEstimator {
     /// `bytes` more bytes of the reply have come. `waited` tells whether the reader was waiting
     /// for them; bytes that had lain in a socket buffer say nothing about the link.
     pub fn received(&mut self, request: &mut SentRequest, now_us: u64, bytes: u64, waited: bool) {
-        if request.first_byte.is_none() {
-            request.first_byte = Some((now_us, waited));
+        if !request.has_begun {
+            request.has_begun = true;
             self.round_trip_sample(request, now_us);
         }
         let counted = bytes.min(request.missing_bytes());
@@ -251,11 +273,50 @@ impl LinkEstimator {
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(counted);
         self.delivered_bytes = self.delivered_bytes.saturating_add(bytes);
         self.delivered_us = self.delivered_us.max(now_us);
+        self.has_delivered = true;
+        self.follow_train(now_us, bytes, waited);
+    }
+
+    fn follow_train(&mut self, now_us: u64, bytes: u64, waited: bool) {
+        let begin = || waited.then_some(Train { begun_us: now_us, last_us: now_us, bytes: 0 });
+        let Some(train) = &mut self.train else {
+            // What comes first may have been on its way for any time.
+            self.train = begin();
+            return;
+        };
+        if !waited && now_us.saturating_sub(train.last_us) > TRAIN_GAP_US {
+            self.train = None;
+            return;
+        }
+        train.bytes = train.bytes.saturating_add(bytes);
+        train.last_us = now_us;
+        if self.in_flight_bytes > 0 && train.bytes < TRAIN_BYTES_MAX {
+            return;
+        }
+        let train = *train;
+        self.train = begin();
+        let elapsed_us = train.last_us.saturating_sub(train.begun_us);
+        if train.bytes < TRAIN_BYTES_MIN || elapsed_us < TRAIN_US_MIN {
+            return;
+        }
+        let Some(rate) = rate_of(train.bytes, elapsed_us) else { return };
+        // One train may come in a burst; two hardly do.
+        let sure = self.train_before.map_or(rate, |before| before.min(rate));
+        self.train_before = Some(rate);
+        if !self.asked_late || self.rate.value(u64::max).is_none_or(|known| sure > known) {
+            self.rate_sample(sure);
+        }
+        let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);
+        if LinkEstimate::of(rate, round_trip_us).bandwidth_delay_product_bytes() <= train.bytes / 2
+        {
+            // More than the sender could have kept on its way: the link itself set the pace.
+            self.filled_rounds = FILLED_ROUNDS;
+        }
     }
 
     /// The reply is complete.
     pub fn finished(&mut self, mut request: SentRequest, now_us: u64) {
-        if request.first_byte.is_none() {
+        if !request.has_begun {
             self.received(&mut request, now_us, 0, true);
         }
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(request.missing_bytes());
@@ -274,17 +335,6 @@ impl LinkEstimator {
             }
             if request.filled_link || self.rate.value(u64::max).is_none_or(|known| rate > known) {
                 self.rate_sample(rate);
-            }
-        }
-        if let Some((first_us, true)) = request.first_byte {
-            let train_us = now_us.saturating_sub(first_us);
-            if request.received_bytes >= TRAIN_BYTES_MIN && train_us >= TRAIN_US_MIN {
-                let rate = rate_of(request.received_bytes, train_us);
-                // One reply may come in a burst; two hardly do.
-                if let Some(rate) = rate {
-                    self.rate_sample(self.train_before.map_or(rate, |before| before.min(rate)));
-                }
-                self.train_before = rate;
             }
         }
     }
@@ -451,6 +501,56 @@ mod tests {
         estimator.received(&mut request, now_us + 50_200, 500_000, false);
         estimator.finished(request, now_us + 50_200);
         assert_eq!(estimator.estimate().bytes_per_second, 100_000_000);
+    }
+
+    /// A request in parts, all asked for at once, whose bytes come in a row; gives the time after.
+    fn in_parts(estimator: &mut LinkEstimator, now_us: u64, parts: u64, us_each: u64) -> u64 {
+        const PART_BYTES: u64 = 64 << 10;
+        let sent: Vec<_> = (0..parts).map(|_| estimator.sent(now_us, PART_BYTES)).collect();
+        let mut at_us = now_us + 50_000;
+        for mut request in sent {
+            estimator.received(&mut request, at_us, 0, true);
+            at_us += us_each;
+            estimator.received(&mut request, at_us, PART_BYTES, true);
+            estimator.finished(request, at_us);
+        }
+        at_us
+    }
+
+    #[test]
+    fn the_wait_for_the_first_byte_does_not_count_where_all_was_asked_for_at_once() {
+        let mut estimator = LinkEstimator::new();
+        let mut now_us = 0;
+        for _ in 0..8 {
+            now_us = in_parts(&mut estimator, now_us, 64, 655);
+        }
+        let rate = estimator.estimate().bytes_per_second;
+        assert!((95_000_000..105_000_000).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_link_is_untried_until_it_has_carried_more_than_is_on_its_way() {
+        let mut estimator = LinkEstimator::new();
+        estimator.suppose_round_trip(0, 50_000);
+        assert_eq!(estimator.estimate().hoped_product_bytes(), 5_000_000);
+        let now_us = in_parts(&mut estimator, 0, 8, 6550);
+        assert!(
+            estimator.estimate().untried,
+            "half a megabyte at 10 MB/s may be the sender's pace"
+        );
+        in_parts(&mut estimator, now_us, 64, 6550);
+        assert!(!estimator.estimate().untried, "four megabytes are not");
+        assert!(estimator.estimate().hoped_product_bytes() < 600_000);
+    }
+
+    #[test]
+    fn what_the_making_of_a_connection_took_is_no_more_than_a_first_guess() {
+        let mut estimator = LinkEstimator::new();
+        estimator.suppose_round_trip(0, 70_000);
+        assert_eq!(estimator.estimate().round_trip_us, 70_000);
+        alone(&mut estimator, 10, 50_000, 4096);
+        estimator.suppose_round_trip(100_000, 90_000);
+        assert_eq!(estimator.estimate().round_trip_us, 50_000);
     }
 
     #[test]

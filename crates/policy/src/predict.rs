@@ -83,8 +83,8 @@ impl Default for PredictiveParameters {
             window_max_bytes: 128 << 20,
             window_unknown_bytes: 8 << 20,
             headroom: 1.25,
-            headroom_rising: 2.5,
-            ramp: 4,
+            headroom_rising: 1.6,
+            ramp: 8,
             ramp_after_jumps: 2,
             ramp_cheap: 16,
             request_cost_us: 160,
@@ -329,10 +329,10 @@ impl ReadAhead {
             hoped.max(parameters.window_unknown_bytes)
         };
         // Speculation that is not read shrinks what follows.
-        let share = match self.recent_ahead_bytes / self.recent_wasted_bytes.max(1) {
-            0..=1 => 4,
-            2..=3 => 2,
-            _ => 1,
+        let share = match self.recent_ahead_bytes.checked_div(self.recent_wasted_bytes) {
+            Some(0..=1) => 4,
+            Some(2..=3) => 2,
+            Some(_) | None => 1,
         };
         (full / share).min(parameters.window_max_bytes) / self.pattern.active_streams()
     }
@@ -404,7 +404,8 @@ impl ReadAhead {
                 let parameters = &self.parameters;
                 let ramp = if jumps_seen { parameters.ramp_after_jumps } else { parameters.ramp };
                 // What the link moves in a moment costs nearly nothing.
-                let cheap = (link.hoped_product_bytes() / 8).min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
+                let cheap = (link.hoped_product_bytes() / 8)
+                    .min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
                 let ahead = so_far_bytes.saturating_mul(ramp).max(cheap);
                 draft.add_open(ByteRange::new(head, ahead));
                 None

@@ -68,11 +68,6 @@ impl Connection {
         Arc::clone(&self.socket)
     }
 
-    /// Whether bytes of a further frame are here, read or in the socket.
-    pub fn has_input(&self) -> bool {
-        self.has_buffered_input() || self.socket.has_input()
-    }
-
     /// Before it sleeps, a wait for a frame looks again and again for this long, letting others
     /// run in between. Waking a sleeper costs more than a short answer from the same host takes.
     pub fn set_patience(&mut self, patience: Duration) {
@@ -314,6 +309,33 @@ mod tests {
     fn pair() -> (Connection, Connection) {
         let (one, other) = Socket::pair().unwrap();
         (Connection::new(one), Connection::new(other))
+    }
+
+    #[test]
+    fn what_is_there_is_taken_without_waiting_for_the_rest() {
+        let (one, mut other) = pair();
+        assert!(other.try_recv().unwrap().is_none());
+        let mut frame = Vec::new();
+        frame::encode_into(&mut frame, &"first", 6).unwrap();
+        let (early, late) = frame.split_at(HEAD_BYTES + 2);
+        one.socket().send_all(early).unwrap();
+        assert!(other.try_recv().unwrap().is_none());
+        one.socket().send_all(late).unwrap();
+        one.socket().send_all(b"abc").unwrap();
+        let (head, body) = other.try_recv().unwrap().unwrap();
+        assert_eq!(head.bulk_bytes, 6);
+        assert_eq!(frame::decode::<String>(body).unwrap(), "first");
+        let mut bulk = [0; 6];
+        assert_eq!(other.try_read_bulk(&mut bulk).unwrap(), 3);
+        assert_eq!(other.try_read_bulk(&mut bulk[3..]).unwrap(), 0);
+        one.socket().send_all(b"def").unwrap();
+        assert_eq!(other.try_read_bulk(&mut bulk[3..]).unwrap(), 3);
+        assert_eq!(&bulk, b"abcdef");
+        one.socket().send_all(&frame).unwrap();
+        drop(one);
+        assert!(other.try_recv().unwrap().is_some());
+        assert!(other.try_read_bulk(&mut bulk).is_err(), "the peer has gone in the middle of it");
+        assert!(matches!(other.try_recv(), Err(RecvError::Closed)));
     }
 
     #[test]

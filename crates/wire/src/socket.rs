@@ -97,13 +97,6 @@ impl Socket {
         }
     }
 
-    /// Whether there is something to read, or the peer has closed.
-    pub(crate) fn has_input(&self) -> bool {
-        let mut here = [rustix::event::PollFd::new(self, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut here, Some(&now)).is_ok_and(|count| count > 0)
-    }
-
     /// Writes all of a frame.
     ///
     /// # Errors

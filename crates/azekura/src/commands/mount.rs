@@ -59,7 +59,7 @@ pub(crate) struct MountArgs {
     /// Refuse all changes
     #[arg(long)]
     read_only: bool,
-    /// Threads that serve requests [default: chosen by the number of processors]
+    /// Threads that serve requests [default: chosen by the number of processors, more where the pool is far]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     #[command(flatten)]

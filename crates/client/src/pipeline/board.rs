@@ -23,7 +23,7 @@ const ROUND_TRIP_PER_LANE_US: u64 = 12_000;
 /// What one connection surely carries per round trip, and the most that is believed of one.
 const LANE_WINDOW_BYTES: RangeInclusive<u64> = 1 << 20..=64 << 20;
 /// Bytes that a connection may be asked for before it has shown that it can carry more.
-const FIRST_BYTES: u64 = 512 << 10;
+const FIRST_BYTES: u64 = 256 << 10;
 /// Bytes that a connection may be asked for per byte that it has brought: it doubles what it carries
 /// each round trip, and must not run dry.
 const TRUST: u64 = 4;
@@ -42,7 +42,8 @@ pub(super) struct Flight {
     pub(super) map_version: u32,
     pub(super) lane_slot: u16,
     pub(super) sender: Arc<Socket>,
-    /// Away while a thread reads.
+    /// Away while a thread waits for what comes here, or reads it. Two that waited would wake each other,
+    /// and the one whose reply was read by the other would sleep on.
     pub(super) reader: Option<Reader>,
     pub(super) pending: VecDeque<Pending>,
     pub(super) pending_bytes: u64,
@@ -52,8 +53,8 @@ pub(super) struct Flight {
 
 impl Flight {
     /// Whether it has as much to carry as may be trusted to it.
-    fn is_laden(&self) -> bool {
-        self.pending_bytes >= self.brought_bytes.saturating_mul(TRUST).max(FIRST_BYTES)
+    fn is_laden(&self, first_bytes: u64) -> bool {
+        self.pending_bytes >= self.brought_bytes.saturating_mul(TRUST).max(first_bytes)
     }
 
     /// Whether replies are to come, and nobody reads them.
@@ -81,6 +82,13 @@ impl Drop for Flight {
             reader.hang_up();
         }
     }
+}
+
+/// The reading side of a connection that a thread waits on.
+pub(super) struct Taken {
+    pub(super) number: u64,
+    pub(super) socket: Arc<Socket>,
+    pub(super) reader: Reader,
 }
 
 /// What is known of one engine, and what waits to be sent to it.
@@ -141,8 +149,11 @@ impl Board {
                 continue;
             }
             let is_light = fetch.asked_bytes() == 0;
-            let free =
-                |flight: &&mut Flight| flight.engine == engine && (is_light || !flight.is_laden());
+            // Connections that come in a moment get their share.
+            let first_bytes = if way.opening > 0 { FIRST_BYTES / 2 } else { FIRST_BYTES };
+            let free = |flight: &&mut Flight| {
+                flight.engine == engine && (is_light || !flight.is_laden(first_bytes))
+            };
             let Some(flight) =
                 self.flights.iter_mut().filter(free).min_by_key(|flight| flight.pending_bytes)
             else {
@@ -172,64 +183,64 @@ impl Board {
         }
     }
 
-    /// The connections on which something is under way and nobody reads: their numbers and sockets.
-    pub(super) fn unread(&self) -> (Vec<u64>, Vec<Arc<Socket>>) {
-        let unread = self.flights.iter().filter(|flight| flight.is_unread());
-        unread.map(|flight| (flight.number, Arc::clone(&flight.sender))).unzip()
+    /// Takes the reading sides of all connections on which something is under way and nobody waits.
+    pub(super) fn take_unread(&mut self) -> Vec<Taken> {
+        let unread = self.flights.iter_mut().filter(|flight| flight.is_unread());
+        unread
+            .filter_map(|flight| {
+                let socket = Arc::clone(&flight.sender);
+                Some(Taken { number: flight.number, socket, reader: flight.reader.take()? })
+            })
+            .collect()
     }
 
-    /// Takes the reading side of a connection, unless another thread has it, with the request that is
-    /// answered next.
-    pub(super) fn take_reader(&mut self, number: u64) -> Option<(Reader, Arc<Fetch>)> {
-        let is_it = |flight: &&mut Flight| flight.number == number && flight.is_unread();
-        let flight = self.flights.iter_mut().find(is_it)?;
-        let oldest = Arc::clone(&flight.pending.front()?.fetch);
-        Some((flight.reader.take()?, oldest))
+    /// The request that is answered next on a connection.
+    pub(super) fn oldest(&self, number: u64) -> Option<Arc<Fetch>> {
+        let flight = self.flights.iter().find(|flight| flight.number == number)?;
+        Some(Arc::clone(&flight.pending.front()?.fetch))
     }
 
-    /// Gives it back with what was read; hangs up where the connection has been ended meanwhile. A
-    /// reader with a further reply in its own buffer, which no socket tells of, is handed out again.
-    pub(super) fn give_back(
-        &mut self,
-        number: u64,
-        mut reader: Reader,
-        got: Got,
-        now_us: u64,
-    ) -> Option<(Reader, Arc<Fetch>)> {
+    /// Gives a reading side back; hangs up where the connection has been ended meanwhile.
+    pub(super) fn give_back(&mut self, mut taken: Taken) {
+        match self.flights.iter_mut().find(|flight| flight.number == taken.number) {
+            Some(flight) => flight.reader = Some(taken.reader),
+            None => taken.reader.hang_up(),
+        }
+    }
+
+    /// Notes what was read on a connection, whose reading side is still away. Tells whether it is good
+    /// for more.
+    pub(super) fn note(&mut self, number: u64, got: Got, now_us: u64) -> bool {
         let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) else {
-            reader.hang_up();
-            return None;
+            return false;
         };
-        let is_over = match got.come {
-            Come::Part => false,
-            Come::Reply(_) => true,
+        let reply = match got.come {
+            Come::Part => None,
+            Come::Reply(state) => Some(state),
             Come::Broken => {
-                reader.hang_up();
                 self.end(number);
-                return None;
+                return false;
             }
         };
-        let goes_on = is_over && reader.has_buffered_input();
-        flight.reader = Some(reader);
-        let pending = flight.pending.front_mut()?;
         let engine = flight.engine;
         let link = &mut self.ways.entry(engine).or_default().link;
+        let Some(pending) = flight.pending.front_mut() else { return true };
         if let Some(head_us) = got.head_us {
             link.received(&mut pending.sent, head_us, 0, got.waited);
         }
         if got.bytes > 0 {
             link.received(&mut pending.sent, now_us, got.bytes, got.waited);
         }
-        if is_over && let Some(Pending { fetch, sent }) = flight.pending.pop_front() {
+        if let Some(state) = reply
+            && let Some(Pending { fetch, sent }) = flight.pending.pop_front()
+        {
             flight.pending_bytes = flight.pending_bytes.saturating_sub(fetch.weight_bytes());
             flight.brought_bytes += u64::from(fetch.asked_bytes());
             link.finished(sent, now_us);
-            if let Come::Reply(state) = got.come {
-                fetch.complete(state);
-            }
+            fetch.complete(state);
             self.dispatch(engine, now_us);
         }
-        if goes_on { self.take_reader(number) } else { None }
+        true
     }
 
     /// Ends a flight: what was under way on it will not come.
@@ -250,18 +261,6 @@ impl Board {
         self.fail_stranded(engine);
     }
 
-    /// Ends a flight on which nothing has come for too long; all of them for a request that waits to be
-    /// sent.
-    pub(super) fn end_silent(&mut self, number: u64) {
-        if number != 0 {
-            return self.end(number);
-        }
-        let unread = self.flights.iter().filter(|flight| flight.is_unread());
-        for number in unread.map(|flight| flight.number).collect::<Vec<_>>() {
-            self.end(number);
-        }
-    }
-
     /// Ends everything: in a forked child the connections are the parent's.
     pub(super) fn end_all(&mut self) {
         let engines: Vec<EngineId> = self.ways.keys().copied().collect();
@@ -279,9 +278,13 @@ impl Board {
     /// How many connections to an engine are to be made now: none before those that are there have
     /// as much to carry as they may.
     pub(super) fn lacking(&self, engine: EngineId) -> usize {
-        let Some(way) = self.ways.get(&engine).filter(|way| !way.queue.is_empty()) else {
-            return 0;
-        };
+        let waits = self.ways.get(&engine).is_some_and(|way| !way.queue.is_empty());
+        if waits { self.missing(engine) } else { 0 }
+    }
+
+    /// How many connections an engine's link is worth beside those that there are.
+    pub(super) fn missing(&self, engine: EngineId) -> usize {
+        let Some(way) = self.ways.get(&engine) else { return 0 };
         let link = way.link.estimate();
         let by_window = link.hoped_product_bytes().saturating_mul(3) / (self.lane_window_bytes * 2);
         let by_delay = link.round_trip_us / ROUND_TRIP_PER_LANE_US;

@@ -14,18 +14,21 @@ use std::time::{Duration, Instant};
 
 use azekura_policy::LinkEstimate;
 use azekura_proto::{EngineId, TargetId};
+use azekura_wire::Socket;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Pool;
 use crate::lane::LaneError;
 use crate::session::this_process;
 pub(crate) use board::lane_window_bytes;
-use board::{Board, Flight};
+use board::{Board, Flight, Taken};
 pub use fetch::{Fetch, Wanted};
-use reader::Reader;
+use reader::{Come, Reader};
 
 /// A wait for bytes that is shorter than this found them lying there.
 const WAITED: Duration = Duration::from_micros(30);
+/// Round trip, in microseconds, from which on connections are made before they are needed.
+const EXPECT_US: u64 = 5_000;
 
 /// Reads kept in flight for all files of a pool.
 pub struct Pipeline {
@@ -63,9 +66,8 @@ impl Pipeline {
     /// the whole unknown.
     pub fn estimate(&self, targets: impl Iterator<Item = TargetId>) -> LinkEstimate {
         let map = self.pool.map();
-        let mut of_engines: Vec<(EngineId, TargetId)> = targets
-            .filter_map(|target| Some((map.engine_of(target)?, target)))
-            .collect();
+        let mut of_engines: Vec<(EngineId, TargetId)> =
+            targets.filter_map(|target| Some((map.engine_of(target)?, target))).collect();
         of_engines.sort_unstable();
         of_engines.dedup_by_key(|(engine, _)| *engine);
         let now_us = self.now_us();
@@ -127,6 +129,27 @@ impl Pipeline {
             drop(board);
             self.open_further(target, engine, lacking);
             board = self.board();
+        }
+    }
+
+    /// Much may soon be read of these targets: where they are far away, connections are made for it
+    /// beside what goes on, since that takes some round trips.
+    pub fn expect(self: &Arc<Self>, targets: &[TargetId]) {
+        if self.pool.is_guest() {
+            return;
+        }
+        let map = self.pool.map();
+        for &target in targets {
+            let link = self.estimate(std::iter::once(target));
+            let Some(engine) = map.engine_of(target).filter(|_| link.round_trip_us >= EXPECT_US)
+            else {
+                continue;
+            };
+            let mut board = self.board();
+            let missing = board.missing(engine);
+            board.way(engine).opening += missing;
+            drop(board);
+            self.open_further(target, engine, missing);
         }
     }
 
@@ -196,7 +219,7 @@ impl Pipeline {
     }
 
     /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes on any
-    /// connection: one that nobody reads fills up, and its sender slows down.
+    /// connection on which nobody else waits: one that is not read fills up, and its sender slows down.
     pub fn wait(&self, fetch: &Fetch) {
         let patience = self.pool.session().identity().request_timeout;
         loop {
@@ -211,36 +234,60 @@ impl Pipeline {
                 return;
             }
             if flight.is_some_and(|flight| flight.reader.is_none()) {
-                // Another thread reads; it says when something has come.
+                // Another thread waits for it, and says when something has come.
                 self.changed.wait(&mut board);
                 continue;
             }
-            let (numbers, sockets) = board.unread();
-            if sockets.is_empty() {
-                // It waits for a connection, or for another thread that reads.
+            let taken = board.take_unread();
+            if taken.is_empty() {
+                // It waits for a connection, or for others that wait on all there are.
                 self.changed.wait_for(&mut board, patience);
                 continue;
             }
             drop(board);
-            let begun = Instant::now();
-            let Some(ready) = azekura_wire::wait_for_any(&sockets, patience) else {
-                self.board().end_silent(own);
-                continue;
-            };
-            let waited = begun.elapsed() >= WAITED;
-            for (number, _) in numbers.into_iter().zip(ready).filter(|(_, ready)| *ready) {
-                self.receive(number, waited);
-            }
+            self.receive(taken, own, patience);
         }
     }
 
-    /// Takes what has come on a connection, unless another thread does.
-    fn receive(&self, number: u64, mut waited: bool) {
-        let mut taken = self.board().take_reader(number);
-        while let Some((mut reader, oldest)) = taken {
-            let got = reader.read(&oldest, waited, || self.now_us());
-            taken = self.board().give_back(number, reader, got, self.now_us());
-            self.changed.notify_all();
+    /// Waits until something comes on one of the connections, and takes it. If nothing does, the one
+    /// with the request `own` is ended, or all of them if that was not sent yet.
+    fn receive(&self, mut taken: Vec<Taken>, own: u64, patience: Duration) {
+        let sockets: Vec<Arc<Socket>> =
+            taken.iter().map(|taken| Arc::clone(&taken.socket)).collect();
+        let begun = Instant::now();
+        let ready = azekura_wire::wait_for_any(&sockets, patience);
+        let waited = begun.elapsed() >= WAITED;
+        if let Some(ready) = &ready {
+            for (taken, _) in taken.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
+                self.read(taken, waited);
+            }
+        }
+        let mut board = self.board();
+        if ready.is_none() {
+            let silent = taken.iter().map(|taken| taken.number);
+            silent.filter(|number| own == 0 || own == *number).for_each(|number| board.end(number));
+        }
+        for taken in taken {
+            board.give_back(taken);
+        }
+        drop(board);
+        self.changed.notify_all();
+    }
+
+    /// Takes what has come on a connection. What of a further reply is in the connection's own buffer
+    /// would wake nobody, and so is taken too.
+    fn read(&self, taken: &mut Taken, mut waited: bool) {
+        let mut oldest = self.board().oldest(taken.number);
+        while let Some(fetch) = oldest {
+            let got = taken.reader.read(&fetch, waited, || self.now_us());
+            let is_over = matches!(got.come, Come::Reply(_));
+            let mut board = self.board();
+            let is_good = board.note(taken.number, got, self.now_us());
+            if is_over {
+                self.changed.notify_all();
+            }
+            let goes_on = is_good && is_over && taken.reader.has_buffered_input();
+            oldest = if goes_on { board.oldest(taken.number) } else { None };
             waited = false;
         }
     }

@@ -24,6 +24,9 @@ impl Namespace {
     /// Those of `open`.
     pub fn open(&self, path: impl AsRef<[u8]>, options: &OpenOptions) -> Result<File> {
         let OpenOptions { flags, mode } = *options;
+        if flags & OFlags::ACCMODE == OFlags::RDONLY {
+            self.fs.expect_reads();
+        }
         let place = self.place(path.as_ref())?;
         if flags.contains(OFlags::TMPFILE) {
             let dir = self.resolve_place(place, true, &mut 0)?.oid;

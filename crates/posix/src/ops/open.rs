@@ -42,6 +42,7 @@ impl FileSystem {
             permission::check(caller, &attr, wanted)?;
         }
         let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
+        self.expect_reads_of(&file);
         if truncates {
             let clear_mode_bits = file.take_clear_bits();
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };

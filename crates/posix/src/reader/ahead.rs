@@ -83,11 +83,12 @@ impl Ahead {
         file: &OpenFile,
         pipeline: &Arc<Pipeline>,
         leases: &Leases,
+        link: LinkEstimate,
         read: ByteRange,
     ) -> Vec<Part> {
         let (mut fresh, mut sent) = (Vec::new(), Vec::new());
         for range in &self.actions.demand {
-            let parts = parts::cut(fs, file, leases, *range);
+            let parts = parts::cut(fs, file, leases, link, *range);
             sent.extend(parts::fetches(&parts));
             fresh.extend(parts.iter().filter(|part| part.range.overlaps(read)).cloned());
             if self.actions.keep_demand {
@@ -105,10 +106,11 @@ impl Ahead {
         file: &OpenFile,
         pipeline: &Arc<Pipeline>,
         leases: &Leases,
+        link: LinkEstimate,
     ) {
         let mut sent = Vec::new();
         for range in self.actions.ahead.drain(..) {
-            let parts = parts::cut(fs, file, leases, range);
+            let parts = parts::cut(fs, file, leases, link, range);
             sent.extend(parts::fetches(&parts));
             self.entries.insert(range.offset, (range, parts));
         }
@@ -169,7 +171,7 @@ impl ByPolicy {
             leases.settle(fs, file, pipeline);
         }
         let kept = ahead.parts_of(read);
-        let fresh = ahead.send_demand(fs, file, pipeline, leases, read);
+        let fresh = ahead.send_demand(fs, file, pipeline, leases, link, read);
         if !leases.all_hold() {
             // The leases travel beside what the read itself needs.
             leases.settle(fs, file, pipeline);
@@ -178,7 +180,7 @@ impl ByPolicy {
             ahead.invalidate();
             return kept.is_empty().then_some(Awaited { kept, fresh });
         }
-        ahead.send_ahead(fs, file, pipeline, leases);
+        ahead.send_ahead(fs, file, pipeline, leases, link);
         Some(Awaited { kept, fresh })
     }
 

@@ -8,13 +8,13 @@ mod parts;
 mod trace;
 mod window;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use azekura_client::{Pipeline, Pool};
 use azekura_policy::{Budget, ReadAhead, ReadPolicy, SyncAdaptive};
 use azekura_proto::placement::name_hash;
-use azekura_proto::{Oid, TargetId};
+use azekura_proto::{EngineId, Oid, TargetId};
 use parking_lot::Mutex;
 
 use crate::{FileSystem, OpenFile, Result};
@@ -25,6 +25,10 @@ use window::Window;
 
 /// Memory that all files of a file system may take for what is read ahead, in bytes.
 const BUDGET_BYTES: u64 = 512 << 20;
+/// Length of a file, in bytes, from which on connections are made when it is opened.
+const EXPECT_BYTES: u64 = 4 << 20;
+/// Engines of a pool up to which connections are made before it is known which of them has a file.
+const EXPECT_ENGINES: usize = 2;
 /// Counters of own writes; several files share one.
 const COUNTERS: usize = 256;
 /// Reads after which a near link is looked at again.
@@ -37,6 +41,8 @@ pub(crate) struct Reading {
     trace: Option<Arc<Trace>>,
     pipeline: OnceLock<Arc<Pipeline>>,
     budget: Arc<Budget>,
+    /// Whether it was seen that something may be read.
+    expects: AtomicBool,
     /// Moved by every own change of a file's data.
     changes: Box<[AtomicU64]>,
 }
@@ -47,6 +53,7 @@ impl Reading {
             policy,
             trace,
             pipeline: OnceLock::new(),
+            expects: AtomicBool::new(false),
             budget: Arc::new(Budget::new(BUDGET_BYTES)),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -155,6 +162,40 @@ impl FileSystem {
             changes: reading.changes_of(file.oid()),
             near_reads: 0,
         })))
+    }
+
+    /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
+    /// ahead is made ready meanwhile, once; in a pool of many engines only when it is known which.
+    pub(crate) fn expect_reads(&self) {
+        let reading = self.reading();
+        if matches!(reading.policy, ReadPolicy::Off)
+            || reading.expects.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let map = self.pool().map();
+        let engines = 0..map.engines.len() as u16;
+        let mut targets: Vec<TargetId> =
+            engines.filter_map(|engine| map.targets_of(EngineId(engine)).next()).collect();
+        targets.retain(|target| self.pool().is_remote(*target));
+        if !targets.is_empty() && map.engines.len() <= EXPECT_ENGINES {
+            reading.pipeline(self.pool()).expect(&targets);
+        }
+    }
+
+    /// A file was opened: if it is long and far away, what it takes to read it ahead is made ready.
+    pub(crate) fn expect_reads_of(&self, file: &OpenFile) {
+        if file.bytes_at_open() < EXPECT_BYTES
+            || !file.is_readable()
+            || matches!(self.reading().policy, ReadPolicy::Off)
+        {
+            return;
+        }
+        let mut targets = self.file_targets(file);
+        targets.retain(|target| self.pool().is_remote(*target));
+        if !targets.is_empty() {
+            self.reading().pipeline(self.pool()).expect(&targets);
+        }
     }
 
     /// The targets that may have data of the file.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use azekura_client::{Fetch, Wanted, pieces};
-use azekura_policy::ByteRange;
+use azekura_policy::{ByteRange, LinkEstimate};
 use azekura_proto::message::ShardRef;
 
 use super::leases::Leases;
@@ -11,6 +11,9 @@ use crate::{FileSystem, OpenFile};
 
 /// Most bytes of one request: small enough that the first bytes of a long range can be used early.
 const REQUEST_BYTES: u64 = 256 * 1024;
+/// The same while it is not known what the link can carry: the parts are dealt to several connections,
+/// all of which are slow at first.
+const FIRST_REQUEST_BYTES: u64 = 64 * 1024;
 
 /// A part of a range: what one request brings.
 #[derive(Clone, Debug)]
@@ -37,15 +40,17 @@ pub(super) fn cut(
     fs: &FileSystem,
     file: &OpenFile,
     leases: &Leases,
+    link: LinkEstimate,
     range: ByteRange,
 ) -> Vec<Part> {
+    let request_bytes = if link.untried { FIRST_REQUEST_BYTES } else { REQUEST_BYTES };
     let mut parts = Vec::new();
     for extent in pieces(file.geometry(), range.offset, range.bytes) {
         let data = ShardRef { oid: file.oid(), shard: extent.shard, is_file: true };
         let target = fs.shard_target(file.oid(), extent.shard);
         let mut done = 0;
         while done < extent.bytes {
-            let bytes = (extent.bytes - done).min(REQUEST_BYTES);
+            let bytes = (extent.bytes - done).min(request_bytes);
             let wanted = Wanted::Data { offset: extent.local_offset + done, bytes: bytes as u32 };
             parts.push(Part {
                 range: ByteRange::new(extent.offset + done, bytes),

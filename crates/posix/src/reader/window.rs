@@ -95,7 +95,7 @@ impl FileSystem {
                 Plan::Fetch(range) => {
                     window.note(self, file, ByteRange::new(at, left));
                     leases.renew(self, file, pipeline);
-                    window.fetch(pipeline, parts::cut(self, file, leases, range));
+                    window.fetch(pipeline, parts::cut(self, file, leases, link, range));
                     let link = pipeline.estimate(targets.iter().copied());
                     window.policy.fetched(range, link);
                 }
