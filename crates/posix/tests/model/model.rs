@@ -85,6 +85,7 @@ impl<S: Side> Model<S> {
             Op::Seek { slot, offset, to } => self.is_fair_seek(*slot, *offset, *to, &here, &there),
             // Which of two errors comes first is nobody's business.
             Op::Rename { .. } if there == Err(Errno::NAMETOOLONG) => here.is_err(),
+            Op::Rename { .. } if here == Err(Errno::NAMETOOLONG) => there.is_err(),
             // Where the new name is a directory above the old one, POSIX allows either.
             Op::Rename { .. } if here == Err(Errno::NOTEMPTY) => {
                 matches!(there, Err(Errno::NOTEMPTY | Errno::ISDIR))
