@@ -1,6 +1,7 @@
 //! What can go wrong on the client's side. Owns [`ClientError`], which has a variant only where a
 //! caller acts differently.
 
+use azekura_proto::status::StatusClass;
 use azekura_proto::{EngineId, Status};
 use azekura_wire::{ConnectError, SecretError};
 
@@ -47,6 +48,21 @@ impl ClientError {
             | Self::Protocol { .. }
             | Self::TooLarge
             | Self::NoSuchTarget(_) => None,
+        }
+    }
+
+    /// Whether the engine has not taken the request in hand, as far as is known: the same request
+    /// may succeed later.
+    pub fn is_unreached(&self) -> bool {
+        match self {
+            Self::Status(status) => match status.class() {
+                StatusClass::Retry | StatusClass::RefreshMap => true,
+                StatusClass::Caller | StatusClass::Fatal => false,
+            },
+            Self::Unreachable { .. }
+            | Self::Protocol { .. }
+            | Self::TooLarge
+            | Self::NoSuchTarget(_) => true,
         }
     }
 }

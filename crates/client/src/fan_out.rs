@@ -38,6 +38,8 @@ pub struct Call<'a> {
     result: Option<Result<Reply>>,
     sequence: u64,
     sent: bool,
+    /// It must not be carried out after a later one.
+    ordered: bool,
 }
 
 impl<'a> Call<'a> {
@@ -51,7 +53,17 @@ impl<'a> Call<'a> {
             result: None,
             sequence: 0,
             sent: false,
+            ordered: false,
         }
+    }
+
+    /// A write that comes after those before it among the calls to its engine, also where some
+    /// have to be repeated. Once one of them has not reached the engine, later ones are not sent again:
+    /// they share its error, though they may have been carried out.
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        self.ordered = true;
+        self
     }
 
     /// A request that sends bulk data.
@@ -79,6 +91,10 @@ struct Stream {
     pending_bytes: usize,
     exact_pending: bool,
     broken: bool,
+    /// Ordered calls are being repeated.
+    repeats: bool,
+    /// Why one of them has not reached the engine: those behind it must not be tried.
+    failure: Option<ClientError>,
 }
 
 impl Session {
@@ -108,11 +124,25 @@ impl Session {
                 stream.collect(calls, index);
             }
         }
-        for call in calls.iter_mut().filter(|call| call.result.is_none()) {
-            if let Some(stream) = self.stream_of(&mut streams, call) {
-                let result = self.redo(stream, call);
-                call.result = Some(result);
+        for call in calls.iter_mut() {
+            let is_behind = call.ordered && self.follows_a_repeated_one(&streams, call);
+            if is_behind && matches!(call.result, Some(Ok(_))) {
+                // What is repeated may have written over it.
+                call.result = None;
             }
+            let Some(stream) = self.stream_of(&mut streams, call) else { continue };
+            stream.repeats |= call.ordered;
+            let result = match &stream.failure {
+                Some(error) if call.ordered => Err(error.clone()),
+                _ => self.redo(stream, call),
+            };
+            if let Err(error) = &result
+                && call.ordered
+                && error.is_unreached()
+            {
+                stream.failure.get_or_insert_with(|| error.clone());
+            }
+            call.result = Some(result);
         }
     }
 
@@ -142,6 +172,8 @@ impl Session {
                     pending_bytes: 0,
                     exact_pending: false,
                     broken: false,
+                    repeats: false,
+                    failure: None,
                 }),
                 Err(error) => {
                     for call in calls.iter_mut() {
@@ -153,6 +185,15 @@ impl Session {
             }
         }
         streams
+    }
+
+    /// Whether an ordered call to the same engine has been repeated.
+    fn follows_a_repeated_one(&self, streams: &[Stream], call: &Call<'_>) -> bool {
+        let mut repeated = streams.iter().filter(|stream| stream.repeats).peekable();
+        repeated.peek().is_some()
+            && self.link(call.target).is_ok_and(|(link, _)| {
+                repeated.any(|stream| stream.borrowed.link.engine == link.engine)
+            })
     }
 
     /// The stream that a call goes over; `None` if it has its result already.

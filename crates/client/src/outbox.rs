@@ -109,6 +109,12 @@ impl Posted {
         !matches!(*self.outcome.lock(), Outcome::Waiting)
     }
 
+    /// Whatever has come of it, it has to be sent again: something from before it is written
+    /// after it.
+    pub fn lose(&self) {
+        *self.outcome.lock() = Outcome::Lost;
+    }
+
     fn new(
         target: TargetId,
         data: ShardRef,
@@ -279,11 +285,12 @@ type Slot = Arc<Mutex<Option<Arc<Flight>>>>;
 
 /// Writes kept in flight for all files of a pool.
 pub struct Outbox {
+    /// Before the pool: its connections are borrowed from there, and go back first.
+    lanes: Mutex<HashMap<(EngineId, u64), Slot>>,
     pool: Arc<Pool>,
     process: AtomicU32,
     /// What one connection carries per round trip, in bytes.
     lane_window_bytes: u64,
-    lanes: Mutex<HashMap<(EngineId, u64), Slot>>,
 }
 
 impl std::fmt::Debug for Outbox {
@@ -297,7 +304,7 @@ impl Outbox {
     pub fn new(pool: Arc<Pool>) -> Self {
         let process = AtomicU32::new(this_process());
         let lane_window_bytes = lane_window_bytes();
-        Self { pool, process, lane_window_bytes, lanes: Mutex::default() }
+        Self { lanes: Mutex::default(), pool, process, lane_window_bytes }
     }
 
     /// The pool.
@@ -329,6 +336,19 @@ impl Outbox {
     ) -> Arc<Posted> {
         let posted = Posted::new(target, data, Kind::Write, (offset, epoch), bytes);
         posted.send_over(self.flight(target, posted.lane(lanes.max(1))));
+        posted
+    }
+
+    /// A write that is not sent because one before it was lost: both are to be sent again.
+    pub fn post_lost(
+        target: TargetId,
+        data: ShardRef,
+        offset: u64,
+        epoch: u64,
+        bytes: Vec<u8>,
+    ) -> Arc<Posted> {
+        let posted = Posted::new(target, data, Kind::Write, (offset, epoch), bytes);
+        posted.settle(Outcome::Lost);
         posted
     }
 

@@ -290,7 +290,11 @@ pub(crate) fn touch(target: &Target, data: ShardRef, mtime: Timestamp) -> Answer
 }
 
 /// Answer to `Sync`.
-pub(crate) fn sync(target: &Target, data: Option<ShardRef>) -> Answer {
+pub(crate) fn sync(target: &Target, asker: Option<SessionId>, data: Option<ShardRef>) -> Answer {
+    if let Some(data) = data {
+        // What others have been told is written is to be durable too.
+        target.leases.before_read((data.oid, data.shard), asker);
+    }
     if let Some(data) = data
         && let Some(file) = target.store.shard(data.oid, data.shard).map_err(fail)?
     {
@@ -312,7 +316,7 @@ pub(crate) fn sync_all(target: &Target) -> Answer {
         tracing::error!("{}: cannot make data durable: {error}", target.dir.display());
         return Err(Status::Io);
     }
-    sync(target, None)
+    sync(target, None, None)
 }
 
 /// Answer to `ShardRemove`.

@@ -128,7 +128,7 @@ pub(crate) fn dispatch(
             data::seek(target, asker, *data, *offset, *hole)
         }
         Request::ShardTouch { data, mtime } => data::touch(target, *data, *mtime),
-        Request::Sync { data } => data::sync(target, *data),
+        Request::Sync { data } => data::sync(target, asker, *data),
         Request::SyncAll => data::sync_all(target),
         Request::ShardRemove { data } => data::remove(target, *data),
 

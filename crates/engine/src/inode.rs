@@ -63,9 +63,9 @@ pub(crate) fn set_attr(
     let inode = change_inode(target, oid, |inode| apply(inode, change, stamp))?;
     if inode.kind == FileKind::Regular {
         if let Some(mtime) = change.mtime {
-            touch_shards(node, target, oid, &inode, resolve(mtime, stamp))?;
+            touch_shards(node, target, asker, (oid, &inode), resolve(mtime, stamp))?;
         } else if change.size.is_some() {
-            touch_shards(node, target, oid, &inode, stamp)?;
+            touch_shards(node, target, asker, (oid, &inode), stamp)?;
         }
     }
     Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, &inode)?)))
@@ -123,10 +123,14 @@ fn refuse_if_used(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> 
 fn touch_shards(
     node: &Node,
     target: &Target,
-    oid: Oid,
-    inode: &Inode,
+    asker: Option<SessionId>,
+    (oid, inode): (Oid, &Inode),
     mtime: Timestamp,
 ) -> Result<(), Status> {
+    if !inode.wide {
+        // Writes that were answered before this must not be later than it.
+        target.leases.before_read((oid, 0), asker);
+    }
     if inode.wide {
         node.call_shards(oid, |shard| Request::ShardTouch {
             data: ShardRef { oid, shard, is_file: false },

@@ -1,6 +1,7 @@
 //! Pages of a directory's shard, in the order of cookies. Owns how a page resumes after a cookie
 //! while others insert and remove: the cookie depends on the name alone.
 
+use azekura_proto::attr::FileKind;
 use azekura_proto::limits::PAGE_BYTES_MAX;
 use azekura_proto::message::{Answer, DirCookie, DirEntry, Reply};
 use azekura_proto::placement::shard_on_target;
@@ -9,7 +10,7 @@ use azekura_store::Space;
 
 use crate::attributes::{complete, is_at_hand, load_inode};
 use crate::node::Node;
-use crate::record::{Bucket, ENTRY_KEY_BYTES, bucket_key, decode, parse_bucket_key};
+use crate::record::{Bucket, ENTRY_KEY_BYTES, Inode, bucket_key, decode, parse_bucket_key};
 use crate::stored::store_status;
 use crate::target::Target;
 
@@ -93,6 +94,8 @@ fn start_key(dir: Oid, after: u64, hash: u64) -> Option<Vec<u8>> {
     Some(key.to_vec())
 }
 
+/// Attributes that can be told without waiting for another engine, or for a client that is writing; for
+/// the others the client asks by itself.
 fn attr_at_hand(
     node: &Node,
     asker: Option<SessionId>,
@@ -100,8 +103,23 @@ fn attr_at_hand(
 ) -> Result<Option<azekura_proto::Attr>, Status> {
     let Some(home) = node.local_home(oid) else { return Ok(None) };
     match load_inode(home, oid) {
-        Ok(inode) if is_at_hand(node, &inode) => complete(node, home, asker, oid, &inode).map(Some),
+        Ok(inode) if is_at_hand(node, &inode) && !is_being_written(node, asker, oid, &inode) => {
+            complete(node, home, asker, oid, &inode).map(Some)
+        }
         Ok(_) | Err(Status::Stale) => Ok(None),
         Err(status) => Err(status),
     }
+}
+
+/// Whether somebody else has a write lease of a shard on this engine.
+fn is_being_written(node: &Node, asker: Option<SessionId>, oid: Oid, inode: &Inode) -> bool {
+    let shards = match inode.kind {
+        FileKind::Regular if inode.wide => node.shards(oid),
+        FileKind::Regular => 1,
+        _ => 0,
+    };
+    (0..shards).any(|shard| {
+        node.local(node.shard_target(oid, shard))
+            .is_some_and(|target| target.leases.would_wait((oid, shard), asker))
+    })
 }

@@ -7,13 +7,14 @@ mod cluster;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_client::{ClientConfig, Objects as _, Pool};
+use azekura_client::{Call, ClientConfig, Objects as _, Pool, Request};
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
     CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
     Namespace, OFlags, OpenOptions, ReadPolicy, SeekTo, WritePolicy,
 };
 use azekura_proto::attr::Inheritance;
+use azekura_proto::message::ShardRef;
 use cluster::Cluster;
 
 const BLOCK: usize = 4096;
@@ -95,6 +96,44 @@ fn writes_are_kept_in_flight_under_leases_and_only_where_that_is_wanted() {
     write_blocks(&durable, 0..20, 3);
     assert_eq!(cluster.count("write_leased"), leased);
     assert_eq!(cluster.count("lease_write"), asked);
+}
+
+#[test]
+fn nothing_is_answered_early_once_the_process_is_about_to_end() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let client = client(&cluster);
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    write_blocks(&file, 0..20, 1);
+    client.filesystem().drain_for_good().unwrap();
+    let leased = cluster.count("write_leased");
+    let released = cluster.count("release_write");
+    assert!(leased > 0 && released > 0);
+    write_blocks(&file, 20..40, 1);
+    assert_eq!(cluster.count("write_leased"), leased);
+    assert!(cluster.root().read("/file").unwrap() == contents(0..40, 1));
+    // It has not come to that.
+    client.filesystem().resume();
+    let other = client.open("/other", &OpenOptions::create()).unwrap();
+    write_blocks(&other, 0..20, 2);
+    assert!(cluster.count("write_leased") > leased);
+}
+
+#[test]
+fn a_directory_of_files_that_others_write_is_listed_with_their_lengths() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let writer = client(&cluster);
+    let names: Vec<String> = (0..6).map(|number| format!("/file{number}")).collect();
+    let open = |name: &String| writer.open(name, &OpenOptions::create()).unwrap();
+    let files: Vec<File> = names.iter().map(open).collect();
+    for file in &files {
+        write_blocks(file, 0..10, 1);
+    }
+    let reader = client(&cluster);
+    let found = reader.read_dir("/").unwrap().map(Result::unwrap).count();
+    assert_eq!(found, names.len());
+    for name in &names {
+        assert_eq!(reader.metadata(name).unwrap().size, 10 * BLOCK as u64);
+    }
 }
 
 #[test]
@@ -259,6 +298,37 @@ fn an_error_is_told_once_to_each_who_has_the_file_open() {
     let late = client.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
     assert_eq!(fs.flush(late.handle()), Ok(()));
     file.close().unwrap();
+}
+
+#[test]
+fn writes_that_follow_each_other_fail_together_while_the_engine_is_away() {
+    const WRITES: usize = 500;
+    let mut cluster = Cluster::start_far(1, 1, Inheritance::default());
+    let impatient =
+        ClientConfig { request_timeout: Duration::from_millis(500), ..ClientConfig::default() };
+    let pool = Pool::connect(cluster.file(), impatient).unwrap();
+    let file = cluster.root().open("/file", &OpenOptions::create()).unwrap();
+    let oid = file.handle().oid();
+    let data = ShardRef { oid, shard: 0, is_file: true };
+    let blocks: Vec<Vec<u8>> = (0..WRITES).map(|number| block(number, 1)).collect();
+    // All to one place, so that the last one has to stay.
+    let calls = || -> Vec<Call<'_>> {
+        let request = || Request::Write { data, offset: 0 };
+        let call = |bytes| Call::sending(oid.home(), request(), bytes).in_order();
+        blocks.iter().map(|bytes| call(bytes.as_slice())).collect()
+    };
+    let mut lost = calls();
+    cluster.stop(0);
+    let start = Instant::now();
+    pool.fan_out(&mut lost);
+    // Not half a second for each.
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    assert!(lost.iter_mut().all(|call| call.take_result().is_err_and(|e| e.is_unreached())));
+    cluster.restart(0);
+    let mut again = calls();
+    pool.fan_out(&mut again);
+    assert!(again.iter_mut().all(|call| call.take_result().is_ok()));
+    assert!(cluster.root().read("/file").unwrap() == blocks[WRITES - 1]);
 }
 
 #[test]

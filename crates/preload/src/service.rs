@@ -76,18 +76,35 @@ fn namespace(fs: &Arc<FileSystem>, settings: &Settings) -> Namespace {
     Namespace::new(Arc::clone(fs), Credentials::of_process()).standing_at(&settings.prefix)
 }
 
-/// The process is about to fork, to become another program, or to end: what it has written arrives.
-pub(crate) fn drain() {
+fn drain_by(how: fn(&FileSystem) -> Result<()>) {
     if let State::Open(root) = &*STATE.read()
-        && let Err(errno) = root.filesystem().drain()
+        && let Err(errno) = how(root.filesystem())
     {
         report::trouble(&format!("answered writes have not arrived: {errno}"));
     }
 }
 
+/// The process is about to fork or to start a program: what it has written arrives.
+pub(crate) fn drain() {
+    drain_by(FileSystem::drain);
+}
+
+/// The process is about to become another program, or to end: what it has written arrives, and from now
+/// on every write waits for its answer.
+pub(crate) fn drain_for_good() {
+    drain_by(FileSystem::drain_for_good);
+}
+
+/// The process has not become another program.
+pub(crate) fn resume() {
+    if let State::Open(root) = &*STATE.read() {
+        root.filesystem().resume();
+    }
+}
+
 /// The process is about to end.
 pub(crate) fn leave() {
-    drain();
+    drain_for_good();
     if let State::Open(root) = &*STATE.read() {
         root.filesystem().pool().leave();
     }

@@ -124,7 +124,11 @@ fn read_policy() -> ReadPolicy {
     })
 }
 
-fn write_policy() -> WritePolicy {
+fn write_policy(intercept: Intercept) -> WritePolicy {
+    if intercept == Intercept::Data {
+        // The mount, a client of its own, is asked for lengths and times: it would wait for this one.
+        return WritePolicy::Through;
+    }
     let Some(text) = text(c"AZEKURA_WRITE_POLICY") else { return WritePolicy::default() };
     text.parse().unwrap_or_else(|error| {
         report::trouble(&format!("AZEKURA_WRITE_POLICY: {error}: 'auto' is used"));
@@ -169,14 +173,15 @@ pub(crate) fn read() {
             report::trouble("AZEKURA_POOL names no pool: everything is passed on");
             return None;
         };
+        let intercept = intercept();
         Some(Settings {
             pool,
             container: text(c"AZEKURA_CONTAINER").unwrap_or_else(|| DEFAULT_CONTAINER.to_owned()),
             prefix: prefix(),
             report,
-            intercept: intercept(),
+            intercept,
             read_policy: read_policy(),
-            write_policy: write_policy(),
+            write_policy: write_policy(intercept),
             trace: variable(c"AZEKURA_TRACE").filter(|path| !path.is_empty()),
             binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
             handed_on: handed_on(),

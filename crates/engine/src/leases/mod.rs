@@ -190,9 +190,10 @@ impl Leases {
         Granted { lease: READ, version }
     }
 
-    /// Gives a write lease, never by waiting for others. `instead_of`: the epoch that the client had.
-    /// What is under way of it is waited for, what comes later is refused; if somebody else has been
-    /// here since, the client gets no lease.
+    /// Gives a write lease, never by waiting for others; always under a new epoch, so that nothing of
+    /// an earlier one that comes late (a write, a release) has to do with it. `instead_of`: the epoch
+    /// that the client had. What is under way of it is waited for, what comes later is refused; if
+    /// somebody else has been here since, the client gets no lease.
     pub(crate) fn grant_write(
         &self,
         key: Key,
@@ -201,9 +202,9 @@ impl Leases {
     ) -> Granted {
         let refused = Granted { lease: Duration::ZERO, version: 0 };
         let mut entries = self.entries.lock();
+        self.await_own(&mut entries, key, session);
+        let writer = entries.get(&key).and_then(|entry| entry.writer.as_ref());
         if let Some(old) = instead_of {
-            self.await_own(&mut entries, key, session);
-            let writer = entries.get(&key).and_then(|entry| entry.writer.as_ref());
             let is_current = match writer {
                 Some(writer) => writer.session == session && writer.epoch == old,
                 None => self.was_given_before(old),
@@ -218,14 +219,15 @@ impl Leases {
         let now = Instant::now();
         let others_read = entry.read_until > now && entry.readers != Readers::One(session);
         if others_read || entry.writing_refused_until.is_some_and(|until| until > now) {
+            if let Some(writer) = entry.writer.as_mut().filter(|w| w.session == session) {
+                // Others wait for it as before, but what comes late under the old epoch must not
+                // land on what the client writes from now on. The new one is told to nobody.
+                writer.epoch = self.draw_version();
+            }
             return refused;
         }
-        match &mut entry.writer {
+        match &entry.writer {
             Some(writer) if writer.session != session && !writer.is_over(now) => return refused,
-            Some(writer) if writer.session == session && instead_of.is_none() => {
-                writer.until = now + WRITE;
-                return Granted { lease: WRITE, version: writer.epoch };
-            }
             Some(_) => {}
             None => {
                 self.writers.fetch_add(1, Ordering::SeqCst);
@@ -332,6 +334,21 @@ impl Leases {
             let until = entry.read_until;
             entry.reading_refused_until = Some(until + REFUSAL);
             self.ended.wait_until(&mut entries, until);
+        }
+    }
+
+    /// Whether whoever looks at a shard has to wait for the write lease of somebody else. `who`: as
+    /// for [`Leases::before_read`].
+    pub(crate) fn would_wait(&self, key: Key, who: Option<SessionId>) -> bool {
+        let now = Instant::now();
+        let in_grace = self.is_in_write_grace(now);
+        if !in_grace && self.writers.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        let entries = self.entries.lock();
+        match entries.get(&key).and_then(|entry| entry.writer.as_ref()) {
+            Some(writer) => who != Some(writer.session) && (in_grace || !writer.is_over(now)),
+            None => in_grace,
         }
     }
 

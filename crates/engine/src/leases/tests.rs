@@ -160,8 +160,62 @@ fn a_new_epoch_ends_the_old_one() {
     // Somebody else's, or one that is long over.
     assert_eq!(leases.grant_write(key(), TWO, Some(second.version)).lease, Duration::ZERO);
     assert_eq!(leases.grant_write(key(), ONE, Some(first.version)).lease, Duration::ZERO);
-    // Asked for once more it is the same.
-    assert_eq!(leases.grant_write(key(), ONE, None), second);
+}
+
+#[test]
+fn a_late_release_of_an_old_epoch_does_not_end_a_new_lease() {
+    let leases = leases();
+    let first = leases.grant_write(key(), ONE, None);
+    // Its release is on the way on another connection when the client asks anew.
+    let second = leases.grant_write(key(), ONE, None);
+    assert_eq!(second.lease, WRITE);
+    assert_ne!(second.version, first.version);
+    leases.release(key(), ONE, first.version);
+    assert!(leases.would_wait(key(), Some(TWO)));
+    assert!(leases.begin_write(key(), ONE, second.version).is_some());
+    leases.end_write(key());
+}
+
+#[test]
+fn a_grant_waits_for_the_own_writes_under_way() {
+    let leases = leases();
+    let first = leases.grant_write(key(), ONE, None);
+    leases.begin_write(key(), ONE, first.version).unwrap();
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| leases.grant_write(key(), ONE, None));
+        std::thread::sleep(WRITE / 20);
+        assert!(!asks.is_finished());
+        leases.end_write(key());
+        assert_eq!(asks.join().unwrap().lease, WRITE);
+    });
+}
+
+#[test]
+fn a_refused_renewal_ends_the_old_epoch_and_others_still_wait() {
+    let leases = leases();
+    let granted = leases.grant_write(key(), ONE, None);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| leases.before_read(key(), Some(TWO)));
+        std::thread::sleep(WRITE / 10);
+        let again = leases.grant_write(key(), ONE, Some(granted.version));
+        assert_eq!(again.lease, Duration::ZERO);
+        assert_eq!(leases.begin_write(key(), ONE, granted.version), None);
+        assert!(!reader.is_finished());
+    });
+    assert!(start.elapsed() >= WRITE);
+}
+
+#[test]
+fn who_would_wait_is_known_without_waiting() {
+    let leases = leases();
+    assert!(!leases.would_wait(key(), None));
+    let granted = leases.grant_write(key(), ONE, None);
+    assert!(!leases.would_wait(key(), Some(ONE)));
+    assert!(leases.would_wait(key(), Some(TWO)));
+    assert!(!leases.would_wait((key().0, 4), Some(TWO)));
+    leases.release(key(), ONE, granted.version);
+    assert!(!leases.would_wait(key(), Some(TWO)));
 }
 
 #[test]

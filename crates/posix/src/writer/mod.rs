@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use azekura_client::{Outbox, Pool, pieces};
+use azekura_client::{Outbox, Outcome, Pool, pieces};
 use azekura_policy::{Budget, WritePolicy, WriteWindow};
 use azekura_proto::geometry::Extent;
 use azekura_proto::limits::WRITE_LEASE_MS;
@@ -64,6 +64,8 @@ pub(crate) struct Writing {
     /// Counts errors, so that each open file is told of each once.
     errors: AtomicU64,
     has_keeper: AtomicBool,
+    /// The process is about to end: nothing is answered early any more.
+    is_ending: AtomicBool,
 }
 
 /// How an open file is written; decided at its first write.
@@ -126,6 +128,7 @@ impl Writing {
             budget: Budget::new(BUDGET_BYTES),
             errors: AtomicU64::new(0),
             has_keeper: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
         })
     }
 
@@ -161,10 +164,19 @@ impl Writing {
             WritePolicy::Always => true,
             WritePolicy::Through => false,
             WritePolicy::Auto => {
-                self.pool().is_remote(target)
-                    && self.window(target, |window| window.round_trip_us()) >= Some(FAR_US)
+                // Whether it is remote takes looking at the host's files: last.
+                self.window(target, |window| window.round_trip_us()) >= Some(FAR_US)
+                    && self.pool().is_remote(target)
             }
         }
+    }
+
+    /// Whether it has been found to be short.
+    fn is_near(&self, target: TargetId) -> bool {
+        self.policy == WritePolicy::Auto
+            && self
+                .window(target, |window| window.round_trip_us())
+                .is_some_and(|us| (1..FAR_US).contains(&us))
     }
 
     /// A request to a target was answered after this time.
@@ -206,6 +218,7 @@ impl Writing {
 
     /// Sends the pieces of a write.
     fn post(&self, oid: Oid, state: &mut State, places: &[Place<'_>]) {
+        let mut unreachable: Vec<TargetId> = Vec::new();
         for place in places {
             let data = ShardRef { oid, shard: place.shard, is_file: true };
             let mut done = 0;
@@ -216,7 +229,16 @@ impl Writing {
                 done += room;
                 self.window(place.target, |w| w.sent(self.us(Instant::now()), room as u64));
                 let epoch = state.epoch(place.shard).unwrap_or(0);
-                state.push(self.outbox.post(place.target, data, offset, epoch, state.lanes, bytes));
+                let posted = if unreachable.contains(&place.target) {
+                    Outbox::post_lost(place.target, data, offset, epoch, bytes)
+                } else {
+                    self.outbox.post(place.target, data, offset, epoch, state.lanes, bytes)
+                };
+                if matches!(posted.outcome(), Outcome::Lost) {
+                    // Dialled for once, not for each piece.
+                    unreachable.push(place.target);
+                }
+                state.push(posted);
             }
         }
     }
@@ -292,7 +314,8 @@ impl FileSystem {
         state.tell_error(file)?;
         writing.make_way(object, &mut state);
         let shards: Vec<_> = places.iter().map(|place| (place.shard, place.target)).collect();
-        let is_ready = self.have_leases(file, object, &mut state, &shards)
+        let is_ready = !writing.is_ending.load(Ordering::SeqCst)
+            && self.have_leases(file, object, &mut state, &shards)
             && writing.budget.take(data.len() as u64);
         if !is_ready {
             writing.finish_or_forget(object, &mut state);
@@ -325,7 +348,8 @@ impl FileSystem {
         if shards.iter().all(|(shard, _)| state.epoch(*shard).is_some()) {
             return true;
         }
-        if state.is_refused() {
+        // What is near is written through. What has not been met yet is met by asking.
+        if state.is_refused() || shards.iter().any(|(_, target)| self.writing().is_near(*target)) {
             return false;
         }
         let count = file.geometry().shards();
@@ -346,6 +370,10 @@ impl FileSystem {
         }
         if all && shards.iter().all(|(_, target)| self.writing().is_far(*target)) {
             return true;
+        }
+        if all {
+            // Nearer than it seemed.
+            state.refuse();
         }
         self.writing().release(object, state, false);
         false
@@ -391,8 +419,23 @@ impl FileSystem {
         all.into_iter().try_for_each(|oid| self.settle(oid, Leases::Keep))
     }
 
+    /// [`FileSystem::drain`] for a process that is about to become another program, or to end: from now
+    /// on nothing is answered early, whoever writes.
+    ///
+    /// # Errors
+    /// As [`FileSystem::drain`].
+    pub fn drain_for_good(&self) -> Result<()> {
+        self.writing().is_ending.store(true, Ordering::SeqCst);
+        self.drain()
+    }
+
+    /// The process goes on after [`FileSystem::drain_for_good`].
+    pub fn resume(&self) {
+        self.writing().is_ending.store(false, Ordering::SeqCst);
+    }
+
     /// Lets everything arrive that was written to any file, and gives all leases back: for a process
-    /// that is about to fork, to become another program, or to end.
+    /// that is about to fork or to start a program.
     ///
     /// # Errors
     /// `EIO` if that cannot be brought about.

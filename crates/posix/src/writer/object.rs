@@ -17,6 +17,8 @@ use crate::{Errno, OpenFile, Result};
 
 /// For this long after others have come none is asked for.
 const REFUSAL: Duration = Duration::from_secs(5);
+/// What has not arrived for so long is sent again only if nobody else has been there since.
+const GIVE_UP: Duration = Duration::from_secs(20);
 
 /// A write lease.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +78,17 @@ impl State {
 
     pub(super) fn may_answer_until(&self, shard: u16) -> Option<Instant> {
         self.leases.get(&shard).map(|lease| lease.may_answer_until)
+    }
+
+    /// Asks for no lease for a while.
+    pub(super) fn refuse(&mut self) {
+        self.refused_until = Some(Instant::now() + REFUSAL);
+    }
+
+    /// Puts a write back that has to be sent again.
+    fn keep(&mut self, posted: &Arc<Posted>) {
+        posted.lose();
+        self.queue.push_back(Arc::clone(posted));
     }
 
     pub(super) fn is_refused(&self) -> bool {
@@ -220,18 +233,21 @@ impl Writing {
                 break;
             }
         }
-        if std::mem::take(&mut state.is_dirty) {
-            // What was read meanwhile may be from before.
+        if state.is_dirty {
+            // What was read meanwhile may be from before; and what is left changes it once more.
+            state.is_dirty = !state.queue.is_empty();
             self.reading.note_change(object.oid);
         }
         finished
     }
 
-    /// Gives up what cannot be sent.
+    /// Gives up what cannot be sent, and the leases: what may still be on its way under them must not
+    /// land on later writes, which go under new ones.
     pub(super) fn forget(&self, state: &mut State, errno: Errno) {
         for posted in std::mem::take(&mut state.queue) {
             self.land(&posted, None);
         }
+        state.leases.clear();
         self.note_error(state, errno);
     }
 
@@ -241,7 +257,7 @@ impl Writing {
             self.finish_or_forget(object, state);
             state.is_waited_for = false;
             self.release(object, state, false);
-            state.refused_until = Some(Instant::now() + REFUSAL);
+            state.refuse();
         }
     }
 
@@ -299,7 +315,7 @@ impl Writing {
                         Lease { target: *target, epoch: version, may_answer_until: asked + half };
                     state.leases.insert(*shard, lease);
                 }
-                Err(error) if error.status().is_none() => unreached = Some(error),
+                Err(error) if error.is_unreached() => unreached = Some(error),
                 _ => {
                     all = false;
                     state.leases.remove(shard);
@@ -337,23 +353,25 @@ impl Writing {
             .collect();
         self.ask(object, state, &old).map_err(|error| of_client(&error))?;
         tracing::debug!("{} writes to {} are sent again", state.queue.len(), object.oid);
-        let again = std::mem::take(&mut state.queue);
+        let again = self.still_in_time(state);
         let mut calls: Vec<Call<'_>> = again
             .iter()
             .map(|posted| {
                 let request = Request::Write { data: posted.data(), offset: posted.offset() };
-                Call::sending(posted.target(), request, posted.bytes())
+                Call::sending(posted.target(), request, posted.bytes()).in_order()
             })
             .collect();
         self.pool().fan_out(&mut calls);
         let mut sent = Ok(());
         for (call, posted) in calls.iter_mut().zip(&again) {
             match call.take_result() {
-                Ok(_) => self.land(posted, None),
-                Err(error) if error.status().is_none() => {
-                    state.queue.push_back(Arc::clone(posted));
+                Err(error) if sent.is_ok() && error.is_unreached() => {
                     sent = Err(of_client(&error));
+                    state.keep(posted);
                 }
+                // Whatever has come of it: what is written before it is not there yet.
+                _ if sent.is_err() => state.keep(posted),
+                Ok(_) => self.land(posted, None),
                 Err(error) => {
                     self.land(posted, None);
                     self.note_error(state, of_client(&error));
@@ -361,5 +379,20 @@ impl Writing {
             }
         }
         sent
+    }
+
+    /// The queue, without what has waited too long to be written over what others may have written.
+    fn still_in_time(&self, state: &mut State) -> Vec<Arc<Posted>> {
+        let mut again = Vec::with_capacity(state.queue.len());
+        for posted in std::mem::take(&mut state.queue) {
+            let is_alone = state.leases.contains_key(&posted.data().shard);
+            if is_alone || posted.sent().elapsed() < GIVE_UP {
+                again.push(posted);
+            } else {
+                self.land(&posted, None);
+                self.note_error(state, Errno::IO);
+            }
+        }
+        again
     }
 }

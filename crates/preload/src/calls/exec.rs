@@ -10,8 +10,8 @@ use super::hooks;
 use crate::host;
 use crate::launch::{self, Inherited, Plan, Program, Request};
 use crate::report::{self, counter};
-use crate::settings::Settings;
-use crate::{gate, paths};
+use crate::settings::{self, Settings};
+use crate::{gate, paths, service};
 
 type Array = *const *const c_char;
 
@@ -47,12 +47,19 @@ unsafe fn plan(
 
 /// Why an exec came back.
 fn after(_failed: c_int) -> Errno {
-    Errno::from_raw_os_error(host::errno())
+    let errno = Errno::from_raw_os_error(host::errno());
+    if settings::get().is_some() {
+        let _ = gate::visit(|| {
+            service::resume();
+            Ok(())
+        });
+    }
+    errno
 }
 
 /// Becomes the program; gives the errno if that fails.
 fn become_program(plan: &Plan) -> Errno {
-    launch::prepare();
+    launch::prepare_to_become();
     let _ = gate::visit(|| {
         report::write();
         Ok(())
@@ -192,7 +199,7 @@ unsafe fn execute_open(fd: c_int, argv: Array, environment: Array) -> Errno {
         Some(Ok(plan)) => match &plan.program {
             // As it came: the kernel knows the file by its descriptor.
             Program::Path(path) if path.to_bytes() == shown.as_bytes() => {
-                launch::prepare();
+                launch::prepare_to_become();
                 let _ = gate::visit(|| {
                     report::write();
                     Ok(())

@@ -8,7 +8,7 @@ use crate::{gate, report, service};
 
 fn prepare() {
     let _ = gate::visit(|| {
-        service::drain();
+        service::drain_for_good();
         report::write();
         Ok(())
     });

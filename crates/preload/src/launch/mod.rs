@@ -133,12 +133,22 @@ pub(crate) fn own_directory() -> Option<Vec<u8>> {
     working_directory::get().map(|at| at.path.clone())
 }
 
-/// Makes everything ready for another program: what was written arrives, positions become shared.
-pub(crate) fn prepare() {
+fn prepare_with(drain: fn()) {
     gate::close_for_fork();
-    service::drain();
+    drain();
     inherit::share_all();
     gate::open_after_fork();
+}
+
+/// Makes everything ready for another program beside this one: what was written arrives, positions
+/// become shared.
+pub(crate) fn prepare() {
+    prepare_with(service::drain);
+}
+
+/// The same for a program in place of this one; [`service::resume`] if it does not come to that.
+pub(crate) fn prepare_to_become() {
+    prepare_with(service::drain_for_good);
 }
 
 /// Where a program file lies.
