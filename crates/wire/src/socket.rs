@@ -154,21 +154,25 @@ impl Socket {
     }
 }
 
+/// More seconds than this are no time-out that anybody sees the end of.
+const MOST_SECONDS: u64 = 1 << 30;
+
 /// Waits until there is something to read on one of the sockets, or a peer has closed, or a signal came
-/// in. Tells on which there is; `None` if nothing happened within `timeout`.
-pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> Option<Vec<bool>> {
+/// in, or `timeout` is over. Tells on which there is.
+pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> Vec<bool> {
     let mut polled: Vec<_> = sockets
         .iter()
         .map(|socket| rustix::event::PollFd::new(&**socket, rustix::event::PollFlags::IN))
         .collect();
     let limit = rustix::event::Timespec {
-        tv_sec: timeout.as_secs() as i64,
+        tv_sec: timeout.as_secs().min(MOST_SECONDS) as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     };
     match rustix::event::poll(&mut polled, Some(&limit)) {
-        Ok(0) => None,
-        // Any error is met again by whoever reads.
-        Ok(_) | Err(_) => Some(polled.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        Ok(_) => polled.iter().map(|fd| !fd.revents().is_empty()).collect(),
+        Err(rustix::io::Errno::INTR) => vec![false; sockets.len()],
+        // It is met again by whoever reads.
+        Err(_) => vec![true; sockets.len()],
     }
 }
 

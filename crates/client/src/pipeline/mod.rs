@@ -27,6 +27,8 @@ use reader::{Come, Reader};
 
 /// A wait for bytes that is shorter than this found them lying there.
 const WAITED: Duration = Duration::from_micros(30);
+/// A request that waits to be sent looks about after this long.
+const UNSENT: Duration = Duration::from_millis(200);
 /// Round trip, in microseconds, from which on connections are made before they are needed.
 const EXPECT_US: u64 = 5_000;
 
@@ -105,6 +107,7 @@ impl Pipeline {
         let map = self.pool.map();
         let mut engines: Vec<(EngineId, TargetId)> = Vec::new();
         let mut board = self.board();
+        board.map_version = map.version;
         for fetch in fetches {
             let Some(engine) = map.engine_of(fetch.target) else {
                 fetch.fail();
@@ -130,6 +133,9 @@ impl Pipeline {
             self.open_further(target, engine, lacking);
             board = self.board();
         }
+        drop(board);
+        // A connection may have failed, with what others wait for.
+        self.changed.notify_all();
     }
 
     /// Much may soon be read of these targets: where they are far away, connections are made for it
@@ -172,7 +178,7 @@ impl Pipeline {
 
     fn connect(&self, target: TargetId, engine: EngineId) -> Option<Flight> {
         let session = self.pool.session();
-        let (link, map_version) = session.link(target).ok()?;
+        let (link, _) = session.link(target).ok()?;
         let mut borrowed = session.borrow(link).ok()?;
         let (link, lane) = borrowed.parts();
         if let Err(LaneError::Final(error)) = link.connect(lane, link.patience()) {
@@ -182,13 +188,13 @@ impl Pipeline {
         Some(Flight {
             number: 0,
             engine,
-            map_version,
             lane_slot,
             sender,
             reader: Some(Reader::new(borrowed)),
             pending: VecDeque::new(),
             pending_bytes: 0,
             brought_bytes: 0,
+            silent: Duration::ZERO,
         })
     }
 
@@ -245,27 +251,31 @@ impl Pipeline {
                 continue;
             }
             drop(board);
-            self.receive(taken, own, patience);
+            // A request that waits to be sent may go over a connection that is not among these.
+            let limit = if own == 0 { patience.min(UNSENT) } else { patience };
+            self.receive(taken, limit, patience);
         }
     }
 
-    /// Waits until something comes on one of the connections, and takes it. If nothing does, the one
-    /// with the request `own` is ended, or all of them if that was not sent yet.
-    fn receive(&self, mut taken: Vec<Taken>, own: u64, patience: Duration) {
+    /// Waits until something comes on one of the connections, `limit` at most, and takes it. One that
+    /// has been silent for as long as `patience` is ended.
+    fn receive(&self, mut taken: Vec<Taken>, limit: Duration, patience: Duration) {
         let sockets: Vec<Arc<Socket>> =
             taken.iter().map(|taken| Arc::clone(&taken.socket)).collect();
         let begun = Instant::now();
-        let ready = azekura_wire::wait_for_any(&sockets, patience);
-        let waited = begun.elapsed() >= WAITED;
-        if let Some(ready) = &ready {
-            for (taken, _) in taken.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
-                self.read(taken, waited);
+        let ready = azekura_wire::wait_for_any(&sockets, limit);
+        let took = begun.elapsed();
+        let mut silent = Vec::new();
+        for (taken, is_ready) in taken.iter_mut().zip(ready) {
+            if is_ready {
+                self.read(taken, took >= WAITED);
+            } else {
+                silent.push(taken.number);
             }
         }
         let mut board = self.board();
-        if ready.is_none() {
-            let silent = taken.iter().map(|taken| taken.number);
-            silent.filter(|number| own == 0 || own == *number).for_each(|number| board.end(number));
+        for number in silent {
+            board.note_silence(number, took, patience);
         }
         for taken in taken {
             board.give_back(taken);
