@@ -160,6 +160,18 @@ impl TwoBuckets {
     }
 }
 
+/// What has happened on a link since it was idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SinceIdle {
+    /// Something was asked for.
+    #[default]
+    Asked,
+    /// Some of it has come.
+    Delivered,
+    /// More was asked for after that.
+    AskedAgain,
+}
+
 /// Bytes that came in a row.
 #[derive(Clone, Copy, Debug)]
 struct Train {
@@ -180,10 +192,7 @@ pub struct LinkEstimator {
     delivered_us: u64,
     round: u64,
     answered_sent_us: u64,
-    /// Whether something has come since the link was idle.
-    has_delivered: bool,
-    /// Whether something was asked for after that.
-    asked_late: bool,
+    since_idle: SinceIdle,
     train: Option<Train>,
     /// Rate of the train before.
     train_before: Option<u64>,
@@ -252,11 +261,12 @@ impl LinkEstimator {
             // Right after idle: the time without work is no time of delivery.
             self.delivered_us = now_us;
             self.answered_sent_us = now_us;
-            self.has_delivered = false;
-            self.asked_late = false;
+            self.since_idle = SinceIdle::Asked;
             self.train = None;
         }
-        self.asked_late |= self.has_delivered;
+        if self.since_idle == SinceIdle::Delivered {
+            self.since_idle = SinceIdle::AskedAgain;
+        }
         let queue_bytes = self.in_flight_bytes;
         self.in_flight_bytes = self.in_flight_bytes.saturating_add(bytes);
         SentRequest {
@@ -268,7 +278,8 @@ impl LinkEstimator {
             delivered_us: self.delivered_us,
             answered_sent_us: self.answered_sent_us,
             has_begun: false,
-            filled_link: self.has_delivered && queue_bytes > self.bandwidth_delay_product_bytes(),
+            filled_link: self.since_idle != SinceIdle::Asked
+                && queue_bytes > self.bandwidth_delay_product_bytes(),
             round: self.round,
         }
     }
@@ -285,7 +296,9 @@ impl LinkEstimator {
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(counted);
         self.delivered_bytes = self.delivered_bytes.saturating_add(bytes);
         self.delivered_us = self.delivered_us.max(now_us);
-        self.has_delivered = true;
+        if self.since_idle == SinceIdle::Asked {
+            self.since_idle = SinceIdle::Delivered;
+        }
         self.follow_train(now_us, bytes, waited);
     }
 
@@ -315,7 +328,9 @@ impl LinkEstimator {
         // One train may come in a burst; two hardly do.
         let sure = self.train_before.map_or(rate, |before| before.min(rate));
         self.train_before = Some(rate);
-        if !self.asked_late || self.rate.value(u64::max).is_none_or(|known| sure > known) {
+        if self.since_idle != SinceIdle::AskedAgain
+            || self.rate.value(u64::max).is_none_or(|known| sure > known)
+        {
             self.rate_sample(sure);
         }
         let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);

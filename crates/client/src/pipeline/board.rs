@@ -57,6 +57,26 @@ pub(super) struct Flight {
 }
 
 impl Flight {
+    /// A connection without anything under way; it gets its number when the board takes it over.
+    pub(super) fn new(
+        engine: EngineId,
+        lane_slot: u16,
+        sender: Arc<Socket>,
+        reader: Reader,
+    ) -> Self {
+        Self {
+            number: 0,
+            engine,
+            lane_slot,
+            sender,
+            reader: Some(reader),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            brought_bytes: 0,
+            silent: Duration::ZERO,
+        }
+    }
+
     /// Whether it has as much to carry as may be trusted to it.
     fn is_laden(&self, first_bytes: u64, most_bytes: u64) -> bool {
         let shown_bytes = self.brought_bytes.saturating_mul(TRUST).max(first_bytes);

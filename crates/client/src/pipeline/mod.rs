@@ -7,7 +7,6 @@ mod board;
 mod fetch;
 mod reader;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use azekura_wire::Socket;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Pool;
-use crate::lane::LaneError;
+use crate::link::Borrowed;
 use crate::session::this_process;
 pub(crate) use board::lane_window_bytes;
 use board::{Board, Flight, Taken};
@@ -123,7 +122,7 @@ impl Pipeline {
             if is_first {
                 board.way(engine).opening = 1;
                 drop(board);
-                self.open(target, engine);
+                self.open(target, engine, 1);
                 board = self.board();
             }
             board.dispatch(engine, self.now_us());
@@ -159,68 +158,53 @@ impl Pipeline {
         }
     }
 
-    /// Makes a connection that was announced as being opened, for the pipeline alone.
-    fn open(&self, target: TargetId, engine: EngineId) {
-        let flight = self.connect(target, engine);
+    /// Makes connections that were announced as being opened, for the pipeline alone.
+    fn open(&self, target: TargetId, engine: EngineId, count: usize) {
+        let flights = self.connect(target, engine, count).unwrap_or_default();
         let mut board = self.board();
         let way = board.way(engine);
-        way.opening = way.opening.saturating_sub(1);
-        match flight {
-            Some(flight) => {
-                board.add(flight);
-                board.dispatch(engine, self.now_us());
-            }
-            None => board.fail_stranded(engine),
+        way.opening = way.opening.saturating_sub(count);
+        for flight in flights {
+            board.add(flight);
         }
+        board.dispatch(engine, self.now_us());
+        board.fail_stranded(engine);
         drop(board);
         self.changed.notify_all();
     }
 
-    fn connect(&self, target: TargetId, engine: EngineId) -> Option<Flight> {
+    fn connect(&self, target: TargetId, engine: EngineId, count: usize) -> Option<Vec<Flight>> {
         let session = self.pool.session();
         let (link, _) = session.link(target).ok()?;
-        let mut borrowed = session.borrow(link).ok()?;
-        let (link, lane) = borrowed.parts();
-        if let Err(LaneError::Final(error)) = link.connect(lane, link.patience()) {
-            tracing::debug!("no connection to read ahead over: {error}");
+        let borrow = |_| session.borrow(Arc::clone(&link)).ok();
+        let mut borrowed: Vec<_> = (0..count).map_while(borrow).collect();
+        let mut lanes: Vec<_> = borrowed.iter_mut().map(Borrowed::lane).collect();
+        if let Err(error) = link.connect_several(&mut lanes, link.patience()) {
+            tracing::debug!("fewer connections to read ahead over: {error:?}");
         }
-        let (sender, lane_slot) = (lane.shared_socket()?, lane.slot());
-        Some(Flight {
-            number: 0,
-            engine,
-            lane_slot,
-            sender,
-            reader: Some(Reader::new(borrowed)),
-            pending: VecDeque::new(),
-            pending_bytes: 0,
-            brought_bytes: 0,
-            silent: Duration::ZERO,
-        })
+        let flight = |mut borrowed: Borrowed| {
+            let lane = borrowed.lane();
+            let (sender, lane_slot) = (lane.shared_socket()?, lane.slot());
+            Some(Flight::new(engine, lane_slot, sender, Reader::new(borrowed)))
+        };
+        Some(borrowed.into_iter().filter_map(flight).collect())
     }
 
     /// Further connections to an engine whose link those that are there cannot fill, all at once.
-    /// Where the process is our own they are made beside what goes on; in somebody else's no thread
-    /// may be left behind.
+    /// Where the process is our own they are made beside what goes on; in somebody else's nobody but
+    /// its own threads may be at work.
     fn open_further(self: &Arc<Self>, target: TargetId, engine: EngineId, count: usize) {
-        let name = || std::thread::Builder::new().name("azekura-connect".to_owned());
-        let failed = |_| {
-            let mut board = self.board();
-            let way = board.way(engine);
-            way.opening = way.opening.saturating_sub(1);
-            board.fail_stranded(engine);
-        };
-        if self.pool.is_guest() {
-            std::thread::scope(|scope| {
-                for _ in 0..count {
-                    let work = || self.open(target, engine);
-                    let _joined = name().spawn_scoped(scope, work).map_err(failed);
-                }
-            });
+        if count == 0 {
             return;
         }
-        for _ in 0..count {
-            let pipeline = Arc::clone(self);
-            let _left = name().spawn(move || pipeline.open(target, engine)).map_err(failed);
+        let pipeline = Arc::clone(self);
+        let work = move || pipeline.open(target, engine, count);
+        if self.pool.is_guest() {
+            return work();
+        }
+        let started = std::thread::Builder::new().name("azekura-connect".to_owned()).spawn(work);
+        if started.is_err() {
+            self.open(target, engine, count);
         }
     }
 
