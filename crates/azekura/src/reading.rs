@@ -105,6 +105,16 @@ impl ReadArgs {
             self.trace.as_deref().map(|path| Trace::append_to(path, None)).transpose()?;
         Ok(config)
     }
+
+    /// The same for a file system behind a kernel.
+    ///
+    /// # Errors
+    /// As for [`Self::apply`].
+    pub(crate) fn apply_to_mount(&self, config: FsConfig) -> Result<FsConfig> {
+        let mut config = self.apply(config)?;
+        config.read_policy = config.read_policy.behind_a_kernel();
+        Ok(config)
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azekura_proto::limits::SLOTS_MAX;
 use azekura_proto::message::{Lock, Request, RequestHead, Role, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, Incarnation, Oid, PoolId, SessionId, Status, TargetId};
-use azekura_wire::{ConnectError, Connection, Secret, Socket};
+use azekura_wire::{ConnectError, Connection, Dialled, ProofSent, Secret, Socket};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::holds::Holds;
@@ -21,6 +21,9 @@ use crate::lane::{self, Lane, LaneError};
 /// How long a thread looks for an answer from an engine on its own host before it sleeps: about what
 /// a creation takes.
 const LOCAL_PATIENCE: Duration = Duration::from_micros(20);
+
+/// How long a lane that is given back waits for a lock that nobody keeps for long.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Holds and locks in one claim: keeps the message far below the bound of a frame.
 const CLAIM_ITEMS: usize = 4096;
@@ -66,6 +69,24 @@ pub(crate) struct Link {
     pub(crate) holds: Holds,
 }
 
+/// What came of dialling an engine.
+#[derive(Debug, Default)]
+struct Met {
+    good: Vec<(Connection, Welcome)>,
+    first_error: Option<io::Error>,
+}
+
+impl Met {
+    fn note(&mut self, error: ConnectError) {
+        self.first_error.get_or_insert_with(|| match error {
+            ConnectError::Io(error) => error,
+            ConnectError::Refused(_) | ConnectError::Impostor => {
+                io::Error::other(error.to_string())
+            }
+        });
+    }
+}
+
 /// A lane borrowed by a calling thread; given back on drop.
 #[derive(Debug)]
 pub(crate) struct Borrowed {
@@ -88,8 +109,12 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.link.lanes.lock().idle.push(lane);
+        // In a forked child the lock may be held by a thread that is not there; the lane is lost then.
+        if let Some(lane) = self.lane.take()
+            && let Some(mut lanes) = self.link.lanes.try_lock_for(RETURN_PATIENCE)
+        {
+            lanes.idle.push(lane);
+            drop(lanes);
             self.link.returned.notify_one();
         }
     }
@@ -229,63 +254,120 @@ impl Link {
 
     /// Gives the lane a connection if it has none.
     pub(crate) fn connect(&self, lane: &mut Lane, timeout: Duration) -> Result<(), LaneError> {
-        if lane.is_connected() {
-            return Ok(());
-        }
-        let (mut connection, welcome) = self.dial(timeout)?;
-        self.claim(&mut connection, &welcome)?;
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        lane.attach(connection);
-        self.note_up();
-        Ok(())
+        self.connect_several(&mut [lane], timeout)
     }
 
-    fn dial(&self, timeout: Duration) -> Result<(Connection, Welcome), LaneError> {
-        let mut first_error = None;
-        for address in in_order_of_preference(self.addresses()) {
-            let identity = &self.identity;
-            let begun = Instant::now();
-            let met = azekura_wire::dial(&address, timeout).map_err(ConnectError::Io).and_then(
-                |socket| {
-                    self.note_dialled(begun.elapsed());
-                    let settled = match identity.settle_descriptor {
-                        Some(settle) => socket.map_descriptor(settle),
-                        None => socket,
-                    };
-                    azekura_wire::connect(
-                        settled,
-                        identity.pool,
-                        identity.session,
-                        Role::Client,
-                        &identity.secret,
-                    )
-                },
-            );
-            match met {
-                Ok((mut connection, welcome)) if welcome.engine == self.engine => {
-                    if matches!(connection.socket(), Socket::Unix(_)) {
-                        connection.set_patience(LOCAL_PATIENCE);
-                    }
-                    let timeout = Some(identity.request_timeout);
-                    connection.socket().set_read_timeout(timeout)?;
-                    connection.socket().set_write_timeout(timeout)?;
-                    return Ok((connection, welcome));
-                }
-                Ok((_, welcome)) => {
-                    let found = format!("engine {} answers there", welcome.engine.0);
-                    first_error.get_or_insert(io::Error::other(found));
-                }
-                Err(ConnectError::Io(error)) => {
-                    first_error.get_or_insert(error);
+    /// Gives connections to those of the lanes that have none: all at once, in the round trips of
+    /// one, and without threads. If some fail, as many lanes as did not are connected, the first
+    /// ones; the error is that of the first failure.
+    pub(crate) fn connect_several(
+        &self,
+        lanes: &mut [&mut Lane],
+        timeout: Duration,
+    ) -> Result<(), LaneError> {
+        let mut lacking: Vec<_> = lanes.iter_mut().filter(|lane| !lane.is_connected()).collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let mut met = self.dial(lacking.len(), timeout)?;
+        // Whoever was told that the engine knows nothing of the session says first what is open.
+        met.good.sort_by_key(|(_, welcome)| !welcome.fresh_session);
+        let mut first_failure = met.first_error.map(LaneError::Broken);
+        let mut free_lanes = lacking.iter_mut();
+        for (mut connection, welcome) in met.good {
+            match self.claim(&mut connection, &welcome) {
+                Ok(()) => {}
+                // It would be as late for the others, one after another.
+                Err(LaneError::Late) => {
+                    first_failure.get_or_insert(LaneError::Late);
+                    break;
                 }
                 Err(error) => {
-                    first_error.get_or_insert(io::Error::other(error.to_string()));
+                    first_failure.get_or_insert(error);
+                    continue;
                 }
             }
+            let Some(lane) = free_lanes.next() else { break };
+            self.connections.fetch_add(1, Ordering::Relaxed);
+            lane.attach(connection);
+            self.note_up();
+        }
+        first_failure.map_or(Ok(()), Err)
+    }
+
+    /// Connections to the first address at which the engine answers; at least one.
+    fn dial(&self, count: usize, timeout: Duration) -> Result<Met, LaneError> {
+        let mut first_error = None;
+        for address in in_order_of_preference(self.addresses()) {
+            let mut met = match azekura_wire::dial_several(&address, count, timeout) {
+                Ok(dialled) => self.meet(dialled),
+                Err(error) => Met { good: Vec::new(), first_error: Some(error) },
+            };
+            if !met.good.is_empty() {
+                if met.good.len() < count {
+                    let fewer = || io::Error::other("fewer connections came through");
+                    met.first_error.get_or_insert_with(fewer);
+                }
+                return Ok(met);
+            }
+            first_error = first_error.or(met.first_error);
         }
         let none = || io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
         // Not `From`: a time-out of the dialling is a broken link like any other.
         Err(LaneError::Broken(first_error.unwrap_or_else(none)))
+    }
+
+    /// Takes the handshakes on fresh sockets through their steps side by side.
+    fn meet(&self, dialled: Vec<Dialled>) -> Met {
+        let identity = &self.identity;
+        if let Some(took) = dialled.iter().map(|dialled| dialled.took).min() {
+            self.note_dialled(took);
+        }
+        // All are settled before any can fail: a socket of ours is closed as one of ours.
+        let settled: Vec<Socket> = dialled
+            .into_iter()
+            .map(|dialled| match identity.settle_descriptor {
+                Some(settle) => dialled.socket.map_descriptor(settle),
+                None => dialled.socket,
+            })
+            .collect();
+        let mut met = Met::default();
+        let mut begun = Vec::with_capacity(settled.len());
+        for socket in settled {
+            match azekura_wire::begin(socket, identity.pool, identity.session, Role::Client) {
+                Ok(caller) => begun.push(caller),
+                Err(error) => met.note(error),
+            }
+        }
+        for proven in azekura_wire::prove_all(begun, &identity.secret) {
+            let ready = proven
+                .and_then(ProofSent::finish)
+                .and_then(|(connection, welcome)| self.check(connection, welcome));
+            match ready {
+                Ok(ready) => met.good.push(ready),
+                Err(error) => met.note(error),
+            }
+        }
+        met
+    }
+
+    /// Makes sure that it is the right engine, and sets how long requests wait for it.
+    fn check(
+        &self,
+        mut connection: Connection,
+        welcome: Welcome,
+    ) -> Result<(Connection, Welcome), ConnectError> {
+        if welcome.engine != self.engine {
+            let found = format!("engine {} answers there", welcome.engine.0);
+            return Err(io::Error::other(found).into());
+        }
+        if matches!(connection.socket(), Socket::Unix(_)) {
+            connection.set_patience(LOCAL_PATIENCE);
+        }
+        let timeout = Some(self.identity.request_timeout);
+        connection.socket().set_read_timeout(timeout)?;
+        connection.socket().set_write_timeout(timeout)?;
+        Ok((connection, welcome))
     }
 
     fn note_dialled(&self, took: Duration) {
@@ -361,4 +443,88 @@ fn in_order_of_preference(addresses: Vec<Address>) -> Vec<Address> {
     here.append(&mut far);
     here.append(&mut missing);
     here
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azekura_wire::{Gate, Listener};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn link_to(address: Address, secret: &Secret) -> Link {
+        let identity = Identity {
+            pool: PoolId([1; 16]),
+            pool_name: "p".to_owned(),
+            session: SessionId([2; 16]),
+            secret: secret.clone(),
+            request_timeout: 10 * SECOND,
+            settle_descriptor: Some(|descriptor| descriptor),
+        };
+        let (engine, target) = (EngineId(0), TargetId(0));
+        Link::new(engine, target, vec![address], Arc::new(identity), Holds::default())
+    }
+
+    /// Lets `count` callers in at once, as the engines named, and keeps them until all are in.
+    fn serve(listener: &Listener, secret: &Secret, engines: &[u16]) {
+        std::thread::scope(|scope| {
+            for (number, engine) in engines.iter().enumerate() {
+                let socket = listener.accept().unwrap();
+                let welcome = Welcome {
+                    engine: EngineId(*engine),
+                    incarnation: Incarnation(1),
+                    map_version: 1,
+                    fresh_session: number == 0,
+                };
+                scope.spawn(move || {
+                    let gate = Gate { secret, pool: PoolId([1; 16]) };
+                    gate.receive(socket, |_| Ok(welcome)).map(|(connection, _)| connection)
+                });
+            }
+        });
+    }
+
+    fn connect_to_engines(engines: &[u16], lane_count: u16) -> (Link, Vec<Lane>, bool) {
+        let secret = Secret::generate().unwrap();
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned())).unwrap();
+        let link = link_to(listener.address().unwrap(), &secret);
+        let mut lanes: Vec<Lane> = (0..lane_count).map(Lane::new).collect();
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| serve(&listener, &secret, engines));
+            let mut borrowed: Vec<&mut Lane> = lanes.iter_mut().collect();
+            link.connect_several(&mut borrowed, 10 * SECOND)
+        });
+        (link, lanes, done.is_ok())
+    }
+
+    #[test]
+    fn several_lanes_are_connected_at_once() {
+        let (link, mut lanes, is_good) = connect_to_engines(&[0; 8], 8);
+        assert!(is_good && lanes.iter().all(Lane::is_connected));
+        assert_eq!(link.connections.load(Ordering::Relaxed), 8);
+        assert!(link.dialled_us().is_some());
+        // Nobody listens any more, and nobody is asked.
+        let mut again: Vec<&mut Lane> = lanes.iter_mut().collect();
+        assert!(link.connect_several(&mut again, SECOND).is_ok());
+        assert!(link.connect_several(&mut [], SECOND).is_ok());
+    }
+
+    #[test]
+    fn one_that_meets_another_engine_leaves_the_others_good() {
+        let (link, lanes, is_good) = connect_to_engines(&[0, 7, 0], 3);
+        assert!(!is_good);
+        assert_eq!(lanes.iter().filter(|lane| lane.is_connected()).count(), 2);
+        assert_eq!(link.connections.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn where_nobody_listens_no_lane_is_connected() {
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned())).unwrap();
+        let link = link_to(listener.address().unwrap(), &Secret::generate().unwrap());
+        drop(listener);
+        let (mut one, mut other) = (Lane::new(0), Lane::new(1));
+        let done = link.connect_several(&mut [&mut one, &mut other], SECOND);
+        assert!(matches!(done, Err(LaneError::Broken(_))));
+        assert!(!one.is_connected() && !other.is_connected() && !link.is_connected());
+    }
 }

@@ -10,6 +10,10 @@ use crate::predict::PredictiveParameters;
 /// Largest request of `fixed=SIZE`, in bytes.
 const FIXED_MAX_BYTES: u64 = 1 << 30;
 
+/// What a mount keeps in flight, as a share of the bandwidth-delay product: one for the pause, one for
+/// the way, and a reserve.
+const KERNEL_HEADROOM: f64 = 2.75;
+
 /// How remote reads are turned into requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadPolicy {
@@ -26,6 +30,21 @@ pub enum ReadPolicy {
 impl Default for ReadPolicy {
     fn default() -> Self {
         Self::Predictive(PredictiveParameters::default())
+    }
+}
+
+impl ReadPolicy {
+    /// The same for a mount. Its kernel asks for the attributes of a file now and then, and does not
+    /// go on reading before it has them: nothing is asked for during a round trip or more. So much
+    /// is kept in flight that the link has enough to do until what is asked for next has come.
+    #[must_use]
+    pub fn behind_a_kernel(self) -> Self {
+        match self {
+            Self::Predictive(parameters) => {
+                Self::Predictive(PredictiveParameters { headroom: KERNEL_HEADROOM, ..parameters })
+            }
+            Self::SyncAdaptive(_) | Self::Fixed(_) | Self::Off => self,
+        }
     }
 }
 

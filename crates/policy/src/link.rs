@@ -27,6 +27,8 @@ const PROBE_AFTER_US: u64 = 10_000_000;
 /// Microseconds between two probes for which late replies were the reason; twice as many after each
 /// probe that has found nothing new.
 const PROBE_APART_US: u64 = 2_000_000;
+/// Microseconds after which a probe is given up, at least.
+const PROBE_MAX_US: u64 = 1_000_000;
 /// Most microseconds between two such probes.
 const PROBE_APART_MAX_US: u64 = 64_000_000;
 /// A train must be this long to tell the rate.
@@ -158,6 +160,18 @@ impl TwoBuckets {
     }
 }
 
+/// What has happened on a link since it was idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SinceIdle {
+    /// Something was asked for.
+    #[default]
+    Asked,
+    /// Some of it has come.
+    Delivered,
+    /// More was asked for after that.
+    AskedAgain,
+}
+
 /// Bytes that came in a row.
 #[derive(Clone, Copy, Debug)]
 struct Train {
@@ -170,16 +184,15 @@ struct Train {
 #[derive(Clone, Debug, Default)]
 pub struct LinkEstimator {
     round_trip: TwoBuckets,
+    /// Whether the round trip is only what the making of a connection took.
+    supposed: bool,
     rate: TwoBuckets,
     in_flight_bytes: u64,
     delivered_bytes: u64,
     delivered_us: u64,
     round: u64,
     answered_sent_us: u64,
-    /// Whether something has come since the link was idle.
-    has_delivered: bool,
-    /// Whether something was asked for after that.
-    asked_late: bool,
+    since_idle: SinceIdle,
     train: Option<Train>,
     /// Rate of the train before.
     train_before: Option<u64>,
@@ -220,6 +233,7 @@ impl LinkEstimator {
     /// a request has told it.
     pub fn suppose_round_trip(&mut self, now_us: u64, round_trip_us: u64) {
         if self.round_trip.value(u64::min).is_none() {
+            self.supposed = true;
             self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, round_trip_us.max(1), u64::min);
         }
     }
@@ -236,15 +250,23 @@ impl LinkEstimator {
 
     /// A request for `bytes` bytes was sent.
     pub fn sent(&mut self, now_us: u64, bytes: u64) -> SentRequest {
+        let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);
+        let probe_us = PROBE_MAX_US.max(round_trip_us.saturating_mul(8));
+        if self.probing && now_us.saturating_sub(self.probed_us) > probe_us {
+            // Several read at once, and the link never runs empty.
+            self.judge_probe(false);
+            self.told(now_us);
+        }
         if self.in_flight_bytes == 0 {
             // Right after idle: the time without work is no time of delivery.
             self.delivered_us = now_us;
             self.answered_sent_us = now_us;
-            self.has_delivered = false;
-            self.asked_late = false;
+            self.since_idle = SinceIdle::Asked;
             self.train = None;
         }
-        self.asked_late |= self.has_delivered;
+        if self.since_idle == SinceIdle::Delivered {
+            self.since_idle = SinceIdle::AskedAgain;
+        }
         let queue_bytes = self.in_flight_bytes;
         self.in_flight_bytes = self.in_flight_bytes.saturating_add(bytes);
         SentRequest {
@@ -256,7 +278,8 @@ impl LinkEstimator {
             delivered_us: self.delivered_us,
             answered_sent_us: self.answered_sent_us,
             has_begun: false,
-            filled_link: self.has_delivered && queue_bytes > self.bandwidth_delay_product_bytes(),
+            filled_link: self.since_idle != SinceIdle::Asked
+                && queue_bytes > self.bandwidth_delay_product_bytes(),
             round: self.round,
         }
     }
@@ -266,14 +289,16 @@ impl LinkEstimator {
     pub fn received(&mut self, request: &mut SentRequest, now_us: u64, bytes: u64, waited: bool) {
         if !request.has_begun {
             request.has_begun = true;
-            self.round_trip_sample(request, now_us);
+            self.round_trip_sample(request, now_us, waited);
         }
         let counted = bytes.min(request.missing_bytes());
         request.received_bytes += counted;
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(counted);
         self.delivered_bytes = self.delivered_bytes.saturating_add(bytes);
         self.delivered_us = self.delivered_us.max(now_us);
-        self.has_delivered = true;
+        if self.since_idle == SinceIdle::Asked {
+            self.since_idle = SinceIdle::Delivered;
+        }
         self.follow_train(now_us, bytes, waited);
     }
 
@@ -303,7 +328,9 @@ impl LinkEstimator {
         // One train may come in a burst; two hardly do.
         let sure = self.train_before.map_or(rate, |before| before.min(rate));
         self.train_before = Some(rate);
-        if !self.asked_late || self.rate.value(u64::max).is_none_or(|known| sure > known) {
+        if self.since_idle != SinceIdle::AskedAgain
+            || self.rate.value(u64::max).is_none_or(|known| sure > known)
+        {
             self.rate_sample(sure);
         }
         let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);
@@ -355,9 +382,17 @@ impl LinkEstimator {
         }
     }
 
-    fn round_trip_sample(&mut self, request: &SentRequest, now_us: u64) {
+    fn round_trip_sample(&mut self, request: &SentRequest, now_us: u64, waited: bool) {
         let sample_us = now_us.saturating_sub(request.sent_us).max(1);
+        if self.supposed && waited && request.queue_bytes == 0 {
+            self.supposed = false;
+            self.round_trip.restart(now_us, sample_us);
+        }
         let known_us = self.round_trip.value(u64::min);
+        if !waited && known_us.is_some_and(|known_us| sample_us > known_us) {
+            // It lay there while the reader did something else: that is no time of the link.
+            return;
+        }
         let rate = self.rate.value(u64::max).unwrap_or(0);
         let queue_us = match u128::from(request.queue_bytes) * 1_000_000 {
             0 => 0,

@@ -3,7 +3,7 @@
 //! crosses the wire. Owns the order of these messages and the time that they may take.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, FrameError};
 use azekura_proto::limits::HANDSHAKE_MS;
@@ -11,10 +11,11 @@ use azekura_proto::message::{
     Challenge, Hello, MAGIC, NONCE_BYTES, Proof, Refusal, Role, VERSION, Welcome,
 };
 use azekura_proto::{PoolId, SessionId};
+use serde::de::DeserializeOwned;
 
 use crate::connection::{Connection, RecvError};
 use crate::secret::Secret;
-use crate::socket::Socket;
+use crate::socket::{Socket, wait_for_any};
 
 /// Why a connection was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,107 @@ fn transcript<'a>(side: &'a [u8], hello: &'a Hello, engine_nonce: &'a [u8]) -> [
 const ENGINE_SIDE: &[u8] = b"azekura 1 engine";
 const CALLER_SIDE: &[u8] = b"azekura 1 caller";
 
+/// The caller's side of the handshake, its hello sent: it waits for the engine's challenge. Several
+/// are taken through their steps side by side in the round trips of one.
+#[derive(Debug)]
+pub struct HelloSent {
+    connection: Connection,
+    hello: Hello,
+    sent: Instant,
+}
+
+/// The caller's side of the handshake, its proof sent: it waits to be let in.
+#[derive(Debug)]
+pub struct ProofSent {
+    connection: Connection,
+    sent: Instant,
+}
+
+/// Sends the hello to the engine at the other end.
+///
+/// # Errors
+/// [`ConnectError::Io`].
+pub fn begin(
+    socket: Socket,
+    pool: PoolId,
+    session: SessionId,
+    role: Role,
+) -> Result<HelloSent, ConnectError> {
+    set_timeouts(&socket, Some(Duration::from_millis(HANDSHAKE_MS)))?;
+    let mut connection = Connection::new(socket);
+    let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce: draw_nonce()? };
+    connection.queue(&hello, 0)?;
+    connection.flush(&[])?;
+    Ok(HelloSent { connection, hello, sent: Instant::now() })
+}
+
+impl HelloSent {
+    /// Waits for the engine's challenge, and answers it.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
+        let challenge = receive_by::<Offer>(&mut self.connection, self.sent)??;
+        let hello = &self.hello;
+        if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
+            return Err(ConnectError::Impostor);
+        }
+        let proof = Proof { proof: secret.sign(&transcript(CALLER_SIDE, hello, &challenge.nonce)) };
+        self.connection.queue(&proof, 0)?;
+        self.connection.flush(&[])?;
+        Ok(ProofSent { connection: self.connection, sent: Instant::now() })
+    }
+}
+
+impl ProofSent {
+    /// Waits for the engine's welcome. The socket keeps no time-outs.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn finish(mut self) -> Result<(Connection, Welcome), ConnectError> {
+        let welcome = receive_by::<Verdict>(&mut self.connection, self.sent)??;
+        set_timeouts(self.connection.socket(), None)?;
+        Ok((self.connection, welcome))
+    }
+}
+
+/// [`HelloSent::prove`] for several, in the order in which the challenges come: an engine gives up a
+/// caller that does not answer, so one that is silent must not make the others late.
+pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSent, ConnectError>> {
+    let begun = Instant::now();
+    let mut proven = Vec::with_capacity(callers.len());
+    let mut waiting = callers;
+    while !waiting.is_empty() {
+        let left = Duration::from_millis(HANDSHAKE_MS).saturating_sub(begun.elapsed());
+        let sockets: Vec<_> =
+            waiting.iter().map(|caller| caller.connection.shared_socket()).collect();
+        let come = wait_for_any(&sockets, left);
+        let mut silent = Vec::new();
+        for (caller, come) in waiting.into_iter().zip(come) {
+            // When the time is over, those that are silent still say so themselves.
+            if come || left.is_zero() {
+                proven.push(caller.prove(secret));
+            } else {
+                silent.push(caller);
+            }
+        }
+        waiting = silent;
+    }
+    proven
+}
+
+/// Reads the answer to what was sent at `sent`. The time is counted from there, so that several
+/// silent engines are waited for as long as one.
+fn receive_by<T: DeserializeOwned>(
+    connection: &mut Connection,
+    sent: Instant,
+) -> Result<T, ConnectError> {
+    let left = Duration::from_millis(HANDSHAKE_MS).saturating_sub(sent.elapsed());
+    // No time at all would mean for ever; what lies there already is taken in any case.
+    connection.socket().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+    Ok(frame::decode::<T>(connection.recv()?.1)?)
+}
+
 /// Introduces this program to the engine at the other end. The socket keeps no time-outs.
 ///
 /// # Errors
@@ -84,21 +186,7 @@ pub fn connect(
     role: Role,
     secret: &Secret,
 ) -> Result<(Connection, Welcome), ConnectError> {
-    set_timeouts(&socket, Some(Duration::from_millis(HANDSHAKE_MS)))?;
-    let mut connection = Connection::new(socket);
-    let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce: draw_nonce()? };
-    connection.queue(&hello, 0)?;
-    connection.flush(&[])?;
-    let challenge = frame::decode::<Offer>(connection.recv()?.1)??;
-    if !secret.verify(&transcript(ENGINE_SIDE, &hello, &challenge.nonce), &challenge.proof) {
-        return Err(ConnectError::Impostor);
-    }
-    let proof = Proof { proof: secret.sign(&transcript(CALLER_SIDE, &hello, &challenge.nonce)) };
-    connection.queue(&proof, 0)?;
-    connection.flush(&[])?;
-    let welcome = frame::decode::<Verdict>(connection.recv()?.1)??;
-    set_timeouts(connection.socket(), None)?;
-    Ok((connection, welcome))
+    begin(socket, pool, session, role)?.prove(secret)?.finish()
 }
 
 /// Who has come in.
@@ -205,6 +293,63 @@ mod tests {
         assert!(matches!(meet(&one, &other, PoolId([1; 16])), Err(ConnectError::Impostor)));
         let error = meet(&one, &one, PoolId([2; 16])).unwrap_err();
         assert!(matches!(error, ConnectError::Refused(Refusal::WrongPool)));
+    }
+
+    #[test]
+    fn several_meet_step_by_step_and_one_that_fails_hinders_no_other() {
+        let pool = PoolId([1; 16]);
+        let (secret, foreign) = (Secret::generate().unwrap(), Secret::generate().unwrap());
+        let welcome = || Welcome {
+            engine: EngineId(2),
+            incarnation: Incarnation(4),
+            map_version: 1,
+            fresh_session: false,
+        };
+        std::thread::scope(|scope| {
+            let mut begun = Vec::new();
+            for gate_secret in [&secret, &foreign, &secret] {
+                let (near, far) = Socket::pair().unwrap();
+                scope.spawn(move || {
+                    let gate = Gate { secret: gate_secret, pool };
+                    gate.receive(far, |_| Ok(welcome())).is_ok()
+                });
+                begun.push(begin(near, pool, SessionId([5; 16]), Role::Client).unwrap());
+            }
+            let proven = prove_all(begun, &secret);
+            let failed: Vec<_> = proven.iter().filter_map(|proven| proven.as_ref().err()).collect();
+            assert!(matches!(failed[..], [ConnectError::Impostor]));
+            let met = proven.into_iter().flatten().map(|caller| caller.finish().unwrap().1.engine);
+            assert_eq!(met.collect::<Vec<_>>(), [EngineId(2); 2]);
+        });
+    }
+
+    #[test]
+    fn the_challenges_are_answered_in_the_order_in_which_they_come() {
+        let (pool, secret) = (PoolId([1; 16]), Secret::generate().unwrap());
+        let (first, late) = Socket::pair().unwrap();
+        let (second, early) = Socket::pair().unwrap();
+        let begun = [first, second]
+            .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client).unwrap());
+        std::thread::scope(|scope| {
+            let proving = scope.spawn(|| prove_all(begun.into(), &secret));
+            let gate = Gate { secret: &secret, pool };
+            // It has the proof of the second before the first is challenged.
+            assert!(gate.receive(early, |_| Err(Refusal::Full)).is_err());
+            assert!(gate.receive(late, |_| Err(Refusal::Full)).is_err());
+            for caller in proving.join().unwrap() {
+                let error = caller.unwrap().finish().unwrap_err();
+                assert!(matches!(error, ConnectError::Refused(Refusal::Full)), "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_engine_that_goes_away_between_the_steps_is_an_error() {
+        let (near, far) = Socket::pair().unwrap();
+        let begun = begin(near, PoolId::NONE, SessionId([5; 16]), Role::Client).unwrap();
+        drop(far);
+        let error = begun.prove(&Secret::generate().unwrap()).unwrap_err();
+        assert!(matches!(error, ConnectError::Io(_)), "{error}");
     }
 
     #[test]

@@ -8,6 +8,6 @@ mod secret;
 mod socket;
 
 pub use connection::{Connection, RecvError};
-pub use handshake::{ConnectError, Gate, Guest, connect};
+pub use handshake::{ConnectError, Gate, Guest, HelloSent, ProofSent, begin, connect, prove_all};
 pub use secret::{Secret, SecretError};
-pub use socket::{Listener, Socket, dial, wait_for_any};
+pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};

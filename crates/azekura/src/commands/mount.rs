@@ -170,7 +170,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
     let fs = FileSystem::mount(
         pool,
         args.name.container(),
-        args.reading.writing(&args.write).apply(config)?,
+        args.reading.writing(&args.write).apply_to_mount(config)?,
     )?;
     let config = MountConfig {
         mountpoint: dir.to_owned(),

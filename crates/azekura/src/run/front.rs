@@ -177,7 +177,7 @@ fn serve(job: &Job, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>>
         check_permissions: users == Users::OneUser,
         ..FsConfig::default()
     };
-    let fs = FileSystem::mount(pool, job.name.container(), job.reading.apply(config)?)?;
+    let fs = FileSystem::mount(pool, job.name.container(), job.reading.apply_to_mount(config)?)?;
     let config = ServeConfig { cache: job.cache.of_mount(), threads: None, view };
     let server = azekura_fuse::serve(device, fs, config)
         .map_err(|error| anyhow!("cannot serve the mount at {}: {error}", job.prefix.display()))?;

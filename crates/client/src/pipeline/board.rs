@@ -5,6 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use azekura_policy::{LinkEstimator, SentRequest};
 use azekura_proto::EngineId;
@@ -28,6 +29,9 @@ const FIRST_BYTES: u64 = 256 << 10;
 /// each round trip, and must not run dry.
 const TRUST: u64 = 4;
 
+/// A connection may be asked for so much however little the link carries, in bytes.
+const MOST_BYTES_MIN: u64 = 1 << 20;
+
 /// A request that was sent.
 pub(super) struct Pending {
     pub(super) fetch: Arc<Fetch>,
@@ -39,7 +43,6 @@ pub(super) struct Pending {
 pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) engine: EngineId,
-    pub(super) map_version: u32,
     pub(super) lane_slot: u16,
     pub(super) sender: Arc<Socket>,
     /// Away while a thread waits for what comes here, or reads it. Two that waited would wake each other,
@@ -49,12 +52,35 @@ pub(super) struct Flight {
     pub(super) pending_bytes: u64,
     /// What it has brought so far: a young connection is slow, whatever the link.
     pub(super) brought_bytes: u64,
+    /// How long it has been waited on since anything came.
+    pub(super) silent: Duration,
 }
 
 impl Flight {
+    /// A connection without anything under way; it gets its number when the board takes it over.
+    pub(super) fn new(
+        engine: EngineId,
+        lane_slot: u16,
+        sender: Arc<Socket>,
+        reader: Reader,
+    ) -> Self {
+        Self {
+            number: 0,
+            engine,
+            lane_slot,
+            sender,
+            reader: Some(reader),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            brought_bytes: 0,
+            silent: Duration::ZERO,
+        }
+    }
+
     /// Whether it has as much to carry as may be trusted to it.
-    fn is_laden(&self, first_bytes: u64) -> bool {
-        self.pending_bytes >= self.brought_bytes.saturating_mul(TRUST).max(first_bytes)
+    fn is_laden(&self, first_bytes: u64, most_bytes: u64) -> bool {
+        let shown_bytes = self.brought_bytes.saturating_mul(TRUST).max(first_bytes);
+        self.pending_bytes >= shown_bytes.min(most_bytes)
     }
 
     /// Whether replies are to come, and nobody reads them.
@@ -62,10 +88,10 @@ impl Flight {
         self.reader.is_some() && !self.pending.is_empty()
     }
 
-    fn send(&self, fetch: &Fetch) -> Option<()> {
+    fn send(&self, fetch: &Fetch, map_version: u32) -> Option<()> {
         let head = RequestHead {
             target: fetch.target,
-            map_version: self.map_version,
+            map_version,
             slot: self.lane_slot,
             sequence: 0,
             resent: false,
@@ -109,6 +135,8 @@ pub(super) struct Board {
     pub(super) ways: HashMap<EngineId, Way>,
     /// What one connection carries per round trip, in bytes.
     lane_window_bytes: u64,
+    /// The version of the pool's map that requests are sent by.
+    pub(super) map_version: u32,
 }
 
 impl Board {
@@ -142,6 +170,7 @@ impl Board {
 
     /// Sends of what waits as much as the connections may carry.
     pub(super) fn dispatch(&mut self, engine: EngineId, now_us: u64) {
+        let most_bytes = self.most_bytes(engine);
         loop {
             let Some(way) = self.ways.get_mut(&engine) else { return };
             let Some(fetch) = way.queue.pop_front() else { return };
@@ -152,7 +181,7 @@ impl Board {
             // Connections that come in a moment get their share.
             let first_bytes = if way.opening > 0 { FIRST_BYTES / 2 } else { FIRST_BYTES };
             let free = |flight: &&mut Flight| {
-                flight.engine == engine && (is_light || !flight.is_laden(first_bytes))
+                flight.engine == engine && (is_light || !flight.is_laden(first_bytes, most_bytes))
             };
             let Some(flight) =
                 self.flights.iter_mut().filter(free).min_by_key(|flight| flight.pending_bytes)
@@ -160,17 +189,28 @@ impl Board {
                 way.queue.push_front(fetch);
                 return;
             };
-            if flight.send(&fetch).is_none() {
+            if flight.send(&fetch, self.map_version).is_none() {
                 way.queue.push_front(fetch);
                 let number = flight.number;
                 self.end(number);
                 continue;
             }
             fetch.note_sent(flight.number);
+            if flight.pending.is_empty() {
+                flight.silent = Duration::ZERO;
+            }
             flight.pending_bytes += fetch.weight_bytes();
             let sent = way.link.sent(now_us, fetch.asked_bytes().into());
             flight.pending.push_back(Pending { fetch, sent });
         }
+    }
+
+    /// Most that one connection to an engine is asked for, in bytes: its share of what keeps the link
+    /// busy through a pause. More would only wait at the engine, where it cannot be called off.
+    fn most_bytes(&self, engine: EngineId) -> u64 {
+        let estimate = self.ways.get(&engine).map(|way| way.link.estimate()).unwrap_or_default();
+        let lanes = self.flights_of(engine).max(1) as u64;
+        (estimate.hoped_product_bytes().saturating_mul(TRUST) / lanes).max(MOST_BYTES_MIN)
     }
 
     /// What waits for an engine to which there is no way fails.
@@ -222,6 +262,7 @@ impl Board {
                 return false;
             }
         };
+        flight.silent = Duration::ZERO;
         let engine = flight.engine;
         let link = &mut self.ways.entry(engine).or_default().link;
         let Some(pending) = flight.pending.front_mut() else { return true };
@@ -241,6 +282,16 @@ impl Board {
             self.dispatch(engine, now_us);
         }
         true
+    }
+
+    /// Nothing has come on a connection for so long. After `patience` in all it is ended.
+    pub(super) fn note_silence(&mut self, number: u64, waited: Duration, patience: Duration) {
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {
+            flight.silent += waited;
+            if flight.silent >= patience {
+                self.end(number);
+            }
+        }
     }
 
     /// Ends a flight: what was under way on it will not come.

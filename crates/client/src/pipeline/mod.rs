@@ -7,7 +7,6 @@ mod board;
 mod fetch;
 mod reader;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use azekura_wire::Socket;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Pool;
-use crate::lane::LaneError;
+use crate::link::Borrowed;
 use crate::session::this_process;
 pub(crate) use board::lane_window_bytes;
 use board::{Board, Flight, Taken};
@@ -27,6 +26,8 @@ use reader::{Come, Reader};
 
 /// A wait for bytes that is shorter than this found them lying there.
 const WAITED: Duration = Duration::from_micros(30);
+/// A request that waits to be sent looks about after this long.
+const UNSENT: Duration = Duration::from_millis(200);
 /// Round trip, in microseconds, from which on connections are made before they are needed.
 const EXPECT_US: u64 = 5_000;
 
@@ -105,6 +106,7 @@ impl Pipeline {
         let map = self.pool.map();
         let mut engines: Vec<(EngineId, TargetId)> = Vec::new();
         let mut board = self.board();
+        board.map_version = map.version;
         for fetch in fetches {
             let Some(engine) = map.engine_of(fetch.target) else {
                 fetch.fail();
@@ -120,7 +122,7 @@ impl Pipeline {
             if is_first {
                 board.way(engine).opening = 1;
                 drop(board);
-                self.open(target, engine);
+                self.open(target, engine, 1);
                 board = self.board();
             }
             board.dispatch(engine, self.now_us());
@@ -130,6 +132,9 @@ impl Pipeline {
             self.open_further(target, engine, lacking);
             board = self.board();
         }
+        drop(board);
+        // A connection may have failed, with what others wait for.
+        self.changed.notify_all();
     }
 
     /// Much may soon be read of these targets: where they are far away, connections are made for it
@@ -153,68 +158,53 @@ impl Pipeline {
         }
     }
 
-    /// Makes a connection that was announced as being opened, for the pipeline alone.
-    fn open(&self, target: TargetId, engine: EngineId) {
-        let flight = self.connect(target, engine);
+    /// Makes connections that were announced as being opened, for the pipeline alone.
+    fn open(&self, target: TargetId, engine: EngineId, count: usize) {
+        let flights = self.connect(target, engine, count).unwrap_or_default();
         let mut board = self.board();
         let way = board.way(engine);
-        way.opening = way.opening.saturating_sub(1);
-        match flight {
-            Some(flight) => {
-                board.add(flight);
-                board.dispatch(engine, self.now_us());
-            }
-            None => board.fail_stranded(engine),
+        way.opening = way.opening.saturating_sub(count);
+        for flight in flights {
+            board.add(flight);
         }
+        board.dispatch(engine, self.now_us());
+        board.fail_stranded(engine);
         drop(board);
         self.changed.notify_all();
     }
 
-    fn connect(&self, target: TargetId, engine: EngineId) -> Option<Flight> {
+    fn connect(&self, target: TargetId, engine: EngineId, count: usize) -> Option<Vec<Flight>> {
         let session = self.pool.session();
-        let (link, map_version) = session.link(target).ok()?;
-        let mut borrowed = session.borrow(link).ok()?;
-        let (link, lane) = borrowed.parts();
-        if let Err(LaneError::Final(error)) = link.connect(lane, link.patience()) {
-            tracing::debug!("no connection to read ahead over: {error}");
+        let (link, _) = session.link(target).ok()?;
+        let borrow = |_| session.borrow(Arc::clone(&link)).ok();
+        let mut borrowed: Vec<_> = (0..count).map_while(borrow).collect();
+        let mut lanes: Vec<_> = borrowed.iter_mut().map(Borrowed::lane).collect();
+        if let Err(error) = link.connect_several(&mut lanes, link.patience()) {
+            tracing::debug!("fewer connections to read ahead over: {error:?}");
         }
-        let (sender, lane_slot) = (lane.shared_socket()?, lane.slot());
-        Some(Flight {
-            number: 0,
-            engine,
-            map_version,
-            lane_slot,
-            sender,
-            reader: Some(Reader::new(borrowed)),
-            pending: VecDeque::new(),
-            pending_bytes: 0,
-            brought_bytes: 0,
-        })
+        let flight = |mut borrowed: Borrowed| {
+            let lane = borrowed.lane();
+            let (sender, lane_slot) = (lane.shared_socket()?, lane.slot());
+            Some(Flight::new(engine, lane_slot, sender, Reader::new(borrowed)))
+        };
+        Some(borrowed.into_iter().filter_map(flight).collect())
     }
 
     /// Further connections to an engine whose link those that are there cannot fill, all at once.
-    /// Where the process is our own they are made beside what goes on; in somebody else's no thread
-    /// may be left behind.
+    /// Where the process is our own they are made beside what goes on; in somebody else's nobody but
+    /// its own threads may be at work.
     fn open_further(self: &Arc<Self>, target: TargetId, engine: EngineId, count: usize) {
-        let name = || std::thread::Builder::new().name("azekura-connect".to_owned());
-        let failed = |_| {
-            let mut board = self.board();
-            let way = board.way(engine);
-            way.opening = way.opening.saturating_sub(1);
-            board.fail_stranded(engine);
-        };
-        if self.pool.is_guest() {
-            std::thread::scope(|scope| {
-                for _ in 0..count {
-                    let work = || self.open(target, engine);
-                    let _joined = name().spawn_scoped(scope, work).map_err(failed);
-                }
-            });
+        if count == 0 {
             return;
         }
-        for _ in 0..count {
-            let pipeline = Arc::clone(self);
-            let _left = name().spawn(move || pipeline.open(target, engine)).map_err(failed);
+        let pipeline = Arc::clone(self);
+        let work = move || pipeline.open(target, engine, count);
+        if self.pool.is_guest() {
+            return work();
+        }
+        let started = std::thread::Builder::new().name("azekura-connect".to_owned()).spawn(work);
+        if started.is_err() {
+            self.open(target, engine, count);
         }
     }
 
@@ -245,27 +235,31 @@ impl Pipeline {
                 continue;
             }
             drop(board);
-            self.receive(taken, own, patience);
+            // A request that waits to be sent may go over a connection that is not among these.
+            let limit = if own == 0 { patience.min(UNSENT) } else { patience };
+            self.receive(taken, limit, patience);
         }
     }
 
-    /// Waits until something comes on one of the connections, and takes it. If nothing does, the one
-    /// with the request `own` is ended, or all of them if that was not sent yet.
-    fn receive(&self, mut taken: Vec<Taken>, own: u64, patience: Duration) {
+    /// Waits until something comes on one of the connections, `limit` at most, and takes it. One that
+    /// has been silent for as long as `patience` is ended.
+    fn receive(&self, mut taken: Vec<Taken>, limit: Duration, patience: Duration) {
         let sockets: Vec<Arc<Socket>> =
             taken.iter().map(|taken| Arc::clone(&taken.socket)).collect();
         let begun = Instant::now();
-        let ready = azekura_wire::wait_for_any(&sockets, patience);
-        let waited = begun.elapsed() >= WAITED;
-        if let Some(ready) = &ready {
-            for (taken, _) in taken.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
-                self.read(taken, waited);
+        let ready = azekura_wire::wait_for_any(&sockets, limit);
+        let took = begun.elapsed();
+        let mut silent = Vec::new();
+        for (taken, is_ready) in taken.iter_mut().zip(ready) {
+            if is_ready {
+                self.read(taken, took >= WAITED);
+            } else {
+                silent.push(taken.number);
             }
         }
         let mut board = self.board();
-        if ready.is_none() {
-            let silent = taken.iter().map(|taken| taken.number);
-            silent.filter(|number| own == 0 || own == *number).for_each(|number| board.end(number));
+        for number in silent {
+            board.note_silence(number, took, patience);
         }
         for taken in taken {
             board.give_back(taken);

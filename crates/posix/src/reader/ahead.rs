@@ -228,6 +228,11 @@ impl FileSystem {
             return None;
         }
         let mut parts = awaited.fresh.iter().chain(&awaited.kept);
+        let covered_bytes: u64 =
+            parts.clone().map(|part| part.range.intersection(read).bytes).sum();
+        if covered_bytes < read.bytes {
+            return None;
+        }
         // What is not there is a hole, the end of a file that was cut, or was lost on the way.
         let whole = parts.all(|part| parts::copy(part, read, buffer));
         whole.then_some(buffer.len())

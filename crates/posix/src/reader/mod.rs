@@ -89,8 +89,9 @@ impl Reading {
 pub(crate) enum Reader {
     /// Every read is a request of its own.
     Direct,
-    /// By a policy.
-    ByPolicy(Box<Mutex<ByPolicy>>),
+    /// By a policy, in the process that began it: in a forked child the lock may be held by a thread
+    /// that is not there.
+    ByPolicy(u32, Box<Mutex<ByPolicy>>),
 }
 
 /// The state of a file that is read by a policy.
@@ -155,13 +156,14 @@ impl FileSystem {
                 Method::Window(Box::new(Window::new(SyncAdaptive::fixed(*bytes))))
             }
         };
-        Reader::ByPolicy(Box::new(Mutex::new(ByPolicy {
+        let state = Mutex::new(ByPolicy {
             method,
             leases: Leases::new(file.geometry().shards()),
             file_bytes: file.bytes_at_open(),
             changes: reading.changes_of(file.oid()),
             near_reads: 0,
-        })))
+        });
+        Reader::ByPolicy(std::process::id(), Box::new(state))
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
@@ -210,9 +212,12 @@ impl FileSystem {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<Option<usize>> {
-        let Reader::ByPolicy(state) = file.reader(|| self.new_reader(file)) else {
+        let Reader::ByPolicy(process, state) = file.reader(|| self.new_reader(file)) else {
             return Ok(None);
         };
+        if *process != std::process::id() {
+            return Ok(None);
+        }
         let end = offset + buffer.len() as u64;
         let mut by_policy = state.lock();
         if by_policy.near_reads > 0 {
