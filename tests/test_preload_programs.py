@@ -58,7 +58,7 @@ SCRIPTS = {
     "tree tools": """
         mkdir -p src/x/y; for i in $(seq 20); do echo "file $i" > src/x/f$i; done; ln -s f1 src/x/link
         ln src/x/f2 src/x/y/hard
-        chmod 640 src/x/f3; touch -d '2020-02-03 04:05:06' src/x/f4; cp -a src copy
+        chmod 640 src/x/f3; touch -d '2020-02-03 04:05:06' src/x/f3 src/x/f4; cp -a src copy
         diff -r src copy && echo equal
         mv copy/x/f5 copy/moved; du -a --apparent-size src | wc -l; find copy -name 'f1*' | sort
         stat -c '%n %a %s %Y' src/x/f3
