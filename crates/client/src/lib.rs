@@ -28,3 +28,4 @@ pub use outbox::{Outbox, Outcome, Posted};
 pub use pipeline::{Fetch, Pipeline, Wanted};
 pub use pool::{ClientConfig, Pool};
 pub use pool_file::{PoolFile, SecretSource, pools_dir};
+pub use session::this_process;

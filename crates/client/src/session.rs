@@ -44,7 +44,8 @@ pub(crate) fn draw_session_id() -> std::io::Result<SessionId> {
     Ok(SessionId(bytes))
 }
 
-pub(crate) fn this_process() -> u32 {
+/// The number of the calling process; another one after a fork.
+pub fn this_process() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }
 

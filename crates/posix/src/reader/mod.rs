@@ -11,7 +11,7 @@ mod window;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use azekura_client::{Pipeline, Pool};
+use azekura_client::{Pipeline, Pool, this_process};
 use azekura_policy::{Budget, ReadAhead, ReadPolicy, SyncAdaptive};
 use azekura_proto::placement::name_hash;
 use azekura_proto::{EngineId, Oid, TargetId};
@@ -163,7 +163,7 @@ impl FileSystem {
             changes: reading.changes_of(file.oid()),
             near_reads: 0,
         });
-        Reader::ByPolicy(std::process::id(), Box::new(state))
+        Reader::ByPolicy(this_process(), Box::new(state))
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
@@ -215,7 +215,7 @@ impl FileSystem {
         let Reader::ByPolicy(process, state) = file.reader(|| self.new_reader(file)) else {
             return Ok(None);
         };
-        if *process != std::process::id() {
+        if *process != this_process() {
             return Ok(None);
         }
         let end = offset + buffer.len() as u64;

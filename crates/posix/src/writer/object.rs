@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_client::{Call, ClientError, Outcome, Posted};
+use azekura_client::{Call, ClientError, Outcome, Posted, this_process};
 use azekura_proto::message::{Reply, Request, ShardRef};
 use azekura_proto::{Oid, TargetId};
 use parking_lot::{Mutex, MutexGuard};
@@ -118,10 +118,6 @@ impl State {
             _ => Ok(()),
         }
     }
-}
-
-fn this_process() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }
 
 impl Object {
