@@ -112,20 +112,42 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of contents or attributes.
     pub ctime: Timestamp,
-    /// Birth; for a new entry also the time that its directory is stamped with.
+    /// Birth; see [`DirectoryChange`].
     pub btime: Timestamp,
-    /// Device number of a device node (`dev_t`), else 0.
+    /// Device number of a device node (`dev_t`). A regular file may keep there what its maker put in.
     pub rdev: u64,
     /// Chunk size of a regular file, in bytes; for a directory that of new files.
     pub chunk_bytes: u32,
     /// Whether a regular file may have data beyond chunk 0.
-    pub wide: bool,
+    pub striped: bool,
     /// Whether the object has extended attributes.
     pub has_xattrs: bool,
     /// What new entries inherit; directories only.
     pub inheritance: Option<Inheritance>,
     /// The directory above; directories only. The root is its own parent.
     pub parent: Option<Oid>,
+}
+
+/// When a directory last changed, as the creation of an entry in it tells. The reply to a creation has
+/// room for the attributes of the new object and nothing else. So the new object is given the time of
+/// that change as its time of birth, and who has made it reads it there: these two functions are the
+/// only ones that know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectoryChange {
+    /// When.
+    pub time: Timestamp,
+}
+
+impl DirectoryChange {
+    /// The time of birth of the object that was made with the change.
+    pub fn as_birth(self) -> Timestamp {
+        self.time
+    }
+
+    /// The change that a new object was made with, out of its attributes.
+    pub fn of_newborn(attr: &Attr) -> Self {
+        Self { time: attr.btime }
+    }
 }
 
 /// A time to set.
@@ -138,7 +160,7 @@ pub enum SetTime {
 }
 
 /// A change of attributes; what is `None` stays. All of it is applied in one atomic step, but the
-/// truncation of a wide file, which comes first and shard by shard.
+/// truncation of a striped file, which comes first and shard by shard.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AttrChange {
     /// New permission bits (`mode & 07777`).

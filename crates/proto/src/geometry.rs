@@ -39,7 +39,7 @@ impl Geometry {
     }
 
     /// Whether the bytes before `end` all lie in chunk 0, so that the home target alone has them.
-    pub fn is_narrow(self, end: u64) -> bool {
+    pub fn is_within_first_chunk(self, end: u64) -> bool {
         end <= self.chunk_bytes
     }
 

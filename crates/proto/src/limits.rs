@@ -46,6 +46,12 @@ pub const ENGINES_MAX: u16 = 1024;
 /// Most containers in a pool.
 pub const CONTAINERS_MAX: usize = 1024;
 
+/// Most connections that a client reads over from one far engine: what a young connection carries doubles
+/// each round trip, so several reach the rate of the link sooner than one.
+pub const READ_CONNECTIONS_MAX: usize = 8;
+/// Most connections that a client keeps writes in flight over to one engine: fewer, since each takes a
+/// share of the files, and one fills a link if the system lets it carry that much.
+pub const WRITE_CONNECTIONS_MAX: u64 = 4;
 /// Most connections an engine serves at once.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Most sessions an engine remembers at once.
@@ -53,7 +59,7 @@ pub const SESSIONS_MAX: usize = 4096;
 /// Most slots (requests in flight that need an exact retry) of one session at one engine.
 pub const SLOTS_MAX: u16 = 256;
 /// Most objects that one session may hold open at one engine.
-pub const HOLDS_MAX: usize = 1 << 20;
+pub const OPEN_REFERENCES_MAX: usize = 1 << 20;
 /// Most lock ranges at one engine.
 pub const LOCKS_MAX: usize = 1 << 20;
 /// Most object ids in one release request.
@@ -79,3 +85,29 @@ pub const WRITE_LEASE_MS: u64 = 2_000;
 pub const LEASED_WRITE_BYTES_MAX: u32 = 1024 * 1024;
 /// A client asks again after this time while it waits for a lock, in milliseconds.
 pub const LOCK_WAIT_SLICE_MS: u64 = 500;
+/// A client of the engine's own host is cut off by nothing but its own end, so its session keeps its open
+/// files and locks for this long only, in milliseconds.
+pub const LOCAL_LEASE_MS: u64 = 1_000;
+/// For this long after somebody else had to wait for a lease none is given, in milliseconds.
+pub const LEASE_REFUSAL_MS: u64 = 5_000;
+/// Most shards of one target with a lease at once; more are refused.
+pub const LEASES_MAX: usize = 64 * 1024;
+/// Whoever had locks before an engine started again may claim them for this long before others get them,
+/// in milliseconds.
+pub const LOCKS_GRACE_MS: u64 = 5_000;
+/// An operation waits this long for a transaction to let go of a record, in milliseconds.
+pub const RECORD_WAIT_MS: u64 = 10_000;
+/// A transaction that others are in the way of is tried again for this long, in milliseconds.
+pub const TRANSACTION_TRIES_MS: u64 = 10_000;
+/// A prepared part of a transaction that has waited this long asks its coordinator, in milliseconds.
+pub const OUTCOME_WAIT_MS: u64 = 500;
+/// Directories nest at most this deep below the root where one of them is moved.
+pub const DIRECTORY_DEPTH_MAX: u32 = 65_536;
+/// An engine that drains waits this long for requests under way, in milliseconds.
+pub const DRAIN_MS: u64 = 20_000;
+/// From this time for a request and its answer on, a link is worth writes that are kept in flight, in
+/// microseconds: below it waiting costs less than a lease.
+pub const WRITES_IN_FLIGHT_FROM_US: u64 = 150;
+/// From this round trip on, connections for reading ahead are made before they are needed, in
+/// microseconds: making one takes three round trips.
+pub const CONNECT_EARLY_FROM_US: u64 = 5_000;

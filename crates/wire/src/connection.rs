@@ -1,309 +1,117 @@
-//! Frames over a socket, with one buffer each way. Owns how a frame is read without asking the
-//! kernel more often than needed. After any error the connection is of no further use.
+//! A socket that carries frames both ways, as one thread uses it. Owns nothing but the two halves,
+//! which go apart where one thread sends while another reads.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
+use azekura_proto::frame::{FrameError, FrameHead};
 use serde::Serialize;
 
+use crate::reader::{FrameReader, RecvError};
 use crate::socket::Socket;
-
-/// Holds any small frame and the head of a large one, so that those need one read. Bulk data that
-/// comes in behind a head is copied out of here, so it should not be much.
-const INPUT_BYTES: usize = 16 * 1024;
-
-/// Why no frame came.
-#[derive(Debug, thiserror::Error)]
-pub enum RecvError {
-    /// The peer closed between two frames.
-    #[error("the peer closed the connection")]
-    Closed,
-    /// No byte of a frame came within the socket's time-out.
-    #[error("no message came in time")]
-    Idle,
-    /// The peer sent something that is no frame.
-    #[error(transparent)]
-    Protocol(#[from] FrameError),
-    /// The socket failed, or the peer stopped in the middle of a frame.
-    #[error("connection failed: {0}")]
-    Io(#[from] io::Error),
-}
+use crate::writer::FrameWriter;
 
 /// A socket that carries frames.
 #[derive(Debug)]
 pub struct Connection {
-    socket: Arc<Socket>,
-    input: Box<[u8]>,
-    start: usize,
-    end: usize,
-    body: Vec<u8>,
-    output: Vec<u8>,
-    patience: Duration,
+    writer: FrameWriter,
+    reader: FrameReader,
 }
 
 impl Connection {
     /// Wraps a socket.
     pub fn new(socket: Socket) -> Self {
-        Self {
-            socket: Arc::new(socket),
-            input: vec![0; INPUT_BYTES].into_boxed_slice(),
-            start: 0,
-            end: 0,
-            body: Vec::new(),
-            output: Vec::with_capacity(512),
-            patience: Duration::ZERO,
-        }
+        let socket = Arc::new(socket);
+        Self { writer: FrameWriter::new(Arc::clone(&socket)), reader: FrameReader::new(socket) }
+    }
+
+    /// The two halves.
+    pub fn split(self) -> (FrameWriter, FrameReader) {
+        (self.writer, self.reader)
     }
 
     /// The socket, for options and shutdown.
     pub fn socket(&self) -> &Socket {
-        &self.socket
+        self.reader.socket()
     }
 
-    /// The socket, to be written to by another thread than the one that reads here.
-    pub fn shared_socket(&self) -> Arc<Socket> {
-        Arc::clone(&self.socket)
+    /// The socket, to be waited on beside others.
+    pub(crate) fn shared_socket(&self) -> Arc<Socket> {
+        Arc::clone(self.reader.socket())
     }
 
-    /// Before it sleeps, a wait for a frame looks again and again for this long, letting others
-    /// run in between. Waking a sleeper costs more than a short answer from the same host takes.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
-    }
-
-    /// Whether bytes of a further frame have been read already.
+    /// As [`FrameReader::has_buffered_input`].
     pub fn has_buffered_input(&self) -> bool {
-        self.start < self.end
+        self.reader.has_buffered_input()
     }
 
-    /// Encodes a message behind those that wait to be sent.
+    /// As [`FrameWriter::queue`].
     ///
     /// # Errors
     /// If the message passes the bounds of a frame.
     pub fn queue<T: Serialize>(&mut self, message: &T, bulk_bytes: u32) -> Result<(), FrameError> {
-        frame::encode_into(&mut self.output, message, bulk_bytes)
+        self.writer.queue(message, bulk_bytes)
     }
 
-    /// Forgets messages that wait to be sent.
-    pub fn clear_queue(&mut self) {
-        self.output.clear();
-    }
-
-    /// Bytes that wait to be sent.
+    /// As [`FrameWriter::queued_bytes`].
     pub fn queued_bytes(&self) -> usize {
-        self.output.len()
+        self.writer.queued_bytes()
     }
 
-    /// Sends the waiting messages and, right behind them, bulk data.
+    /// As [`FrameWriter::flush`].
     ///
     /// # Errors
     /// If the socket fails.
     pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
-        self.flush_with(bulk, false)
+        self.writer.flush(bulk)
     }
 
-    /// Sends the waiting messages; bulk data follow at once through [`Connection::as_fd`].
+    /// As [`FrameWriter::flush_before_bulk`].
     ///
     /// # Errors
     /// If the socket fails.
     pub fn flush_before_bulk(&mut self) -> io::Result<()> {
-        self.flush_with(&[], true)
+        self.writer.flush_before_bulk()
     }
 
-    fn flush_with(&mut self, bulk: &[u8], more: bool) -> io::Result<()> {
-        if self.output.is_empty() && bulk.is_empty() {
-            return Ok(());
-        }
-        let sent =
-            self.socket.write_all(&mut [IoSlice::new(&self.output), IoSlice::new(bulk)], more);
-        self.output.clear();
-        sent
-    }
-
-    /// Waits for a frame and reads its head and body; the bulk part is to be read next, by
-    /// [`Connection::read_bulk`] or [`Connection::discard_bulk`].
+    /// As [`FrameReader::recv`].
     ///
     /// # Errors
     /// [`RecvError`]; after all but `Idle` the connection is dead.
     pub fn recv(&mut self) -> Result<(FrameHead, &[u8]), RecvError> {
-        while self.end - self.start < HEAD_BYTES {
-            self.fill()?;
-        }
-        let mut head = [0; HEAD_BYTES];
-        head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
-        let head = FrameHead::decode(head)?;
-        let body_bytes = head.body_bytes as usize;
-        if HEAD_BYTES + body_bytes <= INPUT_BYTES {
-            while self.end - self.start < HEAD_BYTES + body_bytes {
-                self.fill()?;
-            }
-            let from = self.start + HEAD_BYTES;
-            self.start = from + body_bytes;
-            return Ok((head, &self.input[from..from + body_bytes]));
-        }
-        self.start += HEAD_BYTES;
-        let mut body = std::mem::take(&mut self.body);
-        body.resize(body_bytes, 0);
-        let filled = self.read_bulk(&mut body);
-        self.body = body;
-        filled?;
-        Ok((head, &self.body))
+        self.reader.recv()
     }
 
-    /// Takes the head and body of a frame if they are there; never waits. The bulk part is to be read
-    /// next, by [`Connection::try_read_bulk`].
-    ///
-    /// # Errors
-    /// [`RecvError`], never `Idle`; the connection is dead then.
-    pub fn try_recv(&mut self) -> Result<Option<(FrameHead, &[u8])>, RecvError> {
-        while self.end - self.start < HEAD_BYTES {
-            if !self.fill_now()? {
-                return Ok(None);
-            }
-        }
-        let mut head = [0; HEAD_BYTES];
-        head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
-        let head = FrameHead::decode(head)?;
-        let body_bytes = head.body_bytes as usize;
-        if HEAD_BYTES + body_bytes > INPUT_BYTES {
-            // Only a listing is as long as this; what is asked for without waiting is short.
-            return Err(RecvError::Protocol(FrameError::Malformed));
-        }
-        while self.end - self.start < HEAD_BYTES + body_bytes {
-            if !self.fill_now()? {
-                return Ok(None);
-            }
-        }
-        let from = self.start + HEAD_BYTES;
-        self.start = from + body_bytes;
-        Ok(Some((head, &self.input[from..from + body_bytes])))
-    }
-
-    /// Reads of the current frame's bulk bytes what is there; 0 if nothing is.
-    ///
-    /// # Errors
-    /// If the socket fails or the peer stops half-way.
-    pub fn try_read_bulk(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let buffered = buffer.len().min(self.end - self.start);
-        if buffered > 0 {
-            buffer[..buffered].copy_from_slice(&self.input[self.start..self.start + buffered]);
-            self.start += buffered;
-            return Ok(buffered);
-        }
-        match self.socket.try_read(buffer)? {
-            Some(0) if !buffer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
-            read => Ok(read.unwrap_or(0)),
-        }
-    }
-
-    /// Reads bulk bytes of the current frame.
+    /// As [`FrameReader::read_bulk`].
     ///
     /// # Errors
     /// If the socket fails or the peer stops half-way.
     pub fn read_bulk(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let buffered = buffer.len().min(self.end - self.start);
-        buffer[..buffered].copy_from_slice(&self.input[self.start..self.start + buffered]);
-        self.start += buffered;
-        let mut rest = &mut buffer[buffered..];
-        while !rest.is_empty() {
-            match self.socket.read(rest)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                bytes => rest = &mut rest[bytes..],
-            }
-        }
-        Ok(())
+        self.reader.read_bulk(buffer)
     }
 
-    /// Reads bulk bytes of the current frame and forgets them.
+    /// As [`FrameReader::discard_bulk`].
     ///
     /// # Errors
     /// If the socket fails or the peer stops half-way.
     pub fn discard_bulk(&mut self, bytes: u64) -> io::Result<()> {
-        let mut left = bytes;
-        let mut scratch = vec![0; left.min(64 * 1024) as usize];
-        while left > 0 {
-            let part = left.min(scratch.len() as u64) as usize;
-            self.read_bulk(&mut scratch[..part])?;
-            left -= part as u64;
-        }
-        Ok(())
-    }
-
-    fn read_patiently(&mut self) -> io::Result<Option<usize>> {
-        if self.patience.is_zero() {
-            return Ok(None);
-        }
-        let deadline = Instant::now() + self.patience;
-        loop {
-            if let Some(bytes) = self.socket.try_read(&mut self.input[self.end..])? {
-                return Ok(Some(bytes));
-            }
-            if Instant::now() >= deadline {
-                return Ok(None);
-            }
-            rustix::thread::sched_yield();
-        }
-    }
-
-    /// Takes in what is there; false if nothing is.
-    fn fill_now(&mut self) -> Result<bool, RecvError> {
-        self.make_room();
-        match self.socket.try_read(&mut self.input[self.end..]) {
-            Ok(None) => Ok(false),
-            Ok(Some(0)) if self.start == self.end => Err(RecvError::Closed),
-            Ok(Some(0)) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
-            Ok(Some(bytes)) => {
-                self.end += bytes;
-                Ok(true)
-            }
-            Err(error) => Err(RecvError::Io(error)),
-        }
-    }
-
-    fn make_room(&mut self) {
-        if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
-        } else if self.start > 0 && self.end == self.input.len() {
-            self.input.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-    }
-
-    fn fill(&mut self) -> Result<(), RecvError> {
-        self.make_room();
-        let at_frame_start = self.start == self.end;
-        let read = match self.read_patiently()? {
-            Some(bytes) => Ok(bytes),
-            None => self.socket.read(&mut self.input[self.end..]),
-        };
-        match read {
-            Ok(0) if at_frame_start => Err(RecvError::Closed),
-            Ok(0) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
-            Ok(bytes) => {
-                self.end += bytes;
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && at_frame_start => {
-                Err(RecvError::Idle)
-            }
-            Err(error) => Err(RecvError::Io(error)),
-        }
+        self.reader.discard_bulk(bytes)
     }
 }
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket().as_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
+
+    use azekura_proto::frame::{self, HEAD_BYTES};
+
     use super::*;
 
     fn pair() -> (Connection, Connection) {
@@ -314,28 +122,31 @@ mod tests {
     #[test]
     fn what_is_there_is_taken_without_waiting_for_the_rest() {
         let (one, mut other) = pair();
-        assert!(other.try_recv().unwrap().is_none());
+        assert!(other.reader.try_recv().unwrap().is_none());
         let mut frame = Vec::new();
         frame::encode_into(&mut frame, &"first", 6).unwrap();
         let (early, late) = frame.split_at(HEAD_BYTES + 2);
         one.socket().send_all(early).unwrap();
-        assert!(other.try_recv().unwrap().is_none());
+        assert!(other.reader.try_recv().unwrap().is_none());
         one.socket().send_all(late).unwrap();
         one.socket().send_all(b"abc").unwrap();
-        let (head, body) = other.try_recv().unwrap().unwrap();
+        let (head, body) = other.reader.try_recv().unwrap().unwrap();
         assert_eq!(head.bulk_bytes, 6);
         assert_eq!(frame::decode::<String>(body).unwrap(), "first");
         let mut bulk = [0; 6];
-        assert_eq!(other.try_read_bulk(&mut bulk).unwrap(), 3);
-        assert_eq!(other.try_read_bulk(&mut bulk[3..]).unwrap(), 0);
+        assert_eq!(other.reader.try_read_bulk(&mut bulk).unwrap(), 3);
+        assert_eq!(other.reader.try_read_bulk(&mut bulk[3..]).unwrap(), 0);
         one.socket().send_all(b"def").unwrap();
-        assert_eq!(other.try_read_bulk(&mut bulk[3..]).unwrap(), 3);
+        assert_eq!(other.reader.try_read_bulk(&mut bulk[3..]).unwrap(), 3);
         assert_eq!(&bulk, b"abcdef");
         one.socket().send_all(&frame).unwrap();
         drop(one);
-        assert!(other.try_recv().unwrap().is_some());
-        assert!(other.try_read_bulk(&mut bulk).is_err(), "the peer has gone in the middle of it");
-        assert!(matches!(other.try_recv(), Err(RecvError::Closed)));
+        assert!(other.reader.try_recv().unwrap().is_some());
+        assert!(
+            other.reader.try_read_bulk(&mut bulk).is_err(),
+            "the peer has gone in the middle of it"
+        );
+        assert!(matches!(other.reader.try_recv(), Err(RecvError::Closed)));
     }
 
     #[test]
@@ -359,11 +170,11 @@ mod tests {
     #[test]
     fn a_peer_that_stops_inside_a_frame_is_an_error() {
         let (one, mut other) = pair();
-        one.socket.write_all(&mut [IoSlice::new(&[9, 0, 0, 0, 0, 0, 0, 0, 1])], false).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(&[9, 0, 0, 0, 0, 0, 0, 0, 1])], false).unwrap();
         drop(one);
         assert!(matches!(other.recv(), Err(RecvError::Io(_))));
         let (one, mut other) = pair();
-        one.socket.write_all(&mut [IoSlice::new(&[255; 8])], false).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(&[255; 8])], false).unwrap();
         assert!(matches!(other.recv(), Err(RecvError::Protocol(_))));
     }
 }

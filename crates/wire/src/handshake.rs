@@ -13,7 +13,8 @@ use azekura_proto::message::{
 use azekura_proto::{PoolId, SessionId};
 use serde::de::DeserializeOwned;
 
-use crate::connection::{Connection, RecvError};
+use crate::connection::Connection;
+use crate::reader::RecvError;
 use crate::secret::Secret;
 use crate::socket::{Socket, wait_for_any};
 
@@ -202,7 +203,7 @@ pub struct Guest {
 
 /// The engine's side of the handshake.
 #[derive(Debug)]
-pub struct Gate<'a> {
+pub struct Acceptor<'a> {
     /// The pool's secret.
     pub secret: &'a Secret,
     /// The pool served; `PoolId::NONE` while there is none. A caller that knows the secret but not
@@ -210,7 +211,7 @@ pub struct Gate<'a> {
     pub pool: PoolId,
 }
 
-impl Gate<'_> {
+impl Acceptor<'_> {
     /// Challenges a caller; `admit` then says whether there is room for it, and what it is told.
     /// The socket keeps no time-outs.
     ///
@@ -265,18 +266,18 @@ mod tests {
     fn meet(caller: &Secret, engine: &Secret, pool: PoolId) -> Result<Welcome, ConnectError> {
         let (near, far) = Socket::pair().unwrap();
         let engine = engine.clone();
-        let gatekeeper = std::thread::spawn(move || {
-            let gate = Gate { secret: &engine, pool: PoolId([1; 16]) };
+        let accepting = std::thread::spawn(move || {
+            let acceptor = Acceptor { secret: &engine, pool: PoolId([1; 16]) };
             let welcome = Welcome {
                 engine: EngineId(0),
                 incarnation: Incarnation(4),
                 map_version: 1,
                 fresh_session: true,
             };
-            gate.receive(far, |_| Ok(welcome)).map(|(_, guest)| guest)
+            acceptor.receive(far, |_| Ok(welcome)).map(|(_, guest)| guest)
         });
         let met = connect(near, pool, SessionId([5; 16]), Role::Client, caller);
-        let guest = gatekeeper.join().unwrap();
+        let guest = accepting.join().unwrap();
         assert_eq!(met.is_ok(), guest.is_ok());
         met.map(|(_, welcome)| welcome)
     }
@@ -307,11 +308,11 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let mut begun = Vec::new();
-            for gate_secret in [&secret, &foreign, &secret] {
+            for acceptor_secret in [&secret, &foreign, &secret] {
                 let (near, far) = Socket::pair().unwrap();
                 scope.spawn(move || {
-                    let gate = Gate { secret: gate_secret, pool };
-                    gate.receive(far, |_| Ok(welcome())).is_ok()
+                    let acceptor = Acceptor { secret: acceptor_secret, pool };
+                    acceptor.receive(far, |_| Ok(welcome())).is_ok()
                 });
                 begun.push(begin(near, pool, SessionId([5; 16]), Role::Client).unwrap());
             }
@@ -332,10 +333,10 @@ mod tests {
             .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client).unwrap());
         std::thread::scope(|scope| {
             let proving = scope.spawn(|| prove_all(begun.into(), &secret));
-            let gate = Gate { secret: &secret, pool };
+            let acceptor = Acceptor { secret: &secret, pool };
             // It has the proof of the second before the first is challenged.
-            assert!(gate.receive(early, |_| Err(Refusal::Full)).is_err());
-            assert!(gate.receive(late, |_| Err(Refusal::Full)).is_err());
+            assert!(acceptor.receive(early, |_| Err(Refusal::Full)).is_err());
+            assert!(acceptor.receive(late, |_| Err(Refusal::Full)).is_err());
             for caller in proving.join().unwrap() {
                 let error = caller.unwrap().finish().unwrap_err();
                 assert!(matches!(error, ConnectError::Refused(Refusal::Full)), "{error}");
@@ -358,7 +359,7 @@ mod tests {
         near.write_all(&mut [io::IoSlice::new(b"GET / HTTP/1.1\r\n\r\n")], false).unwrap();
         drop(near);
         let secret = Secret::generate().unwrap();
-        let gate = Gate { secret: &secret, pool: PoolId([1; 16]) };
-        assert!(gate.receive(far, |_| Err(Refusal::Full)).is_err());
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]) };
+        assert!(acceptor.receive(far, |_| Err(Refusal::Full)).is_err());
     }
 }

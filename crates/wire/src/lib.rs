@@ -4,10 +4,16 @@
 
 mod connection;
 mod handshake;
+mod reader;
 mod secret;
 mod socket;
+mod writer;
 
-pub use connection::{Connection, RecvError};
-pub use handshake::{ConnectError, Gate, Guest, HelloSent, ProofSent, begin, connect, prove_all};
+pub use connection::Connection;
+pub use handshake::{
+    Acceptor, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all,
+};
+pub use reader::{FrameReader, RecvError};
 pub use secret::{Secret, SecretError};
 pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};
+pub use writer::FrameWriter;

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_proto::pool_map::Address;
@@ -163,9 +162,9 @@ const MOST_SECONDS: u64 = 1 << 30;
 
 /// Waits until there is something to read on one of the sockets, or a peer has closed, or a signal came
 /// in, or `timeout` is over. Tells on which there is.
-pub fn wait_for_any(sockets: &[Arc<Socket>], timeout: Duration) -> Vec<bool> {
+pub fn wait_for_any<S: AsFd>(sockets: &[S], timeout: Duration) -> Vec<bool> {
     let mut polled: Vec<_> =
-        sockets.iter().map(|socket| PollFd::new(&**socket, PollFlags::IN)).collect();
+        sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
     match poll(&mut polled, timeout) {
         Ok(_) => polled.iter().map(|fd| !fd.revents().is_empty()).collect(),
         Err(Errno::INTR) => vec![false; sockets.len()],

@@ -8,6 +8,7 @@ mod reply;
 mod request;
 mod stat;
 mod terms;
+pub mod typed;
 
 pub use check::{Repair, ScanItem, ScanKind};
 pub use directory::{DirCookie, DirEntry, check_name, entry_of};
@@ -20,3 +21,4 @@ pub use stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat, Targ
 pub use terms::{
     Allocation, Condition, Lock, LockKind, LockMode, RenameMode, ShardRef, ValueUpdate, XattrMode,
 };
+pub use typed::TypedRequest;

@@ -55,8 +55,8 @@ pub enum Reply {
     Data {
         /// How many.
         bytes: u32,
-        /// From shard 0 of a file: whether it is wide, so that a short read need not be its end.
-        wide: bool,
+        /// From shard 0 of a file: whether it is striped, so that a short read need not be its end.
+        striped: bool,
     },
     /// Where the data went.
     Appended {

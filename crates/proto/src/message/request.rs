@@ -34,13 +34,13 @@ pub enum Request<'a> {
     // -- sessions and pool
     /// Nothing; keeps the session alive. Answer: `Done`.
     Ping,
-    /// The session ends: drop its holds and locks now. Answer: `Done`.
+    /// The session ends: drop its open references and locks now. Answer: `Done`.
     Goodbye,
     /// After the engine restarted: this session still has these open and locked.
     /// Answer: `Done`; `Locked` if a lock is lost, `Stale` if an object is.
     Claim {
         /// Objects held open.
-        holds: Vec<Oid>,
+        open: Vec<Oid>,
         /// Locks held.
         locks: Vec<(Oid, Lock)>,
     },
@@ -109,7 +109,7 @@ pub enum Request<'a> {
         /// What it starts with.
         inode: NewInode,
         /// Hold it open for this session (also if it exists already and is local).
-        hold: bool,
+        open: bool,
     },
     /// A new object without an entry, held open for this session (`O_TMPFILE`).
     /// Answer: `Created`.
@@ -164,7 +164,7 @@ pub enum Request<'a> {
         after: u64,
         /// About this many bytes of entries.
         page_bytes: u32,
-        /// With attributes where the inode is local and narrow.
+        /// With attributes where the inode is local and the file is not striped.
         with_attrs: bool,
     },
     /// What the target's shard of a directory knows. Answer: `DirShard`.
@@ -197,7 +197,7 @@ pub enum Request<'a> {
         oids: Vec<Oid>,
     },
     /// The file is going to have data beyond chunk 0. Answer: `Done`.
-    Widen {
+    SetStriped {
         /// The inode.
         oid: Oid,
     },
@@ -466,35 +466,109 @@ pub enum Request<'a> {
     },
 }
 
+/// How a request is dealt with on its way.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent properties of a request")]
+struct Handling {
+    exact_retry: bool,
+    one_way: bool,
+    any_target: bool,
+    slow: bool,
+}
+
+impl Handling {
+    const PLAIN: Self = Self { exact_retry: false, one_way: false, any_target: false, slow: false };
+}
+
 impl Request<'_> {
+    /// How the request is dealt with on its way. Each request says it for itself: there is no default.
+    const fn handling(&self) -> Handling {
+        match self {
+            Self::Ping | Self::Map | Self::Report => {
+                Handling { any_target: true, ..Handling::PLAIN }
+            }
+            Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
+            Self::ContainerCreate { .. }
+            | Self::Create { .. }
+            | Self::CreateUnlinked { .. }
+            | Self::Unlink { .. }
+            | Self::RemoveDirectory { .. }
+            | Self::Link { .. }
+            | Self::Rename { .. }
+            | Self::SetXattr { .. }
+            | Self::RemoveXattr { .. }
+            | Self::Append { .. }
+            | Self::ValueUpdate { .. } => Handling { exact_retry: true, ..Handling::PLAIN },
+            Self::ContainerDestroy { .. } => {
+                Handling { exact_retry: true, slow: true, ..Handling::PLAIN }
+            }
+            Self::Sync { .. } | Self::SetAttr { .. } => Handling { slow: true, ..Handling::PLAIN },
+            Self::Goodbye
+            | Self::Claim { .. }
+            | Self::Adopt { .. }
+            | Self::Space
+            | Self::ContainerOpen { .. }
+            | Self::ContainerList
+            | Self::ContainerReclaim { .. }
+            | Self::ContainerChange { .. }
+            | Self::Lookup { .. }
+            | Self::ReadDirectory { .. }
+            | Self::DirShard { .. }
+            | Self::GetAttr { .. }
+            | Self::Open { .. }
+            | Self::SetStriped { .. }
+            | Self::ReadLink { .. }
+            | Self::GetXattr { .. }
+            | Self::ListXattrs { .. }
+            | Self::Read { .. }
+            | Self::Write { .. }
+            | Self::ShardTruncate { .. }
+            | Self::ShardStat { .. }
+            | Self::ShardAllocate { .. }
+            | Self::ShardSeek { .. }
+            | Self::ShardTouch { .. }
+            | Self::SyncAll
+            | Self::ShardRemove { .. }
+            | Self::AllocateSerial
+            | Self::ValueGet { .. }
+            | Self::ValuePunch { .. }
+            | Self::ValueList { .. }
+            | Self::LockAcquire { .. }
+            | Self::LockRelease { .. }
+            | Self::LockTest { .. }
+            | Self::Prepare { .. }
+            | Self::Commit { .. }
+            | Self::Abort { .. }
+            | Self::AskOutcome { .. }
+            | Self::AskDirectory { .. }
+            | Self::Scan { .. }
+            | Self::Repair { .. }
+            | Self::LeaseRead { .. }
+            | Self::LeaseWrite { .. }
+            | Self::WriteLeased { .. }
+            | Self::ReleaseWrite { .. } => Handling::PLAIN,
+        }
+    }
+
     /// Whether the engine answers; the one request without an answer is `Release`.
-    pub fn has_reply(&self) -> bool {
-        !matches!(self, Self::Release { .. })
+    pub const fn has_reply(&self) -> bool {
+        !self.handling().one_way
     }
 
     /// Whether the engine answers whatever target and map version the request names: a caller that
     /// has no map yet asks this way.
-    pub fn is_for_engine(&self) -> bool {
-        matches!(self, Self::Ping | Self::Map | Self::Report)
+    pub const fn is_for_engine(&self) -> bool {
+        self.handling().any_target
     }
 
     /// Whether doing it twice differs from doing it once, so that it needs an exact retry.
-    pub fn needs_exact_retry(&self) -> bool {
-        matches!(
-            self,
-            Self::ContainerCreate { .. }
-                | Self::ContainerDestroy { .. }
-                | Self::Create { .. }
-                | Self::CreateUnlinked { .. }
-                | Self::Unlink { .. }
-                | Self::RemoveDirectory { .. }
-                | Self::Link { .. }
-                | Self::Rename { .. }
-                | Self::SetXattr { .. }
-                | Self::RemoveXattr { .. }
-                | Self::Append { .. }
-                | Self::ValueUpdate { .. }
-        )
+    pub const fn needs_exact_retry(&self) -> bool {
+        self.handling().exact_retry
+    }
+
+    /// Whether a slow disk may need minutes for it, so that giving up early would be a false failure.
+    pub const fn may_be_slow(&self) -> bool {
+        self.handling().slow
     }
 
     /// The name under which the request is counted and logged.
@@ -526,7 +600,7 @@ impl Request<'_> {
             Self::SetAttr { .. } => "set_attr",
             Self::Open { .. } => "open",
             Self::Release { .. } => "release",
-            Self::Widen { .. } => "widen",
+            Self::SetStriped { .. } => "widen",
             Self::ReadLink { .. } => "read_link",
             Self::GetXattr { .. } => "get_xattr",
             Self::SetXattr { .. } => "set_xattr",

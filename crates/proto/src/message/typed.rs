@@ -1,0 +1,274 @@
+//! Requests whose answer has a type. Owns the table that says which reply belongs to which request,
+//! so that a reply of another request is met in one place instead of wherever something is asked.
+
+use super::check::{ScanItem, ScanKind};
+use super::directory::DirEntry;
+use super::reply::Reply;
+use super::request::Request;
+use super::stat::{Container, DirShardStat, EngineReport, SpaceStat};
+use super::terms::{Allocation, Lock, RenameMode, ShardRef, XattrMode};
+use crate::attr::{Attr, AttrChange, Inheritance, NewInode, Timestamp};
+use crate::ids::{ContainerId, EngineId, Oid, SessionId};
+use crate::pool_map::PoolMap;
+use crate::transaction::{Action, Entry, Outcome, TransactionId};
+
+/// A request that names the type of its answer.
+pub trait TypedRequest<'a>: Sized {
+    /// What an engine answers.
+    type Reply;
+
+    /// The request as it is sent.
+    fn into_request(self) -> Request<'a>;
+
+    /// What is in a reply; `None` if it belongs to another request.
+    fn read(reply: Reply) -> Option<Self::Reply>;
+}
+
+/// What a create has led to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Creation {
+    /// The object is new.
+    New(Box<Attr>),
+    /// The name was there already. Attributes come along if the object's home is at hand.
+    Existing(Entry, Option<Box<Attr>>),
+}
+
+/// What a name leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The entry.
+    pub entry: Entry,
+    /// Attributes, if the inode's home is at the engine that was asked.
+    pub attr: Option<Box<Attr>>,
+}
+
+/// A page of a directory's shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EntryPage {
+    /// The entries, in cookie order.
+    pub entries: Vec<DirEntry>,
+    /// The shard ends here.
+    pub end: bool,
+}
+
+/// How much bulk data have come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadBytes {
+    /// How many bytes: fewer than asked for where the shard's file ends.
+    pub bytes: u32,
+    /// From shard 0 of a file: whether it is striped, so that a short read need not be its end.
+    pub striped: bool,
+}
+
+/// A page of keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyPage {
+    /// The keys, in order.
+    pub keys: Vec<Vec<u8>>,
+    /// No more after these.
+    pub end: bool,
+}
+
+/// A page of raw records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScanPage {
+    /// The records.
+    pub items: Vec<ScanItem>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+/// A read or write lease, as [`Reply::Leased`] has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leased {
+    /// How long it holds, in milliseconds; 0 for not at all.
+    pub lease_ms: u32,
+    /// The data's version, or the epoch of a write lease.
+    pub version: u64,
+}
+
+/// One row a request: its fields as in [`Request`], the type of its answer, and the reply that has it.
+macro_rules! requests {
+    (
+        bare { $($plain:ident -> $plain_reply:ty, $plain_pattern:pat => $plain_value:expr;)* }
+        with fields and $life:lifetime;
+        $($name:ident $(<$own:lifetime>)? { $($field:ident: $type:ty),+ } -> $reply:ty,
+            $pattern:pat => $value:expr;)*
+    ) => {
+        $(
+            #[doc = concat!("[`Request::", stringify!($plain), "`] with its answer's type.")]
+            #[derive(Clone, Copy, Debug)]
+            pub struct $plain;
+
+            impl<$life> TypedRequest<$life> for $plain {
+                type Reply = $plain_reply;
+
+                fn into_request(self) -> Request<$life> {
+                    Request::$plain
+                }
+
+                fn read(reply: Reply) -> Option<Self::Reply> {
+                    match reply { $plain_pattern => Some($plain_value), _ => None }
+                }
+            }
+        )*
+        $(
+            #[doc = concat!("[`Request::", stringify!($name), "`] with its answer's type.")]
+            #[derive(Clone, Debug)]
+            #[expect(missing_docs, reason = "the fields are those of the request")]
+            pub struct $name $(<$own>)? { $(pub $field: $type),+ }
+
+            impl<$life> TypedRequest<$life> for $name $(<$own>)? {
+                type Reply = $reply;
+
+                fn into_request(self) -> Request<$life> {
+                    let Self { $($field),+ } = self;
+                    Request::$name { $($field),+ }
+                }
+
+                fn read(reply: Reply) -> Option<Self::Reply> {
+                    match reply { $pattern => Some($value), _ => None }
+                }
+            }
+        )*
+    };
+}
+
+requests! {
+    bare {
+        Ping -> (), Reply::Done => ();
+        Goodbye -> (), Reply::Done => ();
+        Map -> PoolMap, Reply::Map(map) => map;
+        Report -> Box<EngineReport>, Reply::Report(report) => report;
+        Space -> SpaceStat, Reply::Space(space) => space;
+        ContainerList -> Vec<Container>, Reply::Containers(containers) => containers;
+        SyncAll -> (), Reply::Done => ();
+        AllocateSerial -> u64, Reply::Serial(serial) => serial;
+    }
+    with fields and 'a;
+
+    Claim { open: Vec<Oid>, locks: Vec<(Oid, Lock)> } -> (), Reply::Done => ();
+    Adopt { map: PoolMap, engine: EngineId } -> (), Reply::Done => ();
+    ContainerCreate { name: String, inheritance: Inheritance } -> Container,
+        Reply::Container(container) => container;
+    ContainerOpen<'a> { name: &'a str } -> Container, Reply::Container(container) => container;
+    ContainerDestroy<'a> { name: &'a str } -> (), Reply::Done => ();
+    ContainerReclaim { container: ContainerId } -> (), Reply::Done => ();
+    ContainerChange<'a> { name: &'a str, inheritance: Inheritance } -> Container,
+        Reply::Container(container) => container;
+
+    Lookup<'a> { dir: Oid, name: &'a [u8] } -> Found,
+        Reply::Entry { entry, attr } => Found { entry, attr };
+    Create<'a> { dir: Oid, name: &'a [u8], inode: NewInode, open: bool } -> Creation,
+        reply @ (Reply::Created(_) | Reply::Entry { .. }) => creation(reply)?;
+    CreateUnlinked { container: ContainerId, inode: NewInode } -> Box<Attr>,
+        Reply::Created(attr) => attr;
+    Unlink<'a> { dir: Oid, name: &'a [u8] } -> Option<Timestamp>,
+        reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
+    RemoveDirectory<'a> { dir: Oid, name: &'a [u8] } -> (), Reply::Done => ();
+    Link<'a> { oid: Oid, dir: Oid, name: &'a [u8] } -> (), Reply::Done => ();
+    Rename<'a> {
+        from_dir: Oid, from_name: &'a [u8], to_dir: Oid, to_name: &'a [u8], mode: RenameMode
+    } -> (), Reply::Done => ();
+    ReadDirectory { dir: Oid, after: u64, page_bytes: u32, with_attrs: bool } -> EntryPage,
+        Reply::Entries { entries, end } => EntryPage { entries, end };
+    DirShard { dir: Oid } -> DirShardStat, Reply::DirShard(stat) => stat;
+
+    GetAttr { oid: Oid } -> Box<Attr>, Reply::Attr(attr) => attr;
+    SetAttr { oid: Oid, change: AttrChange } -> Box<Attr>, Reply::Attr(attr) => attr;
+    Open { oid: Oid } -> Box<Attr>, Reply::Attr(attr) => attr;
+    SetStriped { oid: Oid } -> (), Reply::Done => ();
+    ReadLink { oid: Oid } -> Vec<u8>, Reply::Bytes(text) => text;
+    GetXattr<'a> { oid: Oid, name: &'a [u8] } -> Vec<u8>, Reply::Bytes(value) => value;
+    SetXattr<'a> { oid: Oid, name: &'a [u8], value: &'a [u8], mode: XattrMode } -> (),
+        Reply::Done => ();
+    RemoveXattr<'a> { oid: Oid, name: &'a [u8] } -> (), Reply::Done => ();
+    ListXattrs { oid: Oid } -> Vec<u8>, Reply::Bytes(names) => names;
+
+    Read { data: ShardRef, offset: u64, bytes: u32 } -> ReadBytes,
+        Reply::Data { bytes, striped } => ReadBytes { bytes, striped };
+    Write { data: ShardRef, offset: u64 } -> (), Reply::Done => ();
+    Append { oid: Oid } -> u64, Reply::Appended { offset } => offset;
+    ShardTruncate { data: ShardRef, bytes: u64, exactly: bool } -> (), Reply::Done => ();
+    ShardStat { data: ShardRef, asker: Option<SessionId> } -> Option<super::stat::ShardStat>,
+        Reply::Shard(stat) => stat;
+    ShardAllocate { data: ShardRef, offset: u64, bytes: u64, what: Allocation } -> (),
+        Reply::Done => ();
+    ShardSeek { data: ShardRef, offset: u64, hole: bool } -> Option<u64>,
+        Reply::Offset(offset) => offset;
+    ShardTouch { data: ShardRef, mtime: Timestamp } -> (), Reply::Done => ();
+    Sync { data: Option<ShardRef> } -> (), Reply::Done => ();
+    ShardRemove { data: ShardRef } -> (), Reply::Done => ();
+
+    ValueGet<'a> { oid: Oid, dkey: &'a [u8], akey: &'a [u8] } -> Vec<u8>,
+        Reply::Bytes(value) => value;
+    ValueUpdate<'a> { oid: Oid, updates: Vec<super::terms::ValueUpdate<'a>> } -> (),
+        Reply::Done => ();
+    ValuePunch<'a> { oid: Oid, dkey: Option<&'a [u8]> } -> (), Reply::Done => ();
+    ValueList<'a> { oid: Oid, dkey: Option<&'a [u8]>, after: Option<&'a [u8]>, limit: u32 }
+        -> KeyPage, Reply::Keys { keys, end } => KeyPage { keys, end };
+
+    LockAcquire { oid: Oid, lock: Lock, wait: bool } -> (), Reply::Done => ();
+    LockRelease { oid: Oid, lock: Lock } -> (), Reply::Done => ();
+    LockTest { oid: Oid, lock: Lock } -> Option<Lock>, Reply::LockInTheWay(lock) => lock;
+
+    Prepare { id: TransactionId, actions: Vec<Action> } -> (), Reply::Done => ();
+    Commit { id: TransactionId } -> (), Reply::Done => ();
+    Abort { id: TransactionId } -> (), Reply::Done => ();
+    AskOutcome { id: TransactionId } -> Outcome, Reply::Outcome(outcome) => outcome;
+    AskDirectory { dir: Oid } -> Oid, Reply::Parent(parent) => parent;
+
+    Scan { kind: ScanKind, container: ContainerId, after: Option<Vec<u8>> } -> ScanPage,
+        Reply::Scanned { items, next } => ScanPage { items, next };
+    Repair { repair: super::check::Repair } -> (), Reply::Done => ();
+
+    LeaseRead { data: ShardRef } -> Leased,
+        Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
+    LeaseWrite { data: ShardRef, instead_of: Option<u64> } -> Leased,
+        Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
+    WriteLeased { data: ShardRef, offset: u64, epoch: u64 } -> Leased,
+        Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
+    ReleaseWrite { data: ShardRef, epoch: u64 } -> (), Reply::Done => ();
+}
+
+fn creation(reply: Reply) -> Option<Creation> {
+    match reply {
+        Reply::Created(attr) => Some(Creation::New(attr)),
+        Reply::Entry { entry, attr } => Some(Creation::Existing(entry, attr)),
+        _ => None,
+    }
+}
+
+/// When the directory was changed; unknown to one that was sent again.
+fn changed(reply: &Reply) -> Option<Timestamp> {
+    match reply {
+        Reply::Changed(at) => Some(*at),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::TargetId;
+
+    #[test]
+    fn a_reply_of_another_request_is_none_of_this_one() {
+        assert_eq!(AllocateSerial::read(Reply::Serial(7)), Some(7));
+        assert_eq!(AllocateSerial::read(Reply::Done), None);
+        assert_eq!(Unlink::read(Reply::Done), Some(None));
+        let at = Timestamp { secs: 3, nanos: 4 };
+        assert_eq!(Unlink::read(Reply::Changed(at)), Some(Some(at)));
+        assert_eq!(Unlink::read(Reply::Serial(7)), None);
+    }
+
+    #[test]
+    fn it_becomes_the_request_of_its_name() {
+        let oid = Oid::new(ContainerId(1), crate::ObjectClass::S1, TargetId(0), 1);
+        assert_eq!(GetAttr { oid }.into_request(), Request::GetAttr { oid });
+        assert_eq!(
+            ContainerOpen { name: "c" }.into_request(),
+            Request::ContainerOpen { name: "c" }
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Frames off a socket. Owns how a frame is read without asking the kernel more often than needed:
+//! what comes in behind it is kept for the next one. After any error but `Idle` it is of no further use.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use azekura_proto::frame::{FrameError, FrameHead, HEAD_BYTES};
+
+use crate::socket::Socket;
+
+/// Holds any small frame and the head of a large one, so that those need one read. Bulk data that
+/// comes in behind a head is copied out of here, so it should not be much.
+const INPUT_BYTES: usize = 16 * 1024;
+
+/// Why no frame came.
+#[derive(Debug, thiserror::Error)]
+pub enum RecvError {
+    /// The peer closed between two frames.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// No byte of a frame came within the socket's time-out.
+    #[error("no message came in time")]
+    Idle,
+    /// The peer sent something that is no frame.
+    #[error(transparent)]
+    Protocol(#[from] FrameError),
+    /// The socket failed, or the peer stopped in the middle of a frame.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The reading side of a socket that carries frames.
+#[derive(Debug)]
+pub struct FrameReader {
+    socket: Arc<Socket>,
+    input: Box<[u8]>,
+    start: usize,
+    end: usize,
+    body: Vec<u8>,
+    patience: Duration,
+}
+
+impl FrameReader {
+    pub(crate) fn new(socket: Arc<Socket>) -> Self {
+        Self {
+            socket,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            body: Vec::new(),
+            patience: Duration::ZERO,
+        }
+    }
+
+    /// The socket, for options and shutdown.
+    pub fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
+    /// Before it sleeps, a wait for a frame looks again and again for this long, letting others
+    /// run in between. Waking a sleeper costs more than a short answer from the same host takes.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Whether bytes of a further frame have been read already.
+    pub fn has_buffered_input(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Waits for a frame and reads its head and body; the bulk part is to be read next, by
+    /// [`FrameReader::read_bulk`] or [`FrameReader::discard_bulk`].
+    ///
+    /// # Errors
+    /// [`RecvError`]; after all but `Idle` the connection is dead.
+    pub fn recv(&mut self) -> Result<(FrameHead, &[u8]), RecvError> {
+        while self.end - self.start < HEAD_BYTES {
+            self.fill()?;
+        }
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
+        let head = FrameHead::decode(head)?;
+        let body_bytes = head.body_bytes as usize;
+        if HEAD_BYTES + body_bytes <= INPUT_BYTES {
+            while self.end - self.start < HEAD_BYTES + body_bytes {
+                self.fill()?;
+            }
+            let from = self.start + HEAD_BYTES;
+            self.start = from + body_bytes;
+            return Ok((head, &self.input[from..from + body_bytes]));
+        }
+        self.start += HEAD_BYTES;
+        let mut body = std::mem::take(&mut self.body);
+        body.resize(body_bytes, 0);
+        let filled = self.read_bulk(&mut body);
+        self.body = body;
+        filled?;
+        Ok((head, &self.body))
+    }
+
+    /// Takes the head and body of a frame if they are there; never waits. The bulk part is to be read
+    /// next, by [`FrameReader::try_read_bulk`].
+    ///
+    /// # Errors
+    /// [`RecvError`], never `Idle`; the connection is dead then.
+    pub fn try_recv(&mut self) -> Result<Option<(FrameHead, &[u8])>, RecvError> {
+        while self.end - self.start < HEAD_BYTES {
+            if !self.fill_now()? {
+                return Ok(None);
+            }
+        }
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
+        let head = FrameHead::decode(head)?;
+        let body_bytes = head.body_bytes as usize;
+        if HEAD_BYTES + body_bytes > INPUT_BYTES {
+            // Only a listing is as long as this; what is asked for without waiting is short.
+            return Err(RecvError::Protocol(FrameError::Malformed));
+        }
+        while self.end - self.start < HEAD_BYTES + body_bytes {
+            if !self.fill_now()? {
+                return Ok(None);
+            }
+        }
+        let from = self.start + HEAD_BYTES;
+        self.start = from + body_bytes;
+        Ok(Some((head, &self.input[from..from + body_bytes])))
+    }
+
+    /// Reads of the current frame's bulk bytes what is there; 0 if nothing is.
+    ///
+    /// # Errors
+    /// If the socket fails or the peer stops half-way.
+    pub fn try_read_bulk(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let buffered = buffer.len().min(self.end - self.start);
+        if buffered > 0 {
+            buffer[..buffered].copy_from_slice(&self.input[self.start..self.start + buffered]);
+            self.start += buffered;
+            return Ok(buffered);
+        }
+        match self.socket.try_read(buffer)? {
+            Some(0) if !buffer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read.unwrap_or(0)),
+        }
+    }
+
+    /// Reads bulk bytes of the current frame.
+    ///
+    /// # Errors
+    /// If the socket fails or the peer stops half-way.
+    pub fn read_bulk(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let buffered = buffer.len().min(self.end - self.start);
+        buffer[..buffered].copy_from_slice(&self.input[self.start..self.start + buffered]);
+        self.start += buffered;
+        let mut rest = &mut buffer[buffered..];
+        while !rest.is_empty() {
+            match self.socket.read(rest)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                bytes => rest = &mut rest[bytes..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads bulk bytes of the current frame and forgets them.
+    ///
+    /// # Errors
+    /// If the socket fails or the peer stops half-way.
+    pub fn discard_bulk(&mut self, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        let mut scratch = vec![0; left.min(64 * 1024) as usize];
+        while left > 0 {
+            let part = left.min(scratch.len() as u64) as usize;
+            self.read_bulk(&mut scratch[..part])?;
+            left -= part as u64;
+        }
+        Ok(())
+    }
+
+    fn read_patiently(&mut self) -> io::Result<Option<usize>> {
+        if self.patience.is_zero() {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + self.patience;
+        loop {
+            if let Some(bytes) = self.socket.try_read(&mut self.input[self.end..])? {
+                return Ok(Some(bytes));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// Takes in what is there; false if nothing is.
+    fn fill_now(&mut self) -> Result<bool, RecvError> {
+        self.make_room();
+        match self.socket.try_read(&mut self.input[self.end..]) {
+            Ok(None) => Ok(false),
+            Ok(Some(0)) if self.start == self.end => Err(RecvError::Closed),
+            Ok(Some(0)) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(Some(bytes)) => {
+                self.end += bytes;
+                Ok(true)
+            }
+            Err(error) => Err(RecvError::Io(error)),
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        } else if self.start > 0 && self.end == self.input.len() {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), RecvError> {
+        self.make_room();
+        let at_frame_start = self.start == self.end;
+        let read = match self.read_patiently()? {
+            Some(bytes) => Ok(bytes),
+            None => self.socket.read(&mut self.input[self.end..]),
+        };
+        match read {
+            Ok(0) if at_frame_start => Err(RecvError::Closed),
+            Ok(0) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(bytes) => {
+                self.end += bytes;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && at_frame_start => {
+                Err(RecvError::Idle)
+            }
+            Err(error) => Err(RecvError::Io(error)),
+        }
+    }
+}
