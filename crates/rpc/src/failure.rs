@@ -1,0 +1,52 @@
+//! Why an exchange did not end with an answer. Owns the line between what a new connection may mend
+//! and what it cannot.
+
+use std::io;
+
+use azekura_wire::RecvError;
+
+/// Why an exchange did not end with an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The connection failed. Whether the request was carried out is not known.
+    #[error("{0}")]
+    Broken(io::Error),
+    /// No answer came within the time-out of the transport.
+    #[error("it does not answer")]
+    Late,
+    /// The request passes the bounds of a message, so it was not sent.
+    #[error("the request is larger than a message may be")]
+    TooLarge,
+    /// What came is no answer to what was asked. Trying again would not help.
+    #[error("{0}")]
+    Protocol(&'static str),
+}
+
+impl Failure {
+    /// The reply belongs to another request: the one protocol error of all that is asked.
+    pub const OTHER_REPLY: &'static str = "a reply that belongs to another request";
+
+    pub(crate) fn not_connected() -> Self {
+        Self::Broken(io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Late,
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+impl From<RecvError> for Failure {
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::Closed => Self::Broken(io::ErrorKind::ConnectionReset.into()),
+            RecvError::Idle => Self::Late,
+            RecvError::Io(error) => error.into(),
+            RecvError::Protocol(_) => Self::Protocol("bytes that are no message"),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How messages get to an engine. Owns the traits that stand between the protocol and what carries it:
+//! sockets ([`Sockets`]), a call into an engine of this process ([`Direct`]), or a simulation. Requests
+//! go in as values and answers come out in the same order; nothing here tries anything again.
+
+mod direct;
+mod socket;
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
+use azekura_proto::pool_map::Address;
+use azekura_proto::{EngineId, PoolId, SessionId};
+use azekura_wire::Secret;
+
+use crate::failure::Failure;
+
+pub use direct::{Direct, Guest, Service, Visit};
+pub use socket::Sockets;
+pub(crate) use socket::open_at;
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The pool that is meant.
+    pub pool: PoolId,
+    /// The session that the conversations belong to.
+    pub session: SessionId,
+    /// Client or engine.
+    pub role: Role,
+    /// The pool's secret.
+    pub secret: Secret,
+    /// How long a send or a wait for an answer may take.
+    pub timeout: Duration,
+}
+
+/// The half of a conversation that sends. It is a thread's own, and may be at work while another
+/// thread receives.
+pub trait SendHalf: Debug + Send {
+    /// Sends a request with its bulk data. With `more`, a request without bulk data may wait to be
+    /// sent together with what follows, until [`SendHalf::flush`] at the latest.
+    ///
+    /// # Errors
+    /// [`Failure::TooLarge`], and nothing is sent; else the conversation is over.
+    fn send(
+        &mut self,
+        head: &RequestHead,
+        request: &Request<'_>,
+        bulk: &[u8],
+        more: bool,
+    ) -> Result<(), Failure>;
+
+    /// Sends what waits.
+    ///
+    /// # Errors
+    /// The conversation is over.
+    fn flush(&mut self) -> Result<(), Failure>;
+}
+
+/// The half of a conversation that receives.
+pub trait ReceiveHalf: Debug + Send {
+    /// Waits for the next answer, through so many time-outs; tells how many bulk bytes follow, which
+    /// are to be read next.
+    ///
+    /// # Errors
+    /// The conversation is over.
+    fn receive(&mut self, timeouts: u32) -> Result<(Answer, usize), Failure>;
+
+    /// Takes the next answer if it is there; never waits.
+    ///
+    /// # Errors
+    /// The conversation is over.
+    fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure>;
+
+    /// Reads bulk bytes of the current answer.
+    ///
+    /// # Errors
+    /// The conversation is over.
+    fn read_bulk(&mut self, buffer: &mut [u8]) -> Result<(), Failure>;
+
+    /// Reads of the current answer's bulk bytes what is there; 0 if nothing is.
+    ///
+    /// # Errors
+    /// The conversation is over.
+    fn try_read_bulk(&mut self, buffer: &mut [u8]) -> Result<usize, Failure>;
+
+    /// Whether something has come that waiting on the line would not show.
+    fn has_buffered_input(&self) -> bool;
+}
+
+/// What the halves of a conversation have in common; any thread may use it at any time.
+pub trait Line: Any + Debug + Send + Sync {
+    /// Ends the conversation, which wakes a thread that receives.
+    fn shut_down(&self);
+
+    /// The descriptor that shows when something has come; none where no descriptor is behind it.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Two halves and their line.
+#[derive(Debug)]
+pub struct Conversation {
+    /// Away while a channel has it.
+    pub(crate) sender: Option<Box<dyn SendHalf>>,
+    pub(crate) receiver: Box<dyn ReceiveHalf>,
+    pub(crate) line: Arc<dyn Line>,
+}
+
+impl Conversation {
+    /// Puts the parts together.
+    pub fn new(
+        sender: Box<dyn SendHalf>,
+        receiver: Box<dyn ReceiveHalf>,
+        line: Arc<dyn Line>,
+    ) -> Self {
+        Self { sender: Some(sender), receiver, line }
+    }
+}
+
+/// What came of calling an engine.
+#[derive(Debug, Default)]
+pub struct Met {
+    /// The conversations that were opened.
+    pub good: Vec<(Conversation, Welcome)>,
+    /// Why there are fewer than were asked for.
+    pub first_error: Option<io::Error>,
+    /// About a round trip to the engine, where that is known.
+    pub round_trip: Option<Duration>,
+}
+
+/// The way to engines.
+pub trait Network: Debug + Send + Sync {
+    /// Opens `count` conversations with an engine at once, introductions included.
+    fn open(
+        &self,
+        engine: EngineId,
+        addresses: &[Address],
+        count: usize,
+        caller: &Caller,
+        timeout: Duration,
+    ) -> Met;
+
+    /// Waits until there is something to receive on one of the lines, or a peer has gone, or `limit`
+    /// is over. Tells on which there is.
+    fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool>;
+
+    /// Whether an engine with these addresses is reached without a network.
+    fn is_near(&self, addresses: &[Address]) -> bool;
+}

@@ -1,0 +1,238 @@
+//! Conversations over sockets. Owns which of an engine's addresses is tried first, the handshakes side
+//! by side, and the time-outs of sockets.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_proto::EngineId;
+use azekura_proto::frame;
+use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
+use azekura_proto::pool_map::Address;
+use azekura_wire::{
+    ConnectError, Connection, Dialled, FrameReader, FrameWriter, ProofSent, RecvError, Socket,
+};
+
+use super::{Caller, Conversation, Line, Met, Network, ReceiveHalf, SendHalf};
+use crate::failure::Failure;
+
+/// Small requests are sent together up to this size.
+const QUEUE_BYTES: usize = 32 * 1024;
+/// How long a client's thread looks for an answer from an engine on its own host before it sleeps:
+/// about what a creation takes.
+const LOCAL_PATIENCE: Duration = Duration::from_micros(20);
+
+/// Engines behind sockets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sockets {
+    /// What is done to the descriptor of each new connection.
+    pub settle_descriptor: Option<fn(OwnedFd) -> OwnedFd>,
+}
+
+impl Network for Sockets {
+    fn open(
+        &self,
+        engine: EngineId,
+        addresses: &[Address],
+        count: usize,
+        caller: &Caller,
+        timeout: Duration,
+    ) -> Met {
+        let mut first_error = None;
+        for address in in_order_of_preference(addresses) {
+            let mut met = match azekura_wire::dial_several(address, count, timeout) {
+                Ok(dialled) => self.meet(engine, dialled, caller),
+                Err(error) => Met { first_error: Some(error), ..Met::default() },
+            };
+            if !met.good.is_empty() {
+                if met.good.len() < count {
+                    let fewer = || io::Error::other("fewer connections came through");
+                    met.first_error.get_or_insert_with(fewer);
+                }
+                return met;
+            }
+            first_error = first_error.or(met.first_error);
+        }
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
+        Met { first_error: Some(first_error.unwrap_or_else(none)), ..Met::default() }
+    }
+
+    fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
+        let descriptors: Option<Vec<_>> = lines.iter().map(|line| line.descriptor()).collect();
+        match descriptors {
+            Some(descriptors) => azekura_wire::wait_for_any(&descriptors, limit),
+            // What is no socket has no place here; whoever reads finds out.
+            None => vec![true; lines.len()],
+        }
+    }
+
+    fn is_near(&self, addresses: &[Address]) -> bool {
+        addresses.iter().any(is_here)
+    }
+}
+
+impl Sockets {
+    /// Takes the handshakes on fresh sockets through their steps side by side.
+    fn meet(self, engine: EngineId, dialled: Vec<Dialled>, caller: &Caller) -> Met {
+        let round_trip = dialled.iter().map(|dialled| dialled.took).min();
+        let mut met = Met { round_trip, ..Met::default() };
+        // All are settled before any can fail: a socket of ours is closed as one of ours.
+        let settled: Vec<Socket> = dialled
+            .into_iter()
+            .map(|dialled| match self.settle_descriptor {
+                Some(settle) => dialled.socket.map_descriptor(settle),
+                None => dialled.socket,
+            })
+            .collect();
+        let mut begun = Vec::with_capacity(settled.len());
+        for socket in settled {
+            match azekura_wire::begin(socket, caller.pool, caller.session, caller.role) {
+                Ok(caller) => begun.push(caller),
+                Err(error) => note(&mut met, error),
+            }
+        }
+        for proven in azekura_wire::prove_all(begun, &caller.secret) {
+            let ready = proven.and_then(ProofSent::finish).and_then(|(connection, welcome)| {
+                if welcome.engine != engine {
+                    let found = format!("engine {} answers there", welcome.engine.0);
+                    return Err(io::Error::other(found).into());
+                }
+                Ok((converse(connection, caller)?, welcome))
+            });
+            match ready {
+                Ok(ready) => met.good.push(ready),
+                Err(error) => note(&mut met, error),
+            }
+        }
+        met
+    }
+}
+
+fn note(met: &mut Met, error: ConnectError) {
+    met.first_error.get_or_insert_with(|| match error {
+        ConnectError::Io(error) => error,
+        ConnectError::Refused(_) | ConnectError::Impostor => io::Error::other(error.to_string()),
+    });
+}
+
+/// Opens one conversation with whatever engine listens at an address.
+pub(crate) fn open_at(
+    address: &Address,
+    caller: &Caller,
+) -> Result<(Conversation, Welcome), ConnectError> {
+    let socket = azekura_wire::dial(address, caller.timeout)?;
+    let Caller { pool, session, role, secret, .. } = caller;
+    let (connection, welcome) = azekura_wire::connect(socket, *pool, *session, *role, secret)?;
+    Ok((converse(connection, caller)?, welcome))
+}
+
+/// Sets how long requests wait, and takes the connection apart.
+fn converse(connection: Connection, caller: &Caller) -> io::Result<Conversation> {
+    connection.socket().set_read_timeout(Some(caller.timeout))?;
+    connection.socket().set_write_timeout(Some(caller.timeout))?;
+    let (writer, mut reader) = connection.split();
+    let socket = Arc::clone(reader.socket());
+    if caller.role == Role::Client && matches!(*socket, Socket::Unix(_)) {
+        reader.set_patience(LOCAL_PATIENCE);
+    }
+    Ok(Conversation::new(Box::new(Sender { writer }), Box::new(Receiver { reader }), socket))
+}
+
+impl Line for Socket {
+    fn shut_down(&self) {
+        Self::shut_down(self);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+#[derive(Debug)]
+struct Sender {
+    writer: FrameWriter,
+}
+
+impl SendHalf for Sender {
+    fn send(
+        &mut self,
+        head: &RequestHead,
+        request: &Request<'_>,
+        bulk: &[u8],
+        more: bool,
+    ) -> Result<(), Failure> {
+        let bulk_bytes = u32::try_from(bulk.len()).unwrap_or(u32::MAX);
+        self.writer.queue(&(head, request), bulk_bytes).map_err(|_| Failure::TooLarge)?;
+        if more && bulk.is_empty() && self.writer.queued_bytes() <= QUEUE_BYTES {
+            return Ok(());
+        }
+        Ok(self.writer.flush(bulk)?)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.writer.flush(&[])?)
+    }
+}
+
+#[derive(Debug)]
+struct Receiver {
+    reader: FrameReader,
+}
+
+impl ReceiveHalf for Receiver {
+    fn receive(&mut self, timeouts: u32) -> Result<(Answer, usize), Failure> {
+        let mut waits = 1;
+        let (head, body) = loop {
+            match self.reader.recv() {
+                Ok(frame) => break frame,
+                Err(RecvError::Idle) if waits < timeouts => waits += 1,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        Ok((decode(body)?, head.bulk_bytes as usize))
+    }
+
+    fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {
+        match self.reader.try_recv()? {
+            Some((head, body)) => Ok(Some((decode(body)?, head.bulk_bytes as usize))),
+            None => Ok(None),
+        }
+    }
+
+    fn read_bulk(&mut self, buffer: &mut [u8]) -> Result<(), Failure> {
+        Ok(self.reader.read_bulk(buffer)?)
+    }
+
+    fn try_read_bulk(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        Ok(self.reader.try_read_bulk(buffer)?)
+    }
+
+    fn has_buffered_input(&self) -> bool {
+        self.reader.has_buffered_input()
+    }
+}
+
+fn decode(body: &[u8]) -> Result<Answer, Failure> {
+    frame::decode(body).map_err(|_| Failure::Protocol("a reply that cannot be decoded"))
+}
+
+fn is_here(address: &Address) -> bool {
+    matches!(address, Address::Unix(path) if path.exists())
+}
+
+/// UNIX sockets that exist on this host first, those that do not last.
+fn in_order_of_preference(addresses: &[Address]) -> Vec<&Address> {
+    let mut ordered: Vec<&Address> = addresses.iter().collect();
+    ordered.sort_by_cached_key(|address| match address {
+        Address::Unix(path) => {
+            if path.exists() {
+                0
+            } else {
+                2
+            }
+        }
+        Address::Tcp(_) => 1,
+    });
+    ordered
+}
