@@ -7,7 +7,7 @@ use std::time::Instant;
 use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, TargetId};
 use rustix::time::{ClockId, clock_gettime};
 
-use azekura_store::{Batch, Space, Store, StoreConfig, StoreError};
+use azekura_store::{Batch, Environment, Space, Store, StoreConfig, StoreError};
 
 fn oid(serial: u64) -> Oid {
     Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), serial)
@@ -181,8 +181,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let thousands: u64 = arguments.next().map_or(Ok(300), |text| text.parse())?;
     let dir = tempfile::tempdir_in(parent)?;
     let pool = PoolId([1; 16]);
-    Store::create(dir.path(), pool, TargetId(0))?;
-    let store = Store::open(dir.path(), pool, TargetId(0), &StoreConfig::default())?;
+    Store::create(&Environment::system(), dir.path(), pool, TargetId(0))?;
+    let store = Store::open(
+        &Environment::system(),
+        dir.path(),
+        pool,
+        TargetId(0),
+        &StoreConfig::default(),
+    )?;
     let count = thousands * 1000;
     commits(&store, 1 << 30, count, 0)?;
     commits(&store, 1 << 31, count.min(50_000), 20)?;

@@ -1,5 +1,5 @@
 //! What can go wrong in a store. A variant stands here only where a caller acts differently; every
-//! text names the path and what to do next. Owns the translation of system and database errors.
+//! text names the path and what to do next. Owns the translation of the system's errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -112,27 +112,14 @@ impl StoreError {
         }
     }
 
-    /// An error of the database in directory `path`.
-    pub(crate) fn database(path: &Path, what: &'static str, error: fjall::Error) -> Self {
-        let damaged = |detail: String| Self::Damaged { path: path.to_path_buf(), detail };
-        match error {
-            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
-                match source.kind() {
-                    io::ErrorKind::UnexpectedEof
-                    | io::ErrorKind::InvalidData
-                    | io::ErrorKind::NotFound => damaged(format!("cannot {what}: {source}")),
-                    _ => Self::system(path, what, source),
-                }
-            }
-            fjall::Error::Poisoned => Self::Io {
-                path: path.to_path_buf(),
-                what,
-                source: io::Error::other(
-                    "an earlier write failed; correct the disk, then restart this engine",
-                ),
-            },
-            fjall::Error::Locked => Self::InUse { path: path.to_path_buf() },
-            other => damaged(format!("cannot {what}: {other}")),
+    /// The database in directory `path` takes nothing any more.
+    pub(crate) fn given_up(path: &Path, what: &'static str) -> Self {
+        Self::Io {
+            path: path.to_path_buf(),
+            what,
+            source: io::Error::other(
+                "an earlier write failed; correct the disk, then restart this engine",
+            ),
         }
     }
 

@@ -2,11 +2,13 @@
 //! a full disk: below it only removals pass. It looks at the disk rarely: every writer draws on a
 //! budget that is a small part of what was free at the last look, or on time.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
 
-use rustix::time::{ClockId, clock_gettime};
+use azekura_platform::SharedPlatform;
 
+use crate::disk::{Directory, DiskSpace};
 use crate::error::StoreError;
 
 const MIB: u64 = 1024 * 1024;
@@ -45,17 +47,22 @@ pub(crate) enum Draw {
 
 /// The gauge of one target.
 pub(crate) struct FreeSpace {
-    dir: PathBuf,
+    dir: Arc<dyn Directory>,
+    platform: SharedPlatform,
+    opened: Instant,
     budget_bytes: AtomicI64,
+    /// When the last look at the disk was, in milliseconds since `opened`.
     looked_ms: AtomicU64,
     table_bytes: AtomicU64,
     waiting_bytes: AtomicU64,
 }
 
 impl FreeSpace {
-    pub(crate) fn new(dir: PathBuf) -> Self {
+    pub(crate) fn new(dir: Arc<dyn Directory>, platform: SharedPlatform) -> Self {
         Self {
             dir,
+            opened: platform.now(),
+            platform,
             budget_bytes: AtomicI64::new(0),
             looked_ms: AtomicU64::new(0),
             table_bytes: AtomicU64::new(0),
@@ -75,7 +82,8 @@ impl FreeSpace {
 
     /// Takes back what [`FreeSpace::add_waiting`] counted.
     pub(crate) fn remove_waiting(&self, bytes: u64) {
-        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "more bytes were taken from the disk than waited");
     }
 
     /// Asks for room for `bytes` more bytes.
@@ -85,7 +93,8 @@ impl FreeSpace {
     pub(crate) fn draw(&self, bytes: u64, draw: Draw) -> Result<(), StoreError> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
         let left = self.budget_bytes.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
-        if left >= 0 && now_ms().wrapping_sub(self.looked_ms.load(Ordering::Relaxed)) < LOOK_MS {
+        if left >= 0 && self.now_ms().wrapping_sub(self.looked_ms.load(Ordering::Relaxed)) < LOOK_MS
+        {
             return Ok(());
         }
         self.look(bytes as u64, draw)
@@ -93,20 +102,22 @@ impl FreeSpace {
 
     #[cold]
     fn look(&self, bytes: u64, draw: Draw) -> Result<(), StoreError> {
-        let disk = rustix::fs::statvfs(&self.dir)
-            .map_err(|error| StoreError::system(&self.dir, "ask for free space", error))?;
+        let disk = self.disk_space()?;
         let waiting = self.waiting_bytes.load(Ordering::Relaxed);
-        let available = disk.f_bavail.saturating_mul(disk.f_frsize).saturating_sub(waiting);
-        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
-        let headroom = available.saturating_sub(self.reserve_bytes(total));
+        let available = disk.available_bytes.saturating_sub(waiting);
+        let headroom = available.saturating_sub(self.reserve_bytes(disk.total_bytes));
         let budget = (headroom / 8).min(BUDGET_BYTES_MAX);
-        self.looked_ms.store(now_ms(), Ordering::Relaxed);
+        self.looked_ms.store(self.now_ms(), Ordering::Relaxed);
         self.budget_bytes.store(budget as i64, Ordering::Relaxed);
         let enough = match draw {
             Draw::Growth => bytes <= headroom,
             Draw::Passing => bytes <= available.saturating_sub(FLOOR_BYTES),
         };
-        if enough { Ok(()) } else { Err(StoreError::NoSpace { path: self.dir.clone() }) }
+        if enough {
+            Ok(())
+        } else {
+            Err(StoreError::NoSpace { path: self.dir.path().to_path_buf() })
+        }
     }
 
     fn reserve_bytes(&self, total: u64) -> u64 {
@@ -117,20 +128,23 @@ impl FreeSpace {
     /// The sizes as they are now.
     pub(crate) fn info(&self, key_value_bytes: u64) -> Result<SpaceInfo, StoreError> {
         self.set_table_bytes(key_value_bytes);
-        let disk = rustix::fs::statvfs(&self.dir)
-            .map_err(|error| StoreError::system(&self.dir, "ask for free space", error))?;
-        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-        let total_bytes = bytes(disk.f_blocks);
+        let disk = self.disk_space()?;
+        let reserve = self.reserve_bytes(disk.total_bytes);
         Ok(SpaceInfo {
-            total_bytes,
-            free_bytes: bytes(disk.f_bfree),
-            available_bytes: bytes(disk.f_bavail).saturating_sub(self.reserve_bytes(total_bytes)),
+            total_bytes: disk.total_bytes,
+            free_bytes: disk.free_bytes,
+            available_bytes: disk.available_bytes.saturating_sub(reserve),
             key_value_bytes,
         })
     }
-}
 
-fn now_ms() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    fn disk_space(&self) -> Result<DiskSpace, StoreError> {
+        self.dir
+            .space()
+            .map_err(|error| StoreError::system(self.dir.path(), "ask for free space", error))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.platform.elapsed(self.opened).as_millis() as u64
+    }
 }

@@ -1,16 +1,15 @@
 //! Whose directory it is: the identity file, the lock, and the layout of a new target. Owns
 //! `target.json` and `lock`. It never removes anything from a directory that has an identity.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use azekura_platform::Platform;
 use azekura_proto::{PoolId, TargetId};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::disk::{Access, Directory, File};
 use crate::error::StoreError;
 
 /// The newest format version that this release reads, and the one that it writes.
@@ -24,9 +23,6 @@ const LOCK_NAME: &str = "lock";
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_WAIT: Duration = Duration::from_millis(20);
 const IDENTITY_BYTES_MAX: u64 = 64 * 1024;
-
-/// Number of directories that shard files are spread over.
-pub(crate) const DATA_DIRS: usize = 256;
 
 #[derive(Serialize, Deserialize)]
 struct Identity {
@@ -43,65 +39,31 @@ struct IdentityHead {
     version: u32,
 }
 
-/// The paths of a target's parts.
-pub(crate) struct Layout {
-    pub(crate) dir: PathBuf,
-}
-
-impl Layout {
-    pub(crate) fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_path_buf() }
-    }
-
-    pub(crate) fn kv(&self) -> PathBuf {
-        self.dir.join("kv")
-    }
-
-    pub(crate) fn kv_front(&self) -> PathBuf {
-        self.dir.join("kv-front")
-    }
-
-    pub(crate) fn data(&self) -> PathBuf {
-        self.dir.join("data")
-    }
-
-    fn identity(&self) -> PathBuf {
-        self.dir.join(IDENTITY_NAME)
-    }
-
-    fn unfinished(&self) -> PathBuf {
-        self.dir.join(UNFINISHED_NAME)
-    }
-}
-
 /// Held as long as the target is open; the kernel releases it with the process.
 pub(crate) struct TargetLock {
-    _file: File,
+    _file: Box<dyn File>,
 }
 
 impl TargetLock {
-    pub(crate) fn acquire(layout: &Layout) -> Result<Self, StoreError> {
-        let path = layout.dir.join(LOCK_NAME);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|error| StoreError::system(&path, "open the lock file", error))?;
+    pub(crate) fn acquire(
+        dir: &dyn Directory,
+        platform: &dyn Platform,
+    ) -> Result<Self, StoreError> {
         for attempt in 0..LOCK_ATTEMPTS {
             // A process that this one's predecessor is just starting holds the lock for a moment
             // more, until it has closed what it inherited.
             if attempt > 0 {
-                std::thread::sleep(LOCK_WAIT);
+                platform.sleep(LOCK_WAIT);
             }
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { _file: file }),
+            match dir.lock(LOCK_NAME) {
+                Ok(file) => return Ok(Self { _file: file }),
                 Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-                Err(error) => return Err(StoreError::system(&path, "lock the target", error)),
+                Err(error) => {
+                    return Err(StoreError::system(&dir.path().join(LOCK_NAME), "lock", error));
+                }
             }
         }
-        Err(StoreError::InUse { path: layout.dir.clone() })
+        Err(StoreError::InUse { path: dir.path().to_path_buf() })
     }
 }
 
@@ -113,43 +75,48 @@ enum Found {
     Empty,
 }
 
-fn inspect(layout: &Layout) -> Result<Found, StoreError> {
-    if read(layout)?.is_some() {
+fn inspect(dir: &dyn Directory) -> Result<Found, StoreError> {
+    if read(dir)?.is_some() {
         return Ok(Found::Target);
     }
-    if layout.unfinished().exists() {
+    if dir.stat(UNFINISHED_NAME.as_ref()).is_ok() {
         return Ok(Found::Unfinished);
     }
-    let list = |error| StoreError::system(&layout.dir, "list the directory", error);
-    for entry in fs::read_dir(&layout.dir).map_err(list)? {
-        let name = entry.map_err(list)?.file_name();
+    let mut is_foreign = false;
+    let listed = dir.list(&mut |name| {
         // A lock alone is left where a creation stopped at its very beginning; `lost+found` is
         // in the root of every fresh ext4.
-        if name != LOCK_NAME && name != "lost+found" {
-            return Err(StoreError::NotATarget {
-                path: layout.dir.clone(),
-                detail: "the directory holds other files; give an empty or a new one",
-            });
-        }
+        is_foreign |= name != LOCK_NAME && name != "lost+found";
+        Ok(())
+    });
+    listed.map_err(|error| StoreError::system(dir.path(), "list the directory", error))?;
+    if is_foreign {
+        return Err(StoreError::NotATarget {
+            path: dir.path().to_path_buf(),
+            detail: "the directory holds other files; give an empty or a new one",
+        });
     }
     Ok(Found::Empty)
 }
 
 /// The pool and target that the directory belongs to; `None` if there is no identity file.
-fn read(layout: &Layout) -> Result<Option<(PoolId, TargetId)>, StoreError> {
-    let path = layout.identity();
+fn read(dir: &dyn Directory) -> Result<Option<(PoolId, TargetId)>, StoreError> {
+    let path = identity_path(dir);
     let damaged =
-        |detail: &str| StoreError::Damaged { path: layout.identity(), detail: detail.to_owned() };
+        |detail: &str| StoreError::Damaged { path: identity_path(dir), detail: detail.to_owned() };
     let failed = |error| StoreError::system(&path, "read the identity file", error);
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.len() > IDENTITY_BYTES_MAX => {
-            return Err(damaged("far too long for an identity file"));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let file = match dir.open(IDENTITY_NAME, Access::Existing) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(failed(error)),
+    };
+    let length = file.stat().map_err(failed)?.bytes;
+    if length > IDENTITY_BYTES_MAX {
+        return Err(damaged("far too long for an identity file"));
     }
-    let bytes = fs::read(&path).map_err(failed)?;
+    let mut bytes = vec![0; length as usize];
+    let read = file.read_full_at(&mut bytes, 0).map_err(failed)?;
+    bytes.truncate(read);
     let head: IdentityHead =
         serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;
     if head.format != FORMAT_NAME {
@@ -166,105 +133,91 @@ fn read(layout: &Layout) -> Result<Option<(PoolId, TargetId)>, StoreError> {
 }
 
 /// Checks that the directory is this target of this pool.
-pub(crate) fn check(layout: &Layout, pool: PoolId, target: TargetId) -> Result<(), StoreError> {
-    match read(layout)? {
+pub(crate) fn check(dir: &dyn Directory, pool: PoolId, target: TargetId) -> Result<(), StoreError> {
+    let path = dir.path().to_path_buf();
+    match read(dir)? {
+        Some(found) if found == (pool, target) => Ok(()),
         Some((found_pool, found_target)) => {
-            if (found_pool, found_target) == (pool, target) {
-                return Ok(());
-            }
-            let path = layout.dir.clone();
             Err(StoreError::WrongIdentity { path, pool, target, found_pool, found_target })
         }
-        None if layout.dir.is_dir() => Err(StoreError::NotATarget {
-            path: layout.dir.clone(),
-            detail: "there is no target.json in it; create the target first",
-        }),
         None => Err(StoreError::NotATarget {
-            path: layout.dir.clone(),
-            detail: "there is no such directory; create the target first",
+            path,
+            detail: "there is no target.json in it; create the target first",
         }),
     }
 }
 
-/// Makes `dir` a target. `make_kv` fills the key-value directory. A creation that was interrupted
-/// is begun anew; a target that is there already is left as it is if it is the same one.
+/// Makes `dir` a target. `make` makes the directories `parts` in it, with all that a target needs. A
+/// creation that was interrupted is begun anew; a target that is there already is left as it is if it
+/// is the same one.
 pub(crate) fn create(
-    layout: &Layout,
-    pool: PoolId,
-    target: TargetId,
-    make_kv: impl FnOnce(&Path) -> Result<(), StoreError>,
+    dir: &dyn Directory,
+    platform: &dyn Platform,
+    (pool, target): (PoolId, TargetId),
+    parts: &[&str],
+    make: impl FnOnce(&dyn Directory) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    fs::create_dir_all(&layout.dir)
-        .map_err(|error| StoreError::system(&layout.dir, "create the directory", error))?;
-    if let Found::Target = inspect(layout)? {
-        return check(layout, pool, target);
+    if let Found::Target = inspect(dir)? {
+        check(dir, pool, target)?;
+        // Who made it may have been killed before this.
+        return sync_dir(dir);
     }
-    let lock = TargetLock::acquire(layout)?;
+    let lock = TargetLock::acquire(dir, platform)?;
     // Another process may have come first.
-    match inspect(layout)? {
-        Found::Target => return check(layout, pool, target),
+    match inspect(dir)? {
+        Found::Target => return check(dir, pool, target),
         Found::Unfinished => {
-            remove_tree(&layout.kv())?;
-            remove_tree(&layout.data())?;
+            for name in parts {
+                remove_tree(dir, name)?;
+            }
         }
         Found::Empty => {}
     }
-    write_unfinished(layout, pool, target)?;
-    make_data_dirs(layout)?;
-    make_kv(&layout.kv())?;
-    fs::rename(layout.unfinished(), layout.identity())
-        .map_err(|error| StoreError::system(&layout.identity(), "write", error))?;
-    sync_dir(&layout.dir)?;
-    if let Some(parent) = layout.dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        sync_dir(parent)?;
-    }
+    write_unfinished(dir, pool, target)?;
+    make(dir)?;
+    dir.rename(UNFINISHED_NAME, IDENTITY_NAME)
+        .map_err(|error| StoreError::system(&identity_path(dir), "write", error))?;
+    sync_dir(dir)?;
     drop(lock);
     Ok(())
 }
 
-fn write_unfinished(layout: &Layout, pool: PoolId, target: TargetId) -> Result<(), StoreError> {
-    let path = layout.unfinished();
+fn write_unfinished(dir: &dyn Directory, pool: PoolId, target: TargetId) -> Result<(), StoreError> {
+    let path = dir.path().join(UNFINISHED_NAME);
     let identity = Identity {
         format: FORMAT_NAME.to_owned(),
         version: FORMAT_VERSION,
         pool: pool.to_string(),
         target: target.0,
     };
-    let write = || -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(&identity)?;
-        text.push(b'\n');
-        let mut file = File::create(&path)?;
-        file.write_all(&text)?;
-        file.sync_all()
+    let mut text = serde_json::to_vec_pretty(&identity)
+        .map_err(|error| StoreError::system(&path, "write", error))?;
+    text.push(b'\n');
+    let write = || {
+        let file = dir.open(UNFINISHED_NAME, Access::Create)?;
+        file.truncate(0)?;
+        file.write_all_at(&text, 0)?;
+        file.sync(false)
     };
     write().map_err(|error| StoreError::system(&path, "write", error))?;
-    sync_dir(&layout.dir)
+    sync_dir(dir)
 }
 
-fn make_data_dirs(layout: &Layout) -> Result<(), StoreError> {
-    let data = layout.data();
-    let make = |path: &Path| {
-        fs::create_dir(path).map_err(|error| StoreError::system(path, "create", error))
-    };
-    make(&data)?;
-    for index in 0..DATA_DIRS {
-        make(&data.join(format!("{index:02x}")))?;
-    }
-    sync_dir(&data)
+fn identity_path(dir: &dyn Directory) -> PathBuf {
+    dir.path().join(IDENTITY_NAME)
 }
 
-fn remove_tree(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StoreError::system(path, "clear an interrupted creation", error))
+fn remove_tree(dir: &dyn Directory, name: &str) -> Result<(), StoreError> {
+    match dir.remove_tree(name) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => {
+            let path = dir.path().join(name);
+            Err(StoreError::system(&path, "clear an interrupted creation", error))
         }
-        _ => Ok(()),
     }
 }
 
 /// Makes the names in a directory survive a crash of the machine.
-pub(crate) fn sync_dir(path: &Path) -> Result<(), StoreError> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .map_err(|error| StoreError::system(path, "sync the directory", error))
+fn sync_dir(dir: &dyn Directory) -> Result<(), StoreError> {
+    dir.sync().map_err(|error| StoreError::system(dir.path(), "sync the directory", error))
 }

@@ -12,29 +12,25 @@
 //! | `kv-front` | journal of the last commits, until the database has them |
 //! | `data/00` .. `data/ff` | one sparse file per object shard |
 
-mod applier;
-mod batch;
+mod disk;
+mod environment;
 mod error;
 mod free_space;
-mod front;
-mod front_journal;
 mod identity;
-mod journal_sync;
 mod kv;
 mod object_kv;
-mod overlay;
-mod record;
-mod recovery;
-mod rotation;
-mod shard_file;
-mod shard_path;
 mod shards;
 mod store;
-mod value_cache;
 
-pub use batch::{Batch, Space, Value};
+pub use disk::FileStat;
+#[cfg(feature = "simulation")]
+pub use disk::SimulatedDisk;
+pub use environment::Environment;
 pub use error::StoreError;
 pub use free_space::SpaceInfo;
+pub use kv::batch::Batch;
+pub use kv::change::Value;
+pub use kv::space::Space;
 pub use object_kv::{KvCondition, KvOp, KvUpdate};
-pub use shard_file::{ShardFile, ShardStat};
+pub use shards::ShardFile;
 pub use store::{Store, StoreConfig};

@@ -6,8 +6,10 @@ use std::ops::ControlFlow;
 
 use azekura_proto::Oid;
 
-use crate::batch::{Batch, Space, Value};
 use crate::error::StoreError;
+use crate::kv::batch::Batch;
+use crate::kv::change::Value;
+use crate::kv::space::Space;
 use crate::store::Store;
 
 /// Keys removed in one batch.
@@ -267,6 +269,14 @@ fn end_of_dkey(oid: Oid, dkey: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Stored values are found by these keys: a change loses every value of every pool.
+    #[test]
+    fn the_form_of_keys_never_changes() {
+        let oid = Oid::from_bytes(b"\0\0\0\x07\0\0\0\0\x01\0\x02\0\0\0\0\x03").unwrap();
+        let golden = b"\0\0\0\x07\0\0\0\0\x01\0\x02\0\0\0\0\x03d\0\xffk\0\0a\0";
+        assert_eq!(full_key(oid, b"d\0k", b"a\0"), golden);
+    }
 
     #[test]
     fn encoded_dkeys_keep_their_order_and_come_back() {

@@ -7,16 +7,20 @@ use std::sync::Arc;
 
 use azekura_proto::{Oid, PoolId, TargetId};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
-use crate::applier::ApplierThread;
-use crate::batch::{Batch, Space, Value};
+use crate::disk::FileStat;
+use crate::environment::Environment;
 use crate::error::StoreError;
 use crate::free_space::{FreeSpace, SpaceInfo};
-use crate::identity::{self, Layout, TargetLock};
+use crate::identity::{self, TargetLock};
+use crate::kv::background::{Applier, Sealer};
+use crate::kv::batch::Batch;
+use crate::kv::change::Value;
+use crate::kv::engine::KV_NAME;
+use crate::kv::space::Space;
 use crate::kv::{KeyValues, KvSizes};
-use crate::rotation::RotationThread;
-use crate::shard_file::{ShardFile, ShardStat};
-use crate::shards::Shards;
+use crate::shards::{DATA_DIRS, DATA_NAME, ShardFile, Shards};
 
 const KV_STRIPES: usize = 64;
 
@@ -41,8 +45,8 @@ impl Default for StoreConfig {
 /// One target's objects. All methods may be called from any number of threads.
 pub struct Store {
     // Dropped in this order: the last commits go to the database while it can still make room.
-    _applier: ApplierThread,
-    _rotation: RotationThread,
+    _applier: Applier,
+    _sealer: Sealer,
     kv: Arc<KeyValues>,
     shards: Shards,
     kv_stripes: Box<[Mutex<()>]>,
@@ -56,36 +60,71 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotATarget`] if the directory holds other files,
     /// [`StoreError::WrongIdentity`] if it is another target.
-    pub fn create(dir: &Path, pool: PoolId, target: TargetId) -> Result<(), StoreError> {
-        identity::create(&Layout::new(dir), pool, target, KeyValues::create)
+    pub fn create(
+        environment: &Environment,
+        dir: &Path,
+        pool: PoolId,
+        target: TargetId,
+    ) -> Result<(), StoreError> {
+        let disk = &environment.disk;
+        disk.create_dir_all(dir)
+            .map_err(|error| StoreError::system(dir, "create the directory", error))?;
+        let opened = disk.open_dir(dir).map_err(|error| StoreError::system(dir, "open", error))?;
+        let parts = [KV_NAME, DATA_NAME];
+        identity::create(&*opened, &*environment.platform, (pool, target), &parts, |dir| {
+            Shards::make(dir)?;
+            environment.engine.create(dir)
+        })?;
+        let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+            return Ok(());
+        };
+        disk.open_dir(parent)
+            .and_then(|parent| parent.sync())
+            .map_err(|error| StoreError::system(parent, "sync the directory", error))
     }
 
     /// Opens a target. It stays locked against other processes until the store is dropped.
     pub fn open(
+        environment: &Environment,
         dir: &Path,
         pool: PoolId,
         target: TargetId,
         config: &StoreConfig,
     ) -> Result<Self, StoreError> {
-        let layout = Layout::new(dir);
-        identity::check(&layout, pool, target)?;
-        let lock = TargetLock::acquire(&layout)?;
-        let gauge = Arc::new(FreeSpace::new(layout.dir.clone()));
-        let shards = Shards::open(layout.data(), config.open_files_max, Arc::clone(&gauge))?;
+        let dir = match environment.disk.open_dir(dir) {
+            Ok(dir) => dir,
+            Err(Errno::NOENT) => {
+                let detail = "there is no such directory; create the target first";
+                return Err(StoreError::NotATarget { path: dir.to_path_buf(), detail });
+            }
+            Err(error) => return Err(StoreError::system(dir, "open", error)),
+        };
+        identity::check(&*dir, pool, target)?;
+        let lock = TargetLock::acquire(&*dir, &*environment.platform)?;
+        let gauge = FreeSpace::new(Arc::clone(&dir), Arc::clone(&environment.platform));
+        let gauge = Arc::new(gauge);
+        let shards = Shards::open(&*dir, config.open_files_max, Arc::clone(&gauge))?;
         let sizes = KvSizes {
             value_cache_bytes: config.cache_bytes,
             block_cache_bytes: config.block_cache_bytes,
         };
-        let kv = Arc::new(KeyValues::open(layout.kv(), layout.kv_front(), sizes, gauge)?);
-        let rotation = RotationThread::start(&kv)?;
+        let kv = Arc::new(KeyValues::open(environment, dir, sizes, gauge)?);
+        let sealer = Sealer::start(&kv)?;
         Ok(Self {
-            _applier: ApplierThread::start(&kv)?,
-            _rotation: rotation,
+            _applier: Applier::start(&kv)?,
+            _sealer: sealer,
             kv,
             shards,
             kv_stripes: (0..KV_STRIPES).map(|_| Mutex::new(())).collect(),
             _lock: lock,
         })
+    }
+
+    /// Does what the store's threads would do now, on the caller's thread: a simulation has none.
+    pub fn pass(&self) -> Result<(), StoreError> {
+        self.kv.apply_pending()?;
+        self.kv.seal_full_trees();
+        Ok(())
     }
 
     /// The value under a key.
@@ -158,7 +197,7 @@ impl Store {
     }
 
     /// Length, space and times of an object's shard, if it exists. Does not open the file.
-    pub fn shard_stat(&self, oid: Oid, shard: u16) -> Result<Option<ShardStat>, StoreError> {
+    pub fn shard_stat(&self, oid: Oid, shard: u16) -> Result<Option<FileStat>, StoreError> {
         self.shards.stat((oid, shard))
     }
 
@@ -169,7 +208,7 @@ impl Store {
     }
 
     /// Number of directories that hold the shards' files, for [`Store::shard_list_part`].
-    pub const SHARD_PARTS: usize = crate::identity::DATA_DIRS;
+    pub const SHARD_PARTS: usize = DATA_DIRS;
 
     /// Visits the shards' files of one directory, in no order.
     ///
@@ -178,14 +217,14 @@ impl Store {
     pub fn shard_list_part(
         &self,
         part: usize,
-        visit: &mut dyn FnMut(Oid, u16, ShardStat),
+        visit: &mut dyn FnMut(Oid, u16, FileStat),
     ) -> Result<(), StoreError> {
         if part >= Self::SHARD_PARTS { Ok(()) } else { self.shards.list_dir(part, visit) }
     }
 
     /// Visits every shard on the target, in no order. Shards created or removed meanwhile may or
     /// may not be among them.
-    pub fn shard_list(&self, visit: &mut dyn FnMut(Oid, u16, ShardStat)) -> Result<(), StoreError> {
+    pub fn shard_list(&self, visit: &mut dyn FnMut(Oid, u16, FileStat)) -> Result<(), StoreError> {
         self.shards.list(visit)
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, TargetId};
-use azekura_store::{Batch, Space, Store, StoreConfig};
+use azekura_store::{Batch, Environment, Space, Store, StoreConfig};
 use tempfile::TempDir;
 
 pub(crate) const POOL: PoolId = PoolId([7; 16]);
@@ -22,8 +22,8 @@ impl Fixture {
 
     pub(crate) fn with(config: &StoreConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Store::create(dir.path(), POOL, TARGET).unwrap();
-        let store = Store::open(dir.path(), POOL, TARGET, config).unwrap();
+        Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap();
+        let store = Store::open(&Environment::system(), dir.path(), POOL, TARGET, config).unwrap();
         Self { store, dir }
     }
 
@@ -37,7 +37,7 @@ impl Fixture {
 }
 
 pub(crate) fn open(dir: &Path) -> Store {
-    Store::open(dir, POOL, TARGET, &StoreConfig::default()).unwrap()
+    Store::open(&Environment::system(), dir, POOL, TARGET, &StoreConfig::default()).unwrap()
 }
 
 pub(crate) fn oid(serial: u64) -> Oid {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use azekura_store::{Batch, Space, Store};
+use azekura_store::{Batch, Environment, Space, Store};
 
 use crate::fixture::{Fixture, POOL, TARGET, get, oid, open};
 
@@ -75,7 +75,7 @@ fn child_that_is_killed() {
 fn whatever_was_answered_survives_a_kill_under_many_writers() {
     use std::io::{BufRead, BufReader};
     let dir = tempfile::tempdir().unwrap();
-    Store::create(dir.path(), POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap();
     for _ in 0..4 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["front::child_that_is_killed", "--exact", "--nocapture"])

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use azekura_proto::Status;
-use azekura_store::{Batch, Space, Store};
+use azekura_store::{Batch, Environment, Space, Store};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::fixture::{POOL, TARGET, delete, get, oid, open};
@@ -51,7 +51,7 @@ impl Drop for SmallDisk {
 }
 
 fn create(dir: &Path) -> Store {
-    Store::create(dir, POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), dir, POOL, TARGET).unwrap();
     open(dir)
 }
 
@@ -163,10 +163,17 @@ fn a_target_on_a_read_only_disk_is_refused() {
     let Some(disk) = SmallDisk::mount() else { return };
     drop(create(&disk.target()));
     rustix::mount::mount_remount(disk.dir.path(), MountFlags::RDONLY, c"").unwrap();
-    let error = Store::open(&disk.target(), POOL, TARGET, &azekura_store::StoreConfig::default())
-        .err()
-        .unwrap();
+    let error = Store::open(
+        &Environment::system(),
+        &disk.target(),
+        POOL,
+        TARGET,
+        &azekura_store::StoreConfig::default(),
+    )
+    .err()
+    .unwrap();
     assert_eq!(error.status(), Status::ReadOnly, "{error}");
-    let error = Store::create(&disk.dir.path().join("other"), POOL, TARGET).unwrap_err();
+    let error = Store::create(&Environment::system(), &disk.dir.path().join("other"), POOL, TARGET)
+        .unwrap_err();
     assert_eq!(error.status(), Status::ReadOnly, "{error}");
 }

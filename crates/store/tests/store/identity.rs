@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use azekura_proto::{PoolId, TargetId};
-use azekura_store::{Batch, Space, Store, StoreConfig, StoreError};
+use azekura_store::{Batch, Environment, Space, Store, StoreConfig, StoreError};
 
 use crate::fixture::{Fixture, POOL, TARGET, get, put};
 
 fn try_open(dir: &Path) -> Result<Store, StoreError> {
-    Store::open(dir, POOL, TARGET, &StoreConfig::default())
+    Store::open(&Environment::system(), dir, POOL, TARGET, &StoreConfig::default())
 }
 
 fn refusal(dir: &Path) -> StoreError {
@@ -37,9 +37,9 @@ fn closed() -> tempfile::TempDir {
 fn creating_twice_changes_nothing() {
     let target = Fixture::new();
     put(&target.store, Space::Inode, b"a", b"1");
-    Store::create(target.dir.path(), POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), target.dir.path(), POOL, TARGET).unwrap();
     let target = target.reopen();
-    Store::create(target.dir.path(), POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), target.dir.path(), POOL, TARGET).unwrap();
     assert_eq!(get(&target.store, Space::Inode, b"a"), Some(b"1".to_vec()));
 }
 
@@ -47,7 +47,7 @@ fn creating_twice_changes_nothing() {
 fn a_directory_with_other_files_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.tex"), "precious").unwrap();
-    let error = Store::create(dir.path(), POOL, TARGET).unwrap_err();
+    let error = Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap_err();
     assert!(matches!(error, StoreError::NotATarget { .. }), "{error}");
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(names.len(), 1);
@@ -62,7 +62,7 @@ fn an_interrupted_creation_is_begun_anew() {
     fs::create_dir_all(dir.path().join("data/00")).unwrap();
     fs::create_dir_all(dir.path().join("kv/keyspaces")).unwrap();
     assert!(matches!(refusal(dir.path()), StoreError::NotATarget { .. }));
-    Store::create(dir.path(), POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap();
     put(&try_open(dir.path()).unwrap(), Space::Inode, b"a", b"1");
 }
 
@@ -70,9 +70,12 @@ fn an_interrupted_creation_is_begun_anew() {
 fn another_pool_or_target_is_refused() {
     let dir = closed();
     for (pool, target) in [(PoolId([8; 16]), TARGET), (POOL, TargetId(4))] {
-        let error = Store::create(dir.path(), pool, target).unwrap_err();
+        let error = Store::create(&Environment::system(), dir.path(), pool, target).unwrap_err();
         assert!(matches!(error, StoreError::WrongIdentity { .. }), "{error}");
-        let error = Store::open(dir.path(), pool, target, &StoreConfig::default()).err().unwrap();
+        let error =
+            Store::open(&Environment::system(), dir.path(), pool, target, &StoreConfig::default())
+                .err()
+                .unwrap();
         assert!(matches!(error, StoreError::WrongIdentity { .. }), "{error}");
     }
 }
@@ -96,7 +99,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     fs::write(&path, newer).unwrap();
     let error = refusal(dir.path());
     assert!(matches!(error, StoreError::NewerVersion { found: 2, known: 1, .. }), "{error}");
-    let error = Store::create(dir.path(), POOL, TARGET).unwrap_err();
+    let error = Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap_err();
     assert!(matches!(error, StoreError::NewerVersion { .. }), "{error}");
     fs::write(&path, text).unwrap();
     try_open(dir.path()).unwrap();

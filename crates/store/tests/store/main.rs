@@ -15,6 +15,12 @@ mod key_values;
 #[cfg(test)]
 mod object_kv;
 #[cfg(test)]
+mod old_target;
+#[cfg(test)]
+mod power;
+#[cfg(test)]
 mod restart;
 #[cfg(test)]
 mod shards;
+#[cfg(test)]
+mod simulation;

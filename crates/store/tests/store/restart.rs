@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use azekura_store::{Batch, Space, Store};
+use azekura_store::{Batch, Environment, Space, Store};
 
 use crate::fixture::{POOL, TARGET, get, oid, open};
 
@@ -52,7 +52,7 @@ fn run_and_kill(dir: &Path) {
 #[test]
 fn commits_survive_a_kill_and_batches_stay_whole() {
     let dir = tempfile::tempdir().unwrap();
-    Store::create(dir.path(), POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap();
     let mut last = 0;
     for _ in 0..4 {
         run_and_kill(dir.path());
@@ -78,7 +78,7 @@ fn commits_survive_a_kill_and_batches_stay_whole() {
 #[test]
 fn a_torn_end_of_the_journal_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
-    Store::create(dir.path(), POOL, TARGET).unwrap();
+    Store::create(&Environment::system(), dir.path(), POOL, TARGET).unwrap();
     run_and_kill(dir.path());
     let newest = std::fs::read_dir(dir.path().join("kv"))
         .unwrap()

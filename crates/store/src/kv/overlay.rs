@@ -8,9 +8,10 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;
 
-use crate::batch::{Change, Space, Value};
-use crate::record::{Changes, Slot, hash_key};
-use crate::value_cache::Known;
+use super::change::{Change, Value};
+use super::record::{Changes, Slot, hash_key};
+use super::space::Space;
+use super::value_cache::Known;
 
 const SHARDS: usize = 16;
 
@@ -115,7 +116,8 @@ impl Overlay {
         }
         for (count, removed) in self.counts.iter().zip(counts) {
             if removed > 0 {
-                count.fetch_sub(removed, Ordering::AcqRel);
+                let before = count.fetch_sub(removed, Ordering::AcqRel);
+                assert!(before >= removed, "more changes left the overlay than came");
             }
         }
     }

@@ -3,55 +3,30 @@
 //! offsets are those of the file.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use azekura_proto::Timestamp;
-use rustix::fs::{FallocateFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
+use super::names::ShardDir;
+use super::path::ShardKey;
+use crate::disk::{Allocation, Content, File, FileStat};
 use crate::error::StoreError;
 use crate::free_space::Draw;
-use crate::shard_path::ShardKey;
-use crate::shards::ShardDir;
-
-/// What the file system below says about a shard's file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ShardStat {
-    /// Length in bytes.
-    pub bytes: u64,
-    /// Space taken, in units of 512 bytes.
-    pub blocks_512: u64,
-    /// Time of the last change of the data.
-    pub mtime: Timestamp,
-    /// Time of the last change of the file.
-    pub ctime: Timestamp,
-}
-
-impl From<&Stat> for ShardStat {
-    fn from(stat: &Stat) -> Self {
-        let time = |secs: i64, nanos: u64| Timestamp { secs, nanos: nanos as u32 };
-        Self {
-            bytes: stat.st_size as u64,
-            blocks_512: stat.st_blocks as u64,
-            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-            ctime: time(stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
-}
 
 /// An open shard. All methods may be called from any number of threads.
 pub struct ShardFile {
     dir: Arc<ShardDir>,
     key: ShardKey,
-    fd: OwnedFd,
+    file: Box<dyn File>,
     /// How many names of its directory must be synced so that its own name is.
     names: u64,
 }
 
 impl ShardFile {
-    pub(crate) fn new(dir: Arc<ShardDir>, key: ShardKey, fd: OwnedFd, names: u64) -> Self {
-        Self { dir, key, fd, names }
+    pub(crate) fn new(dir: Arc<ShardDir>, key: ShardKey, file: Box<dyn File>, names: u64) -> Self {
+        Self { dir, key, file, names }
     }
 
     pub(crate) fn key(&self) -> ShardKey {
@@ -61,16 +36,7 @@ impl ShardFile {
     /// Reads into `buffer` from `offset`; gives the number of bytes read, which is short of the
     /// buffer only at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StoreError> {
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = offset.saturating_add(done as u64);
-            match retry_on_intr(|| rustix::io::pread(&self.fd, &mut buffer[done..], at)) {
-                Ok(0) => break,
-                Ok(bytes) => done += bytes,
-                Err(error) => return Err(self.failed("read", error)),
-            }
-        }
-        Ok(done)
+        self.file.read_full_at(buffer, offset).map_err(|error| self.failed("read", error))
     }
 
     /// Writes all of `data` at `offset`.
@@ -79,43 +45,32 @@ impl ShardFile {
     /// [`StoreError::NoSpace`] and others; a part of the data may have been written then.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), StoreError> {
         self.ensure_room(offset, data.len() as u64)?;
-        let mut done = 0;
-        while done < data.len() {
-            let at = offset.saturating_add(done as u64);
-            match retry_on_intr(|| rustix::io::pwrite(&self.fd, &data[done..], at)) {
-                Ok(0) => return Err(self.failed("write", Errno::IO)),
-                Ok(bytes) => done += bytes,
-                Err(error) => return Err(self.failed("write", error)),
-            }
-        }
-        Ok(())
+        self.file.write_all_at(data, offset).map_err(|error| self.failed("write", error))
     }
 
     /// Length, space and times.
-    pub fn stat(&self) -> Result<ShardStat, StoreError> {
-        let stat = rustix::fs::fstat(&self.fd).map_err(|error| self.failed("stat", error))?;
-        Ok(ShardStat::from(&stat))
+    pub fn stat(&self) -> Result<FileStat, StoreError> {
+        self.file.stat().map_err(|error| self.failed("stat", error))
     }
 
     /// Sets the length to `bytes` bytes. The modification time changes, also if the length does
     /// not.
     pub fn truncate(&self, bytes: u64) -> Result<(), StoreError> {
-        retry_on_intr(|| rustix::fs::ftruncate(&self.fd, bytes))
-            .map_err(|error| self.failed("truncate", error))
+        self.file.truncate(bytes).map_err(|error| self.failed("truncate", error))
     }
 
     /// Takes space on the disk for a range, so that writes to it cannot fail for want of space.
     /// Without `keep_size` the file grows to the end of the range.
     pub fn allocate(&self, offset: u64, bytes: u64, keep_size: bool) -> Result<(), StoreError> {
         self.ensure_room(offset, bytes)?;
-        let mode = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-        self.fallocate(mode, offset, bytes).map_err(|error| self.failed("allocate space", error))
+        let how = if keep_size { Allocation::KeepLength } else { Allocation::Extend };
+        let done = self.file.allocate(how, offset, bytes);
+        done.map_err(|error| self.failed("allocate space", error))
     }
 
     /// Gives the space of a range back; it reads as zeros then. The length stays.
     pub fn punch_hole(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match self.fallocate(mode, offset, bytes) {
+        match self.file.allocate(Allocation::Punch, offset, bytes) {
             Err(Errno::OPNOTSUPP) => self.write_zeros(offset, bytes),
             result => result.map_err(|error| self.failed("punch a hole", error)),
         }
@@ -125,13 +80,17 @@ impl ShardFile {
     /// the end of the range.
     pub fn zero_range(&self, offset: u64, bytes: u64, keep_size: bool) -> Result<(), StoreError> {
         self.ensure_room(offset, bytes)?;
-        let keep = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-        match self.fallocate(FallocateFlags::ZERO_RANGE | keep, offset, bytes) {
+        let (zero, take) = if keep_size {
+            (Allocation::ZeroKeepLength, Allocation::KeepLength)
+        } else {
+            (Allocation::ZeroExtend, Allocation::Extend)
+        };
+        match self.file.allocate(zero, offset, bytes) {
             Err(Errno::OPNOTSUPP) => {}
             result => return result.map_err(|error| self.failed("zero a range", error)),
         }
         self.punch_hole(offset, bytes)?;
-        match self.fallocate(keep, offset, bytes) {
+        match self.file.allocate(take, offset, bytes) {
             Err(Errno::OPNOTSUPP) => {
                 let end = offset.saturating_add(bytes);
                 if !keep_size && end > self.stat()?.bytes { self.truncate(end) } else { Ok(()) }
@@ -142,22 +101,18 @@ impl ShardFile {
 
     /// The first offset at or after `offset` that has data; `None` if there is none.
     pub fn seek_data(&self, offset: u64) -> Result<Option<u64>, StoreError> {
-        self.seek(SeekFrom::Data(offset))
+        self.seek(Content::Data, offset)
     }
 
     /// The first offset at or after `offset` without data, the end of the file at the latest;
     /// `None` if `offset` is at the end of the file or beyond.
     pub fn seek_hole(&self, offset: u64) -> Result<Option<u64>, StoreError> {
-        self.seek(SeekFrom::Hole(offset))
+        self.seek(Content::Hole, offset)
     }
 
     /// Sets the modification time.
     pub fn set_mtime(&self, mtime: Timestamp) -> Result<(), StoreError> {
-        let times = Timestamps {
-            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-            last_modification: Timespec { tv_sec: mtime.secs, tv_nsec: mtime.nanos.into() },
-        };
-        rustix::fs::futimens(&self.fd, &times).map_err(|error| self.failed("set the time", error))
+        self.file.set_mtime(mtime).map_err(|error| self.failed("set the time", error))
     }
 
     /// Brings everything written to stable storage: the data and what is needed to read them, or
@@ -173,11 +128,8 @@ impl ShardFile {
                 ),
             });
         }
-        let result = retry_on_intr(|| {
-            if data_only { rustix::fs::fdatasync(&self.fd) } else { rustix::fs::fsync(&self.fd) }
-        })
-        .map_err(|error| self.failed("sync", error))
-        .and_then(|()| self.dir.sync_names(self.key.0, self.names));
+        let synced = self.file.sync(data_only).map_err(|error| self.failed("sync", error));
+        let result = synced.and_then(|()| self.dir.sync_names(self.key.0, self.names));
         if let Err(error) = &result {
             tracing::error!(%error, "a sync failed");
             self.dir.set_failed(self.key);
@@ -185,21 +137,16 @@ impl ShardFile {
         result
     }
 
-    /// The file's descriptor, for `sendfile` and the like. Its own position has no meaning.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// The file's descriptor, for `sendfile` and the like; its own position has no meaning. `None` if
+    /// the file is on a simulated disk.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.descriptor()
     }
 
-    fn fallocate(&self, mode: FallocateFlags, offset: u64, bytes: u64) -> Result<(), Errno> {
-        retry_on_intr(|| rustix::fs::fallocate(&self.fd, mode, offset, bytes))
-    }
-
-    fn seek(&self, to: SeekFrom) -> Result<Option<u64>, StoreError> {
-        match rustix::fs::seek(&self.fd, to) {
-            Ok(offset) => Ok(Some(offset)),
-            Err(Errno::NXIO) => Ok(None),
-            Err(error) => Err(self.failed("seek", error)),
-        }
+    fn seek(&self, content: Content, offset: u64) -> Result<Option<u64>, StoreError> {
+        let found = self.file.seek(content, offset).map_err(|error| self.failed("seek", error))?;
+        assert!(found.is_none_or(|found| found >= offset), "the disk sought backwards");
+        Ok(found)
     }
 
     /// Refuses a range that would take from the reserve. Space that the file has already may be

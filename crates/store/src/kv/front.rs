@@ -1,6 +1,6 @@
 //! The order of commits, and what of them the database does not have yet. Owns the sequence
 //! numbers, the queue of pending batches, their overlay and their journal. A commit ends here, in
-//! memory and in the journal; `applier` carries the batches on to the database in groups.
+//! memory and in the journal; `background` carries the batches on to the database in groups.
 //!
 //! Locks are taken in this order: `applying`, then `log`, then a shard of the overlay.
 
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::applier::Call;
+use super::call::Call;
+use super::front_journal::{FrontJournal, RECORD_BYTES_MAX};
+use super::overlay::{Overlay, Pending};
+use super::record::Changes;
 use crate::free_space::FreeSpace;
-use crate::front_journal::{FrontJournal, RECORD_BYTES_MAX};
-use crate::overlay::{Overlay, Pending};
-use crate::record::{Changes, draw_number};
 
 /// Most batches that wait for the database.
 const PENDING_MAX: usize = 8192;
@@ -23,35 +23,6 @@ const CALL_AT: usize = 512;
 /// Bounds of a group that goes to the database at once: batches, and bytes of their records.
 const GROUP_BATCHES: usize = 512;
 const GROUP_BYTES: usize = 512 * 1024;
-
-/// What the database says about the journal: how far it has the batches. It is stored together
-/// with the batches it speaks of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Marker {
-    /// The records with this number only are to be read.
-    pub(crate) epoch: u64,
-    /// The last batch that the database has.
-    pub(crate) seq: u64,
-    /// Where its record ends.
-    pub(crate) end: u64,
-}
-
-impl Marker {
-    pub(crate) fn to_bytes(self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&self.epoch.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.seq.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.end.to_le_bytes());
-        bytes
-    }
-
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 24] = bytes.try_into().ok()?;
-        let number =
-            |at: usize| bytes[at..].first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
-        Some(Self { epoch: number(0), seq: number(8), end: number(16) })
-    }
-}
 
 /// The commits in their order.
 pub(crate) struct Log {
@@ -79,6 +50,7 @@ impl Log {
     /// Begins a commit straight to the database; nothing is pending. Until [`Log::follow_on`] the
     /// number counts as lost.
     pub(crate) fn break_off(&mut self) -> (u64, u64) {
+        assert!(self.pending.is_empty(), "a batch would go before those that wait");
         self.broken_off = true;
         self.last_seq += 1;
         (self.last_seq, self.journal.end())
@@ -113,11 +85,12 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Begins a new epoch after batch `seq`, the last one that the database has.
-    pub(crate) fn new(journal: FrontJournal, seq: u64, gauge: Arc<FreeSpace>) -> Self {
+    /// Begins a new epoch after batch `seq`, the last one that the database has. No epoch of this
+    /// target may come twice, so its number is drawn at random.
+    pub(crate) fn new(journal: FrontJournal, epoch: u64, seq: u64, gauge: Arc<FreeSpace>) -> Self {
         let log = Log { journal, last_seq: seq, broken_off: true, pending: VecDeque::new() };
         Self {
-            epoch: draw_number(),
+            epoch,
             gauge,
             applying: Mutex::new(()),
             log: Mutex::new(log),
@@ -167,8 +140,9 @@ impl Front {
     /// Forgets the oldest batches, which the database has.
     pub(crate) fn forget(&self, log: &mut Log, group: &[Arc<Pending>]) {
         let Some(last) = group.last() else { return };
-        log.pending.drain(..group.len());
-        self.applied.store(last.seq, Ordering::Release);
+        let last_pending = log.pending.drain(..group.len()).next_back();
+        assert!(last_pending.is_some_and(|batch| batch.seq == last.seq), "not the oldest batches");
+        self.set_applied(last.seq);
         let bytes: usize = group.iter().map(|batch| batch.changes.record_bytes()).sum();
         self.gauge.remove_waiting(bytes as u64);
     }
@@ -192,6 +166,7 @@ impl Front {
     }
 
     pub(crate) fn set_applied(&self, seq: u64) {
-        self.applied.store(seq, Ordering::Release);
+        let before = self.applied.swap(seq, Ordering::AcqRel);
+        assert!(before < seq, "batch {seq} went to the database after {before}");
     }
 }

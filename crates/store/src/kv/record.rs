@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::batch::Space;
+use super::space::Space;
 
 /// Length of a record's head, in bytes.
 pub(crate) const HEAD_BYTES: usize = 32;
@@ -31,14 +31,10 @@ const REMOVED: u32 = u32::MAX;
 const BYTES_TYPICAL: usize = 1024;
 const CHANGES_TYPICAL: usize = 8;
 
-/// A number that no earlier call gave, in this process or another.
-pub(crate) fn draw_number() -> u64 {
-    RandomState::new().hash_one("epoch")
-}
-
-/// The hash of a stored key, the same for the life of the process. Nobody outside can foresee it.
+/// The hash of a stored key, the same for the life of the process. Nobody outside can foresee it, and
+/// nothing depends on it but places in tables in memory.
 pub(crate) fn hash_key(key: &[u8]) -> u64 {
-    static SEED: LazyLock<u64> = LazyLock::new(draw_number);
+    static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("keys"));
     xxh3_64_with_seed(key, *SEED)
 }
 
@@ -127,6 +123,8 @@ impl Changes {
     /// Completes the record for the journal, and gives its bytes. There is a change, and it is
     /// far shorter than 4 GiB.
     pub(crate) fn seal(&mut self, epoch: u64, seq: u64) -> &[u8] {
+        assert!(!self.slots.is_empty(), "a record without a change");
+        assert!(u32::try_from(self.bytes.len()).is_ok(), "a record of 4 GiB or more");
         let bytes = self.bytes.len() as u32;
         let count = self.slots.len() as u32;
         self.bytes[8..16].copy_from_slice(&epoch.to_le_bytes());
@@ -202,6 +200,21 @@ mod tests {
         }
         assert_eq!(back.value(&back.slots()[1]), None);
         assert_eq!(back.key(&back.slots()[1]), b"e");
+    }
+
+    /// A journal that was written before has to be read after: the form never changes.
+    #[test]
+    fn the_form_of_a_record_never_changes() {
+        let mut changes = Changes::default();
+        changes.push(Space::Inode, b"a", Some(b"one")).unwrap();
+        changes.push(Space::Entry, b"", None).unwrap();
+        let mut golden = b"\xdb(\xc7\xc5\x97\x083u".to_vec();
+        golden.extend_from_slice(b"\x05\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x32\0\0\0\x02\0\0\0");
+        golden.extend_from_slice(b"\x02\0\x03\0\0\0iaone\x01\0\xff\xff\xff\xffe");
+        assert_eq!(
+            changes.seal(5, 9).escape_ascii().to_string(),
+            golden.escape_ascii().to_string()
+        );
     }
 
     #[test]

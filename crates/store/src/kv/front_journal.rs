@@ -6,14 +6,17 @@
 //! So the record after another one lies either behind it or at the beginning, and its epoch and
 //! number tell it from everything older.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::io::Errno;
+
+use super::record::{Changes, HEAD_BYTES, sealed_bytes};
+use crate::disk::{Access, Directory, File};
 use crate::error::StoreError;
-use crate::identity::sync_dir;
-use crate::record::{Changes, HEAD_BYTES, sealed_bytes};
+
+/// The name of the file in a target's directory.
+const NAME: &str = "kv-front";
 
 /// Size of the file, in bytes. Written once, so that a full disk never stops a record.
 const CAPACITY_BYTES: u64 = 4 * 1024 * 1024;
@@ -26,7 +29,8 @@ pub(crate) const RECORD_BYTES_MAX: usize = 128 * 1024;
 /// The open journal.
 pub(crate) struct FrontJournal {
     path: PathBuf,
-    file: File,
+    dir: Arc<dyn Directory>,
+    file: Box<dyn File>,
     /// What is really there: less only if the disk was full when the file was made.
     capacity_bytes: u64,
     /// Where the last record ends.
@@ -34,33 +38,31 @@ pub(crate) struct FrontJournal {
 }
 
 impl FrontJournal {
-    /// Opens the journal, or makes it unless it must be there already.
-    pub(crate) fn open(path: PathBuf, must_exist: bool) -> Result<Self, StoreError> {
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(!must_exist)
-            .truncate(false)
-            .open(&path);
-        let file = match opened {
+    /// Opens the journal in a target's directory, or makes it unless it must be there already.
+    pub(crate) fn open(dir: Arc<dyn Directory>, must_exist: bool) -> Result<Self, StoreError> {
+        let path = dir.path().join(NAME);
+        let access = if must_exist { Access::Existing } else { Access::Create };
+        let file = match dir.open(NAME, access) {
             Ok(file) => file,
-            Err(error) if must_exist && error.kind() == io::ErrorKind::NotFound => {
+            Err(Errno::NOENT) if must_exist => {
                 let detail = "the journal of the last commits is missing".to_owned();
                 return Err(StoreError::Damaged { path, detail });
             }
             Err(error) => return Err(StoreError::system(&path, "open", error)),
         };
-        let capacity_bytes = match file.metadata() {
-            Ok(metadata) => metadata.len().min(CAPACITY_BYTES),
+        let capacity_bytes = match file.stat() {
+            Ok(stat) => stat.bytes.min(CAPACITY_BYTES),
             Err(error) => return Err(StoreError::system(&path, "open", error)),
         };
-        Ok(Self { path, file, capacity_bytes, end: 0 })
+        Ok(Self { path, dir, file, capacity_bytes, end: 0 })
     }
 
-    /// Gives the file its size, if it does not have it. On a full disk it may stay smaller.
-    pub(crate) fn allocate(&mut self) -> Result<(), StoreError> {
+    /// Gives the file its size, if it does not have it. On a full disk it may stay smaller. Unless
+    /// the file `is_synced` already, it is afterwards: the database's marker will say that it is
+    /// there, and without it the target does not open.
+    pub(crate) fn allocate(&mut self, is_synced: bool) -> Result<(), StoreError> {
         const STEP: u64 = 256 * 1024;
-        if self.capacity_bytes == CAPACITY_BYTES {
+        if self.capacity_bytes == CAPACITY_BYTES && is_synced {
             return Ok(());
         }
         let mut written = self.capacity_bytes - self.capacity_bytes % STEP;
@@ -74,11 +76,10 @@ impl FrontJournal {
             }
         }
         self.capacity_bytes = written;
-        // The database's marker will say that the file is there.
         self.file
-            .sync_all()
+            .sync(false)
+            .and_then(|()| self.dir.sync())
             .map_err(|error| StoreError::system(&self.path, "sync", error))
-            .and_then(|()| self.path.parent().map_or(Ok(()), sync_dir))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -115,9 +116,12 @@ impl FrontJournal {
     }
 
     /// Writes a record at its place.
-    pub(crate) fn write(&mut self, at: u64, record: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, at: u64, record: &[u8]) -> rustix::io::Result<()> {
+        let end = at + record.len() as u64;
+        assert!(end <= self.capacity_bytes, "a record beyond the end of the journal");
+        assert!(record.len() <= RECORD_BYTES_MAX, "a record that no recovery reads");
         self.file.write_all_at(record, at)?;
-        self.end = at + record.len() as u64;
+        self.end = end;
         Ok(())
     }
 
@@ -140,12 +144,13 @@ impl FrontJournal {
         Ok(None)
     }
 
-    fn read_at(&self, at: u64, epoch: u64, seq: u64) -> io::Result<Option<Changes>> {
+    fn read_at(&self, at: u64, epoch: u64, seq: u64) -> rustix::io::Result<Option<Changes>> {
         let mut head = [0; HEAD_BYTES];
-        if at.saturating_add(HEAD_BYTES as u64) > self.capacity_bytes {
+        if at.saturating_add(HEAD_BYTES as u64) > self.capacity_bytes
+            || self.file.read_full_at(&mut head, at)? < HEAD_BYTES
+        {
             return Ok(None);
         }
-        self.file.read_exact_at(&mut head, at)?;
         let bytes = match sealed_bytes(&head, epoch, seq) {
             Some(bytes)
                 if bytes <= RECORD_BYTES_MAX && at + bytes as u64 <= self.capacity_bytes =>
@@ -155,20 +160,27 @@ impl FrontJournal {
             _ => return Ok(None),
         };
         let mut record = vec![0; bytes];
-        self.file.read_exact_at(&mut record, at)?;
-        Ok(Changes::unseal(record))
+        let read = self.file.read_full_at(&mut record, at)?;
+        Ok(if read == bytes { Changes::unseal(record) } else { None })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::batch::Space;
     use std::collections::VecDeque;
+    use std::fs::OpenOptions;
+
+    use super::*;
+    use crate::disk::{Disk as _, HostDisk};
+    use crate::kv::space::Space;
+
+    fn open(dir: &Path, must_exist: bool) -> Result<FrontJournal, StoreError> {
+        FrontJournal::open(HostDisk.open_dir(dir).unwrap(), must_exist)
+    }
 
     fn journal(dir: &Path) -> FrontJournal {
-        let mut journal = FrontJournal::open(dir.join("front"), false).unwrap();
-        journal.allocate().unwrap();
+        let mut journal = open(dir, false).unwrap();
+        journal.allocate(false).unwrap();
         journal
     }
 
@@ -215,11 +227,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = journal(dir.path()).path().to_path_buf();
         OpenOptions::new().write(true).open(&path).unwrap().set_len(1_000_000).unwrap();
-        let mut journal = FrontJournal::open(path.clone(), true).unwrap();
+        let mut journal = open(dir.path(), true).unwrap();
         assert!(journal.read(999_990, 1, 1).unwrap().is_none());
-        journal.allocate().unwrap();
+        journal.allocate(true).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), CAPACITY_BYTES);
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(FrontJournal::open(path, true), Err(StoreError::Damaged { .. })));
+        assert!(matches!(open(dir.path(), true), Err(StoreError::Damaged { .. })));
     }
 }

@@ -1,6 +1,21 @@
-//! The key-values of a target: one database with two trees, the front and the value cache before
-//! it, and the guard that keeps it from a full disk. Owns the database and everything below `kv/`.
-//! It never gives a meaning to a key or a value.
+//! The key-values of a target: a database, the front and the value cache before it, and the guard
+//! that keeps it from a full disk. Owns the order in which these are asked, and what happens after
+//! the database has given up. It never gives a meaning to a key or a value.
+
+pub(crate) mod background;
+pub(crate) mod batch;
+mod call;
+pub(crate) mod change;
+mod database;
+pub(crate) mod engine;
+mod front;
+mod front_journal;
+mod overlay;
+mod record;
+mod recovery;
+mod rotation;
+pub(crate) mod space;
+mod value_cache;
 
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -8,59 +23,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use fjall::compaction::Leveled;
-use fjall::config::{CompressionPolicy, PartitioningPolicy, PinningPolicy};
-use fjall::{
-    AbstractTree as _, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch,
-    PersistMode,
-};
+use azekura_platform::{Platform, SharedPlatform};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
-use crate::batch::{Batch, Change, Space, Tree, Value, stored_key, with_stored_key};
+use self::batch::Batch;
+use self::change::{Change, Value};
+use self::database::{Database, Marker};
+use self::engine::{Engine, KV_NAME};
+use self::front::{Appended, Front};
+use self::overlay::{Pending, newest_changes};
+use self::record::Changes;
+use self::recovery::recover;
+use self::rotation::Rotation;
+use self::space::{Space, Tree, stored_key, with_stored_key};
+use self::value_cache::{Known, ValueCache};
+use crate::disk::Directory;
+use crate::environment::Environment;
 use crate::error::StoreError;
 use crate::free_space::{Draw, FreeSpace};
-use crate::front::{Appended, Front, Marker};
-use crate::journal_sync::{JournalSync, journal_number};
-use crate::overlay::{Pending, newest_changes};
-use crate::record::Changes;
-use crate::recovery::{MARKER_KEY, recover};
-use crate::rotation::Rotation;
-use crate::value_cache::{Known, ValueCache};
 
-const LASTING_NAME: &str = "lasting";
-const PASSING_NAME: &str = "passing";
-/// Tables stay small so that merging them never takes much room on the disk.
-const TABLE_BYTES: u64 = 16 * 1024 * 1024;
-/// The smallest bound that the database takes.
-const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
-const OPEN_TABLES_MAX: usize = 64;
+/// Room that the database needs to go on after a full disk: for one more table, in bytes.
+const ROOM_BYTES: u64 = 16 * 1024 * 1024;
 const REOPEN_WAIT: Duration = Duration::from_millis(500);
-
-/// An open database.
-pub(crate) struct Live {
-    db: Database,
-    lasting: Keyspace,
-    passing: Keyspace,
-}
-
-impl Live {
-    pub(crate) fn tree(&self, tree: Tree) -> &Keyspace {
-        match tree {
-            Tree::Lasting => &self.lasting,
-            Tree::Passing => &self.passing,
-        }
-    }
-
-    /// Whether the database has given up after an error.
-    pub(crate) fn is_poisoned(&self) -> bool {
-        self.db.persist(PersistMode::Buffer).is_err()
-    }
-
-    /// Bytes of the tables of both trees.
-    pub(crate) fn table_bytes(&self) -> u64 {
-        self.lasting.disk_space() + self.passing.disk_space()
-    }
-}
+/// Between two looks at a database that cannot take one more sealed memtable.
+const SEAL_WAIT: Duration = Duration::from_millis(2);
 
 /// Whether the database takes writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,45 +69,51 @@ pub(crate) struct KvSizes {
 
 /// The key-values of one target.
 pub(crate) struct KeyValues {
+    /// The target's directory.
+    target: Arc<dyn Directory>,
+    /// Where the database is, for messages.
     dir: PathBuf,
+    platform: SharedPlatform,
+    engine: Engine,
     sizes: KvSizes,
     /// Empty only while the database is opened anew, or after that failed.
-    live: RwLock<Option<Live>>,
+    live: RwLock<Option<Box<dyn Database>>>,
     health: AtomicU8,
     front: Front,
     cache: ValueCache,
     gauge: Arc<FreeSpace>,
-    journal: JournalSync,
-    pub(crate) rotation: Rotation,
+    rotation: Rotation,
 }
 
 impl KeyValues {
-    /// Makes an empty database in `dir`.
-    pub(crate) fn create(dir: &Path) -> Result<(), StoreError> {
-        let sizes = KvSizes { value_cache_bytes: 0, block_cache_bytes: 1024 * 1024 };
-        let failed = |error| StoreError::database(dir, "create the key-values", error);
-        let live = open_database(dir, sizes).map_err(failed)?;
-        live.db.persist(PersistMode::SyncAll).map_err(failed)
-    }
-
-    /// Opens the database in `dir`.
+    /// Opens the key-values of the target in `target`.
     pub(crate) fn open(
-        dir: PathBuf,
-        front_path: PathBuf,
+        environment: &Environment,
+        target: Arc<dyn Directory>,
         sizes: KvSizes,
         gauge: Arc<FreeSpace>,
     ) -> Result<Self, StoreError> {
-        let live = open_existing(&dir, sizes)?;
-        let front = recover(&dir, &live, front_path, Arc::clone(&gauge))?;
+        let dir = target.path().join(KV_NAME);
+        let platform = Arc::clone(&environment.platform);
+        let engine = environment.engine;
+        let live = engine.open(&*target, sizes.block_cache_bytes)?;
+        let mut epoch = [0; 8];
+        platform
+            .fill_random(&mut epoch)
+            .map_err(|error| StoreError::system(&dir, "draw a number for", error))?;
+        let epoch = u64::from_le_bytes(epoch);
+        let front = recover(Arc::clone(&target), &*live, epoch, Arc::clone(&gauge))?;
         let rotation = Rotation::new();
-        for tree in [Tree::Lasting, Tree::Passing] {
-            rotation.set_pending(tree, live.tree(tree).tree.active_memtable().size());
+        for tree in Tree::ALL {
+            rotation.set_pending(tree, live.memtable_bytes(tree));
         }
         gauge.set_table_bytes(live.table_bytes());
         Ok(Self {
-            cache: ValueCache::new(sizes.value_cache_bytes),
-            journal: JournalSync::new(dir.clone()),
+            target,
             dir,
+            platform,
+            engine,
+            cache: ValueCache::new(sizes.value_cache_bytes),
             sizes,
             live: RwLock::new(Some(live)),
             health: AtomicU8::new(Health::Good as u8),
@@ -135,6 +127,14 @@ impl KeyValues {
         &self.front
     }
 
+    pub(crate) fn rotation(&self) -> &Rotation {
+        &self.rotation
+    }
+
+    pub(crate) fn platform(&self) -> &dyn Platform {
+        &*self.platform
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -143,10 +143,10 @@ impl KeyValues {
         &self.gauge
     }
 
-    pub(crate) fn live(&self) -> Result<MappedRwLockReadGuard<'_, Live>, StoreError> {
+    fn live(&self) -> Result<MappedRwLockReadGuard<'_, dyn Database>, StoreError> {
         // Recursive, since a visitor of a scan may read or write as well.
-        RwLockReadGuard::try_map(self.live.read_recursive(), Option::as_ref)
-            .map_err(|_| StoreError::database(&self.dir, "read or write", fjall::Error::Poisoned))
+        RwLockReadGuard::try_map(self.live.read_recursive(), Option::as_deref)
+            .map_err(|_| StoreError::given_up(&self.dir, "read or write"))
     }
 
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Value>, StoreError> {
@@ -175,10 +175,7 @@ impl KeyValues {
     }
 
     fn get_stored(&self, space: Space, full: &[u8]) -> Result<Option<Value>, StoreError> {
-        let live = self.live()?;
-        live.tree(space.tree())
-            .get(full)
-            .map_err(|error| StoreError::database(&self.dir, "read a key-value", error))
+        self.live()?.get(space.tree(), full)
     }
 
     pub(crate) fn commit(&self, batch: Batch) -> Result<(), StoreError> {
@@ -266,6 +263,7 @@ impl KeyValues {
 
     fn apply(&self, group: &[Arc<Pending>]) -> Result<(), StoreError> {
         let Some(last) = group.last() else { return Ok(()) };
+        assert!(last.seq > self.front.applied(), "a batch goes to the database twice");
         self.refuse_unless_good()?;
         let changes: Vec<_> = group.iter().map(|batch| &batch.changes).collect();
         let marker = Marker { epoch: self.front.epoch, seq: last.seq, end: last.end };
@@ -282,12 +280,19 @@ impl KeyValues {
         } else if health == Health::Full as u8 {
             Err(StoreError::NoSpace { path: self.dir.clone() })
         } else {
-            Err(StoreError::database(&self.dir, "commit", fjall::Error::Poisoned))
+            Err(StoreError::given_up(&self.dir, "commit"))
         }
     }
 
+    /// Waits while the memtables are far too large, unless nobody will make them smaller.
     fn throttle(&self) {
-        self.rotation.throttle(|| self.live().map_or(true, |live| live.is_poisoned()));
+        while self.rotation.is_braking() && self.live().is_ok_and(|live| !live.has_given_up()) {
+            if self.platform.is_simulated() {
+                self.seal_full_trees();
+            } else {
+                self.rotation.wait_for_relief(&*self.platform);
+            }
+        }
     }
 
     fn commit_changes(&self, changes: Vec<Change>, marker: Marker) -> Result<(), StoreError> {
@@ -296,7 +301,7 @@ impl KeyValues {
             bytes[change.space.tree() as usize] += change.bytes();
         }
         let writing = self.cache.begin_write(&changes);
-        let result = self.live().map(|live| commit_to(&live, changes, marker));
+        let result = self.live().map(|live| live.commit(changes, marker));
         self.cache.finish_write(writing, matches!(result, Ok(Ok(()))));
         result?.map_err(|error| self.give_up(error))?;
         self.rotation.add(bytes);
@@ -305,14 +310,14 @@ impl KeyValues {
 
     /// Finds out why the database gave up, and says so.
     #[cold]
-    fn give_up(&self, error: fjall::Error) -> StoreError {
-        let error = StoreError::database(&self.dir, "commit key-values", error);
-        if self.live().is_ok_and(|live| !live.is_poisoned()) {
+    fn give_up(&self, error: StoreError) -> StoreError {
+        if self.live().is_ok_and(|live| !live.has_given_up()) {
             return error;
         }
         let torn = matches!(error, StoreError::NoSpace { .. });
-        let full = torn || self.gauge.draw(TABLE_BYTES, Draw::Growth).is_err();
-        let health = if full && !self.journal.has_failed() { Health::Full } else { Health::Broken };
+        let full = torn || self.gauge.draw(ROOM_BYTES, Draw::Growth).is_err();
+        let lost = self.live().is_ok_and(|live| live.has_failed_sync());
+        let health = if full && !lost { Health::Full } else { Health::Broken };
         tracing::error!(path = %self.dir.display(), %error, full, "key-values stopped");
         self.health.store(health as u8, Ordering::Release);
         if torn && health == Health::Full {
@@ -329,9 +334,9 @@ impl KeyValues {
     #[cold]
     fn revive(&self) -> Result<(), StoreError> {
         if self.health.load(Ordering::Acquire) == Health::Broken as u8 {
-            return Err(StoreError::database(&self.dir, "commit", fjall::Error::Poisoned));
+            return Err(StoreError::given_up(&self.dir, "commit"));
         }
-        self.gauge.draw(TABLE_BYTES, Draw::Growth)?;
+        self.gauge.draw(ROOM_BYTES, Draw::Growth)?;
         self.reopen()
     }
 
@@ -342,20 +347,20 @@ impl KeyValues {
         let Some(mut live) = self.live.try_write_for(REOPEN_WAIT) else {
             return Err(StoreError::NoSpace { path: self.dir.clone() });
         };
-        if self.journal.has_failed() {
+        if live.as_ref().is_some_and(|live| live.has_failed_sync()) {
             self.health.store(Health::Broken as u8, Ordering::Release);
-            return Err(StoreError::database(&self.dir, "commit", fjall::Error::Poisoned));
+            return Err(StoreError::given_up(&self.dir, "commit"));
         }
-        if live.as_ref().is_some_and(|live| !live.is_poisoned()) {
+        if live.as_ref().is_some_and(|live| !live.has_given_up()) {
             // Another thread came first.
             self.health.store(Health::Good as u8, Ordering::Release);
             return Ok(());
         }
         drop(live.take());
         self.cache.clear();
-        let opened = open_existing(&self.dir, self.sizes)?;
-        for tree in [Tree::Lasting, Tree::Passing] {
-            self.rotation.set_pending(tree, opened.tree(tree).tree.active_memtable().size());
+        let opened = self.engine.open(&*self.target, self.sizes.block_cache_bytes)?;
+        for tree in Tree::ALL {
+            self.rotation.set_pending(tree, opened.memtable_bytes(tree));
         }
         *live = Some(opened);
         self.health.store(Health::Good as u8, Ordering::Release);
@@ -381,18 +386,11 @@ impl KeyValues {
         if matches!(&start, Bound::Excluded(key) if *key >= end) {
             return Ok(());
         }
-        let failed = |error| StoreError::database(&self.dir, "list key-values", error);
         if self.front.overlay.holds(space) {
             self.drain()?;
         }
-        let live = self.live()?;
-        for item in live.tree(space.tree()).range((start, Bound::Excluded(end))) {
-            let (key, value) = item.into_inner().map_err(failed)?;
-            if visit(&key[1..], value).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        let start = start.as_ref().map(Vec::as_slice);
+        self.live()?.scan(space.tree(), start, &end, &mut |key, value| visit(&key[1..], value))
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
@@ -401,38 +399,40 @@ impl KeyValues {
     }
 
     /// Brings what the database has to stable storage.
-    pub(crate) fn sync_database(&self) -> Result<(), StoreError> {
-        let poisoned = || -> Result<(), StoreError> {
-            if self.live()?.is_poisoned() {
-                return Err(StoreError::database(&self.dir, "sync", fjall::Error::Poisoned));
+    fn sync_database(&self) -> Result<(), StoreError> {
+        self.live()?.sync()
+    }
+
+    /// Seals the memtables that are full.
+    pub(crate) fn seal_full_trees(&self) {
+        for tree in Tree::ALL {
+            if self.rotation.is_full(tree) {
+                self.seal(tree);
             }
-            Ok(())
-        };
-        // Asked on both sides: the database may have met, and thereby used up, the error that the
-        // disk reports only once.
-        poisoned()?;
-        self.journal.sync()?;
-        poisoned()
+        }
+    }
+
+    fn seal(&self, tree: Tree) {
+        // The database syncs its journal before it writes a table, and lets no commit pass meanwhile.
+        // Done here first, that is short. A failure is kept there and fails every later sync.
+        let _ = self.sync_database();
+        let Ok(live) = self.live() else { return };
+        while !live.may_seal(tree) {
+            if self.rotation.is_stopping() || live.has_given_up() {
+                return;
+            }
+            self.platform.sleep(SEAL_WAIT);
+        }
+        self.rotation.set_pending(tree, 0);
+        if let Err(error) = live.seal(tree) {
+            tracing::error!(%error, "cannot seal a memtable");
+        }
+        self.gauge.set_table_bytes(live.table_bytes());
     }
 
     pub(crate) fn table_bytes(&self) -> Result<u64, StoreError> {
         Ok(self.live()?.table_bytes())
     }
-}
-
-/// Commits changes together with what they mean for the front journal.
-pub(crate) fn commit_to(live: &Live, changes: Vec<Change>, marker: Marker) -> fjall::Result<()> {
-    let mut batch = OwnedWriteBatch::with_capacity(live.db.clone(), changes.len() + 1)
-        .durability(Some(PersistMode::Buffer));
-    for Change { space, key, value } in changes {
-        let tree = live.tree(space.tree());
-        match value {
-            Some(value) => batch.insert(tree, key, value),
-            None => batch.remove(tree, key),
-        }
-    }
-    batch.insert(live.tree(Tree::Passing), MARKER_KEY, marker.to_bytes());
-    batch.commit()
 }
 
 /// The first key after all that begin with `prefix`. Every space's code is below 0xff.
@@ -445,64 +445,4 @@ fn successor(prefix: &[u8]) -> Vec<u8> {
         *last += 1;
     }
     end
-}
-
-/// Opens a database that must be there: the database itself would make a new one instead.
-fn open_existing(dir: &Path, sizes: KvSizes) -> Result<Live, StoreError> {
-    let damaged = |detail: &str| StoreError::Damaged {
-        path: dir.to_path_buf(),
-        detail: format!("{detail} of the key-values is missing"),
-    };
-    let list = |error| StoreError::system(dir, "list the key-values", error);
-    let mut has_journal = false;
-    let entries = match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(damaged("the directory"));
-        }
-        entries => entries.map_err(list)?,
-    };
-    for entry in entries {
-        let name = entry.map_err(list)?.file_name();
-        has_journal |= name.to_str().and_then(journal_number).is_some();
-    }
-    if !has_journal {
-        return Err(damaged("the journal"));
-    }
-    // The database's own list of trees, and the two trees.
-    for part in ["version", "keyspaces/0/current", "keyspaces/1/current", "keyspaces/2/current"] {
-        if !dir.join(part).try_exists().map_err(list)? {
-            return Err(damaged(part));
-        }
-    }
-    open_database(dir, sizes)
-        .map_err(|error| StoreError::database(dir, "open the key-values", error))
-}
-
-fn open_database(dir: &Path, sizes: KvSizes) -> fjall::Result<Live> {
-    let db = Database::builder(dir)
-        .cache_size(sizes.block_cache_bytes)
-        .journal_compression(CompressionType::None)
-        .manual_journal_persist(true)
-        .max_journaling_size(JOURNALS_BYTES_MAX)
-        .max_cached_files(Some(OPEN_TABLES_MAX))
-        .worker_threads(1)
-        .open()?;
-    let options = || {
-        KeyspaceCreateOptions::default()
-            // Memtables are rotated by `rotation`, never by the database: its requests can fill
-            // the queue of its only worker, which then waits for itself.
-            .max_memtable_size(u64::MAX)
-            // Filters and indexes take some six bytes an inode in memory; a lookup then reads one
-            // block. The database's levels count from the last one, so policies by level do not
-            // tell small trees from large ones.
-            .filter_block_pinning_policy(PinningPolicy::all(true))
-            .index_block_pinning_policy(PinningPolicy::all(true))
-            .filter_block_partitioning_policy(PartitioningPolicy::all(false))
-            .index_block_partitioning_policy(PartitioningPolicy::all(false))
-            .data_block_compression_policy(CompressionPolicy::disabled())
-            .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE_BYTES)))
-    };
-    let lasting = db.keyspace(LASTING_NAME, options)?;
-    let passing = db.keyspace(PASSING_NAME, options)?;
-    Ok(Live { db, lasting, passing })
 }

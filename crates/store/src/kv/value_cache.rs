@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::batch::{Change, Value};
+use super::change::{Change, Value};
 
 const STRIPES: usize = 256;
 /// Larger values stay outside.
@@ -157,6 +157,7 @@ impl ValueCache {
                     }
                 }
             }
+            assert!(state.writers > 0, "a write ended that had not begun");
             state.version += 1;
             state.writers -= 1;
         }

@@ -1,35 +1,35 @@
 //! What an opening finds in the front journal: the commits that the last process answered and did
-//! not bring to the database. Owns the marker in the database that says which those are. It reads
+//! not bring to the database. The marker in the database says which those are. It reads
 //! the journal, and never writes records.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::batch::{Tree, Value};
+use super::database::{Database, Marker, read_marker};
+use super::front::Front;
+use super::front_journal::FrontJournal;
+use super::overlay::newest_changes;
+use super::record::Changes;
+use crate::disk::Directory;
 use crate::error::StoreError;
 use crate::free_space::FreeSpace;
-use crate::front::{Front, Marker};
-use crate::front_journal::FrontJournal;
-use crate::kv::{Live, commit_to};
-use crate::overlay::newest_changes;
-use crate::record::Changes;
-
-/// The key of the marker, outside of every space. Part of the on-disk format.
-pub(crate) const MARKER_KEY: &[u8] = b"!front";
 
 /// Bounds of what goes to the database at once: batches, and bytes of their records.
 const GROUP_BATCHES: usize = 512;
 const GROUP_BYTES: usize = 512 * 1024;
 
-/// Opens the front of the database in `dir`, and brings to the database what it still lacks.
+/// Opens the front of the database of a target, and brings to the database what it still lacks. The
+/// commits from now on get the number `epoch`.
 pub(crate) fn recover(
-    dir: &Path,
-    live: &Live,
-    path: PathBuf,
+    dir: Arc<dyn Directory>,
+    database: &dyn Database,
+    epoch: u64,
     gauge: Arc<FreeSpace>,
 ) -> Result<Front, StoreError> {
-    let marker = read_marker(dir, live)?;
-    let mut journal = FrontJournal::open(path, marker.is_some())?;
+    let marker = read_marker(database, |detail| StoreError::Damaged {
+        path: dir.path().to_path_buf(),
+        detail: detail.to_owned(),
+    })?;
+    let mut journal = FrontJournal::open(dir, marker.is_some())?;
     let mut seq = 0;
     if let Some(mut marker) = marker {
         let first = marker.seq;
@@ -38,9 +38,9 @@ pub(crate) fn recover(
             if group.is_empty() {
                 break;
             }
+            assert!(next.seq > marker.seq, "records that lead backwards");
             let changes: Vec<&Changes> = group.iter().collect();
-            commit_to(live, newest_changes(&changes), next)
-                .map_err(|error| StoreError::database(dir, "recover the last commits", error))?;
+            database.commit(newest_changes(&changes), next)?;
             marker = next;
         }
         seq = marker.seq;
@@ -49,8 +49,8 @@ pub(crate) fn recover(
             tracing::info!(%path, batches, "commits recovered from the front journal");
         }
     }
-    journal.allocate()?;
-    Ok(Front::new(journal, seq, gauge))
+    journal.allocate(marker.is_some())?;
+    Ok(Front::new(journal, epoch, seq, gauge))
 }
 
 /// The records that follow on the marker, and the marker that they lead to. The first one that is
@@ -71,57 +71,49 @@ fn read_group(
     Ok((group, marker))
 }
 
-fn read_marker(dir: &Path, live: &Live) -> Result<Option<Marker>, StoreError> {
-    let stored: Option<Value> = live
-        .tree(Tree::Passing)
-        .get(MARKER_KEY)
-        .map_err(|error| StoreError::database(dir, "read the marker of the journal", error))?;
-    stored
-        .map(|bytes| {
-            Marker::from_bytes(&bytes).ok_or_else(|| StoreError::Damaged {
-                path: dir.to_path_buf(),
-                detail: "the marker of the journal has a wrong length".to_owned(),
-            })
-        })
-        .transpose()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt as _;
+    use std::path::Path;
 
     use tempfile::TempDir;
 
     use super::*;
-    use crate::batch::{Batch, Space};
+    use crate::environment::Environment;
+    use crate::kv::background::Sealer;
+    use crate::kv::batch::Batch;
+    use crate::kv::space::Space;
     use crate::kv::{KeyValues, KvSizes};
-    use crate::rotation::RotationThread;
 
     /// Key-values without the applier: what is committed stays in the front until it is drained,
     /// and dropping them is like killing the process.
     struct Bare {
         // Dropped in this order.
-        _rotation: RotationThread,
+        _sealer: Sealer,
         kv: Arc<KeyValues>,
         dir: TempDir,
     }
 
     fn open(dir: &Path) -> Result<KeyValues, StoreError> {
         let sizes = KvSizes { value_cache_bytes: 100_000, block_cache_bytes: 100_000 };
-        let gauge = Arc::new(FreeSpace::new(dir.to_path_buf()));
-        KeyValues::open(dir.join("kv"), dir.join("kv-front"), sizes, gauge)
+        let environment = Environment::system();
+        let dir = environment.disk.open_dir(dir).unwrap();
+        let gauge = FreeSpace::new(Arc::clone(&dir), Arc::clone(&environment.platform));
+        KeyValues::open(&environment, dir, sizes, Arc::new(gauge))
     }
 
     impl Bare {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            KeyValues::create(&dir.path().join("kv")).unwrap();
+            let environment = Environment::system();
+            let target = environment.disk.open_dir(dir.path()).unwrap();
+            environment.engine.create(&*target).unwrap();
             Self::open(dir)
         }
 
         fn open(dir: TempDir) -> Self {
             let kv = Arc::new(open(dir.path()).unwrap());
-            Self { _rotation: RotationThread::start(&kv).unwrap(), kv, dir }
+            Self { _sealer: Sealer::start(&kv).unwrap(), kv, dir }
         }
 
         fn close(self) -> TempDir {

@@ -1,0 +1,111 @@
+//! What goes on behind the commits: one thread brings pending batches to the database, one seals full
+//! memtables. Owns when they do so, and their end. In a simulation neither is started: there
+//! `Store::pass` does their work on the caller's thread.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_platform::Thread;
+
+use super::KeyValues;
+use crate::error::StoreError;
+
+/// Between a look at the pending batches and the next one, while there are some.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The pause doubles with every look that finds nothing, up to this; then the thread waits for a
+/// call. So a commit has to wake it only after some time without any.
+const PAUSE_MAX: Duration = Duration::from_millis(128);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+/// Starts a thread that works for `kv`; none in a simulation.
+fn start(
+    kv: &Arc<KeyValues>,
+    name: &str,
+    run: impl FnOnce(&KeyValues) + Send + 'static,
+) -> Result<Option<Thread>, StoreError> {
+    let platform = kv.platform();
+    if platform.is_simulated() {
+        return Ok(None);
+    }
+    let worker = Arc::clone(kv);
+    let started = platform.spawn(name, Box::new(move || run(&worker)));
+    started
+        .map(Some)
+        .map_err(|error: io::Error| StoreError::system(kv.dir(), "start a thread for", error))
+}
+
+fn join(thread: &mut Option<Thread>) {
+    if let Some(thread) = thread.take() {
+        // It has no way to panic; and if it did, there is nothing left to do here.
+        let _ = thread.join();
+    }
+}
+
+/// The thread that brings pending batches to the database: soon after a commit, but late enough for
+/// a worthwhile group and out of the way of the next request. Ended and joined on drop; then
+/// everything is in the database, unless that failed.
+pub(crate) struct Applier {
+    kv: Arc<KeyValues>,
+    thread: Option<Thread>,
+}
+
+impl Applier {
+    pub(crate) fn start(kv: &Arc<KeyValues>) -> Result<Self, StoreError> {
+        Ok(Self { thread: start(kv, "azekura-apply", apply)?, kv: Arc::clone(kv) })
+    }
+}
+
+impl Drop for Applier {
+    fn drop(&mut self) {
+        self.kv.front().call.stop();
+        join(&mut self.thread);
+        if let Err(error) = self.kv.drain() {
+            tracing::error!(%error, "the last commits stay in their journal until the next start");
+        }
+    }
+}
+
+fn apply(kv: &KeyValues) {
+    let front = kv.front();
+    let mut pause = PAUSE;
+    while !front.call.is_stopping() {
+        front.call.pause(pause);
+        let idle = !front.has_pending();
+        if idle && pause == PAUSE_MAX {
+            front.call.sleep(|| front.has_pending());
+            pause = PAUSE;
+        } else if idle {
+            pause = (pause * 2).min(PAUSE_MAX);
+        } else {
+            pause = match kv.apply_pending() {
+                Ok(()) => PAUSE,
+                Err(_) => PAUSE_AFTER_FAILURE,
+            };
+        }
+    }
+}
+
+/// The thread that seals memtables at their size, ended and joined on drop.
+pub(crate) struct Sealer {
+    kv: Arc<KeyValues>,
+    thread: Option<Thread>,
+}
+
+impl Sealer {
+    pub(crate) fn start(kv: &Arc<KeyValues>) -> Result<Self, StoreError> {
+        let run = |kv: &KeyValues| {
+            while kv.rotation().wait() {
+                kv.seal_full_trees();
+            }
+        };
+        Ok(Self { thread: start(kv, "azekura-seal", run)?, kv: Arc::clone(kv) })
+    }
+}
+
+impl Drop for Sealer {
+    fn drop(&mut self) {
+        self.kv.rotation().stop();
+        join(&mut self.thread);
+    }
+}

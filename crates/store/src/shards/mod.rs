@@ -1,0 +1,280 @@
+//! The shard files of a target as a set: opening, creating, removing, listing. While a shard
+//! exists it is open at most once: lookups, creation and removal of one shard exclude each other.
+
+mod file;
+mod names;
+mod open_files;
+mod path;
+
+use std::sync::Arc;
+
+use azekura_proto::Oid;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+pub use file::ShardFile;
+pub(crate) use path::{DATA_DIRS, DATA_NAME};
+
+use self::names::ShardDir;
+use self::open_files::OpenFiles;
+use self::path::{ShardKey, dir_index, dir_name, parse_name, relative_path};
+use crate::disk::{Access, Directory, FileStat};
+use crate::error::StoreError;
+use crate::free_space::FreeSpace;
+
+const STRIPES: usize = 64;
+
+/// The shard files of one target.
+pub(crate) struct Shards {
+    dir: Arc<ShardDir>,
+    stripes: Box<[Mutex<OpenFiles>]>,
+    stripe_files_max: usize,
+}
+
+impl Shards {
+    /// Makes the empty directories of a new target.
+    pub(crate) fn make(target: &dyn Directory) -> Result<(), StoreError> {
+        let make = |dir: &dyn Directory, name: &str| {
+            dir.create_dir(name)
+                .map_err(|error| StoreError::system(&dir.path().join(name), "create", error))
+        };
+        make(target, DATA_NAME)?;
+        let path = target.path().join(DATA_NAME);
+        let data =
+            target.open_dir(DATA_NAME).map_err(|error| StoreError::system(&path, "open", error))?;
+        for index in 0..DATA_DIRS {
+            make(&*data, &dir_name(index))?;
+        }
+        data.sync().map_err(|error| StoreError::system(&path, "sync the directory", error))
+    }
+
+    /// Opens the set in the directory `data` of a target.
+    pub(crate) fn open(
+        target: &dyn Directory,
+        open_files_max: usize,
+        gauge: Arc<FreeSpace>,
+    ) -> Result<Self, StoreError> {
+        let path = || target.path().join(DATA_NAME);
+        let dir = match target.open_dir(DATA_NAME) {
+            Ok(dir) => ShardDir::new(dir, gauge),
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                let detail = "the data directory is missing".to_owned();
+                return Err(StoreError::Damaged { path: path(), detail });
+            }
+            Err(error) => return Err(StoreError::system(&path(), "open", error)),
+        };
+        Ok(Self {
+            dir: Arc::new(dir),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            stripe_files_max: (open_files_max / STRIPES).max(1),
+        })
+    }
+
+    fn stripe(&self, (oid, shard): ShardKey) -> &Mutex<OpenFiles> {
+        // The serial number counts up: its low bits spread well.
+        let spread = dir_index(oid) ^ usize::from(shard);
+        &self.stripes[spread % STRIPES]
+    }
+
+    pub(crate) fn get(&self, key: ShardKey) -> Result<Option<Arc<ShardFile>>, StoreError> {
+        match self.open_shard(key, Access::Existing) {
+            Ok(file) => Ok(Some(file)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(StoreError::system(&self.dir.path_of(key), "open", error)),
+        }
+    }
+
+    pub(crate) fn create(&self, key: ShardKey) -> Result<Arc<ShardFile>, StoreError> {
+        self.open_shard(key, Access::Create).map_err(|error| {
+            let path = self.dir.path_of(key);
+            match error {
+                Errno::NOENT => {
+                    StoreError::Damaged { path, detail: "its directory is missing".to_owned() }
+                }
+                error => StoreError::system(&path, "create", error),
+            }
+        })
+    }
+
+    fn open_shard(&self, key: ShardKey, access: Access) -> rustix::io::Result<Arc<ShardFile>> {
+        let mut open_files = self.stripe(key).lock();
+        if let Some(file) = open_files.get(key) {
+            return Ok(file);
+        }
+        match access {
+            Access::Create => {
+                open_files.absent.remove(&key);
+            }
+            Access::Existing if open_files.absent.contains(&key) => return Err(Errno::NOENT),
+            Access::Existing => {}
+        }
+        let path = relative_path(key);
+        let open = || self.dir.dir.open(&path, access);
+        let file = match open() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                drop(open_files);
+                self.close_unused();
+                open_files = self.stripe(key).lock();
+                if let Some(file) = open_files.get(key) {
+                    return Ok(file);
+                }
+                open()?
+            }
+            opened => opened?,
+        };
+        if access == Access::Create {
+            self.dir.note_created(key.0);
+        }
+        let names = self.dir.names(key.0);
+        let file = Arc::new(ShardFile::new(Arc::clone(&self.dir), key, file, names));
+        let evicted = open_files.insert(&file, self.stripe_files_max);
+        drop(open_files);
+        drop(evicted);
+        Ok(file)
+    }
+
+    /// Closes every file that nobody uses, when the process has too many open.
+    fn close_unused(&self) {
+        for stripe in &self.stripes {
+            let mut closing = Vec::new();
+            let mut open_files = stripe.lock();
+            while let Some(file) = open_files.evict() {
+                closing.push(file);
+            }
+            drop(open_files);
+        }
+    }
+
+    /// The shard belongs to an object that was just born: there is no file yet.
+    pub(crate) fn note_new(&self, key: ShardKey) {
+        self.stripe(key).lock().note_absent(key);
+    }
+
+    pub(crate) fn stat(&self, key: ShardKey) -> Result<Option<FileStat>, StoreError> {
+        let mut open_files = self.stripe(key).lock();
+        if let Some(file) = open_files.get(key) {
+            drop(open_files);
+            return file.stat().map(Some);
+        }
+        if open_files.absent.contains(&key) {
+            return Ok(None);
+        }
+        match self.dir.dir.stat(relative_path(key).as_ref()) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => {
+                open_files.note_absent(key);
+                Ok(None)
+            }
+            Err(error) => Err(StoreError::system(&self.dir.path_of(key), "stat", error)),
+        }
+    }
+
+    pub(crate) fn remove(&self, key: ShardKey) -> Result<bool, StoreError> {
+        let mut open_files = self.stripe(key).lock();
+        let removed = match self.dir.dir.remove(&relative_path(key)) {
+            Ok(()) => true,
+            Err(Errno::NOENT) => false,
+            Err(error) => {
+                return Err(StoreError::system(&self.dir.path_of(key), "remove", error));
+            }
+        };
+        let closing = open_files.remove(key);
+        self.dir.forget_failure(key);
+        drop(open_files);
+        // The last close of a large file takes its time, so it is done without the lock.
+        drop(closing);
+        Ok(removed)
+    }
+
+    pub(crate) fn list(&self, visit: &mut dyn FnMut(Oid, u16, FileStat)) -> Result<(), StoreError> {
+        for index in 0..DATA_DIRS {
+            self.list_dir(index, visit)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn list_dir(
+        &self,
+        index: usize,
+        visit: &mut dyn FnMut(Oid, u16, FileStat),
+    ) -> Result<(), StoreError> {
+        let name = dir_name(index);
+        let path = self.dir.dir.path().join(&name);
+        let failed = |error: Errno| match error {
+            Errno::NOENT => StoreError::Damaged {
+                path: path.clone(),
+                detail: "the directory is missing".to_owned(),
+            },
+            error => StoreError::system(&path, "list", error),
+        };
+        let dir = self.dir.dir.open_dir(&name).map_err(failed)?;
+        let listed = dir.list(&mut |name| {
+            let Some(key) = name.to_str().and_then(|name| parse_name(index, name)) else {
+                let path = path.join(name);
+                tracing::warn!(path = %path.display(), "a file that no object names; it is left alone");
+                return Ok(());
+            };
+            match dir.stat(name) {
+                Ok(stat) => visit(key.0, key.1, stat),
+                // Removed meanwhile.
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        });
+        listed.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    use super::*;
+    use crate::disk::{Disk as _, HostDisk};
+
+    /// The shards of a target that has the data directory 05 alone.
+    fn shards(path: &Path, open_files_max: usize) -> Shards {
+        std::fs::create_dir_all(path.join("data/05")).unwrap();
+        let target = HostDisk.open_dir(path).unwrap();
+        let gauge = FreeSpace::new(Arc::clone(&target), azekura_platform::system());
+        Shards::open(&*target, open_files_max, Arc::new(gauge)).unwrap()
+    }
+
+    #[test]
+    fn a_failed_sync_is_never_retried_into_success() {
+        let dir = tempfile::tempdir().unwrap();
+        let shards = shards(dir.path(), 1);
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+        let file = shards.create((oid, 0)).unwrap();
+        file.sync(false).unwrap();
+        shards.dir.set_failed((oid, 0));
+        assert!(file.sync(false).is_err());
+        drop(file);
+        shards.close_unused();
+        assert!(shards.get((oid, 0)).unwrap().unwrap().sync(true).is_err());
+        shards.create((oid, 1)).unwrap().sync(true).unwrap();
+        // What was lost went with the shard.
+        shards.remove((oid, 0)).unwrap();
+        shards.create((oid, 0)).unwrap().sync(true).unwrap();
+    }
+
+    #[test]
+    fn the_name_of_a_new_file_is_synced_with_its_first_sync() {
+        let dir = tempfile::tempdir().unwrap();
+        let shards = shards(dir.path(), 9);
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+        let synced = || shards.dir.synced(oid);
+        for shard in 0..3 {
+            let before = synced();
+            let file = shards.create((oid, shard)).unwrap();
+            file.sync(true).unwrap();
+            assert!(synced() > before);
+            let after = synced();
+            file.sync(true).unwrap();
+            assert_eq!(synced(), after);
+        }
+    }
+}
