@@ -7,15 +7,15 @@ use azekura_proto::transaction::Entry;
 use azekura_proto::{ContainerId, Oid, Status};
 use azekura_store::{Space, Store};
 
-use crate::action::{Actor, remove_inode};
-use crate::dir_shards::{self, StoredShard};
+use crate::namespace::dir_shards::{self, StoredShard};
 use crate::node::Node;
-use crate::record::{
+use crate::records::record::{
     Bucket, Inode, Slot, decode, entry_key, parse_bucket_key, parse_transaction_key,
 };
-use crate::stored::{load, store_status};
+use crate::records::stored::{load, store_status};
+use crate::records::update::Update;
 use crate::target::Target;
-use crate::update::Update;
+use crate::transaction::action::{Actor, remove_inode};
 
 const RECORDS: usize = 512;
 
@@ -29,7 +29,7 @@ pub(crate) fn scan(
     let prefix = container.0.to_be_bytes();
     if kind == ScanKind::DirShards && after.is_none() {
         let _state = target.lock();
-        target.dir_shards.write_back(&target.store, true)?;
+        target.dir_shards.write_back(&target.store, None)?;
     }
     match kind {
         ScanKind::Entries => scan_space(target, Space::Entry, &prefix, after, |key, value| {
@@ -66,7 +66,7 @@ fn scan_space(
     after: Option<&[u8]>,
     items_of: impl Fn(&[u8], &[u8]) -> Result<Vec<ScanItem>, Status>,
 ) -> Answer {
-    let page = target.store.scan(space, prefix, after, RECORDS).map_err(|e| store_status(&e))?;
+    let page = target.store.scan(space, prefix, after, RECORDS).map_err(store_status)?;
     let mut items = Vec::with_capacity(page.len());
     for (key, value) in &page {
         items.extend(items_of(key, value)?);
@@ -89,13 +89,13 @@ fn scan_files(target: &Target, container: ContainerId, after: Option<&[u8]>) -> 
     let mut items = Vec::new();
     while part < Store::SHARD_PARTS {
         let mut files: Vec<(Oid, u16, u64)> = Vec::new();
-        let mut visit = |oid: Oid, shard: u16, stat: azekura_store::ShardStat| {
+        let mut visit = |oid: Oid, shard: u16, stat: azekura_store::FileStat| {
             let is_new = last.as_ref().is_none_or(|last| file_key(oid, shard) > *last);
             if oid.container() == container && is_new {
                 files.push((oid, shard, stat.bytes));
             }
         };
-        target.store.shard_list_part(part, &mut visit).map_err(|e| store_status(&e))?;
+        target.store.shard_list_part(part, &mut visit).map_err(store_status)?;
         files.sort_unstable();
         let mut sent: Option<Vec<u8>> = None;
         for (oid, shard, bytes) in files {
@@ -147,7 +147,7 @@ pub(crate) fn repair(node: &Node, target: &Target, repair: &Repair) -> Answer {
             update.delete(Space::Orphan, &oid.to_bytes());
         }
         Repair::RemoveData { oid, shard } => {
-            target.store.shard_remove(*oid, *shard).map_err(|e| store_status(&e))?;
+            target.store.shard_remove(*oid, *shard).map_err(store_status)?;
         }
     }
     target.removed(update.commit()?);

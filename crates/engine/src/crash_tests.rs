@@ -1,79 +1,91 @@
 //! Stops transactions between their steps, as a crash would, and looks at what a restart makes of
 //! them: never both names, never none.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
 
+use azekura_platform::{Platform as _, SharedPlatform};
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
-use azekura_proto::message::{RenameMode, Reply, Request};
-use azekura_proto::placement::entry_target;
+use azekura_proto::message::{Answer, RenameMode, Reply, Request};
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{EngineId, ObjectClass, Oid, PoolId, PoolMap, Status, TargetId};
-use azekura_wire::Secret;
-use parking_lot::RwLock;
 use tempfile::TempDir;
 
-use crate::engine::{Engine, EngineConfig, Shared, open_node};
-use crate::metrics::Metrics;
+use crate::background::recovery;
+use crate::engine_dir::EngineDir;
 use crate::node::Node;
-use crate::recovery;
-use crate::transaction::{Attempt, Plan};
+use crate::peers::Peers;
+use crate::service::{Service, ServiceParts};
+use crate::transaction::coordinator::{Attempt, Parts};
+use crate::virtual_time::VirtualTime;
 
 const TARGETS: u16 = 4;
 
-struct Pool {
+/// A pool of one engine, whose runs share a virtual time.
+pub(crate) struct Pool {
     _dir: TempDir,
-    shared: Shared,
-    map: PoolMap,
-    root: Oid,
+    time: Arc<VirtualTime>,
+    engine_dir: EngineDir,
+    pub(crate) root: Oid,
 }
 
-fn shared(dir: &Path) -> Shared {
-    Shared {
-        config: EngineConfig {
-            dir: dir.to_owned(),
-            target_dirs: Vec::new(),
-            target_count: TARGETS,
-            listen: Vec::new(),
-            secret: Secret::generate().unwrap(),
-            metrics_listen: None,
-        },
-        node: RwLock::new(None),
-        metrics: Arc::new(Metrics::new()),
-        stopping: Arc::new(AtomicBool::new(false)),
-        open_connections: AtomicUsize::new(0),
+/// An engine that is alone asks nobody.
+struct NoPeers;
+
+impl Peers for NoPeers {
+    fn call(&self, _: &PoolMap, target: TargetId, _: &Request<'_>, _: &[u8]) -> Answer {
+        panic!("target {} is at no other engine", target.0)
+    }
+
+    fn call_all(
+        &self,
+        _: &PoolMap,
+        _: &[(TargetId, &Request<'_>)],
+        _: &mut dyn FnMut(),
+    ) -> Vec<Answer> {
+        panic!("there is no other engine")
     }
 }
 
+fn open(dir: &EngineDir, time: &Arc<VirtualTime>) -> Service {
+    let platform: SharedPlatform = time.clone();
+    Service::open(ServiceParts { platform, dir: dir.clone(), peers: Box::new(NoPeers) }).unwrap()
+}
+
 impl Pool {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let shared = shared(dir.path());
+        let time = VirtualTime::new();
+        let engine_dir = EngineDir::new(dir.path().to_owned(), Vec::new());
         let engines = vec![EngineEntry { addresses: Vec::new() }];
         let map = PoolMap::deal(PoolId([3; 16]), "crash".to_owned(), engines, &[TARGETS]);
-        Engine::format(&shared.config, &map, EngineId(0)).unwrap();
-        let node = open_node(&shared, EngineId(0), map.clone()).unwrap();
+        engine_dir.format(&map, EngineId(0)).unwrap();
         let create = Request::ContainerCreate {
             name: "default".to_owned(),
             inheritance: Inheritance::default(),
         };
-        let Reply::Container(container) = node.call(TargetId(0), &create).unwrap() else {
-            panic!("no container")
-        };
-        Self { _dir: dir, shared, map, root: container.root }
+        match open(&engine_dir, &time).node().call(TargetId(0), &create).unwrap() {
+            Reply::Container(container) => {
+                Self { _dir: dir, time, engine_dir, root: container.root }
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     /// A fresh run of the engine on what is on disk.
-    fn boot(&self) -> Arc<Node> {
-        open_node(&self.shared, EngineId(0), self.map.clone()).unwrap()
+    pub(crate) fn service(&self) -> Service {
+        open(&self.engine_dir, &self.time)
     }
 
-    fn settle(node: &Node) {
-        std::thread::sleep(std::time::Duration::from_millis(600));
+    fn boot(&self) -> Node {
+        self.service().node()
+    }
+
+    fn recover(&self, node: &Node) {
+        self.time.sleep(Duration::from_millis(600));
         for target in node.local_targets() {
-            recovery::settle(node, target);
+            recovery::finish_transactions(node, target);
         }
         for target in node.local_targets() {
             assert_eq!(target.lock().locks.len(), 0, "locks stay after recovery");
@@ -92,8 +104,8 @@ impl Pool {
             chunk_bytes: 1 << 20,
             inheritance: None,
         };
-        let request = Request::Create { dir: self.root, name, inode, hold: false };
-        match node.call(entry_target(self.root, name, TARGETS), &request).unwrap() {
+        let request = Request::Create { dir: self.root, name, inode, open: false };
+        match node.call(node.entry_target(self.root, name), &request).unwrap() {
             Reply::Created(attr) => Entry { oid: attr.oid, kind },
             other => panic!("{other:?}"),
         }
@@ -101,7 +113,7 @@ impl Pool {
 
     fn find(&self, node: &Node, name: &[u8]) -> Option<Oid> {
         let request = Request::Lookup { dir: self.root, name };
-        match node.call(entry_target(self.root, name, TARGETS), &request) {
+        match node.call(node.entry_target(self.root, name), &request) {
             Ok(Reply::Entry { entry, .. }) => Some(entry.oid),
             Err(Status::NotFound) => None,
             other => panic!("{other:?}"),
@@ -109,12 +121,12 @@ impl Pool {
     }
 
     /// Two names on different targets.
-    fn names(&self) -> (Vec<u8>, Vec<u8>) {
+    fn names(&self, node: &Node) -> (Vec<u8>, Vec<u8>) {
         let from = b"from".to_vec();
-        let at = entry_target(self.root, &from, TARGETS);
+        let at = node.entry_target(self.root, &from);
         let to = (0..1000)
             .map(|i| format!("to.{i}").into_bytes())
-            .find(|name| entry_target(self.root, name, TARGETS) != at)
+            .find(|name| node.entry_target(self.root, name) != at)
             .unwrap();
         (from, to)
     }
@@ -122,27 +134,27 @@ impl Pool {
     /// A rename of `from` to `to`, stopped after its `steps` first steps: prepared, decided.
     fn half_a_rename(&self, node: &Node, from: &[u8], to: &[u8], steps: u32) {
         let entry = Entry { oid: self.find(node, from).unwrap(), kind: FileKind::Regular };
-        let coordinator = node.local(entry_target(self.root, to, TARGETS)).unwrap();
+        let coordinator = node.local(node.entry_target(self.root, to)).unwrap();
         let insert =
             Action::InsertEntry { dir: self.root, name: to.to_vec(), entry, replaces: None };
         let remove = Action::RemoveEntry { dir: self.root, name: from.to_vec(), entry };
-        let mut plan = Plan::default();
-        plan.add(coordinator.id, insert);
-        plan.add(entry_target(self.root, from, TARGETS), remove);
-        Attempt::new(node, coordinator).stop_after(plan, steps).unwrap();
+        let mut parts = Parts::default();
+        parts.add(coordinator.id, insert);
+        parts.add(node.entry_target(self.root, from), remove);
+        Attempt::new(node, coordinator).stop_after(parts, steps).unwrap();
     }
 }
 
 #[test]
 fn a_rename_that_was_only_prepared_never_was() {
     let pool = Pool::new();
-    let (from, to) = pool.names();
     let node = pool.boot();
+    let (from, to) = pool.names(&node);
     let entry = pool.create(&node, &from, FileKind::Regular);
     pool.half_a_rename(&node, &from, &to, 1);
     drop(node);
     let node = pool.boot();
-    Pool::settle(&node);
+    pool.recover(&node);
     assert_eq!(pool.find(&node, &from), Some(entry.oid));
     assert_eq!(pool.find(&node, &to), None);
 }
@@ -150,13 +162,13 @@ fn a_rename_that_was_only_prepared_never_was() {
 #[test]
 fn a_rename_that_was_decided_is_finished() {
     let pool = Pool::new();
-    let (from, to) = pool.names();
     let node = pool.boot();
+    let (from, to) = pool.names(&node);
     let entry = pool.create(&node, &from, FileKind::Regular);
     pool.half_a_rename(&node, &from, &to, 2);
     drop(node);
     let node = pool.boot();
-    Pool::settle(&node);
+    pool.recover(&node);
     assert_eq!(pool.find(&node, &from), None);
     assert_eq!(pool.find(&node, &to), Some(entry.oid));
 }
@@ -175,7 +187,7 @@ fn directories_move_exchange_and_go() {
             to_name: to,
             mode,
         };
-        node.call(entry_target(pool.root, to, TARGETS), &request)
+        node.call(node.entry_target(pool.root, to), &request)
     };
     rename(b"one", b"two", RenameMode::Exchange).unwrap();
     assert_eq!(pool.find(&node, b"two"), Some(one.oid));
@@ -189,12 +201,36 @@ fn directories_move_exchange_and_go() {
         to_name: b"x",
         mode: RenameMode::Replace,
     };
-    let target = entry_target(one.oid, b"x", TARGETS);
+    let target = node.entry_target(one.oid, b"x");
     assert_eq!(node.call(target, &into_itself), Err(Status::IntoItself));
     let remove = Request::RemoveDirectory { dir: pool.root, name: b"two" };
-    node.call(entry_target(pool.root, b"two", TARGETS), &remove).unwrap();
+    node.call(node.entry_target(pool.root, b"two"), &remove).unwrap();
     let late = Request::Link { oid: two.oid, dir: one.oid, name: b"late" };
-    let target = entry_target(one.oid, b"late", TARGETS);
+    let target = node.entry_target(one.oid, b"late");
     assert_eq!(node.call(target, &late), Err(Status::NotFound));
     assert_eq!(node.call(one.oid.home(), &Request::GetAttr { oid: one.oid }), Err(Status::Stale));
+}
+
+#[test]
+fn an_engine_takes_newer_maps_of_its_pool_only_and_keeps_them() {
+    let pool = Pool::new();
+    let service = open(&pool.engine_dir, &pool.time);
+    let mut before = service.node();
+    let old = service.map();
+    assert_eq!(service.install_map(old.clone()), Err(Status::Invalid), "not newer");
+    let mut foreign = PoolMap { version: old.version + 1, ..old.clone() };
+    foreign.pool = PoolId([4; 16]);
+    assert_eq!(service.install_map(foreign), Err(Status::Invalid));
+    let mut moved = PoolMap { version: old.version + 1, ..old.clone() };
+    moved.targets.pop();
+    assert_eq!(service.install_map(moved), Err(Status::Invalid), "its own targets stay");
+    let mut new = PoolMap { version: old.version + 1, ..old.clone() };
+    new.engines.push(EngineEntry { addresses: Vec::new() });
+    new.targets.push(EngineId(1));
+    service.install_map(new.clone()).unwrap();
+    assert_eq!(before.map.target_count(), TARGETS, "a request that is served keeps its map");
+    before.refresh();
+    assert_eq!(before.map.target_count(), TARGETS + 1);
+    drop((before, service));
+    assert_eq!(open(&pool.engine_dir, &pool.time).map(), new);
 }

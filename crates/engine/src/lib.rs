@@ -2,40 +2,39 @@
 //! locks, reclaim and recovery. It keeps what it must not lose in `azekura_store` and speaks
 //! `azekura_proto`; it decides nothing about permissions, which is the client's part.
 
-mod action;
-mod attributes;
+mod background;
 mod check;
 mod clock;
-mod connection;
-mod containers;
 #[cfg(test)]
 mod crash_tests;
 mod data;
-mod dir_shards;
-mod dispatch;
+mod direct;
 mod engine;
-mod inode;
-mod key_locks;
-mod leases;
-mod listing;
+mod engine_dir;
+mod engine_state;
+mod error;
+mod listen;
 mod lock_table;
 mod metrics;
 mod namespace;
 mod node;
-mod participant;
 mod peers;
-mod reclaim;
-mod record;
-mod recovery;
-mod rename;
+mod records;
 mod report;
-mod retry;
-mod server;
-mod sessions;
-mod stored;
+mod requests;
+mod service;
+#[cfg(test)]
+mod service_tests;
 mod target;
 mod transaction;
-mod update;
-mod values;
+#[cfg(test)]
+mod virtual_time;
 
-pub use engine::{Engine, EngineConfig, EngineError};
+pub use engine::Engine;
+pub use engine_dir::EngineDir;
+pub use engine_state::EngineConfig;
+pub use error::EngineError;
+pub use peers::Peers;
+pub use requests::attachment::Attachment;
+pub use requests::bulk::{BulkIn, BulkOut, FileRange, Response};
+pub use service::{Service, ServiceParts};

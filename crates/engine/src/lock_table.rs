@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::limits::{LOCK_WAIT_SLICE_MS, LOCKS_MAX};
 use azekura_proto::message::{Lock, LockKind, LockMode};
 use azekura_proto::{Oid, SessionId, Status};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 /// Who owns a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -37,8 +38,9 @@ struct Table {
 /// The lock table of an engine.
 #[derive(Debug)]
 pub(crate) struct LockTable {
+    platform: SharedPlatform,
     table: Mutex<Table>,
-    freed: Condvar,
+    freed: Signal,
     grace_end: Option<Instant>,
 }
 
@@ -122,6 +124,7 @@ impl Table {
         let new = Held { owner, pid: lock.pid, mode: lock.mode, start: lock.start, end: lock.end };
         merge(held, new);
         self.count = self.count + held.len() - before;
+        assert!(self.count <= LOCKS_MAX, "looked at above");
         Ok(())
     }
 
@@ -129,6 +132,7 @@ impl Table {
         let Some(held) = self.files.get_mut(&key) else { return false };
         let before = held.len();
         change(held);
+        assert!(self.count >= before, "every range is counted");
         self.count = self.count + held.len() - before;
         if held.is_empty() {
             self.files.remove(&key);
@@ -139,11 +143,12 @@ impl Table {
 
 impl LockTable {
     /// `grace`: an earlier run of this engine had locks, whose owners may claim them first.
-    pub(crate) fn new(grace: Option<Duration>) -> Self {
+    pub(crate) fn new(platform: SharedPlatform, grace: Option<Duration>) -> Self {
         Self {
             table: Mutex::default(),
-            freed: Condvar::new(),
-            grace_end: grace.map(|grace| Instant::now() + grace),
+            freed: Signal::new(),
+            grace_end: grace.map(|grace| platform.now() + grace),
+            platform,
         }
     }
 
@@ -158,28 +163,27 @@ impl LockTable {
         if lock.start > lock.end {
             return Err(Status::Invalid);
         }
-        if self.grace_end.is_some_and(|end| Instant::now() < end) {
+        if self.grace_end.is_some_and(|end| self.platform.now() < end) {
             return Err(Status::Grace);
         }
-        let deadline = Instant::now() + Duration::from_millis(LOCK_WAIT_SLICE_MS);
+        let deadline = self.platform.now() + Duration::from_millis(LOCK_WAIT_SLICE_MS);
         let owner = Owner { session, owner: lock.owner };
         let mut table = self.table.lock();
+        let mut time_is_up = !wait;
         let result = loop {
             let other = match table.try_acquire(oid, owner, lock) {
                 Ok(()) => break Ok(()),
                 Err(Err(status)) => break Err(status),
                 Err(Ok(other)) => other,
             };
-            if !wait {
+            if time_is_up {
                 break Err(Status::Locked);
             }
             if lock.kind == LockKind::Range && table.circle(owner, other.owner) {
                 break Err(Status::Deadlock);
             }
             table.waits.insert(owner, other.owner);
-            if self.freed.wait_until(&mut table, deadline).timed_out() {
-                break Err(Status::Locked);
-            }
+            time_is_up = self.freed.wait_until(&*self.platform, &mut table, deadline);
         };
         // While a slice is over and the client asks again, the edge must stay: otherwise two
         // waiters that ask in turn would never see each other.
@@ -231,6 +235,7 @@ impl LockTable {
             table.remove(key, |held| held.retain(|lock| lock.owner.session != session));
         }
         table.waits.retain(|owner, _| owner.session != session);
+        assert!(table.count > 0 || table.files.is_empty(), "a file without locks is not kept");
         self.freed.notify_all();
     }
 
@@ -243,6 +248,7 @@ impl LockTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::virtual_time::VirtualTime;
     use azekura_proto::{ContainerId, ObjectClass, TargetId};
 
     fn lock(owner: u64, mode: LockMode, start: u64, end: u64) -> Lock {
@@ -258,7 +264,7 @@ mod tests {
 
     #[test]
     fn ranges_split_and_merge() {
-        let table = LockTable::new(None);
+        let table = LockTable::new(VirtualTime::new(), None);
         let mode = LockMode::Exclusive;
         table.acquire(ONE, oid(), &lock(1, mode, 0, 99), false).unwrap();
         table.release(ONE, oid(), &lock(1, mode, 40, 59));
@@ -273,7 +279,7 @@ mod tests {
 
     #[test]
     fn shared_locks_share_and_report_who_is_in_the_way() {
-        let table = LockTable::new(None);
+        let table = LockTable::new(VirtualTime::new(), None);
         table.acquire(ONE, oid(), &lock(1, LockMode::Shared, 0, 9), false).unwrap();
         table.acquire(TWO, oid(), &lock(1, LockMode::Shared, 5, 9), false).unwrap();
         let wanted = lock(1, LockMode::Exclusive, 7, 7);
@@ -283,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_waiters_is_found() {
-        let table = LockTable::new(None);
+        let table = LockTable::new(VirtualTime::new(), None);
         let mode = LockMode::Exclusive;
         table.acquire(ONE, oid(), &lock(1, mode, 0, 0), false).unwrap();
         table.acquire(TWO, oid(), &lock(1, mode, 1, 1), false).unwrap();

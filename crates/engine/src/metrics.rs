@@ -1,11 +1,11 @@
-//! Counters of an engine, and their Prometheus text over HTTP. Owns the names of all metrics; they
+//! Counters of an engine, and their Prometheus text. Owns the names of all metrics; they
 //! stand here and nowhere else.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -49,8 +49,8 @@ pub(crate) struct Gauges {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
-        let last = Sample { at: Instant::now(), requests: 0, read_bytes: 0, written_bytes: 0 };
+    pub(crate) fn new(now: Instant) -> Self {
+        let last = Sample { at: now, requests: 0, read_bytes: 0, written_bytes: 0 };
         Self {
             requests: RwLock::default(),
             request_count: AtomicU64::new(0),
@@ -75,9 +75,9 @@ impl Metrics {
     }
 
     /// Computes the rates anew; called about once a second.
-    pub(crate) fn sample(&self) {
+    pub(crate) fn sample(&self, now: Instant) {
         let now = Sample {
-            at: Instant::now(),
+            at: now,
             requests: self.request_count.load(Ordering::Relaxed),
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
@@ -98,45 +98,28 @@ impl Metrics {
 
     /// The Prometheus text format, version 0.0.4.
     pub(crate) fn render(&self, gauges: &Gauges) -> String {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let families = [
+            ("failed_requests_total", "Requests answered with an error.", load(&self.failed_count)),
+            ("read_bytes_total", "Bytes read by clients.", load(&self.read_bytes)),
+            ("written_bytes_total", "Bytes written by clients.", load(&self.written_bytes)),
+            (
+                "refused_connections_total",
+                "Connections that did not get past the handshake.",
+                load(&self.refused_count),
+            ),
+            ("connections", "Connections open.", load(&self.connections)),
+            ("sessions", "Sessions known.", gauges.sessions),
+            ("objects", "Inodes stored.", gauges.objects),
+            ("reclaim_backlog", "Removed objects that wait for reclaim.", gauges.reclaim_backlog),
+        ];
         let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, value: u64| {
+        for (name, help, value) in families {
+            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+            let name = format!("azekura_engine_{name}");
             // Writing to a string cannot fail.
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-        };
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        family(
-            "azekura_engine_failed_requests_total",
-            "counter",
-            "Requests answered with an error.",
-            load(&self.failed_count),
-        );
-        family(
-            "azekura_engine_read_bytes_total",
-            "counter",
-            "Bytes read by clients.",
-            load(&self.read_bytes),
-        );
-        family(
-            "azekura_engine_written_bytes_total",
-            "counter",
-            "Bytes written by clients.",
-            load(&self.written_bytes),
-        );
-        family(
-            "azekura_engine_refused_connections_total",
-            "counter",
-            "Connections that did not get past the handshake.",
-            load(&self.refused_count),
-        );
-        family("azekura_engine_connections", "gauge", "Connections open.", load(&self.connections));
-        family("azekura_engine_sessions", "gauge", "Sessions known.", gauges.sessions);
-        family("azekura_engine_objects", "gauge", "Inodes stored.", gauges.objects);
-        family(
-            "azekura_engine_reclaim_backlog",
-            "gauge",
-            "Removed objects that wait for reclaim.",
-            gauges.reclaim_backlog,
-        );
+        }
         let name = "azekura_engine_requests_total";
         let _ = writeln!(text, "# HELP {name} Requests, by kind.\n# TYPE {name} counter");
         let mut kinds: Vec<(&str, u64)> =
@@ -146,24 +129,5 @@ impl Metrics {
             let _ = writeln!(text, "{name}{{kind=\"{kind}\"}} {count}");
         }
         text
-    }
-}
-
-/// Serves `GET /metrics` until told to stop.
-pub(crate) fn serve(
-    server: &tiny_http::Server,
-    metrics: &Metrics,
-    stopping: &AtomicBool,
-    gauges: impl Fn() -> Gauges,
-) {
-    while !stopping.load(Ordering::Relaxed) {
-        let Ok(Some(request)) = server.recv_timeout(Duration::from_millis(500)) else { continue };
-        let response = if request.url() == "/metrics" {
-            tiny_http::Response::from_string(metrics.render(&gauges()))
-        } else {
-            tiny_http::Response::from_string("see /metrics\n").with_status_code(404)
-        };
-        // A reader that has gone away needs no answer.
-        let _ = request.respond(response);
     }
 }

@@ -1,49 +1,104 @@
-//! What the threads of an engine share: its targets, its place in the pool, its peers, sessions,
-//! locks and counters. Owns how a request reaches any target of the pool, be it here or at another
-//! engine.
+//! What the threads of an engine share: its targets, its place in the pool, the way to its peers,
+//! sessions, locks and counters. Owns how a request reaches any target of the pool, be it here or at
+//! another engine, and which pool map a request is served under.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
+use azekura_platform::SharedPlatform;
 use azekura_proto::message::{Answer, Reply, Request};
-use azekura_proto::placement::shard_target;
 use azekura_proto::transaction::TransactionId;
-use azekura_proto::{EngineId, Incarnation, Oid, PoolMap, Status, TargetId};
-use parking_lot::Mutex;
+use azekura_proto::{EngineId, Incarnation, Layout, Oid, Placement, PoolMap, Status, TargetId};
+use parking_lot::{Mutex, RwLock};
 
 use crate::lock_table::LockTable;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::sessions::Sessions;
+use crate::requests::sessions::Sessions;
 use crate::target::Target;
 
-/// Serves a request of another target at a target of this engine.
-pub(crate) type LocalCall = fn(&Node, &Target, &Request<'_>) -> Answer;
+/// Serves what one target of this engine asks of another. It stands above this module: an operation
+/// that is served may ask further targets.
+pub(crate) trait LocalTargets: Send + Sync {
+    /// Answers a request of another target of this engine.
+    fn serve(&self, node: &Node, target: &Target, request: &Request<'_>) -> Answer;
+}
+
+/// The pool map that holds now.
+pub(crate) struct CurrentMap {
+    map: RwLock<Arc<PoolMap>>,
+    /// Its version, so that a request need not take the lock to see that nothing has changed.
+    version: AtomicU32,
+}
+
+impl CurrentMap {
+    pub(crate) fn new(map: Arc<PoolMap>) -> Self {
+        Self { version: AtomicU32::new(map.version), map: RwLock::new(map) }
+    }
+}
 
 /// The shared state of an engine that belongs to a pool.
-pub(crate) struct Node {
-    pub(crate) map: PoolMap,
+pub(crate) struct NodeState {
+    pub(crate) platform: SharedPlatform,
+    pub(crate) current_map: CurrentMap,
     pub(crate) engine: EngineId,
     pub(crate) incarnation: Incarnation,
     pub(crate) started: Instant,
     /// By target id; `None` for the targets of other engines.
     pub(crate) targets: Vec<Option<Arc<Target>>>,
-    pub(crate) peers: Peers,
+    pub(crate) dispatcher: &'static dyn LocalTargets,
+    pub(crate) peers: Box<dyn Peers>,
     pub(crate) sessions: Sessions,
     pub(crate) locks: LockTable,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopping: Arc<AtomicBool>,
     /// Transactions that this engine coordinates and has not decided yet.
-    pub(crate) undecided: Mutex<HashMap<TransactionId, Instant>>,
-    pub(crate) local_call: LocalCall,
+    pub(crate) undecided: Mutex<HashSet<TransactionId>>,
+}
+
+/// An engine as one request sees it: what its threads share, and a pool map that stays the same
+/// until the request is answered.
+#[derive(Clone)]
+pub(crate) struct Node {
+    state: Arc<NodeState>,
+    pub(crate) map: Arc<PoolMap>,
+}
+
+impl Deref for Node {
+    type Target = NodeState;
+
+    fn deref(&self) -> &NodeState {
+        &self.state
+    }
 }
 
 impl Node {
-    /// Number of targets in the pool.
-    pub(crate) fn target_count(&self) -> u16 {
-        self.map.target_count()
+    pub(crate) fn new(state: NodeState) -> Self {
+        let map = Arc::clone(&state.current_map.map.read());
+        Self { state: Arc::new(state), map }
+    }
+
+    /// Takes up the map that holds now. To be called before each request.
+    pub(crate) fn refresh(&mut self) {
+        if self.state.current_map.version.load(Ordering::Acquire) != self.map.version {
+            self.map = Arc::clone(&self.state.current_map.map.read());
+        }
+    }
+
+    /// Gives the engine another map. Requests that are being served end under the one before.
+    pub(crate) fn install_map(&self, map: Arc<PoolMap>) {
+        let mut current = self.state.current_map.map.write();
+        assert!(map.pool == current.pool && map.version > current.version, "maps only grow newer");
+        self.state.current_map.version.store(map.version, Ordering::Release);
+        *current = map;
+    }
+
+    /// Where objects lie.
+    fn placement(&self) -> Placement {
+        Placement::of(&self.map)
     }
 
     /// A target of this engine.
@@ -68,12 +123,27 @@ impl Node {
 
     /// The target of a shard.
     pub(crate) fn shard_target(&self, oid: Oid, shard: u16) -> TargetId {
-        shard_target(oid, shard, self.target_count())
+        self.placement().shard_target(oid, shard)
+    }
+
+    /// Which shard of an object a target holds; `None` if the object does not reach it.
+    pub(crate) fn shard_on_target(&self, oid: Oid, target: TargetId) -> Option<u16> {
+        self.placement().shard_on_target(oid, target)
+    }
+
+    /// The target that holds an entry of a directory.
+    pub(crate) fn entry_target(&self, dir: Oid, name: &[u8]) -> TargetId {
+        self.placement().entry_target(dir, name)
+    }
+
+    /// How array data of an object lie on the targets.
+    pub(crate) fn layout(&self, oid: Oid, chunk_bytes: u32) -> Layout {
+        Layout::of_array(self.placement(), oid, chunk_bytes)
     }
 
     /// Number of shards of an object.
     pub(crate) fn shards(&self, oid: Oid) -> u16 {
-        oid.class().shards(self.target_count())
+        self.placement().shards(oid)
     }
 
     /// Whether the engine is draining.
@@ -84,12 +154,12 @@ impl Node {
     /// Asks any target of the pool.
     pub(crate) fn call(&self, target: TargetId, request: &Request<'_>) -> Answer {
         match self.local(target) {
-            Some(local) => (self.local_call)(self, local, request),
+            Some(local) => self.dispatcher.serve(self, local, request),
             None => self.peers.call(&self.map, target, request, &[]),
         }
     }
 
-    /// Asks any target of the pool, with bulk data.
+    /// Asks a target of another engine, with bulk data.
     pub(crate) fn call_remote(
         &self,
         target: TargetId,
@@ -99,8 +169,35 @@ impl Node {
         self.peers.call(&self.map, target, request, bulk)
     }
 
-    /// Asks the target of every shard of an object, the remote ones first so that they work while
-    /// this engine does its own part. Answers come in shard order.
+    /// Asks several targets, the remote ones first so that they work while this engine does its own
+    /// part. Answers come in the order of what was wanted.
+    pub(crate) fn call_all(&self, wanted: &[(TargetId, Request<'_>)]) -> Vec<Answer> {
+        let is_local = |target: &TargetId| self.local(*target).is_some();
+        let remote: Vec<(TargetId, &Request<'_>)> = wanted
+            .iter()
+            .filter(|(target, _)| !is_local(target))
+            .map(|(target, request)| (*target, request))
+            .collect();
+        let mut own = Vec::with_capacity(wanted.len() - remote.len());
+        let mut do_own_part = || {
+            let local = wanted.iter().filter(|(target, _)| is_local(target));
+            own.extend(local.map(|(target, request)| self.call(*target, request)));
+        };
+        let told = if remote.is_empty() {
+            do_own_part();
+            Vec::new()
+        } else {
+            self.peers.call_all(&self.map, &remote, &mut do_own_part)
+        };
+        assert_eq!(told.len(), remote.len(), "each request has one answer");
+        let (mut own, mut told) = (own.into_iter(), told.into_iter());
+        let in_order = wanted
+            .iter()
+            .filter_map(|(target, _)| if is_local(target) { own.next() } else { told.next() });
+        in_order.collect()
+    }
+
+    /// Asks the target of every shard of an object. Answers come in shard order.
     pub(crate) fn call_shards(
         &self,
         oid: Oid,
@@ -114,6 +211,6 @@ impl Node {
         }
         let wanted: Vec<_> =
             (0..shards).map(|shard| (self.shard_target(oid, shard), request(shard))).collect();
-        self.peers.fan_out(self, &wanted).into_iter().collect()
+        self.call_all(&wanted).into_iter().collect()
     }
 }

@@ -6,7 +6,7 @@ use azekura_proto::message::{Answer, EngineReport, Reply, SpaceStat, TargetRepor
 use azekura_store::Space;
 
 use crate::node::Node;
-use crate::stored::store_status;
+use crate::records::stored::store_status;
 use crate::target::Target;
 
 /// Answer to `Report`.
@@ -16,7 +16,7 @@ pub(crate) fn report(node: &Node) -> EngineReport {
     EngineReport {
         engine: node.engine,
         pid: std::process::id(),
-        uptime_s: node.started.elapsed().as_secs(),
+        uptime_s: node.platform.elapsed(node.started).as_secs(),
         stopping: node.is_stopping(),
         targets: node.local_targets().map(|target| target_report(target)).collect(),
         sessions: node.sessions.len() as u64,
@@ -44,7 +44,7 @@ fn target_report(target: &Target) -> TargetReport {
 }
 
 fn space_stat(target: &Target) -> Result<SpaceStat, azekura_proto::Status> {
-    let space = target.store.space().map_err(|e| store_status(&e))?;
+    let space = target.store.space().map_err(store_status)?;
     Ok(SpaceStat {
         total_bytes: space.total_bytes,
         available_bytes: space.available_bytes,

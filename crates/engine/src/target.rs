@@ -4,23 +4,27 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::ids::SERIAL_MAX;
+use azekura_proto::limits::RECORD_WAIT_MS;
 use azekura_proto::transaction::{Action, TransactionId};
-use azekura_proto::{Oid, Status, TargetId};
+use azekura_proto::{Oid, Status, TargetId, Timestamp};
 use azekura_store::{Batch, Space, Store};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::dir_shards::DirShards;
-use crate::key_locks::{KeyLocks, Wanted};
-use crate::leases::{Given, Leases};
-use crate::record::encode;
-use crate::stored::{load, store_status};
+use crate::clock;
+use crate::data::leases::{Given, Leases};
+use crate::namespace::dir_shards::DirShards;
+use crate::records::record::encode;
+use crate::records::stored::{load, store_status};
+use crate::transaction::key_locks::{KeyLocks, Wanted};
 
 /// How long an operation waits for a transaction to let go of a record.
-const WAIT: Duration = Duration::from_secs(10);
+pub(crate) const RECORD_WAIT: Duration = Duration::from_millis(RECORD_WAIT_MS);
 /// Serial numbers are reserved on disk in steps of this.
 const SERIAL_STEP: u64 = 1 << 16;
 const SERIALS_KEY: &[u8] = b"serials";
@@ -56,6 +60,7 @@ struct Serials {
 
 /// One target.
 pub(crate) struct Target {
+    pub(crate) platform: SharedPlatform,
     pub(crate) id: TargetId,
     pub(crate) store: Store,
     /// The target's directory.
@@ -63,7 +68,7 @@ pub(crate) struct Target {
     /// Names the file system below, so that targets sharing one are counted once.
     pub(crate) device: u64,
     state: Mutex<State>,
-    freed: Condvar,
+    freed: Signal,
     /// How many keys are locked; lets readers pass without the lock while it is 0.
     locked: AtomicUsize,
     serials: Mutex<Serials>,
@@ -89,7 +94,12 @@ pub(crate) enum LeaseKind {
 
 impl Target {
     /// Wraps an open store. Counts the boot, so that transaction numbers never come twice.
-    pub(crate) fn new(id: TargetId, store: Store, dir: PathBuf) -> Result<Self, Status> {
+    pub(crate) fn new(
+        platform: SharedPlatform,
+        id: TargetId,
+        store: Store,
+        dir: PathBuf,
+    ) -> Result<Self, Status> {
         let device = rustix::fs::stat(&dir).map_or(0, |stat| stat.st_dev);
         let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
         let had = |key| load::<u64>(&store, Space::System, key).map(|n| n.is_some_and(|n| n > 0));
@@ -101,7 +111,7 @@ impl Target {
             dir,
             device,
             state: Mutex::default(),
-            freed: Condvar::new(),
+            freed: Signal::new(),
             locked: AtomicUsize::new(0),
             serials: Mutex::new(Serials { next: serials, reserved: serials }),
             size_locks: std::array::from_fn(|_| Mutex::new(())),
@@ -110,18 +120,29 @@ impl Target {
             reclaim_backlog: AtomicU64::new(0),
             reclaim_wanted: AtomicUsize::new(0),
             dir_shards: DirShards::default(),
-            leases: Leases::new(boots, given),
+            leases: Leases::new(Arc::clone(&platform), boots, given),
             read_leases_recorded: AtomicBool::new(given.read),
             write_leases_recorded: AtomicBool::new(given.write),
+            platform,
         };
         target.put_number(BOOTS_KEY, boots)?;
         Ok(target)
     }
 
+    /// The time to stamp a change with.
+    pub(crate) fn now(&self) -> Timestamp {
+        clock::now(&*self.platform)
+    }
+
+    /// The exact time, for what is only compared with itself.
+    pub(crate) fn fine_now(&self) -> Timestamp {
+        clock::fine_now(&*self.platform)
+    }
+
     fn put_number(&self, key: &[u8], number: u64) -> Result<(), Status> {
         let mut batch = Batch::new();
         batch.put(Space::System, key, encode(&number));
-        self.store.commit(batch).map_err(|e| store_status(&e))
+        self.store.commit(batch).map_err(store_status)
     }
 
     /// Puts on record, before the first lease is given, that there are some, so that the next run
@@ -150,6 +171,10 @@ impl Target {
             serials.reserved = reserved;
         }
         serials.next += 1;
+        assert!(
+            serials.next <= serials.reserved,
+            "no serial number is given before it is on record"
+        );
         Ok(serials.next - 1)
     }
 
@@ -183,9 +208,10 @@ impl Target {
         if state.locks.are_free(wanted) {
             return Ok(state);
         }
-        let deadline = Instant::now() + WAIT;
+        let deadline = self.platform.now() + RECORD_WAIT;
         while !state.locks.are_free(wanted) {
-            if self.freed.wait_until(&mut state, deadline).timed_out() {
+            let time_is_up = self.freed.wait_until(&*self.platform, &mut state, deadline);
+            if time_is_up && !state.locks.are_free(wanted) {
                 return Err(Status::Busy);
             }
         }

@@ -1,0 +1,98 @@
+//! What a restart or a lost peer has left unfinished: decisions that were not told, parts whose
+//! outcome is not known, appends that were promised. Runs before the first request and then in the
+//! background. Owns the order in which that happens.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use azekura_proto::limits::OUTCOME_WAIT_MS;
+use azekura_proto::message::{Reply, Request};
+use azekura_proto::transaction::{Outcome, TransactionId};
+use azekura_proto::{Geometry, Status, TargetId};
+use azekura_store::Space;
+
+use crate::namespace::dir_shards;
+use crate::node::Node;
+use crate::records::record::{Inode, decode, parse_transaction_key};
+use crate::records::stored::{for_each_page, load, store_status};
+use crate::requests::retry::{RecordedAppend, recorded_appends};
+use crate::target::Target;
+use crate::transaction::coordinator::{forget_decision, tell_commit};
+use crate::transaction::participant::{abort, commit, reload};
+
+/// Brings a target of this engine into a state in which it can serve.
+pub(crate) fn recover(target: &Target) -> Result<(), Status> {
+    reload(target)?;
+    dir_shards::recover(&target.store, target.now())?;
+    extend_promised_appends(target)?;
+    count_objects(target)
+}
+
+/// An append that is on record was given its place: the file is at least that long, so that no
+/// later append lands on the same bytes. Striped files are checked where their last shard is.
+fn extend_promised_appends(target: &Target) -> Result<(), Status> {
+    for RecordedAppend { oid, end, truncations } in recorded_appends(&target.store)? {
+        let Some(inode) = load::<Inode>(&target.store, Space::Inode, &oid.to_bytes())? else {
+            continue;
+        };
+        let unstriped =
+            Geometry::new(inode.chunk_bytes, 1).is_within_first_chunk(end) && !inode.striped;
+        if !unstriped || inode.truncations != truncations {
+            continue;
+        }
+        let file = target.store.shard_create(oid, 0).map_err(store_status)?;
+        if file.stat().map_err(store_status)?.bytes < end {
+            file.truncate(end).map_err(store_status)?;
+        }
+    }
+    Ok(())
+}
+
+fn count_objects(target: &Target) -> Result<(), Status> {
+    let mut objects = 0;
+    for_each_page(&target.store, (Space::Inode, &[]), 4096, |page| {
+        objects += page.len() as u64;
+        Ok(())
+    })?;
+    target.objects.store(objects, Ordering::Relaxed);
+    Ok(())
+}
+
+/// One round over everything unfinished.
+pub(crate) fn finish_transactions(node: &Node, target: &Target) {
+    if let Err(status) = tell_decisions(node, target) {
+        tracing::warn!(target = target.id.0, "transactions stay unfinished: {status}");
+    }
+    for id in waiting_parts(target) {
+        let finished = match node.call(id.coordinator, &Request::AskOutcome { id }) {
+            Ok(Reply::Outcome(Outcome::Committed)) => commit(node, target, id),
+            Ok(Reply::Outcome(Outcome::Aborted)) => abort(target, id),
+            // Not decided, or the coordinator is away: ask again in the next round.
+            Ok(_) | Err(_) => Ok(()),
+        };
+        if let Err(status) = finished {
+            tracing::warn!(target = target.id.0, ?id, "a transaction stays unfinished: {status}");
+        }
+    }
+}
+
+fn tell_decisions(node: &Node, target: &Target) -> Result<(), Status> {
+    let decided = target.store.scan(Space::Transaction, b"c", None, 1024).map_err(store_status)?;
+    for (key, value) in decided {
+        let id = parse_transaction_key(&key).ok_or(Status::Damaged)?;
+        let participants: Vec<TargetId> = decode(&value)?;
+        if tell_commit(node, id, &participants) {
+            forget_decision(target, id);
+        }
+    }
+    Ok(())
+}
+
+fn waiting_parts(target: &Target) -> Vec<TransactionId> {
+    let state = target.lock();
+    let now = target.platform.now();
+    let waits =
+        |since| now.saturating_duration_since(since) > Duration::from_millis(OUTCOME_WAIT_MS);
+    let waiting = state.prepared.iter().filter(|(_, part)| waits(part.since));
+    waiting.map(|(id, _)| *id).collect()
+}

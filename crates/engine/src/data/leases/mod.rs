@@ -1,0 +1,425 @@
+//! Leases on shards: promises to a client that may be far away. Owns the rules that keep them without
+//! a call back to anybody; what they are for is the client's business.
+//!
+//! A *read lease* says that the data do not change for a moment, so that what was read ahead may be used
+//! without asking again. A change by anybody else waits until it has run out, and after that none is given
+//! for a while: a shard that is read by some and written by others is simply not read ahead.
+//!
+//! A *write lease* says that nobody else looks at the shard or changes it for a moment, so that writes may
+//! be answered to a program before they are here. It has one holder. Anybody else waits until it has run
+//! out or was given back; once somebody has, its epoch is over, and writes under it are refused.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_platform::{SharedPlatform, Signal};
+use azekura_proto::limits::{LEASE_REFUSAL_MS, LEASES_MAX, READ_LEASE_MS, WRITE_LEASE_MS};
+use azekura_proto::{Oid, SessionId};
+use parking_lot::{Mutex, MutexGuard};
+
+#[cfg(test)]
+mod tests;
+
+const READ: Duration = Duration::from_millis(READ_LEASE_MS);
+const WRITE: Duration = Duration::from_millis(WRITE_LEASE_MS);
+/// For this long after somebody else had to wait for a lease none is given.
+const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
+/// Bits of a version below the number of the boot.
+const BOOT_SHIFT: u32 = 40;
+
+/// A shard of an object.
+pub(crate) type Key = (Oid, u16);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Readers {
+    One(SessionId),
+    Several,
+}
+
+/// The holder of a write lease. Stays, also when the lease has run out, until somebody else comes.
+#[derive(Debug)]
+struct Writer {
+    session: SessionId,
+    epoch: u64,
+    until: Instant,
+    /// Writes under the lease that are being carried out.
+    under_way: u32,
+    /// Somebody waits: it is not renewed any more.
+    waited_for: bool,
+}
+
+impl Writer {
+    fn is_over(&self, now: Instant) -> bool {
+        self.until <= now && self.under_way == 0
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    readers: Readers,
+    read_until: Instant,
+    reading_refused_until: Option<Instant>,
+    version: u64,
+    writer: Option<Writer>,
+    writing_refused_until: Option<Instant>,
+}
+
+impl Entry {
+    fn is_of_use(&self, now: Instant) -> bool {
+        let lies_ahead = |until: Option<Instant>| until.is_some_and(|until| until > now);
+        self.read_until > now
+            || lies_ahead(self.reading_refused_until)
+            || lies_ahead(self.writing_refused_until)
+            || self.writer.as_ref().is_some_and(|writer| !writer.is_over(now))
+    }
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Granted {
+    /// How long the promise holds; zero if there is none.
+    pub(crate) lease: Duration,
+    /// Of a read lease: differs from an earlier one if the data may have changed in between. Of a
+    /// write lease: its epoch.
+    pub(crate) version: u64,
+}
+
+/// Which leases an earlier run of the engine may have given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+type Entries = HashMap<Key, Entry>;
+
+/// The leases of a target.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    platform: SharedPlatform,
+    entries: Mutex<Entries>,
+    ended: Signal,
+    /// Lets changes pass without the lock while nobody has a lease.
+    count: AtomicUsize,
+    /// Lets reads pass without the lock while nobody has a write lease.
+    writers: AtomicUsize,
+    /// Never the same for two states of one shard, in this run or an earlier one.
+    versions: AtomicU64,
+    boot: u64,
+    /// Until then leases of an earlier run of the engine may hold.
+    read_grace_until: Option<Instant>,
+    write_grace_until: Option<Instant>,
+}
+
+impl Leases {
+    /// Without leases. `boot`: how often the target has been started; `earlier`: what the run before
+    /// may have given that still holds.
+    pub(crate) fn new(platform: SharedPlatform, boot: u64, earlier: Given) -> Self {
+        let now = platform.now();
+        Self {
+            entries: Mutex::default(),
+            ended: Signal::new(),
+            count: AtomicUsize::new(0),
+            writers: AtomicUsize::new(0),
+            versions: AtomicU64::new(boot << BOOT_SHIFT),
+            boot,
+            read_grace_until: earlier.read.then(|| now + READ),
+            write_grace_until: earlier.write.then(|| now + WRITE),
+            platform,
+        }
+    }
+
+    fn forget_writer(&self) {
+        let before = self.writers.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "every holder of a write lease is counted");
+    }
+
+    fn draw_version(&self) -> u64 {
+        self.versions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn is_in_write_grace(&self, now: Instant) -> bool {
+        self.write_grace_until.is_some_and(|until| until > now)
+    }
+
+    /// The entry of a shard, made for a session if there is room.
+    fn entry<'e>(
+        &self,
+        entries: &'e mut Entries,
+        key: Key,
+        session: SessionId,
+    ) -> Option<&'e mut Entry> {
+        let now = self.platform.now();
+        if entries.len() >= LEASES_MAX && !entries.contains_key(&key) {
+            entries.retain(|_, entry| entry.is_of_use(now));
+            let writers = entries.values().filter(|entry| entry.writer.is_some()).count();
+            self.writers.store(writers, Ordering::SeqCst);
+            if entries.len() >= LEASES_MAX {
+                return None;
+            }
+        }
+        let count = entries.len();
+        Some(entries.entry(key).or_insert_with(|| {
+            self.count.store(count + 1, Ordering::SeqCst);
+            Entry {
+                readers: Readers::One(session),
+                read_until: now,
+                reading_refused_until: None,
+                version: self.draw_version(),
+                writer: None,
+                writing_refused_until: None,
+            }
+        }))
+    }
+
+    /// Gives or renews a read lease.
+    pub(crate) fn grant_read(&self, key: Key, session: SessionId) -> Granted {
+        self.sit_out_write_grace(key, Some(session));
+        let mut entries = self.entries.lock();
+        self.wait_for_writer(&mut entries, key, Some(session));
+        let Some(entry) = self.entry(&mut entries, key, session) else {
+            return Granted { lease: Duration::ZERO, version: self.draw_version() };
+        };
+        let now = self.platform.now();
+        let version = entry.version;
+        if entry.reading_refused_until.is_some_and(|until| until > now) {
+            return Granted { lease: Duration::ZERO, version };
+        }
+        entry.reading_refused_until = None;
+        if entry.read_until <= now {
+            entry.readers = Readers::One(session);
+        } else if entry.readers != Readers::One(session) {
+            entry.readers = Readers::Several;
+        }
+        entry.read_until = now + READ;
+        Granted { lease: READ, version }
+    }
+
+    /// Gives a write lease, never by waiting for others; always under a new epoch, so that nothing of
+    /// an earlier one that comes late (a write, a release) has to do with it. `instead_of`: the epoch
+    /// that the client had. What is under way of it is waited for, what comes later is refused; if
+    /// somebody else has been here since, the client gets no lease.
+    pub(crate) fn grant_write(
+        &self,
+        key: Key,
+        session: SessionId,
+        instead_of: Option<u64>,
+    ) -> Granted {
+        let refused = Granted { lease: Duration::ZERO, version: 0 };
+        let mut entries = self.entries.lock();
+        self.await_own(&mut entries, key, session);
+        let writer = entries.get(&key).and_then(|entry| entry.writer.as_ref());
+        if let Some(old) = instead_of {
+            let is_current = match writer {
+                Some(writer) => writer.session == session && writer.epoch == old,
+                None => self.was_given_before(old),
+            };
+            if !is_current {
+                return refused;
+            }
+        } else if self.is_in_write_grace(self.platform.now()) {
+            return refused;
+        }
+        let Some(entry) = self.entry(&mut entries, key, session) else { return refused };
+        let now = self.platform.now();
+        let others_read = entry.read_until > now && entry.readers != Readers::One(session);
+        if others_read || entry.writing_refused_until.is_some_and(|until| until > now) {
+            if let Some(writer) = entry.writer.as_mut().filter(|w| w.session == session) {
+                // Others wait for it as before, but what comes late under the old epoch must not
+                // land on what the client writes from now on. The new one is told to nobody.
+                writer.epoch = self.draw_version();
+            }
+            return refused;
+        }
+        match &entry.writer {
+            Some(writer) if writer.session != session && !writer.is_over(now) => return refused,
+            Some(_) => {}
+            None => {
+                self.writers.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let epoch = self.draw_version();
+        assert!(entry.writer.as_ref().is_none_or(|old| old.epoch < epoch && old.under_way == 0));
+        let until = now + WRITE;
+        entry.writer = Some(Writer { session, epoch, until, under_way: 0, waited_for: false });
+        Granted { lease: WRITE, version: epoch }
+    }
+
+    /// Whether the last run may have given this epoch, and nobody but its holder can have come since.
+    fn was_given_before(&self, epoch: u64) -> bool {
+        self.is_in_write_grace(self.platform.now())
+            && epoch >> BOOT_SHIFT == self.boot.wrapping_sub(1)
+    }
+
+    /// A write under a lease begins; to be ended by [`Leases::end_write`]. Renews the lease. `None` if
+    /// the epoch is over: nothing may be written.
+    pub(crate) fn begin_write(&self, key: Key, session: SessionId, epoch: u64) -> Option<Granted> {
+        let mut entries = self.entries.lock();
+        let entry = entries.get_mut(&key)?;
+        let writer = entry.writer.as_mut()?;
+        if writer.session != session || writer.epoch != epoch {
+            return None;
+        }
+        writer.under_way += 1;
+        let lease = if writer.waited_for { Duration::ZERO } else { WRITE };
+        if !writer.waited_for {
+            writer.until = self.platform.now() + WRITE;
+        }
+        entry.version = self.draw_version();
+        Some(Granted { lease, version: epoch })
+    }
+
+    /// The write that was begun under this epoch has been carried out.
+    pub(crate) fn end_write(&self, key: Key, epoch: u64) {
+        let mut entries = self.entries.lock();
+        let writer = entries.get_mut(&key).and_then(|entry| entry.writer.as_mut());
+        // The session may be over, and somebody else have the lease.
+        if let Some(writer) = writer.filter(|writer| writer.epoch == epoch) {
+            assert!(writer.under_way > 0, "an epoch ends after the writes under it");
+            writer.under_way -= 1;
+            if writer.under_way == 0 {
+                self.ended.notify_all();
+            }
+        }
+    }
+
+    /// The holder gives its lease back.
+    pub(crate) fn release(&self, key: Key, session: SessionId, epoch: u64) {
+        let mut entries = self.entries.lock();
+        self.await_own(&mut entries, key, session);
+        let Some(entry) = entries.get_mut(&key) else { return };
+        let is_held = |writer: &mut Writer| writer.session == session && writer.epoch == epoch;
+        if entry.writer.take_if(is_held).is_some() {
+            self.forget_writer();
+            self.ended.notify_all();
+        }
+    }
+
+    /// A session is over.
+    pub(crate) fn drop_session(&self, session: SessionId) {
+        if self.writers.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut entries = self.entries.lock();
+        for entry in entries.values_mut() {
+            if entry.writer.take_if(|writer| writer.session == session).is_some() {
+                self.forget_writer();
+            }
+        }
+        self.ended.notify_all();
+    }
+
+    /// To be called before somebody looks at a shard: waits for the write lease of anybody else.
+    /// `who`: the session, if it is a client that has one.
+    pub(crate) fn before_read(&self, key: Key, who: Option<SessionId>) {
+        self.sit_out_write_grace(key, who);
+        if self.writers.load(Ordering::SeqCst) > 0 {
+            self.wait_for_writer(&mut self.entries.lock(), key, who);
+        }
+    }
+
+    /// To be called before a shard changes: waits until nobody but the writer relies on it. `writer`:
+    /// its session, if it is a client that has one.
+    pub(crate) fn before_write(&self, key: Key, writer: Option<SessionId>) {
+        if let Some(until) = self.read_grace_until {
+            self.sleep_until(until);
+        }
+        self.sit_out_write_grace(key, writer);
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut entries = self.entries.lock();
+        loop {
+            self.wait_for_writer(&mut entries, key, writer);
+            let Some(entry) = entries.get_mut(&key) else { return };
+            let now = self.platform.now();
+            let is_own = writer.is_some_and(|session| entry.readers == Readers::One(session));
+            if entry.read_until <= now || is_own {
+                if !is_own {
+                    entry.reading_refused_until = Some(now + REFUSAL);
+                }
+                entry.version = self.draw_version();
+                return;
+            }
+            let until = entry.read_until;
+            entry.reading_refused_until = Some(until + REFUSAL);
+            self.ended.wait_until(&*self.platform, &mut entries, until);
+        }
+    }
+
+    /// Whether whoever looks at a shard has to wait for the write lease of somebody else. `who`: as
+    /// for [`Leases::before_read`].
+    pub(crate) fn would_wait(&self, key: Key, who: Option<SessionId>) -> bool {
+        let now = self.platform.now();
+        let in_grace = self.is_in_write_grace(now);
+        if !in_grace && self.writers.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        let entries = self.entries.lock();
+        match entries.get(&key).and_then(|entry| entry.writer.as_ref()) {
+            Some(writer) => who != Some(writer.session) && (in_grace || !writer.is_over(now)),
+            None => in_grace,
+        }
+    }
+
+    /// After a restart everybody waits for the write leases of the last run, but for whoever has
+    /// taken its own up again.
+    fn sit_out_write_grace(&self, key: Key, who: Option<SessionId>) {
+        let Some(until) = self.write_grace_until else { return };
+        if until <= self.platform.now() {
+            return;
+        }
+        let entries = self.entries.lock();
+        let holder = entries.get(&key).and_then(|entry| entry.writer.as_ref());
+        let is_own = holder.is_some_and(|writer| who == Some(writer.session));
+        drop(entries);
+        if !is_own {
+            self.sleep_until(until);
+        }
+    }
+
+    /// Waits until nobody else has the write lease; its epoch is over then.
+    fn wait_for_writer(
+        &self,
+        entries: &mut MutexGuard<'_, Entries>,
+        key: Key,
+        who: Option<SessionId>,
+    ) {
+        while let Some(entry) = entries.get_mut(&key) {
+            let now = self.platform.now();
+            let Some(writer) = &mut entry.writer else { return };
+            if who == Some(writer.session) {
+                return;
+            }
+            if writer.is_over(now) {
+                entry.writer = None;
+                self.forget_writer();
+                return;
+            }
+            writer.waited_for = true;
+            // A write under way that outlasts its lease says when it ends.
+            let until = writer.until.max(now + Duration::from_millis(1));
+            entry.writing_refused_until = Some(until + REFUSAL);
+            self.ended.wait_until(&*self.platform, entries, until);
+        }
+    }
+
+    /// Waits until no write of the holder's own is under way: one that came over another connection.
+    fn await_own(&self, entries: &mut MutexGuard<'_, Entries>, key: Key, session: SessionId) {
+        let is_busy = |entry: &Entry| {
+            entry.writer.as_ref().is_some_and(|w| w.session == session && w.under_way > 0)
+        };
+        while entries.get(&key).is_some_and(is_busy) {
+            // Its end is announced; the limit only bounds how long a lost word is waited for.
+            self.ended.wait_for(&*self.platform, entries, WRITE);
+        }
+    }
+
+    fn sleep_until(&self, until: Instant) {
+        let left = until.saturating_duration_since(self.platform.now());
+        if !left.is_zero() {
+            self.platform.sleep(left);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What the leases promise, seen from several sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::virtual_time::VirtualTime;
+use azekura_platform::Platform as _;
+use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+const ONE: SessionId = SessionId([1; 16]);
+const TWO: SessionId = SessionId([2; 16]);
+const NONE: Given = Given { read: false, write: false };
+
+fn key() -> Key {
+    (Oid::new(ContainerId(1), ObjectClass::SX, TargetId(0), 7), 3)
+}
+
+fn leases_of(boot: u64, earlier: Given) -> (Arc<Leases>, Arc<VirtualTime>) {
+    let time = VirtualTime::new();
+    (Arc::new(Leases::new(time.clone(), boot, earlier)), time)
+}
+
+fn leases() -> (Arc<Leases>, Arc<VirtualTime>) {
+    leases_of(1, NONE)
+}
+
+/// Has something done with the leases while somebody waits.
+fn after(
+    (leases, time): (&Arc<Leases>, &Arc<VirtualTime>),
+    delay: Duration,
+    act: impl FnOnce(&Leases) + Send + 'static,
+) {
+    let leases = Arc::clone(leases);
+    time.after(delay, move || act(&leases));
+}
+
+#[test]
+fn a_write_waits_for_the_read_lease_of_another_and_ends_the_giving_of_leases() {
+    let (leases, time) = leases();
+    let first = leases.grant_read(key(), ONE);
+    assert_eq!(first.lease, READ);
+    leases.before_write(key(), Some(TWO));
+    assert_eq!(time.passed(), READ);
+    let second = leases.grant_read(key(), ONE);
+    assert_eq!(second.lease, Duration::ZERO);
+    assert_ne!(second.version, first.version);
+    // Nobody holds one now: no waiting, but another version.
+    leases.before_write(key(), Some(TWO));
+    assert_eq!(time.passed(), READ);
+    assert_ne!(leases.grant_read(key(), ONE).version, second.version);
+    time.sleep(REFUSAL);
+    assert_eq!(leases.grant_read(key(), ONE).lease, READ, "refused for a while only");
+}
+
+#[test]
+fn the_reader_itself_does_not_wait_and_keeps_its_lease() {
+    let (leases, time) = leases();
+    let first = leases.grant_read(key(), ONE);
+    leases.before_write(key(), Some(ONE));
+    assert_eq!(time.passed(), Duration::ZERO);
+    let second = leases.grant_read(key(), ONE);
+    assert_eq!(second.lease, READ);
+    assert_ne!(second.version, first.version);
+}
+
+#[test]
+fn a_second_reader_makes_the_first_wait_too() {
+    let (leases, time) = leases();
+    leases.grant_read(key(), ONE);
+    leases.grant_read(key(), TWO);
+    leases.before_write(key(), Some(ONE));
+    assert_eq!(time.passed(), READ);
+}
+
+#[test]
+fn renewals_do_not_hold_up_a_writer_for_ever() {
+    let (leases, time) = leases();
+    leases.grant_read(key(), ONE);
+    for tenth in 1..20 {
+        after((&leases, &time), READ / 10 * tenth, |leases| {
+            leases.grant_read(key(), ONE);
+        });
+    }
+    leases.before_write(key(), Some(TWO));
+    assert_eq!(time.passed(), READ);
+}
+
+#[test]
+fn versions_of_two_runs_never_meet_and_a_restart_keeps_old_promises() {
+    let before = leases().0.grant_read(key(), ONE);
+    let (leases, time) = leases_of(2, Given { read: true, write: false });
+    leases.before_write(key(), Some(TWO));
+    assert_eq!(time.passed(), READ);
+    assert_ne!(leases.grant_read(key(), ONE).version, before.version);
+}
+
+#[test]
+fn everybody_but_the_holder_waits_for_a_write_lease() {
+    for act in [
+        |leases: &Leases, who| leases.before_read(key(), Some(who)),
+        |leases: &Leases, who| leases.before_write(key(), Some(who)),
+        |leases: &Leases, who| {
+            leases.grant_read(key(), who);
+        },
+    ] {
+        let (leases, time) = leases();
+        let granted = leases.grant_write(key(), ONE, None);
+        assert_eq!(granted.lease, WRITE);
+        act(&leases, ONE);
+        assert_eq!(time.passed(), Duration::ZERO);
+        act(&leases, TWO);
+        assert!(time.passed() >= WRITE);
+        // Its time is over, and others write and read here.
+        assert_eq!(leases.begin_write(key(), ONE, granted.version), None);
+        assert_eq!(leases.grant_write(key(), ONE, None).lease, Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_lease_that_is_given_back_is_waited_for_no_longer() {
+    // Who waits is woken, which takes a second thread.
+    let leases = Leases::new(azekura_platform::system(), 1, NONE);
+    let granted = leases.grant_write(key(), ONE, None);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| leases.before_read(key(), None));
+        std::thread::sleep(WRITE / 50);
+        leases.release(key(), ONE, granted.version);
+    });
+    assert!(start.elapsed() < WRITE);
+    leases.before_write(key(), Some(TWO));
+    assert!(start.elapsed() < WRITE);
+}
+
+#[test]
+fn a_lease_is_not_renewed_while_somebody_waits() {
+    let (leases, time) = leases();
+    let granted = leases.grant_write(key(), ONE, None);
+    let refused = Arc::new(AtomicBool::new(false));
+    for twentieth in 1..40 {
+        let refused = Arc::clone(&refused);
+        after((&leases, &time), WRITE / 20 * twentieth, move |leases| {
+            if let Some(renewed) = leases.begin_write(key(), ONE, granted.version) {
+                leases.end_write(key(), granted.version);
+                refused.fetch_or(renewed.lease.is_zero(), Ordering::Relaxed);
+            }
+        });
+    }
+    leases.before_read(key(), Some(TWO));
+    assert!(refused.load(Ordering::Relaxed));
+    assert!(time.passed() >= WRITE && time.passed() < WRITE * 2);
+    assert_eq!(leases.begin_write(key(), ONE, granted.version), None);
+}
+
+#[test]
+fn a_lease_that_ran_out_is_current_until_somebody_else_comes() {
+    let (leases, time) = leases();
+    let granted = leases.grant_write(key(), ONE, None);
+    time.sleep(WRITE + Duration::from_millis(10));
+    assert!(leases.begin_write(key(), ONE, granted.version).is_some());
+    leases.end_write(key(), granted.version);
+    assert_eq!(leases.begin_write(key(), TWO, granted.version), None);
+    assert_eq!(leases.begin_write(key(), ONE, granted.version + 1), None);
+}
+
+#[test]
+fn a_new_epoch_ends_the_old_one() {
+    let (leases, _) = leases();
+    let first = leases.grant_write(key(), ONE, None);
+    let second = leases.grant_write(key(), ONE, Some(first.version));
+    assert_eq!(second.lease, WRITE);
+    assert_eq!(leases.begin_write(key(), ONE, first.version), None);
+    assert!(leases.begin_write(key(), ONE, second.version).is_some());
+    leases.end_write(key(), second.version);
+    // Somebody else's, or one that is long over.
+    assert_eq!(leases.grant_write(key(), TWO, Some(second.version)).lease, Duration::ZERO);
+    assert_eq!(leases.grant_write(key(), ONE, Some(first.version)).lease, Duration::ZERO);
+}
+
+#[test]
+fn a_late_release_of_an_old_epoch_does_not_end_a_new_lease() {
+    let (leases, _) = leases();
+    let first = leases.grant_write(key(), ONE, None);
+    // Its release is on the way on another connection when the client asks anew.
+    let second = leases.grant_write(key(), ONE, None);
+    assert_eq!(second.lease, WRITE);
+    assert_ne!(second.version, first.version);
+    leases.release(key(), ONE, first.version);
+    assert!(leases.would_wait(key(), Some(TWO)));
+    assert!(leases.begin_write(key(), ONE, second.version).is_some());
+    leases.end_write(key(), second.version);
+}
+
+#[test]
+fn a_grant_waits_for_the_own_writes_under_way() {
+    let (leases, time) = leases();
+    let first = leases.grant_write(key(), ONE, None);
+    leases.begin_write(key(), ONE, first.version).unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ended);
+    after((&leases, &time), WRITE / 20, move |leases| {
+        leases.end_write(key(), first.version);
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(leases.grant_write(key(), ONE, None).lease, WRITE);
+    assert!(seen.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_refused_renewal_ends_the_old_epoch_and_others_still_wait() {
+    let (leases, time) = leases();
+    let granted = leases.grant_write(key(), ONE, None);
+    let renewed = Arc::new(AtomicBool::new(true));
+    let seen = Arc::clone(&renewed);
+    after((&leases, &time), WRITE / 10, move |leases| {
+        let again = leases.grant_write(key(), ONE, Some(granted.version));
+        let late = leases.begin_write(key(), ONE, granted.version);
+        renewed.store(!again.lease.is_zero() || late.is_some(), Ordering::Relaxed);
+    });
+    leases.before_read(key(), Some(TWO));
+    assert!(!seen.load(Ordering::Relaxed));
+    assert!(time.passed() >= WRITE);
+}
+
+#[test]
+fn who_would_wait_is_known_without_waiting() {
+    let (leases, _) = leases();
+    assert!(!leases.would_wait(key(), None));
+    let granted = leases.grant_write(key(), ONE, None);
+    assert!(!leases.would_wait(key(), Some(ONE)));
+    assert!(leases.would_wait(key(), Some(TWO)));
+    assert!(!leases.would_wait((key().0, 4), Some(TWO)));
+    leases.release(key(), ONE, granted.version);
+    assert!(!leases.would_wait(key(), Some(TWO)));
+}
+
+#[test]
+fn a_write_under_way_outlasts_its_lease() {
+    let (leases, time) = leases();
+    let granted = leases.grant_write(key(), ONE, None);
+    leases.begin_write(key(), ONE, granted.version).unwrap();
+    after((&leases, &time), WRITE + WRITE / 10, move |leases| {
+        leases.end_write(key(), granted.version);
+    });
+    leases.before_read(key(), Some(TWO));
+    assert!(time.passed() >= WRITE + WRITE / 10);
+}
+
+#[test]
+fn readers_keep_a_write_lease_away_and_the_end_of_a_session_frees_it() {
+    let (leases, time) = leases();
+    leases.grant_read(key(), TWO);
+    assert_eq!(leases.grant_write(key(), ONE, None).lease, Duration::ZERO);
+    let other = (key().0, 4);
+    assert_eq!(leases.grant_write(other, ONE, None).lease, WRITE);
+    assert_eq!(leases.grant_write(other, TWO, None).lease, Duration::ZERO);
+    leases.drop_session(ONE);
+    leases.before_read(other, Some(TWO));
+    assert_eq!(time.passed(), Duration::ZERO);
+}
+
+#[test]
+fn after_a_restart_the_holder_comes_first() {
+    let before = leases().0.grant_write(key(), ONE, None);
+    let (leases, time) = leases_of(2, Given { read: false, write: true });
+    assert_eq!(leases.grant_write(key(), TWO, None).lease, Duration::ZERO);
+    let after = leases.grant_write(key(), ONE, Some(before.version));
+    assert_eq!(after.lease, WRITE);
+    assert_ne!(after.version, before.version);
+    leases.before_write(key(), Some(ONE));
+    leases.before_read(key(), Some(ONE));
+    assert_eq!(time.passed(), Duration::ZERO);
+    leases.before_read((key().0, 0), Some(TWO));
+    assert_eq!(time.passed(), WRITE);
+    // Too late for whoever comes now.
+    assert_eq!(leases.grant_write((key().0, 1), ONE, Some(before.version)).lease, Duration::ZERO);
+}

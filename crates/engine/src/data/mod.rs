@@ -1,0 +1,6 @@
+//! Array data and key-values of objects, and the leases under which clients keep them in memory.
+
+pub(crate) mod append;
+pub(crate) mod leases;
+pub(crate) mod shards;
+pub(crate) mod values;

@@ -1,0 +1,262 @@
+//! Array data of one target: reading, writing and shaping the files of shards. Owns which reads are
+//! copied and which are sent from the file, and who is waited for before data are looked at or changed.
+
+use std::sync::atomic::Ordering;
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX, LEASED_WRITE_BYTES_MAX};
+use azekura_proto::message::{Allocation, Answer, Reply, ShardRef};
+use azekura_proto::{SessionId, Status, Timestamp};
+use azekura_store::Space;
+
+use crate::data::leases::Granted;
+use crate::namespace::attributes::{load_inode, wire_stat};
+use crate::node::Node;
+use crate::records::stored::store_status;
+use crate::requests::bulk::{Bulk, FileRange};
+use crate::target::{LeaseKind, Target};
+
+/// Reads up to this size are copied, which costs less than a second system call.
+const COPY_MAX: u32 = 32 * 1024;
+
+/// Shard 0 of a file must have its inode here. Answers whether the file is striped.
+fn check_file(target: &Target, data: ShardRef) -> Result<bool, Status> {
+    if !data.is_file || data.shard != 0 {
+        return Ok(false);
+    }
+    let inode = load_inode(target, data.oid)?;
+    match inode.kind {
+        FileKind::Regular => Ok(inode.striped),
+        FileKind::Directory => Err(Status::IsDirectory),
+        _ => Err(Status::Invalid),
+    }
+}
+
+pub(crate) fn check_range(offset: u64, bytes: u64) -> Result<(), Status> {
+    match offset.checked_add(bytes) {
+        Some(end) if end <= FILE_BYTES_MAX => Ok(()),
+        _ => Err(Status::FileTooBig),
+    }
+}
+
+/// Answer to `Read`. `reader`: the session of the client that reads.
+pub(crate) fn read(
+    node: &Node,
+    target: &Target,
+    reader: Option<SessionId>,
+    data: ShardRef,
+    (offset, bytes): (u64, u32),
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    if bytes > FRAME_BULK_BYTES_MAX {
+        return Err(Status::TooLarge);
+    }
+    let striped = check_file(target, data)?;
+    target.leases.before_read((data.oid, data.shard), reader);
+    let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? else {
+        return Ok(Reply::Data { bytes: 0, striped });
+    };
+    let bytes = if bytes <= COPY_MAX || file.descriptor().is_none() {
+        let read = file.read_at(bulk.room(bytes as usize), offset).map_err(store_status)?;
+        bulk.send_room(read);
+        read as u32
+    } else {
+        let there = file.stat().map_err(store_status)?.bytes.saturating_sub(offset);
+        let bytes = u64::from(bytes).min(there) as u32;
+        if bytes > 0 {
+            bulk.send_file(FileRange { file, offset, bytes });
+        }
+        bytes
+    };
+    node.metrics.read_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    Ok(Reply::Data { bytes, striped })
+}
+
+/// Answer to `LeaseRead`.
+pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) -> Answer {
+    check_file(target, data)?;
+    target.record_leases(LeaseKind::Read)?;
+    Ok(leased(target.leases.grant_read((data.oid, data.shard), session)))
+}
+
+/// Answer to `LeaseWrite`.
+pub(crate) fn lease_write(
+    target: &Target,
+    session: SessionId,
+    data: ShardRef,
+    instead_of: Option<u64>,
+) -> Answer {
+    check_file(target, data)?;
+    target.record_leases(LeaseKind::Write)?;
+    Ok(leased(target.leases.grant_write((data.oid, data.shard), session, instead_of)))
+}
+
+fn leased(granted: Granted) -> Reply {
+    Reply::Leased { lease_ms: granted.lease.as_millis() as u32, version: granted.version }
+}
+
+/// Answer to `WriteLeased`. All of the data have to be here first: what is on its way when the lease
+/// ends is not carried out afterwards.
+pub(crate) fn write_leased(
+    target: &Target,
+    writer: SessionId,
+    data: ShardRef,
+    (offset, epoch): (u64, u64),
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    if bulk.bytes() > LEASED_WRITE_BYTES_MAX {
+        return Err(Status::TooLarge);
+    }
+    let bytes = bulk.take_all()?;
+    check_range(offset, bytes.len() as u64)?;
+    check_file(target, data)?;
+    let key = (data.oid, data.shard);
+    let granted = target.leases.begin_write(key, writer, epoch).ok_or(Status::ConditionFailed)?;
+    let written = target
+        .store
+        .shard_create(data.oid, data.shard)
+        .and_then(|file| file.write_at(bytes, offset))
+        .map_err(store_status);
+    target.leases.end_write(key, epoch);
+    written.map(|()| leased(granted))
+}
+
+/// Answer to `Write`. `writer`: the session of the client that writes.
+pub(crate) fn write(
+    target: &Target,
+    writer: Option<SessionId>,
+    data: ShardRef,
+    offset: u64,
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    check_range(offset, u64::from(bulk.bytes()))?;
+    check_file(target, data)?;
+    target.leases.before_write((data.oid, data.shard), writer);
+    let file = target.store.shard_create(data.oid, data.shard).map_err(store_status)?;
+    bulk.take_pieces(|piece, at| file.write_at(piece, offset + at).map_err(store_status))?;
+    Ok(Reply::Done)
+}
+
+/// Answer to `ShardTruncate`.
+pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: bool) -> Answer {
+    check_range(0, bytes)?;
+    target.leases.before_write((data.oid, data.shard), None);
+    let file = if exactly && bytes > 0 {
+        Some(target.store.shard_create(data.oid, data.shard).map_err(store_status)?)
+    } else {
+        target.store.shard(data.oid, data.shard).map_err(store_status)?
+    };
+    if let Some(file) = file
+        && (exactly || file.stat().map_err(store_status)?.bytes > bytes)
+    {
+        file.truncate(bytes).map_err(store_status)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// Answer to `ShardStat`.
+pub(crate) fn stat(target: &Target, asker: Option<SessionId>, data: ShardRef) -> Answer {
+    target.leases.before_read((data.oid, data.shard), asker);
+    let stat = target.store.shard_stat(data.oid, data.shard).map_err(store_status)?;
+    Ok(Reply::Shard(stat.map(wire_stat)))
+}
+
+/// Answer to `ShardAllocate`.
+pub(crate) fn allocate(
+    target: &Target,
+    data: ShardRef,
+    offset: u64,
+    bytes: u64,
+    what: Allocation,
+) -> Answer {
+    check_range(offset, bytes)?;
+    check_file(target, data)?;
+    if matches!(what, Allocation::Grow | Allocation::KeepSize) {
+        target.leases.before_read((data.oid, data.shard), None);
+    } else {
+        target.leases.before_write((data.oid, data.shard), None);
+    }
+    if what == Allocation::PunchHole {
+        if let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? {
+            file.punch_hole(offset, bytes).map_err(store_status)?;
+        }
+        return Ok(Reply::Done);
+    }
+    let file = target.store.shard_create(data.oid, data.shard).map_err(store_status)?;
+    match what {
+        Allocation::Grow => file.allocate(offset, bytes, false),
+        Allocation::KeepSize => file.allocate(offset, bytes, true),
+        Allocation::Zero => file.zero_range(offset, bytes, false),
+        Allocation::ZeroKeepSize => file.zero_range(offset, bytes, true),
+        Allocation::PunchHole => Ok(()),
+    }
+    .map_err(store_status)?;
+    Ok(Reply::Done)
+}
+
+/// Answer to `ShardSeek`.
+pub(crate) fn seek(
+    target: &Target,
+    asker: Option<SessionId>,
+    data: ShardRef,
+    offset: u64,
+    hole: bool,
+) -> Answer {
+    check_file(target, data)?;
+    target.leases.before_read((data.oid, data.shard), asker);
+    let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? else {
+        return Ok(Reply::Offset(None));
+    };
+    let found = if hole { file.seek_hole(offset) } else { file.seek_data(offset) };
+    Ok(Reply::Offset(found.map_err(store_status)?))
+}
+
+/// Answer to `ShardTouch`.
+pub(crate) fn touch(target: &Target, data: ShardRef, mtime: Timestamp) -> Answer {
+    if let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? {
+        file.set_mtime(mtime).map_err(store_status)?;
+    }
+    Ok(Reply::Done)
+}
+
+/// Answer to `Sync`.
+pub(crate) fn sync(target: &Target, asker: Option<SessionId>, data: Option<ShardRef>) -> Answer {
+    if let Some(data) = data {
+        // What others have been told is written is to be durable too.
+        target.leases.before_read((data.oid, data.shard), asker);
+    }
+    if let Some(data) = data
+        && let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)?
+    {
+        file.sync(true).map_err(store_status)?;
+    }
+    target.store.sync().map_err(store_status)?;
+    Ok(Reply::Done)
+}
+
+/// Answer to `SyncAll`.
+pub(crate) fn sync_all(target: &Target) -> Answer {
+    let synced = rustix::fs::open(
+        &target.dir,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .and_then(rustix::fs::syncfs);
+    if let Err(error) = synced {
+        tracing::error!("{}: cannot make data durable: {error}", target.dir.display());
+        return Err(Status::Io);
+    }
+    sync(target, None, None)
+}
+
+/// Answer to `ShardRemove`.
+pub(crate) fn remove(target: &Target, data: ShardRef) -> Answer {
+    // Never the data of a file that is there: only its reclaimer and repair ask for this.
+    let alive = data.shard == 0
+        && target.store.get(Space::Inode, &data.oid.to_bytes()).map_err(store_status)?.is_some();
+    if alive {
+        return Err(Status::Busy);
+    }
+    target.store.shard_remove(data.oid, data.shard).map_err(store_status)?;
+    Ok(Reply::Done)
+}

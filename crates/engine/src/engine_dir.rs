@@ -1,0 +1,151 @@
+//! The files of an engine's directory: its place in its pool, where its targets lie, and whether
+//! locks were held when it went down. Owns the order in which they are made, so that an engine that
+//! is interrupted while it formats its targets can begin anew. It opens no target.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use azekura_proto::{EngineId, PoolMap};
+use azekura_store::{Environment, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{EngineError, io_error};
+
+const POOL_FILE: &str = "pool.json";
+const FORMATTING_FILE: &str = "formatting";
+const LOCKS_FILE: &str = "locks-held";
+
+/// An engine's place in its pool, as kept in `pool.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PoolRecord {
+    engine: EngineId,
+    map: PoolMap,
+}
+
+/// The directory of an engine and those of its targets.
+#[derive(Clone, Debug)]
+pub struct EngineDir {
+    path: PathBuf,
+    target_dirs: Vec<PathBuf>,
+}
+
+impl EngineDir {
+    /// An engine's directory. Targets for which `target_dirs` names no directory of their own lie
+    /// in `targets/N` below it.
+    pub fn new(path: PathBuf, target_dirs: Vec<PathBuf>) -> Self {
+        Self { path, target_dirs }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory of a target.
+    pub(crate) fn target_dir(&self, index: usize) -> PathBuf {
+        let given = self.target_dirs.get(index).cloned();
+        given.unwrap_or_else(|| self.path.join("targets").join(index.to_string()))
+    }
+
+    /// Makes the targets of a new pool and remembers the engine's place in it.
+    ///
+    /// # Errors
+    /// If a directory is in use or cannot be written.
+    pub fn format(&self, map: &PoolMap, engine: EngineId) -> Result<(), EngineError> {
+        fs::create_dir_all(&self.path).map_err(io_error("cannot make", &self.path))?;
+        let mark = self.path.join(FORMATTING_FILE);
+        if mark.exists() {
+            // Targets that were being made when this was interrupted never held anything.
+            for index in 0..map.targets_of(engine).count() {
+                remove_tree(&self.target_dir(index))?;
+            }
+        }
+        write_durably(&mark, b"").map_err(io_error("cannot write", &mark))?;
+        for (index, target) in map.targets_of(engine).enumerate() {
+            let dir = self.target_dir(index);
+            fs::create_dir_all(&dir).map_err(io_error("cannot make", &dir))?;
+            Store::create(&Environment::system(), &dir, map.pool, target)?;
+        }
+        self.record_place(map, engine)?;
+        fs::remove_file(&mark).map_err(io_error("cannot remove", &mark))
+    }
+
+    /// Records which engine of which pool this is.
+    pub(crate) fn record_place(&self, map: &PoolMap, engine: EngineId) -> Result<(), EngineError> {
+        let path = self.path.join(POOL_FILE);
+        let record = PoolRecord { engine, map: map.clone() };
+        let text = serde_json::to_string_pretty(&record)
+            .map_err(|error| io_error("cannot write", &path)(io::Error::other(error)))?;
+        write_durably(&path, text.as_bytes()).map_err(io_error("cannot write", &path))
+    }
+
+    /// Whether making the targets was interrupted: [`EngineDir::format`] begins anew then.
+    pub(crate) fn is_half_formatted(&self) -> bool {
+        self.path.join(FORMATTING_FILE).exists() && !self.path.join(POOL_FILE).exists()
+    }
+
+    /// Forgets that the targets were being made: a crash between the last two steps of
+    /// [`EngineDir::format`] leaves that behind.
+    pub(crate) fn end_formatting(&self) {
+        // It is not there in general.
+        let _ = fs::remove_file(self.path.join(FORMATTING_FILE));
+    }
+
+    /// Which engine of which pool this is; `None` if it belongs to none yet.
+    ///
+    /// # Errors
+    /// If the file cannot be read or makes no sense.
+    pub fn read_place(&self) -> Result<Option<(EngineId, PoolMap)>, EngineError> {
+        let path = self.path.join(POOL_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("cannot read", &path)(error)),
+        };
+        let damaged = |detail: String| EngineError::Damaged { path: path.clone(), detail };
+        let record: PoolRecord = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        record.map.validate().map_err(damaged)?;
+        Ok(Some((record.engine, record.map)))
+    }
+
+    /// Whether locks were held when the engine went down: their owners come first then.
+    pub(crate) fn had_locks(&self) -> bool {
+        self.path.join(LOCKS_FILE).exists()
+    }
+
+    /// Notes whether locks are held, for [`EngineDir::had_locks`] of the next run.
+    pub(crate) fn note_locks(&self, held: bool) {
+        let path = self.path.join(LOCKS_FILE);
+        let noted = if held {
+            fs::write(&path, b"")
+        } else {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other,
+            }
+        };
+        if let Err(error) = noted {
+            tracing::warn!("{}: {error}", path.display());
+        }
+    }
+}
+
+fn remove_tree(dir: &Path) -> Result<(), EngineError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error("cannot remove", dir)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, bytes)?;
+    fs::File::open(&new)?.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(dir) => fs::File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,137 @@
+//! One connection of a client or of another engine, served by a thread of its own: frames in, frames
+//! out, in order. Owns the moving of bulk data between socket and files, and nothing of what is asked.
+//! A peer that breaks the protocol is cut off with one log line.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use azekura_proto::Status;
+use azekura_proto::frame::decode_borrowed;
+use azekura_proto::message::{Answer, Request, RequestHead};
+use azekura_wire::{Connection, RecvError};
+
+use crate::requests::attachment::Attachment;
+use crate::requests::bulk::{BulkIn, BulkOut, FileRange, Response};
+
+/// Answers to requests that came together wait for each other up to this size, in bytes.
+const QUEUED_BYTES_MAX: usize = 32 * 1024;
+
+/// Why a connection is over.
+enum End {
+    Closed,
+    /// The peer broke the protocol.
+    CutOff(String),
+    Lost(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+/// Serves a connection until it ends.
+pub(crate) fn serve(attachment: &mut Attachment, connection: &mut Connection) {
+    let mut buffer = Vec::new();
+    let end = loop {
+        if let Err(end) = serve_one(attachment, connection, &mut buffer) {
+            break end;
+        }
+    };
+    let session = attachment.session();
+    match end {
+        End::Closed => {}
+        End::CutOff(reason) => tracing::warn!(%session, "peer cut off: {reason}"),
+        End::Lost(error) => tracing::debug!(%session, "connection lost: {error}"),
+    }
+}
+
+fn serve_one(
+    attachment: &mut Attachment,
+    connection: &mut Connection,
+    buffer: &mut Vec<u8>,
+) -> Result<(), End> {
+    let (frame, body) = match connection.recv() {
+        Ok(received) => received,
+        Err(RecvError::Closed) => return Err(End::Closed),
+        Err(RecvError::Idle) => return Ok(()),
+        Err(error) => return Err(End::CutOff(error.to_string())),
+    };
+    let (head, request): (RequestHead, Request<'_>) = decode_borrowed(body)
+        .map_err(|_| End::CutOff("a request that cannot be decoded".to_owned()))?;
+    let response = match with_bulk(&request) {
+        Some(request) => {
+            let mut left = frame.bulk_bytes;
+            let mut read = |piece: &mut [u8]| {
+                left -= piece.len() as u32;
+                connection.read_bulk(piece)
+            };
+            let bulk = BulkIn::Stream { bytes: frame.bulk_bytes, read: &mut read };
+            let response = attachment.serve(&head, &request, bulk, buffer)?;
+            connection.discard_bulk(u64::from(left))?;
+            response
+        }
+        None if frame.bulk_bytes > 0 => {
+            let reason = "bulk data behind a request that takes none";
+            return Err(End::CutOff(reason.to_owned()));
+        }
+        None => attachment.serve(&head, &request, BulkIn::Bytes(&[]), buffer)?,
+    };
+    send(connection, response).map_err(End::Lost)
+}
+
+/// The request, if bulk data come with it. It borrows nothing from its frame then, so that the socket
+/// can be read while it is served.
+fn with_bulk(request: &Request<'_>) -> Option<Request<'static>> {
+    match *request {
+        Request::Write { data, offset } => Some(Request::Write { data, offset }),
+        Request::WriteLeased { data, offset, epoch } => {
+            Some(Request::WriteLeased { data, offset, epoch })
+        }
+        Request::Append { oid } => Some(Request::Append { oid }),
+        _ => None,
+    }
+}
+
+fn send(connection: &mut Connection, response: Response<'_>) -> io::Result<()> {
+    let Some(answer) = response.answer else { return Ok(()) };
+    match response.bulk {
+        BulkOut::None | BulkOut::Bytes([]) => {
+            if connection.queue(&answer, 0).is_err() {
+                // A page that came out larger than a frame: never expected, but not worth a cut.
+                let too_large = Answer::Err(Status::TooLarge);
+                connection.queue(&too_large, 0).map_err(io::Error::other)?;
+            }
+            // Answers to requests that came together go out together.
+            if connection.has_buffered_input() && connection.queued_bytes() < QUEUED_BYTES_MAX {
+                return Ok(());
+            }
+            connection.flush(&[])
+        }
+        BulkOut::Bytes(data) => {
+            connection.queue(&answer, data.len() as u32).map_err(io::Error::other)?;
+            connection.flush(data)
+        }
+        BulkOut::File(range) => {
+            connection.queue(&answer, range.bytes).map_err(io::Error::other)?;
+            send_file(connection, &range)
+        }
+    }
+}
+
+fn send_file(connection: &mut Connection, range: &FileRange) -> io::Result<()> {
+    let file = range.descriptor().ok_or(io::ErrorKind::Unsupported)?;
+    connection.flush_before_bulk()?;
+    let mut at = range.offset;
+    let mut left = range.bytes as usize;
+    while left > 0 {
+        match rustix::fs::sendfile(connection.as_fd(), file, Some(&mut at), left) {
+            // The file was cut meanwhile; the frame's length stands, so zeros follow.
+            Ok(0) => return connection.flush(&vec![0; left]),
+            Ok(sent) => left -= sent,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,339 @@
+//! Entries of directories: finding, making, removing and linking. Owns which request is a change of
+//! one target and which is a transaction. Who may do what was decided by the client.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use azekura_proto::attr::{DirectoryChange, FileKind, NewInode};
+use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
+use azekura_proto::message::{Answer, Reply, Request, check_name};
+use azekura_proto::transaction::{Action, Entry};
+use azekura_proto::{ContainerId, Oid, SessionId, Status};
+use azekura_store::Space;
+
+use crate::namespace::attributes::{DIRECTORY_BYTES, complete, load_inode};
+use crate::node::Node;
+use crate::records::record::{Bucket, Inode, Orphan, entry_key};
+use crate::records::stored::load;
+use crate::records::update::Update;
+use crate::requests::retry::{Caller, FirstAnswer};
+use crate::requests::sessions::Session;
+use crate::target::{Guard, RECORD_WAIT, Target};
+use crate::transaction::action::{Actor, put_inode};
+use crate::transaction::coordinator::{Parts, run};
+use crate::transaction::key_locks::LockKey;
+use crate::transaction::participant::ask_homes;
+
+/// The entry under a name, once no transaction is about to change it.
+pub(crate) fn find_entry(target: &Target, dir: Oid, name: &[u8]) -> Result<Option<Entry>, Status> {
+    let key = entry_key(dir, name);
+    target.wait_free(&[(LockKey::Entry(key), true)])?;
+    let bucket: Option<Bucket> = load(&target.store, Space::Entry, &key)?;
+    Ok(bucket.and_then(|bucket| bucket.find(name).map(|slot| slot.entry)))
+}
+
+/// Answer to `Lookup`.
+pub(crate) fn lookup(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    dir: Oid,
+    name: &[u8],
+) -> Answer {
+    if name.len() > azekura_proto::limits::NAME_BYTES_MAX {
+        return Err(Status::NameTooLong);
+    }
+    let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+    entry_reply(node, asker, entry)
+}
+
+/// An entry, with attributes if its inode is here.
+fn entry_reply(node: &Node, asker: Option<SessionId>, entry: Entry) -> Answer {
+    let attr = match node.local_home(entry.oid) {
+        Some(home) => match load_inode(home, entry.oid) {
+            Ok(inode) => Some(Box::new(complete(node, home, asker, entry.oid, &inode)?)),
+            // Removed since the entry was read.
+            Err(Status::Stale) => return Err(Status::NotFound),
+            Err(status) => return Err(status),
+        },
+        None => None,
+    };
+    Ok(Reply::Entry { entry, attr })
+}
+
+fn check_new(new: &NewInode) -> Result<(), Status> {
+    let chunk_bytes =
+        new.inheritance.map_or(new.chunk_bytes, |inheritance| inheritance.chunk_bytes);
+    let needs_chunks = matches!(new.kind, FileKind::Regular | FileKind::Directory);
+    if needs_chunks && !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes) {
+        return Err(Status::Invalid);
+    }
+    if new.symlink_text.len() >= PATH_BYTES_MAX {
+        return Err(Status::NameTooLong);
+    }
+    Ok(())
+}
+
+/// The namespace lock, with the directory's shard known to be there and the entry's key free.
+fn lock_for_insert<'a>(
+    node: &Node,
+    target: &'a Target,
+    dir: Oid,
+    name: &[u8],
+) -> Result<Guard<'a>, Status> {
+    let wanted = [(LockKey::Entry(entry_key(dir, name)), true), (LockKey::Shard(dir), false)];
+    let deadline = target.platform.now() + RECORD_WAIT;
+    loop {
+        let mut state = target.lock_free(&wanted)?;
+        if target.dir_shards.get(&target.store, dir)?.is_some() {
+            return Ok(state);
+        }
+        // The first entry of the directory here: its home has to be asked, and meanwhile the
+        // shard kept from being sealed.
+        let id = target.draw_transaction();
+        let share = [(LockKey::Shard(dir), false)];
+        target.take_keys(&mut state, id, &share)?;
+        drop(state);
+        let probe = Entry { oid: dir, kind: FileKind::Regular };
+        let action = Action::InsertEntry { dir, name: name.to_vec(), entry: probe, replaces: None };
+        let asked = ask_homes(node, target, std::slice::from_ref(&action));
+        let mut state = target.lock();
+        target.give_back_keys(&mut state, id, &share);
+        match asked {
+            Ok(()) if state.locks.are_free(&wanted) => return Ok(state),
+            Ok(()) | Err(Status::Busy) => {}
+            Err(status) => return Err(status),
+        }
+        drop(state);
+        if target.platform.now() > deadline {
+            return Err(Status::Busy);
+        }
+        target.platform.sleep(Duration::from_millis(1));
+    }
+}
+
+/// Answer to `Create`.
+pub(crate) fn create(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    session: Option<&Session>,
+    place: (Oid, &[u8]),
+    new: &NewInode,
+) -> Answer {
+    let (dir, name) = place;
+    check_name(name)?;
+    check_new(new)?;
+    if let Some(oid) = caller.created.filter(|_| caller.resent) {
+        return created_again(node, target, session, oid);
+    }
+    let state = lock_for_insert(node, target, dir, name)?;
+    let actor = Actor::new(target, &node.sessions);
+    let mut update = Update::new(target);
+    let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
+    if let Some(slot) = bucket.and_then(|bucket| bucket.find(name).cloned()) {
+        drop(state);
+        if caller.resent && is_own_work(target, caller, slot.entry.oid) {
+            return created_again(node, target, session, slot.entry.oid);
+        }
+        return existing(node, caller.client(), session, slot.entry);
+    }
+    let oid = Oid::new(dir.container(), new.class, target.id, target.draw_serial()?);
+    let entry = Entry { oid, kind: new.kind };
+    actor.insert_entry(&mut update, dir, name, entry, None)?;
+    let mut inode = Inode::new(new, Some(dir), actor.now);
+    inode.btime = DirectoryChange { time: actor.changed }.as_birth();
+    inode.born_of = caller.origin();
+    put_inode(&mut update, oid, &inode);
+    target.store.shard_is_new(oid);
+    if let Some(session) = session {
+        node.sessions.open(session, oid)?;
+    }
+    if let Err(status) = update.commit() {
+        if let Some(session) = session {
+            node.sessions.release(session, oid);
+        }
+        return Err(status);
+    }
+    drop(state);
+    target.objects.fetch_add(1, Ordering::Relaxed);
+    let mut attr = inode.attr(oid);
+    if inode.kind == FileKind::Directory {
+        attr.size = DIRECTORY_BYTES;
+        attr.blocks_512 = DIRECTORY_BYTES / 512;
+    }
+    Ok(Reply::Created(Box::new(attr)))
+}
+
+/// The name is taken: the caller gets what is there, opened if that can be done here.
+fn existing(
+    node: &Node,
+    asker: Option<SessionId>,
+    session: Option<&Session>,
+    entry: Entry,
+) -> Answer {
+    if let (Some(session), Some(home)) = (session, node.local_home(entry.oid))
+        && entry.kind == FileKind::Regular
+    {
+        match open(node, home, session, entry.oid) {
+            Ok(Reply::Attr(attr)) => {
+                return Ok(Reply::Entry { entry, attr: Some(attr) });
+            }
+            Ok(_) | Err(Status::Stale) => return Err(Status::Busy),
+            Err(status) => return Err(status),
+        }
+    }
+    entry_reply(node, asker, entry)
+}
+
+/// Whether the object was made by the first sending of this very request. The inode itself says so,
+/// which spares every creation a record of its own.
+fn is_own_work(target: &Target, caller: &Caller, oid: Oid) -> bool {
+    let origin = caller.origin();
+    origin.is_some() && load_inode(target, oid).is_ok_and(|inode| inode.born_of == origin)
+}
+
+fn created_again(node: &Node, target: &Target, session: Option<&Session>, oid: Oid) -> Answer {
+    if let Some(session) = session {
+        let _state = target.lock();
+        node.sessions.open(session, oid)?;
+    }
+    let inode = load_inode(target, oid)?;
+    let asker = session.map(|session| session.id);
+    Ok(Reply::Created(Box::new(complete(node, target, asker, oid, &inode)?)))
+}
+
+/// Answer to `CreateUnlinked`.
+pub(crate) fn create_unlinked(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    session: &Session,
+    container: ContainerId,
+    new: &NewInode,
+) -> Answer {
+    check_new(new)?;
+    if new.kind != FileKind::Regular {
+        return Err(Status::Invalid);
+    }
+    if let Some(FirstAnswer::Created(oid)) = caller.first_answer(&target.store)? {
+        return created_again(node, target, Some(session), oid);
+    }
+    let oid = Oid::new(container, new.class, target.id, target.draw_serial()?);
+    let mut inode = Inode::new(new, None, target.now());
+    inode.nlink = 0;
+    let state = target.lock();
+    node.sessions.open(session, oid)?;
+    let mut update = Update::new(target);
+    update.put(Space::Inode, &oid.to_bytes(), &inode);
+    update.put(Space::Orphan, &oid.to_bytes(), &Orphan::Temporary);
+    caller.record(&mut update, FirstAnswer::Created(oid));
+    update.commit()?;
+    drop(state);
+    target.objects.fetch_add(1, Ordering::Relaxed);
+    Ok(Reply::Created(Box::new(inode.attr(oid))))
+}
+
+/// Answer to `Open`: registers the open reference under the namespace lock, so that an unlink sees it.
+pub(crate) fn open(node: &Node, target: &Target, session: &Session, oid: Oid) -> Answer {
+    let state = target.lock();
+    let inode = load_inode(target, oid)?;
+    node.sessions.open(session, oid)?;
+    drop(state);
+    Ok(Reply::Attr(Box::new(complete(node, target, Some(session.id), oid, &inode)?)))
+}
+
+/// Answer to `Unlink`.
+pub(crate) fn unlink(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    dir: Oid,
+    name: &[u8],
+) -> Answer {
+    check_name(name)?;
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    let stamp = run(node, target, caller, || {
+        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+        if entry.kind == FileKind::Directory {
+            return Err(Status::IsDirectory);
+        }
+        let mut parts = Parts::default();
+        parts.add(target.id, Action::RemoveEntry { dir, name: name.to_vec(), entry });
+        parts.add(entry.oid.home(), Action::AddLinks { oid: entry.oid, links: -1 });
+        Ok(parts)
+    })?;
+    Ok(Reply::Changed(stamp))
+}
+
+/// The actions that remove an empty directory, but for its entry.
+pub(crate) fn add_directory_removal(node: &Node, parts: &mut Parts, dir: Oid) {
+    parts.add(dir.home(), Action::RemoveDirectory { dir });
+    for shard in 0..node.shards(dir) {
+        parts.add(node.shard_target(dir, shard), Action::SealShard { dir });
+    }
+}
+
+/// Answer to `RemoveDirectory`.
+pub(crate) fn remove_directory(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    dir: Oid,
+    name: &[u8],
+) -> Answer {
+    check_name(name)?;
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    run(node, target, caller, || {
+        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+        if entry.kind != FileKind::Directory {
+            return Err(Status::NotDirectory);
+        }
+        let mut parts = Parts::default();
+        parts.add(target.id, Action::RemoveEntry { dir, name: name.to_vec(), entry });
+        add_directory_removal(node, &mut parts, entry.oid);
+        Ok(parts)
+    })?;
+    Ok(Reply::Done)
+}
+
+/// Answer to `Link`.
+pub(crate) fn link(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    oid: Oid,
+    place: (Oid, &[u8]),
+) -> Answer {
+    let (dir, name) = place;
+    check_name(name)?;
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    if oid.container() != dir.container() {
+        return Err(Status::Invalid);
+    }
+    run(node, target, caller, || {
+        if find_entry(target, dir, name)?.is_some() {
+            return Err(Status::Exists);
+        }
+        let kind = match node.call(oid.home(), &Request::GetAttr { oid })? {
+            Reply::Attr(attr) => attr.kind,
+            _ => return Err(Status::Damaged),
+        };
+        if kind == FileKind::Directory {
+            return Err(Status::IsDirectory);
+        }
+        let entry = Entry { oid, kind };
+        let mut parts = Parts::default();
+        let name = name.to_vec();
+        parts.add(target.id, Action::InsertEntry { dir, name, entry, replaces: None });
+        parts.add(oid.home(), Action::AddLinks { oid, links: 1 });
+        Ok(parts)
+    })?;
+    Ok(Reply::Done)
+}

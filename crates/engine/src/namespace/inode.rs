@@ -1,0 +1,302 @@
+//! Changing inodes: attributes, length, extended attributes. Owns the truncation of striped files,
+//! which their home carries out. Who may change what was decided by the client.
+
+use azekura_proto::attr::{AttrChange, FileKind, SetTime};
+use azekura_proto::limits::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, FILE_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX,
+    XATTR_VALUE_BYTES_MAX,
+};
+use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
+use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
+use azekura_store::Space;
+
+use crate::namespace::attributes::{complete, load_inode};
+use crate::node::Node;
+use crate::records::record::{Inode, xattr_key};
+use crate::records::stored::store_status;
+use crate::records::update::Update;
+use crate::requests::retry::{Caller, FirstAnswer};
+use crate::target::Target;
+
+fn resolve(time: SetTime, now: Timestamp) -> Timestamp {
+    match time {
+        SetTime::Now => now,
+        SetTime::At(time) => time,
+    }
+}
+
+/// Reads, changes and writes an inode in one atomic step.
+pub(crate) fn change_inode(
+    target: &Target,
+    oid: Oid,
+    change: impl FnOnce(&mut Inode) -> Result<(), Status>,
+) -> Result<Inode, Status> {
+    let _state = target.lock();
+    let mut inode = load_inode(target, oid)?;
+    let before = inode.clone();
+    change(&mut inode)?;
+    if inode != before {
+        let mut update = Update::new(target);
+        update.put(Space::Inode, &oid.to_bytes(), &inode);
+        update.commit()?;
+    }
+    Ok(inode)
+}
+
+/// Answer to `SetAttr`.
+pub(crate) fn set_attr(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    oid: Oid,
+    change: &AttrChange,
+) -> Answer {
+    let _size_guard = change.size.map(|_| target.lock_size(oid));
+    if let Some(size) = change.size {
+        truncate(node, target, oid, size)?;
+    }
+    let stamp = target.now();
+    let fine_stamp = target.fine_now();
+    if change.chunk_bytes.is_some() {
+        refuse_if_used(node, target, oid)?;
+    }
+    let inode = change_inode(target, oid, |inode| apply(inode, change, stamp, fine_stamp))?;
+    if inode.kind == FileKind::Regular {
+        if let Some(mtime) = change.mtime {
+            touch_shards(node, target, asker, (oid, &inode), resolve(mtime, stamp))?;
+        } else if change.size.is_some() {
+            touch_shards(node, target, asker, (oid, &inode), stamp)?;
+        }
+    }
+    Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, &inode)?)))
+}
+
+/// `fine_stamp`: the exact time, by which a directory's shards are judged.
+fn apply(
+    inode: &mut Inode,
+    change: &AttrChange,
+    stamp: Timestamp,
+    fine_stamp: Timestamp,
+) -> Result<(), Status> {
+    if let Some(mode) = change.mode {
+        inode.mode = mode & 0o7777;
+    }
+    inode.mode &= !change.clear_mode_bits;
+    inode.uid = change.uid.unwrap_or(inode.uid);
+    inode.gid = change.gid.unwrap_or(inode.gid);
+    if let Some(atime) = change.atime {
+        inode.atime = resolve(atime, stamp);
+    }
+    if let Some(mtime) = change.mtime {
+        inode.mtime = resolve(mtime, stamp);
+        inode.mtime_set = (inode.kind == FileKind::Directory).then_some(fine_stamp);
+    } else if change.size.is_some() {
+        inode.mtime = stamp;
+    }
+    if let Some(inheritance) = change.inheritance {
+        if inode.kind != FileKind::Directory {
+            return Err(Status::NotDirectory);
+        }
+        check_chunk(inheritance.chunk_bytes)?;
+        inode.inheritance = Some(inheritance);
+    }
+    if let Some(chunk_bytes) = change.chunk_bytes {
+        if inode.kind != FileKind::Regular || inode.striped {
+            return Err(Status::Invalid);
+        }
+        check_chunk(chunk_bytes)?;
+        inode.chunk_bytes = chunk_bytes;
+    }
+    inode.ctime = stamp;
+    Ok(())
+}
+
+fn check_chunk(chunk_bytes: u32) -> Result<(), Status> {
+    let valid = (CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&chunk_bytes);
+    if valid { Ok(()) } else { Err(Status::Invalid) }
+}
+
+/// Whoever has the file open computes places with the chunk size that it had then.
+fn refuse_if_used(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
+    if node.sessions.is_open(oid) {
+        return Err(Status::Invalid);
+    }
+    let stat = target.store.shard_stat(oid, 0).map_err(store_status)?;
+    if stat.is_some_and(|stat| stat.bytes > 0) { Err(Status::Invalid) } else { Ok(()) }
+}
+
+/// Gives every shard that exists the time of last write.
+fn touch_shards(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    (oid, inode): (Oid, &Inode),
+    mtime: Timestamp,
+) -> Result<(), Status> {
+    if !inode.striped {
+        // Writes that were answered before this must not be later than it.
+        target.leases.before_read((oid, 0), asker);
+    }
+    if inode.striped {
+        node.call_shards(oid, |shard| Request::ShardTouch {
+            data: ShardRef { oid, shard, is_file: false },
+            mtime,
+        })?;
+    } else if let Some(file) = target.store.shard(oid, 0).map_err(store_status)? {
+        file.set_mtime(mtime).map_err(store_status)?;
+    }
+    Ok(())
+}
+
+/// Cuts or extends a file. The caller has its size lock.
+fn truncate(node: &Node, target: &Target, oid: Oid, size: u64) -> Result<(), Status> {
+    if size > FILE_BYTES_MAX {
+        return Err(Status::FileTooBig);
+    }
+    let inode = load_inode(target, oid)?;
+    match inode.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(Status::IsDirectory),
+        _ => return Err(Status::Invalid),
+    }
+    // Before anything is cut: a recorded append must never make the file long again.
+    change_inode(target, oid, |inode| {
+        inode.truncations = inode.truncations.wrapping_add(1);
+        Ok(())
+    })?;
+    let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
+    if !inode.striped && geometry.is_within_first_chunk(size) {
+        target.leases.before_write((oid, 0), None);
+        let file = if size > 0 {
+            Some(target.store.shard_create(oid, 0).map_err(store_status)?)
+        } else {
+            target.store.shard(oid, 0).map_err(store_status)?
+        };
+        return match file {
+            Some(file) => file.truncate(size).map_err(store_status),
+            None => Ok(()),
+        };
+    }
+    set_striped(target, oid)?;
+    let last = geometry.last_shard(size);
+    node.call_shards(oid, |shard| Request::ShardTruncate {
+        data: ShardRef { oid, shard, is_file: false },
+        bytes: geometry.local_bytes(shard, size),
+        exactly: size > 0 && shard == last,
+    })
+    .map(drop)
+}
+
+/// The file may have data beyond chunk 0 from now on.
+pub(crate) fn set_striped(target: &Target, oid: Oid) -> Result<(), Status> {
+    change_inode(target, oid, |inode| {
+        if inode.kind != FileKind::Regular {
+            return Err(Status::Invalid);
+        }
+        inode.striped = true;
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Answer to `ReadLink`.
+pub(crate) fn read_link(target: &Target, oid: Oid) -> Answer {
+    let inode = load_inode(target, oid)?;
+    if inode.kind != FileKind::Symlink {
+        return Err(Status::Invalid);
+    }
+    Ok(Reply::Bytes(inode.symlink_text))
+}
+
+/// Answer to `GetXattr`.
+pub(crate) fn get_xattr(target: &Target, oid: Oid, name: &[u8]) -> Answer {
+    if !load_inode(target, oid)?.has_xattrs {
+        return Err(Status::NotFound);
+    }
+    let value = target.store.get(Space::Xattr, &xattr_key(oid, name)).map_err(store_status)?;
+    value.map(|value| Reply::Bytes(value.to_vec())).ok_or(Status::NotFound)
+}
+
+fn xattr_names(target: &Target, oid: Oid) -> Result<Vec<Vec<u8>>, Status> {
+    let page =
+        target.store.scan(Space::Xattr, &oid.to_bytes(), None, usize::MAX).map_err(store_status)?;
+    Ok(page.into_iter().map(|(key, _)| key.get(16..).unwrap_or_default().to_vec()).collect())
+}
+
+/// Answer to `ListXattrs`.
+pub(crate) fn list_xattrs(target: &Target, oid: Oid) -> Answer {
+    if !load_inode(target, oid)?.has_xattrs {
+        return Ok(Reply::Bytes(Vec::new()));
+    }
+    let mut list = Vec::new();
+    for name in xattr_names(target, oid)? {
+        list.extend_from_slice(&name);
+        list.push(0);
+    }
+    Ok(Reply::Bytes(list))
+}
+
+/// Answer to `SetXattr`.
+pub(crate) fn set_xattr(
+    target: &Target,
+    caller: &Caller,
+    oid: Oid,
+    name: &[u8],
+    value: &[u8],
+    mode: XattrMode,
+) -> Answer {
+    if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX || name.contains(&0) {
+        return Err(Status::Invalid);
+    }
+    if value.len() > XATTR_VALUE_BYTES_MAX {
+        return Err(Status::TooLarge);
+    }
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    let _state = target.lock();
+    let mut inode = load_inode(target, oid)?;
+    let key = xattr_key(oid, name);
+    let exists = target.store.get(Space::Xattr, &key).map_err(store_status)?.is_some();
+    match (mode, exists) {
+        (XattrMode::Create, true) => return Err(Status::Exists),
+        (XattrMode::Replace, false) => return Err(Status::NotFound),
+        _ => {}
+    }
+    if !exists {
+        let names = if inode.has_xattrs { xattr_names(target, oid)? } else { Vec::new() };
+        let used: usize = names.iter().map(|name| name.len() + 1).sum();
+        if used + name.len() + 1 > XATTR_LIST_BYTES_MAX {
+            return Err(Status::NoSpace);
+        }
+    }
+    inode.has_xattrs = true;
+    inode.ctime = target.now();
+    let mut update = Update::new(target);
+    update.put_bytes(Space::Xattr, &key, value.to_vec());
+    update.put(Space::Inode, &oid.to_bytes(), &inode);
+    caller.record(&mut update, FirstAnswer::Done);
+    update.commit()?;
+    Ok(Reply::Done)
+}
+
+/// Answer to `RemoveXattr`.
+pub(crate) fn remove_xattr(target: &Target, caller: &Caller, oid: Oid, name: &[u8]) -> Answer {
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    let _state = target.lock();
+    let mut inode = load_inode(target, oid)?;
+    let key = xattr_key(oid, name);
+    if target.store.get(Space::Xattr, &key).map_err(store_status)?.is_none() {
+        return Err(Status::NotFound);
+    }
+    inode.has_xattrs = xattr_names(target, oid)?.len() > 1;
+    inode.ctime = target.now();
+    let mut update = Update::new(target);
+    update.delete(Space::Xattr, &key);
+    update.put(Space::Inode, &oid.to_bytes(), &inode);
+    caller.record(&mut update, FirstAnswer::Done);
+    update.commit()?;
+    Ok(Reply::Done)
+}

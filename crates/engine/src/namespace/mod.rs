@@ -1,0 +1,10 @@
+//! Operations on names and inodes, and what they cost a directory. Who may do what was decided by the
+//! client.
+
+pub(crate) mod attributes;
+pub(crate) mod containers;
+pub(crate) mod dir_shards;
+pub(crate) mod entries;
+pub(crate) mod inode;
+pub(crate) mod listing;
+pub(crate) mod rename;

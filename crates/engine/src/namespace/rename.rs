@@ -1,0 +1,185 @@
+//! Moving entries: `rename`, without replacing, and exchanging. The target of the new name
+//! coordinates. Owns the checks of types, of loops, and what becomes of the object that is
+//! replaced.
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::limits::DIRECTORY_DEPTH_MAX;
+use azekura_proto::message::{Answer, RenameMode, Reply, Request, check_name};
+use azekura_proto::transaction::{Action, Entry};
+use azekura_proto::{Oid, Status};
+
+use crate::namespace::entries::{add_directory_removal, find_entry};
+use crate::node::Node;
+use crate::requests::retry::Caller;
+use crate::target::Target;
+use crate::transaction::coordinator::{Need, Parts, run_with_tree};
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryName<'a> {
+    pub(crate) dir: Oid,
+    pub(crate) name: &'a [u8],
+}
+
+/// Answer to `Rename`.
+pub(crate) fn rename(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    from: EntryName<'_>,
+    to: EntryName<'_>,
+    mode: RenameMode,
+) -> Answer {
+    check_name(from.name)?;
+    check_name(to.name)?;
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(Reply::Done);
+    }
+    if from.dir.container() != to.dir.container() {
+        return Err(Status::Invalid);
+    }
+    run_with_tree(node, target, caller, |tree_is_locked| {
+        let source = look(node, from)?.ok_or(Status::NotFound)?;
+        let there = find_entry(target, to.dir, to.name)?;
+        let moves_directory = source.kind == FileKind::Directory
+            || (mode == RenameMode::Exchange
+                && there.is_some_and(|entry| entry.kind == FileKind::Directory));
+        if moves_directory && from.dir != to.dir && !tree_is_locked {
+            return root_of(node, to.dir).map(Need::TreeLock);
+        }
+        parts_of(node, target, from, to, mode, source, there).map(Need::Changes)
+    })?;
+    Ok(Reply::Done)
+}
+
+fn look(node: &Node, place: EntryName<'_>) -> Result<Option<Entry>, Status> {
+    let target = node.entry_target(place.dir, place.name);
+    match node.local(target) {
+        Some(local) => find_entry(local, place.dir, place.name),
+        None => match node.call(target, &Request::Lookup { dir: place.dir, name: place.name }) {
+            Ok(Reply::Entry { entry, .. }) => Ok(Some(entry)),
+            Ok(_) => Err(Status::Damaged),
+            Err(Status::NotFound) => Ok(None),
+            Err(status) => Err(status),
+        },
+    }
+}
+
+fn parent_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
+    match node.call(dir.home(), &Request::AskDirectory { dir })? {
+        Reply::Parent(parent) => Ok(parent),
+        _ => Err(Status::Damaged),
+    }
+}
+
+fn root_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
+    let mut at = dir;
+    for _ in 0..DIRECTORY_DEPTH_MAX {
+        let parent = parent_of(node, at)?;
+        if parent == at {
+            return Ok(at);
+        }
+        at = parent;
+    }
+    Err(Status::Damaged)
+}
+
+/// Refuses to move `moved` to a place below itself. The tree is locked, so nothing changes.
+fn refuse_loop(node: &Node, moved: Oid, into: Oid) -> Result<(), Status> {
+    let mut at = into;
+    for _ in 0..DIRECTORY_DEPTH_MAX {
+        if at == moved {
+            return Err(Status::IntoItself);
+        }
+        let parent = parent_of(node, at)?;
+        if parent == at {
+            return Ok(());
+        }
+        at = parent;
+    }
+    Err(Status::Damaged)
+}
+
+fn parts_of(
+    node: &Node,
+    target: &Target,
+    from: EntryName<'_>,
+    to: EntryName<'_>,
+    mode: RenameMode,
+    source: Entry,
+    there: Option<Entry>,
+) -> Result<Parts, Status> {
+    match (mode, there) {
+        (RenameMode::NoReplace, Some(_)) => return Err(Status::Exists),
+        (RenameMode::Exchange, None) => return Err(Status::NotFound),
+        // Two names of one object: POSIX has rename succeed and do nothing.
+        (_, Some(entry)) if entry.oid == source.oid => return Ok(Parts::default()),
+        _ => {}
+    }
+    if source.kind == FileKind::Directory {
+        refuse_loop_if_moved(node, source.oid, from.dir, to.dir)?;
+    }
+    let mut parts = Parts::default();
+    let from_target = node.entry_target(from.dir, from.name);
+    let insert =
+        Action::InsertEntry { dir: to.dir, name: to.name.to_vec(), entry: source, replaces: there };
+    if mode == RenameMode::Exchange {
+        let there = there.ok_or(Status::NotFound)?;
+        if there.kind == FileKind::Directory {
+            refuse_loop_if_moved(node, there.oid, to.dir, from.dir)?;
+        }
+        let back = Action::InsertEntry {
+            dir: from.dir,
+            name: from.name.to_vec(),
+            entry: there,
+            replaces: Some(source),
+        };
+        parts.add(target.id, insert);
+        parts.add(from_target, back);
+        moved(&mut parts, there, to.dir, from.dir);
+    } else {
+        // Taken out first: both names may share a bucket.
+        let remove = Action::RemoveEntry { dir: from.dir, name: from.name.to_vec(), entry: source };
+        parts.add(from_target, remove);
+        parts.add(target.id, insert);
+        if let Some(replaced) = there {
+            match (source.kind, replaced.kind) {
+                (FileKind::Directory, FileKind::Directory) => {
+                    // What moves is an entry of what is replaced: removing it first would make
+                    // that look empty.
+                    if replaced.oid == from.dir {
+                        return Err(Status::NotEmpty);
+                    }
+                    add_directory_removal(node, &mut parts, replaced.oid);
+                }
+                (FileKind::Directory, _) => return Err(Status::NotDirectory),
+                (_, FileKind::Directory) => return Err(Status::IsDirectory),
+                _ => {
+                    parts.add(
+                        replaced.oid.home(),
+                        Action::AddLinks { oid: replaced.oid, links: -1 },
+                    );
+                }
+            }
+        }
+    }
+    moved(&mut parts, source, from.dir, to.dir);
+    Ok(parts)
+}
+
+fn refuse_loop_if_moved(node: &Node, dir: Oid, from: Oid, to: Oid) -> Result<(), Status> {
+    if from == to {
+        return Ok(());
+    }
+    refuse_loop(node, dir, to)
+}
+
+/// The object that moves is marked as changed, and a directory learns what is above it now.
+fn moved(parts: &mut Parts, entry: Entry, from: Oid, to: Oid) {
+    let action = if entry.kind == FileKind::Directory && from != to {
+        Action::SetParent { dir: entry.oid, parent: to }
+    } else {
+        Action::AddLinks { oid: entry.oid, links: 0 }
+    };
+    parts.add(entry.oid.home(), action);
+}

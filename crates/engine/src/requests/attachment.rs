@@ -1,0 +1,147 @@
+//! A session's way into an engine: a connection of a socket, or a caller in the same process. Owns
+//! which request is carried out once only, however often it comes, and what a request is refused for
+//! before anybody looks at what it asks.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role};
+use azekura_proto::{SessionId, Status};
+
+use crate::node::Node;
+use crate::requests::bulk::{Bulk, BulkIn, BulkOut, Response};
+use crate::requests::dispatch::{Asker, dispatch};
+use crate::requests::retry::Caller;
+use crate::requests::sessions::Session;
+
+/// A session that has been let in. Dropping it is the end of a connection, not of the session.
+pub struct Attachment {
+    node: Node,
+    session: Arc<Session>,
+    role: Role,
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.node.sessions.detach(&self.session);
+    }
+}
+
+impl Attachment {
+    /// For a session that counts this as a connection.
+    pub(crate) fn new(node: Node, session: Arc<Session>, role: Role) -> Self {
+        Self { node, session, role }
+    }
+
+    /// Whose it is.
+    pub fn session(&self) -> SessionId {
+        self.session.id
+    }
+
+    /// Serves a request. `buffer` is where data of the answer may lie, and serves for the next
+    /// request again. Data that a refused request has not taken are still to be read.
+    ///
+    /// # Errors
+    /// If the bulk data break off.
+    pub fn serve<'b>(
+        &mut self,
+        head: &RequestHead,
+        request: &Request<'_>,
+        bulk: BulkIn<'_>,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Response<'b>> {
+        self.node.refresh();
+        self.serve_under(&self.node, head, request, bulk, buffer)
+    }
+
+    /// Serves a request of a caller in the same process: answers with the data that go with it.
+    pub fn call(
+        &self,
+        head: &RequestHead,
+        request: &Request<'_>,
+        bulk: &[u8],
+    ) -> (Answer, Vec<u8>) {
+        let mut node = self.node.clone();
+        node.refresh();
+        let mut buffer = Vec::new();
+        match self.serve_under(&node, head, request, BulkIn::Bytes(bulk), &mut buffer) {
+            Ok(Response { answer, bulk }) => {
+                let answer = answer.unwrap_or(Ok(Reply::Done));
+                match bulk {
+                    BulkOut::None => (answer, Vec::new()),
+                    BulkOut::Bytes(data) => (answer, data.to_vec()),
+                    BulkOut::File(range) => match range.read() {
+                        Ok(data) => (answer, data),
+                        Err(status) => (Err(status), Vec::new()),
+                    },
+                }
+            }
+            // What is in memory does not break off.
+            Err(_) => (Err(Status::Io), Vec::new()),
+        }
+    }
+
+    fn serve_under<'b>(
+        &self,
+        node: &Node,
+        head: &RequestHead,
+        request: &Request<'_>,
+        mut input: BulkIn<'_>,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Response<'b>> {
+        if let (Request::Append { .. }, BulkIn::Stream { bytes, read }) = (request, &mut input) {
+            // All of it has to be here before its slot is entered and its place is taken: a slow peer
+            // must not hold up the others that append, nor its own second try.
+            let mut data = vec![0; *bytes as usize];
+            read(&mut data)?;
+            return self.serve_under(node, head, request, BulkIn::Bytes(&data), buffer);
+        }
+        node.metrics.count(request.name());
+        let bulk_bytes = u64::from(input.bytes());
+        let mut bulk = Bulk::new(input, buffer);
+        let answer = self.answer(node, head, request, &mut bulk);
+        if bulk_bytes > 0 {
+            node.metrics.written_bytes.fetch_add(bulk_bytes, Ordering::Relaxed);
+        }
+        if !request.has_reply() {
+            return bulk.respond(None);
+        }
+        if answer.is_err() {
+            node.metrics.failed_count.fetch_add(1, Ordering::Relaxed);
+        }
+        bulk.respond(Some(answer))
+    }
+
+    fn answer(
+        &self,
+        node: &Node,
+        head: &RequestHead,
+        request: &Request<'_>,
+        bulk: &mut Bulk<'_, '_>,
+    ) -> Answer {
+        let for_engine = request.is_for_engine();
+        if head.map_version != node.map.version && !for_engine {
+            return Err(Status::Refresh);
+        }
+        let any = || node.local_targets().next().filter(|_| for_engine);
+        let target = node.local(head.target).or_else(any).ok_or(Status::WrongTarget)?;
+        let asker = |caller| Asker { caller, session: Some(&self.session), role: self.role };
+        if !request.needs_exact_retry() || self.role == Role::Engine {
+            return dispatch(node, target, &asker(Caller::engine()), request, bulk);
+        }
+        let (mut slot, seen) = self.session.enter_slot(head.slot, head.sequence)?;
+        let caller = Caller {
+            session: self.session.id,
+            slot: head.slot,
+            sequence: head.sequence,
+            resent: head.resent || seen,
+            created: slot.created.filter(|_| slot.sequence == head.sequence),
+        };
+        let answer = dispatch(node, target, &asker(caller), request, bulk);
+        if let Ok(Reply::Created(attr)) = &answer {
+            slot.created = Some(attr.oid);
+        }
+        answer
+    }
+}

@@ -1,0 +1,218 @@
+//! From a request to the function that answers it: one arm each. Owns nothing else.
+
+use std::sync::Arc;
+
+use azekura_proto::message::{Answer, Lock, Reply, Request, Role};
+use azekura_proto::{Oid, PoolMap, Status};
+
+use crate::background::reclaim;
+use crate::check;
+use crate::data::{append, shards, values};
+use crate::namespace::rename::{EntryName, rename};
+use crate::namespace::{attributes, containers, entries, inode, listing};
+use crate::node::{LocalTargets, Node};
+use crate::report;
+use crate::requests::bulk::{Bulk, BulkIn};
+use crate::requests::retry::Caller;
+use crate::requests::sessions::Session;
+use crate::target::Target;
+use crate::transaction::participant;
+
+/// Serves requests between targets of one engine.
+pub(crate) struct Dispatcher;
+
+impl LocalTargets for Dispatcher {
+    fn serve(&self, node: &Node, target: &Target, request: &Request<'_>) -> Answer {
+        let asker = Asker { caller: Caller::engine(), session: None, role: Role::Engine };
+        dispatch(node, target, &asker, request, &mut Bulk::new(BulkIn::Bytes(&[]), &mut Vec::new()))
+    }
+}
+
+/// Who asks.
+pub(crate) struct Asker<'a> {
+    pub(crate) caller: Caller,
+    /// `None`: another target of this engine.
+    pub(crate) session: Option<&'a Arc<Session>>,
+    pub(crate) role: Role,
+}
+
+fn need(session: Option<&Arc<Session>>) -> Result<&Arc<Session>, Status> {
+    session.ok_or(Status::Invalid)
+}
+
+/// Answers a request.
+#[allow(clippy::too_many_lines)] // One arm a request: the table is the point.
+pub(crate) fn dispatch(
+    node: &Node,
+    target: &Target,
+    asker: &Asker<'_>,
+    request: &Request<'_>,
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    let Asker { caller, session, role } = asker;
+    let session = *session;
+    let asker = session.map(|session| session.id);
+    match request {
+        Request::Ping => Ok(Reply::Done),
+        Request::Goodbye => {
+            if let Some(session) = session.and_then(|session| node.sessions.take(session)) {
+                reclaim::end_session(node, &session);
+            }
+            Ok(Reply::Done)
+        }
+        Request::Claim { open, locks } => claim(node, need(session)?, open, locks),
+        Request::Map => Ok(Reply::Map(PoolMap::clone(&node.map))),
+        // Only an engine without a pool takes one; the server sees to that.
+        Request::Adopt { .. } => Err(Status::Exists),
+        Request::Report => Ok(Reply::Report(Box::new(report::report(node)))),
+        Request::Space => report::space(target),
+
+        Request::ContainerCreate { name, inheritance } => {
+            containers::create(target, caller, name, *inheritance)
+        }
+        Request::ContainerOpen { name } => containers::open(target, name),
+        Request::ContainerList => containers::list(target),
+        Request::ContainerDestroy { name } => containers::destroy(node, target, caller, name),
+        Request::ContainerReclaim { container } => {
+            reclaim::mark_container(target, *container).map(|()| Reply::Done)
+        }
+        Request::ContainerChange { name, inheritance } => {
+            containers::change(target, name, *inheritance)
+        }
+
+        Request::Lookup { dir, name } => entries::lookup(node, target, asker, *dir, name),
+        Request::Create { dir, name, inode, open } => {
+            let session = if *open { Some(need(session)?) } else { None };
+            entries::create(node, target, caller, session.map(AsRef::as_ref), (*dir, name), inode)
+        }
+        Request::CreateUnlinked { container, inode } => {
+            entries::create_unlinked(node, target, caller, need(session)?, *container, inode)
+        }
+        Request::Unlink { dir, name } => entries::unlink(node, target, caller, *dir, name),
+        Request::RemoveDirectory { dir, name } => {
+            entries::remove_directory(node, target, caller, *dir, name)
+        }
+        Request::Link { oid, dir, name } => entries::link(node, target, caller, *oid, (*dir, name)),
+        Request::Rename { from_dir, from_name, to_dir, to_name, mode } => {
+            let from = EntryName { dir: *from_dir, name: from_name };
+            let to = EntryName { dir: *to_dir, name: to_name };
+            rename(node, target, caller, from, to, *mode)
+        }
+        Request::ReadDirectory { dir, after, page_bytes, with_attrs } => {
+            listing::read_directory(node, target, asker, *dir, *after, *page_bytes, *with_attrs)
+        }
+        Request::DirShard { dir } => listing::shard(target, *dir),
+
+        Request::GetAttr { oid } => attributes::get(node, target, asker, *oid),
+        Request::SetAttr { oid, change } => inode::set_attr(node, target, asker, *oid, change),
+        Request::Open { oid } => entries::open(node, target, need(session)?, *oid),
+        Request::Release { oids } => {
+            let session = need(session)?;
+            for oid in oids {
+                reclaim::release(node, session, *oid);
+            }
+            Ok(Reply::Done)
+        }
+        Request::SetStriped { oid } => inode::set_striped(target, *oid).map(|()| Reply::Done),
+        Request::ReadLink { oid } => inode::read_link(target, *oid),
+        Request::GetXattr { oid, name } => inode::get_xattr(target, *oid, name),
+        Request::SetXattr { oid, name, value, mode } => {
+            inode::set_xattr(target, caller, *oid, name, value, *mode)
+        }
+        Request::RemoveXattr { oid, name } => inode::remove_xattr(target, caller, *oid, name),
+        Request::ListXattrs { oid } => inode::list_xattrs(target, *oid),
+
+        Request::Read { data, offset, bytes } => {
+            shards::read(node, target, asker, *data, (*offset, *bytes), bulk)
+        }
+        Request::Write { data, offset } => {
+            let writer = asker.filter(|_| *role == Role::Client);
+            shards::write(target, writer, *data, *offset, bulk)
+        }
+        Request::WriteLeased { data, offset, epoch } => {
+            shards::write_leased(target, need(session)?.id, *data, (*offset, *epoch), bulk)
+        }
+        Request::Append { oid } => append::append(node, target, caller, *oid, bulk.take_all()?),
+        Request::LeaseRead { data } => shards::lease_read(target, need(session)?.id, *data),
+        Request::LeaseWrite { data, instead_of } => {
+            shards::lease_write(target, need(session)?.id, *data, *instead_of)
+        }
+        Request::ReleaseWrite { data, epoch } => {
+            target.leases.release((data.oid, data.shard), need(session)?.id, *epoch);
+            Ok(Reply::Done)
+        }
+        Request::ShardTruncate { data, bytes, exactly } => {
+            shards::truncate(target, *data, *bytes, *exactly)
+        }
+        Request::ShardStat { data, asker: on_behalf } => {
+            shards::stat(target, on_behalf.or(asker), *data)
+        }
+        Request::ShardAllocate { data, offset, bytes, what } => {
+            shards::allocate(target, *data, *offset, *bytes, *what)
+        }
+        Request::ShardSeek { data, offset, hole } => {
+            shards::seek(target, asker, *data, *offset, *hole)
+        }
+        Request::ShardTouch { data, mtime } => shards::touch(target, *data, *mtime),
+        Request::Sync { data } => shards::sync(target, asker, *data),
+        Request::SyncAll => shards::sync_all(target),
+        Request::ShardRemove { data } => shards::remove(target, *data),
+
+        Request::AllocateSerial => target.draw_serial().map(Reply::Serial),
+        Request::ValueGet { oid, dkey, akey } => values::get(target, *oid, dkey, akey),
+        Request::ValueUpdate { oid, updates } => values::update(target, caller, *oid, updates),
+        Request::ValuePunch { oid, dkey } => values::punch(target, *oid, *dkey),
+        Request::ValueList { oid, dkey, after, limit } => {
+            values::list(target, *oid, *dkey, *after, *limit)
+        }
+
+        Request::LockAcquire { oid, lock, wait } => {
+            let session = need(session)?;
+            attributes::load_inode(target, *oid)?;
+            node.locks.acquire(session.id, *oid, lock, *wait)?;
+            Ok(Reply::Done)
+        }
+        Request::LockRelease { oid, lock } => {
+            node.locks.release(need(session)?.id, *oid, lock);
+            Ok(Reply::Done)
+        }
+        Request::LockTest { oid, lock } => {
+            Ok(Reply::LockInTheWay(node.locks.test(need(session)?.id, *oid, lock)))
+        }
+
+        Request::Prepare { id, actions } => {
+            if actions.len() > azekura_proto::limits::ACTIONS_MAX {
+                return Err(Status::TooLarge);
+            }
+            participant::prepare(node, target, *id, actions).map(|()| Reply::Done)
+        }
+        Request::Commit { id } => participant::commit(node, target, *id).map(|()| Reply::Done),
+        Request::Abort { id } => participant::abort(target, *id).map(|()| Reply::Done),
+        Request::AskOutcome { id } => participant::outcome(node, target, *id).map(Reply::Outcome),
+        Request::AskDirectory { dir } => participant::ask_directory(target, *dir),
+
+        Request::Scan { kind, container, after } => {
+            check::scan(target, *kind, *container, after.as_deref())
+        }
+        Request::Repair { repair } => check::repair(node, target, repair),
+    }
+}
+
+/// A session that this run of the engine does not know had these open and locked.
+fn claim(node: &Node, session: &Arc<Session>, open: &[Oid], locks: &[(Oid, Lock)]) -> Answer {
+    let mut answer = Ok(Reply::Done);
+    for oid in open {
+        let Some(home) = node.local_home(*oid) else { continue };
+        let _state = home.lock();
+        match attributes::load_inode(home, *oid) {
+            Ok(_) => node.sessions.open(session, *oid)?,
+            Err(status) => answer = Err(status),
+        }
+    }
+    for (oid, lock) in locks {
+        if let Err(status) = node.locks.claim(session.id, *oid, lock) {
+            answer = Err(status);
+        }
+    }
+    answer
+}

@@ -1,0 +1,198 @@
+//! An engine without sockets and threads: it opens its targets, lets sessions in, and does its
+//! background work when it is told to. The listening engine stands on it, and so does whoever calls
+//! an engine in the same process. Dropping it and all that is attached to it, without
+//! [`Service::finish`], is like a crash.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use azekura_platform::SharedPlatform;
+use azekura_proto::limits::LOCKS_GRACE_MS;
+use azekura_proto::message::{EngineReport, Refusal, Role, Welcome};
+use azekura_proto::{EngineId, Incarnation, PoolId, PoolMap, SessionId, Status};
+use azekura_store::{Environment, Store, StoreConfig};
+use parking_lot::Mutex;
+
+use crate::background::passes::Background;
+use crate::background::recovery;
+use crate::engine_dir::EngineDir;
+use crate::error::{EngineError, io_error};
+use crate::lock_table::LockTable;
+use crate::metrics::Metrics;
+use crate::node::{CurrentMap, Node, NodeState};
+use crate::peers::Peers;
+use crate::report;
+use crate::requests::attachment::Attachment;
+use crate::requests::dispatch::Dispatcher;
+use crate::requests::sessions::Sessions;
+use crate::target::Target;
+
+/// What an engine is made of.
+pub struct ServiceParts {
+    /// Its clock, random numbers and sleep.
+    pub platform: SharedPlatform,
+    /// The engine's directory, formatted.
+    pub dir: EngineDir,
+    /// How it asks the other engines of the pool.
+    pub peers: Box<dyn Peers>,
+}
+
+/// An engine that can be called.
+pub struct Service {
+    node: Node,
+    background: Mutex<Background>,
+}
+
+impl Service {
+    /// Opens the targets and brings them into order.
+    ///
+    /// # Errors
+    /// If the directory belongs to no pool, or a target is damaged or in use.
+    pub fn open(parts: ServiceParts) -> Result<Self, EngineError> {
+        let place = parts.dir.read_place()?.ok_or_else(|| {
+            io_error("no pool is recorded in", parts.dir.path())(io::ErrorKind::NotFound.into())
+        })?;
+        let metrics = Arc::new(Metrics::new(parts.platform.now()));
+        Self::open_at(parts, place, metrics, Arc::default())
+    }
+
+    /// The same for an engine that has counted, and may have been told to stop, before it had targets.
+    pub(crate) fn open_at(
+        parts: ServiceParts,
+        (engine, map): (EngineId, PoolMap),
+        metrics: Arc<Metrics>,
+        stopping: Arc<AtomicBool>,
+    ) -> Result<Self, EngineError> {
+        let ServiceParts { platform, dir, peers } = parts;
+        dir.end_formatting();
+        let mut incarnation = [0; 8];
+        platform
+            .fill_random(&mut incarnation)
+            .map_err(io_error("cannot draw random numbers for", dir.path()))?;
+        let node = Node::new(NodeState {
+            engine,
+            incarnation: Incarnation(u64::from_le_bytes(incarnation)),
+            started: platform.now(),
+            targets: open_targets(&platform, &dir, engine, &map)?,
+            dispatcher: &Dispatcher,
+            peers,
+            sessions: Sessions::new(Arc::clone(&platform)),
+            locks: LockTable::new(
+                Arc::clone(&platform),
+                dir.had_locks().then_some(Duration::from_millis(LOCKS_GRACE_MS)),
+            ),
+            metrics,
+            stopping,
+            undecided: Mutex::default(),
+            current_map: CurrentMap::new(Arc::new(map)),
+            platform,
+        });
+        let background = Mutex::new(Background::new(dir, &*node.platform));
+        Ok(Self { node, background })
+    }
+
+    /// The engine under the pool map that holds now.
+    pub(crate) fn node(&self) -> Node {
+        let mut node = self.node.clone();
+        node.refresh();
+        node
+    }
+
+    /// Lets a session in. `remote`: over a network, where it may be cut off without having ended.
+    ///
+    /// # Errors
+    /// If the engine is stopping, or knows as many sessions as it can.
+    pub fn attach(
+        &self,
+        session: SessionId,
+        role: Role,
+        remote: bool,
+    ) -> Result<(Attachment, Welcome), Refusal> {
+        let node = self.node();
+        if node.is_stopping() {
+            return Err(Refusal::Stopping);
+        }
+        let (session, fresh_session) =
+            node.sessions.attach(session, remote).ok_or(Refusal::Full)?;
+        let welcome = Welcome {
+            engine: node.engine,
+            incarnation: node.incarnation,
+            map_version: node.map.version,
+            fresh_session,
+        };
+        Ok((Attachment::new(node, session, role), welcome))
+    }
+
+    /// The pool that the engine belongs to.
+    pub(crate) fn pool(&self) -> PoolId {
+        self.node.map.pool
+    }
+
+    /// The pool map that holds now.
+    pub fn map(&self) -> PoolMap {
+        PoolMap::clone(&self.node().map)
+    }
+
+    /// Takes a newer map of the pool, in which this engine has the targets that it has. Requests
+    /// that are being served end under the one before.
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] if it is no such map, [`Status::Io`] if it cannot be recorded.
+    pub fn install_map(&self, map: PoolMap) -> Result<(), Status> {
+        // Held while the map is recorded, so that the record never falls behind what holds.
+        let background = self.background.lock();
+        let node = self.node();
+        let is_next = map.validate().is_ok()
+            && map.pool == node.map.pool
+            && map.version > node.map.version
+            && map.targets_of(node.engine).eq(node.map.targets_of(node.engine));
+        if !is_next {
+            return Err(Status::Invalid);
+        }
+        background.dir().record_place(&map, node.engine).map_err(|error| {
+            tracing::error!("{error}");
+            Status::Io
+        })?;
+        node.install_map(Arc::new(map));
+        Ok(())
+    }
+
+    /// What the engine says of itself.
+    pub fn report(&self) -> EngineReport {
+        report::report(&self.node())
+    }
+
+    /// Does the background work that is due; to be called about twenty times a second. Does nothing
+    /// while another call is at it.
+    pub fn background_pass(&self) {
+        if let Some(mut background) = self.background.try_lock() {
+            background.pass(&self.node());
+        }
+    }
+
+    /// Leaves everything durable and in order for the next run.
+    pub fn finish(&self) {
+        self.background.lock().finish(&self.node());
+    }
+}
+
+fn open_targets(
+    platform: &SharedPlatform,
+    dir: &EngineDir,
+    engine: EngineId,
+    map: &PoolMap,
+) -> Result<Vec<Option<Arc<Target>>>, EngineError> {
+    let environment = Environment::new(Arc::clone(platform));
+    let mut targets: Vec<Option<Arc<Target>>> = map.targets.iter().map(|_| None).collect();
+    for (index, id) in map.targets_of(engine).enumerate() {
+        let path = dir.target_dir(index);
+        let store = Store::open(&environment, &path, map.pool, id, &StoreConfig::default())?;
+        let failed = |status| EngineError::Recovery { target: id, path: path.clone(), status };
+        let target = Target::new(Arc::clone(platform), id, store, path.clone()).map_err(failed)?;
+        recovery::recover(&target).map_err(failed)?;
+        targets[usize::from(id.0)] = Some(Arc::new(target));
+    }
+    Ok(targets)
+}

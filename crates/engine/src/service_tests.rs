@@ -1,0 +1,146 @@
+//! An engine called in the same process: what a connection gets, without a socket.
+
+use std::io;
+
+use azekura_proto::attr::{FileKind, NewInode};
+use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef};
+use azekura_proto::{ObjectClass, Oid, SessionId, Status, TargetId};
+
+use crate::crash_tests::Pool;
+use crate::requests::attachment::Attachment;
+use crate::requests::bulk::{BulkIn, BulkOut};
+use crate::service::Service;
+
+const SESSION: SessionId = SessionId([7; 16]);
+
+fn attach(service: &Service) -> Attachment {
+    service.attach(SESSION, Role::Client, false).unwrap().0
+}
+
+fn head(target: TargetId, sequence: u64) -> RequestHead {
+    RequestHead { target, map_version: 1, slot: 0, sequence, resent: false }
+}
+
+fn create(
+    (pool, service): (&Pool, &Service),
+    client: &Attachment,
+    name: &[u8],
+    sequence: u64,
+) -> Oid {
+    let target = service.node().entry_target(pool.root, name);
+    let inode = NewInode {
+        kind: FileKind::Regular,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        symlink_text: Vec::new(),
+        class: ObjectClass::S1,
+        chunk_bytes: 1 << 20,
+        inheritance: None,
+    };
+    let request = Request::Create { dir: pool.root, name, inode, open: true };
+    match client.call(&head(target, sequence), &request, &[]).0.unwrap() {
+        Reply::Created(attr) => attr.oid,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(client: &Attachment, data: ShardRef, offset: u64, bytes: u32) -> (Answer, Vec<u8>) {
+    client.call(&head(data.oid.home(), 0), &Request::Read { data, offset, bytes }, &[])
+}
+
+#[test]
+fn what_is_written_is_read_as_bytes_or_as_a_part_of_a_file() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let mut client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    let data = ShardRef { oid, shard: 0, is_file: true };
+    assert_eq!(read(&client, data, 0, 10), (Ok(Reply::Data { bytes: 0, striped: false }), vec![]));
+    let written: Vec<u8> = (0..600_000u32).map(|i| (i % 251) as u8).collect();
+    let (whole, streamed) = written.split_at(300_000);
+    let write = Request::Write { data, offset: 0 };
+    assert_eq!(client.call(&head(oid.home(), 0), &write, whole).0, Ok(Reply::Done));
+    // The other half comes in pieces.
+    let mut rest = streamed;
+    let mut take = |piece: &mut [u8]| io::Read::read_exact(&mut rest, piece);
+    let bulk = BulkIn::Stream { bytes: streamed.len() as u32, read: &mut take };
+    let write = Request::Write { data, offset: whole.len() as u64 };
+    let mut buffer = Vec::new();
+    let response = client.serve(&head(oid.home(), 0), &write, bulk, &mut buffer).unwrap();
+    assert_eq!(response.answer, Some(Ok(Reply::Done)));
+    for (offset, bytes) in [(5, 100), (1, 500_000), (599_990, 100), (700_000, 10), (0, 700_000)] {
+        let request = Request::Read { data, offset, bytes };
+        let none = BulkIn::Bytes(&[]);
+        let response = client.serve(&head(oid.home(), 0), &request, none, &mut buffer).unwrap();
+        let got = match response.bulk {
+            BulkOut::None => Vec::new(),
+            BulkOut::Bytes(data) => data.to_vec(),
+            BulkOut::File(range) => range.read().unwrap(),
+        };
+        let start = written.len().min(offset as usize);
+        let end = written.len().min(offset as usize + bytes as usize);
+        assert!(got == written[start..end], "{bytes} bytes at {offset}");
+        let expected = Reply::Data { bytes: (end - start) as u32, striped: false };
+        assert_eq!(response.answer, Some(Ok(expected)));
+        assert_eq!(read(&client, data, offset, bytes).1, got);
+    }
+}
+
+#[test]
+fn data_that_break_off_are_answered_to_nobody() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let mut client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    let data = ShardRef { oid, shard: 0, is_file: true };
+    for request in [Request::Write { data, offset: 0 }, Request::Append { oid }] {
+        let mut fail = |_: &mut [u8]| Err(io::ErrorKind::UnexpectedEof.into());
+        let bulk = BulkIn::Stream { bytes: 10, read: &mut fail };
+        let mut buffer = Vec::new();
+        assert!(client.serve(&head(oid.home(), 2), &request, bulk, &mut buffer).is_err());
+    }
+    assert_eq!(read(&client, data, 0, 10).1, b"");
+    // The slot was not entered: the same number is a new request.
+    let append = client.call(&head(oid.home(), 2), &Request::Append { oid }, b"0123456789").0;
+    assert_eq!(append, Ok(Reply::Appended { offset: 0 }));
+}
+
+#[test]
+fn a_request_with_a_number_is_done_once() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    assert_eq!(create((&pool, &service), &client, b"file", 1), oid);
+    let append = |sequence| {
+        let request = Request::Append { oid };
+        client.call(&head(oid.home(), sequence), &request, b"abc").0
+    };
+    assert_eq!(append(2), Ok(Reply::Appended { offset: 0 }));
+    assert_eq!(append(2), Ok(Reply::Appended { offset: 0 }));
+    assert_eq!(append(3), Ok(Reply::Appended { offset: 3 }));
+    // Also by the next run of the engine.
+    drop((client, service));
+    let service = pool.service();
+    let client = attach(&service);
+    let resent = RequestHead { resent: true, ..head(oid.home(), 3) };
+    let again = client.call(&resent, &Request::Append { oid }, b"abc").0;
+    assert_eq!(again, Ok(Reply::Appended { offset: 3 }));
+}
+
+#[test]
+fn what_is_refused_is_refused_before_it_is_looked_at() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let old = RequestHead { map_version: 0, ..head(TargetId(0), 0) };
+    assert_eq!(client.call(&old, &Request::Space, &[]).0, Err(Status::Refresh));
+    assert!(client.call(&old, &Request::Map, &[]).0.is_ok(), "asked for without a map");
+    let strange = head(TargetId(9), 0);
+    assert_eq!(client.call(&strange, &Request::Space, &[]).0, Err(Status::WrongTarget));
+    assert_eq!(service.report().sessions, 1);
+    assert_eq!(client.call(&head(TargetId(0), 0), &Request::Goodbye, &[]).0, Ok(Reply::Done));
+    assert_eq!(service.report().sessions, 0);
+}
