@@ -2,58 +2,42 @@
 //! connection each, and the replies are collected in order. What fails on the way is left to
 //! [`crate::retry`], one request after another.
 
-use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
-use azekura_proto::message::{Reply, Request};
+use azekura_proto::message::{Reply, Request, TypedRequest};
 use azekura_proto::status::StatusClass;
-use azekura_proto::{Status, TargetId};
+use azekura_proto::{EngineId, Status, TargetId};
+use azekura_rpc::{Attempt, Attempts, Channel, Destination, Failure, Outgoing};
 
 use crate::error::{ClientError, Result};
-use crate::lane::LaneError;
 use crate::link::{Borrowed, Link};
-use crate::retry::{Attempts, Job, patience};
+use crate::retry::Exchange;
 use crate::session::Session;
-
-/// Requests under way on one connection: their answers fit into the socket's buffer, so that
-/// neither side waits for the other to read.
-const WINDOW_REQUESTS: usize = 64;
-/// Bulk bytes under way to an engine on one connection.
-const WINDOW_BYTES: usize = FRAME_BULK_BYTES_MAX as usize;
-/// Small requests are sent together up to this size.
-const QUEUE_BYTES: usize = 32 * 1024;
 
 /// One request of a fan-out.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct Call<'a, R> {
     /// The target.
     pub target: TargetId,
-    /// What is asked.
-    pub request: Request<'a>,
-    /// Bulk data to send.
-    pub bulk_out: &'a [u8],
     /// Where bulk data of the reply go. More data than fit are a breach of the protocol.
     pub bulk_in: &'a mut [u8],
-    result: Option<Result<Reply>>,
-    sequence: u64,
-    sent: bool,
-    /// It must not be carried out after a later one.
-    ordered: bool,
+    request: Request<'a>,
+    bulk_out: &'a [u8],
+    is_ordered: bool,
+    kind: PhantomData<fn() -> R>,
 }
 
-impl<'a> Call<'a> {
+impl<'a, R: TypedRequest<'a>> Call<'a, R> {
     /// A request without bulk data.
-    pub fn new(target: TargetId, request: Request<'a>) -> Self {
+    pub fn new(target: TargetId, request: R) -> Self {
         Self {
             target,
-            request,
-            bulk_out: &[],
             bulk_in: &mut [],
-            result: None,
-            sequence: 0,
-            sent: false,
-            ordered: false,
+            request: request.into_request(),
+            bulk_out: &[],
+            is_ordered: false,
+            kind: PhantomData,
         }
     }
 
@@ -62,102 +46,142 @@ impl<'a> Call<'a> {
     /// they share its error, though they may have been carried out.
     #[must_use]
     pub fn in_order(mut self) -> Self {
-        self.ordered = true;
+        self.is_ordered = true;
         self
     }
 
     /// A request that sends bulk data.
-    pub fn sending(target: TargetId, request: Request<'a>, bulk_out: &'a [u8]) -> Self {
+    pub fn sending(target: TargetId, request: R, bulk_out: &'a [u8]) -> Self {
         Self { bulk_out, ..Self::new(target, request) }
     }
 
     /// A request that fetches bulk data.
-    pub fn fetching(target: TargetId, request: Request<'a>, bulk_in: &'a mut [u8]) -> Self {
+    pub fn fetching(target: TargetId, request: R, bulk_in: &'a mut [u8]) -> Self {
         Self { bulk_in, ..Self::new(target, request) }
     }
 
-    /// The answer, once; before the fan-out and the second time it is `TooLarge`.
-    pub fn take_result(&mut self) -> Result<Reply> {
-        self.result.take().unwrap_or(Err(ClientError::TooLarge))
+    pub(crate) fn exchange(&mut self) -> Exchange<'_, 'a> {
+        Exchange {
+            target: self.target,
+            request: &self.request,
+            bulk_out: self.bulk_out,
+            bulk_in: self.bulk_in,
+            is_ordered: self.is_ordered,
+        }
     }
 }
 
-/// A lane in use by a fan-out.
+/// How far a call has come.
+#[derive(Default)]
+struct Progress {
+    result: Option<Result<Reply>>,
+    sequence: u64,
+    sent: bool,
+}
+
+/// The way to an engine that takes part.
 struct Stream {
-    borrowed: Borrowed,
+    engine: EngineId,
     map_version: u32,
-    /// Calls that were sent and not answered, oldest first.
-    pending: VecDeque<usize>,
-    pending_bytes: usize,
-    exact_pending: bool,
-    broken: bool,
+    way: Way,
     /// Ordered calls are being repeated.
     repeats: bool,
     /// Why one of them has not reached the engine: those behind it must not be tried.
     failure: Option<ClientError>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one for each engine, and the large one is the rule")]
+enum Way {
+    /// Calls are in flight by their index.
+    Channel(Channel<Borrowed, usize>),
+    /// There is no connection: one at a time.
+    Single(Borrowed),
+}
+
 impl Session {
     /// Sends all calls, then collects their answers.
-    pub(crate) fn fan_out(&self, calls: &mut [Call<'_>]) {
+    pub(crate) fn fan_out(&self, calls: &mut [Exchange<'_, '_>]) -> Vec<Result<Reply>> {
         if let [call] = calls {
-            let mut job = Job {
-                target: call.target,
-                request: &call.request,
-                bulk_out: call.bulk_out,
-                bulk_in: call.bulk_in,
-            };
-            call.result = Some(self.call(&mut job));
-            return;
+            return vec![self.call(call)];
         }
-        let mut streams = self.open_streams(calls);
+        let mut progress: Vec<Progress> = calls.iter().map(|_| Progress::default()).collect();
+        let mut streams = self.open_streams(calls, &mut progress);
         for index in 0..calls.len() {
-            if let Some(stream) = self.stream_of(&mut streams, &mut calls[index]) {
-                stream.send(calls, index);
+            if progress[index].result.is_none()
+                && let Some(stream) = self.stream_of(&mut streams, &calls[index])
+            {
+                stream.send(calls, &mut progress, index);
             }
         }
         for stream in &mut streams {
             stream.flush();
         }
         for stream in &mut streams {
-            while let Some(index) = stream.pending.pop_front() {
-                stream.collect(calls, index);
-            }
+            while stream.collect(calls, &mut progress) {}
         }
-        for call in calls.iter_mut() {
-            let is_behind = call.ordered && self.follows_a_repeated_one(&streams, call);
-            if is_behind && matches!(call.result, Some(Ok(_))) {
-                // What is repeated may have written over it.
-                call.result = None;
-            }
-            let Some(stream) = self.stream_of(&mut streams, call) else { continue };
-            stream.repeats |= call.ordered;
-            let result = match &stream.failure {
-                Some(error) if call.ordered => Err(error.clone()),
-                _ => self.redo(stream, call),
-            };
-            if let Err(error) = &result
-                && call.ordered
-                && error.is_unreached()
-            {
-                stream.failure.get_or_insert_with(|| error.clone());
-            }
-            call.result = Some(result);
+        calls
+            .iter_mut()
+            .zip(progress)
+            .map(|(call, progress)| self.complete(&mut streams, call, progress))
+            .collect()
+    }
+
+    /// A fan-out of two.
+    #[expect(clippy::expect_used, reason = "each call has its reply")]
+    pub(crate) fn both(
+        &self,
+        one: Exchange<'_, '_>,
+        other: Exchange<'_, '_>,
+    ) -> (Result<Reply>, Result<Reply>) {
+        let replies = self.fan_out(&mut [one, other]);
+        <[_; 2]>::try_from(replies).expect("as many replies as calls").into()
+    }
+
+    /// The result of a call, which is repeated if it has none.
+    fn complete(
+        &self,
+        streams: &mut [Stream],
+        call: &mut Exchange<'_, '_>,
+        mut progress: Progress,
+    ) -> Result<Reply> {
+        let is_behind = call.is_ordered && self.follows_a_repeated_one(streams, call);
+        if is_behind && matches!(progress.result, Some(Ok(_))) {
+            // What is repeated may have written over it.
+            progress.result = None;
         }
+        if let Some(result) = progress.result {
+            return result;
+        }
+        let Some(stream) = self.stream_of(streams, call) else {
+            // A new map came in between.
+            return self.call(call);
+        };
+        stream.repeats |= call.is_ordered;
+        let result = match &stream.failure {
+            Some(error) if call.is_ordered => Err(error.clone()),
+            _ => self.redo(stream, call, &progress),
+        };
+        if let Err(error) = &result
+            && call.is_ordered
+            && error.is_unreached()
+        {
+            stream.failure.get_or_insert_with(|| error.clone());
+        }
+        result
     }
 
     /// A stream to each engine that takes part, borrowed in the order of the engines, so that two
     /// fan-outs never wait for each other.
-    fn open_streams(&self, calls: &mut [Call<'_>]) -> Vec<Stream> {
+    fn open_streams(&self, calls: &[Exchange<'_, '_>], progress: &mut [Progress]) -> Vec<Stream> {
         let mut links: Vec<(Arc<Link>, u32)> = Vec::new();
-        for call in calls.iter_mut() {
+        for (call, progress) in calls.iter().zip(&mut *progress) {
             match self.link(call.target) {
                 Ok(found) => {
                     if links.iter().all(|(link, _)| link.engine != found.0.engine) {
                         links.push(found);
                     }
                 }
-                Err(error) => call.result = Some(Err(error)),
+                Err(error) => progress.result = Some(Err(error)),
             }
         }
         links.sort_by_key(|(link, _)| link.engine);
@@ -165,20 +189,15 @@ impl Session {
         for (link, map_version) in links {
             let engine = link.engine;
             match self.borrow(link) {
-                Ok(borrowed) => streams.push(Stream {
-                    borrowed,
-                    map_version,
-                    pending: VecDeque::new(),
-                    pending_bytes: 0,
-                    exact_pending: false,
-                    broken: false,
-                    repeats: false,
-                    failure: None,
-                }),
+                Ok(borrowed) => {
+                    let way = Way::of(borrowed);
+                    let (repeats, failure) = (false, None);
+                    streams.push(Stream { engine, map_version, way, repeats, failure });
+                }
                 Err(error) => {
-                    for call in calls.iter_mut() {
+                    for (call, progress) in calls.iter().zip(&mut *progress) {
                         if self.link(call.target).is_ok_and(|(link, _)| link.engine == engine) {
-                            call.result = Some(Err(error.clone()));
+                            progress.result = Some(Err(error.clone()));
                         }
                     }
                 }
@@ -188,138 +207,137 @@ impl Session {
     }
 
     /// Whether an ordered call to the same engine has been repeated.
-    fn follows_a_repeated_one(&self, streams: &[Stream], call: &Call<'_>) -> bool {
+    fn follows_a_repeated_one(&self, streams: &[Stream], call: &Exchange<'_, '_>) -> bool {
         let mut repeated = streams.iter().filter(|stream| stream.repeats).peekable();
         repeated.peek().is_some()
-            && self.link(call.target).is_ok_and(|(link, _)| {
-                repeated.any(|stream| stream.borrowed.link.engine == link.engine)
-            })
+            && self
+                .link(call.target)
+                .is_ok_and(|(link, _)| repeated.any(|stream| stream.engine == link.engine))
     }
 
-    /// The stream that a call goes over; `None` if it has its result already.
+    /// The stream that a call goes over; `None` if its engine was none of those of the calls when they
+    /// were opened.
     fn stream_of<'s>(
         &self,
         streams: &'s mut [Stream],
-        call: &mut Call<'_>,
+        call: &Exchange<'_, '_>,
     ) -> Option<&'s mut Stream> {
-        if call.result.is_some() {
-            return None;
-        }
         let engine = self.link(call.target).ok()?.0.engine;
-        let found = streams.iter_mut().find(|stream| stream.borrowed.link.engine == engine);
-        if found.is_none() {
-            // A new map came in between: one at a time then.
-            let mut job = Job {
-                target: call.target,
-                request: &call.request,
-                bulk_out: call.bulk_out,
-                bulk_in: call.bulk_in,
-            };
-            call.result = Some(self.call(&mut job));
-        }
-        found
+        streams.iter_mut().find(|stream| stream.engine == engine)
     }
 
     /// One call again, after its stream broke or the engine wanted it repeated.
-    fn redo(&self, stream: &mut Stream, call: &mut Call<'_>) -> Result<Reply> {
-        if call.sequence == 0 {
-            call.sequence = stream.borrowed.lane().sequence_for(&call.request);
-        }
-        let mut attempts = Attempts::new(call.sequence);
-        attempts.resent = call.sent && call.sequence > 0;
-        let mut job = Job {
-            target: call.target,
-            request: &call.request,
-            bulk_out: call.bulk_out,
-            bulk_in: call.bulk_in,
+    fn redo(
+        &self,
+        stream: &mut Stream,
+        call: &mut Exchange<'_, '_>,
+        progress: &Progress,
+    ) -> Result<Reply> {
+        let map_version = stream.map_version;
+        let borrowed = stream.way.slot();
+        let attempt = match progress.sequence {
+            0 => Attempt { sequence: borrowed.sequence_for(call.request), resent: false },
+            sequence => Attempt { sequence, resent: progress.sent },
         };
-        self.drive(&mut stream.borrowed, &mut job, attempts, stream.map_version)
+        self.drive(borrowed, call, Attempts::new(attempt), map_version)
+    }
+}
+
+impl Way {
+    fn of(mut borrowed: Borrowed) -> Self {
+        if !borrowed.is_connected() {
+            let (link, slot) = borrowed.parts();
+            if let Err(failure) = link.connect(slot, link.patience()) {
+                tracing::debug!("no connection for several requests: {failure}");
+            }
+        }
+        match Channel::open(borrowed) {
+            Ok(channel) => Self::Channel(channel),
+            Err(borrowed) => Self::Single(borrowed),
+        }
+    }
+
+    /// The slot, once nothing is wanted any more of what was in flight.
+    fn slot(&mut self) -> &mut Borrowed {
+        match self {
+            Self::Channel(channel) => channel.close(),
+            Self::Single(borrowed) => borrowed,
+        }
     }
 }
 
 impl Stream {
-    fn send(&mut self, calls: &mut [Call<'_>], index: usize) {
-        let bulk_bytes = calls[index].bulk_out.len();
-        let exact = calls[index].request.needs_exact_retry();
-        while !self.pending.is_empty()
-            && (self.pending.len() >= WINDOW_REQUESTS
-                || self.pending_bytes + bulk_bytes > WINDOW_BYTES
-                || exact && self.exact_pending)
-        {
-            self.flush();
-            if let Some(oldest) = self.pending.pop_front() {
-                self.collect(calls, oldest);
-            }
+    fn channel(&mut self) -> Option<&mut Channel<Borrowed, usize>> {
+        match &mut self.way {
+            Way::Channel(channel) if channel.is_whole() => Some(channel),
+            Way::Channel(_) | Way::Single(_) => None,
         }
-        if self.broken {
-            return;
-        }
-        if let Err(error) = self.try_send(&mut calls[index]) {
-            self.fail(calls, index, error);
-            return;
-        }
-        self.pending.push_back(index);
-        self.pending_bytes += bulk_bytes;
-        self.exact_pending |= exact;
     }
 
-    fn try_send(&mut self, call: &mut Call<'_>) -> std::result::Result<(), LaneError> {
+    fn send(&mut self, calls: &mut [Exchange<'_, '_>], progress: &mut [Progress], index: usize) {
         let map_version = self.map_version;
-        let (link, lane) = self.borrowed.parts();
-        if !lane.is_connected() {
-            link.connect(lane, link.patience())?;
+        loop {
+            let Some(channel) = self.channel() else { return };
+            let Exchange { request, bulk_out, .. } = &calls[index];
+            if channel.has_room(request, bulk_out) {
+                break;
+            }
+            self.flush();
+            self.collect(calls, progress);
         }
-        call.sequence = lane.sequence_for(&call.request);
-        let head = lane.head(call.target, map_version, call.sequence, false);
-        lane.queue(&link.holds, head, &call.request, call.bulk_out.len())?;
-        call.sent = true;
-        if !call.bulk_out.is_empty() || lane.queued_bytes() > QUEUE_BYTES {
-            lane.flush(call.bulk_out)?;
+        let Some(channel) = self.channel() else { return };
+        let Exchange { target, request, bulk_out, bulk_in, .. } = &calls[index];
+        let sequence = channel.slot().sequence_for(request);
+        let to = Destination { target: *target, map_version };
+        let outgoing = Outgoing { to, request, bulk: bulk_out, reply_bytes_max: bulk_in.len() };
+        let sent = channel.submit(outgoing, Attempt { sequence, resent: false }, index);
+        progress[index].sequence = sequence;
+        progress[index].sent = !matches!(sent, Err(Failure::TooLarge));
+        if let Err(failure) = sent {
+            self.fail(&mut progress[index], &failure);
         }
-        Ok(())
     }
 
     fn flush(&mut self) {
-        if self.broken {
-            return;
-        }
-        let (link, lane) = self.borrowed.parts();
-        if lane.is_connected() && lane.flush(&[]).is_err() {
-            link.disconnect(lane);
-            self.broken = true;
+        if let Some(channel) = self.channel()
+            && channel.flush().is_err()
+        {
+            channel.end();
         }
     }
 
-    fn collect(&mut self, calls: &mut [Call<'_>], index: usize) {
-        let call = &mut calls[index];
-        self.pending_bytes = self.pending_bytes.saturating_sub(call.bulk_out.len());
-        if self.broken {
-            return;
-        }
-        let (link, lane) = self.borrowed.parts();
-        let got = lane.receive(&link.holds, link.engine, call.bulk_in, patience(&call.request));
-        if call.sequence > 0 {
-            self.exact_pending = false;
-        }
-        match got {
-            Ok(Ok(reply)) => call.result = Some(Ok(reply)),
+    /// Takes in the answer to the oldest call; false if nothing is in flight any more.
+    fn collect(&mut self, calls: &mut [Exchange<'_, '_>], progress: &mut [Progress]) -> bool {
+        let Some(channel) = self.channel() else { return false };
+        let Some(&mut oldest) = channel.oldest() else { return false };
+        let progress = &mut progress[oldest];
+        match channel.wait(calls[oldest].bulk_in).map(|(_, answer)| answer) {
+            Ok(Ok(reply)) => progress.result = Some(Ok(reply)),
             // Sent again as the same request, which may have been carried out in part.
             Ok(Err(Status::PeerUnreachable)) => {}
             Ok(Err(status)) => match status.class() {
-                StatusClass::Caller | StatusClass::Fatal => call.result = Some(Err(status.into())),
+                StatusClass::Caller | StatusClass::Fatal => {
+                    progress.result = Some(Err(status.into()));
+                }
                 // It was not carried out: it is sent again as a new request.
-                StatusClass::Retry | StatusClass::RefreshMap => call.sequence = 0,
+                StatusClass::Retry | StatusClass::RefreshMap => progress.sequence = 0,
             },
-            Err(error) => self.fail(calls, index, error),
+            Err(failure) => self.fail(progress, &failure),
         }
+        true
     }
 
-    fn fail(&mut self, calls: &mut [Call<'_>], index: usize, error: LaneError) {
-        let (link, lane) = self.borrowed.parts();
-        if let LaneError::Final(error) = error {
-            calls[index].result = Some(Err(error));
+    /// The connection is of no further use; a call that it is to blame for has its result.
+    fn fail(&mut self, progress: &mut Progress, failure: &Failure) {
+        progress.result = match failure {
+            Failure::TooLarge => Some(Err(ClientError::TooLarge)),
+            Failure::Protocol(what) => {
+                Some(Err(ClientError::Protocol { engine: self.engine, what }))
+            }
+            Failure::Broken(_) | Failure::Late => None,
+        };
+        if let Some(channel) = self.channel() {
+            channel.end();
         }
-        link.disconnect(lane);
-        self.broken = true;
     }
 }

@@ -5,27 +5,31 @@
 //! that the file system of `azekura-posix` and other users build on. This crate never interprets
 //! what the file system keeps in its objects.
 
+mod claims;
 mod error;
 mod fan_out;
-mod holds;
-mod lane;
+mod health;
 mod link;
 mod objects;
 mod open;
+mod open_references;
 mod outbox;
 mod pipeline;
 mod pool;
 mod pool_file;
 mod retry;
 mod session;
+mod shard_io;
+mod slots;
+mod window;
 
-pub use azekura_proto::message::{Reply, Request};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
-pub use objects::{KeyCursor, Objects, pieces};
-pub use open::{Created, Hold};
+pub use objects::{KeyCursor, Objects};
+pub use open::{Created, OpenReference};
 pub use outbox::{Outbox, Outcome, Posted};
 pub use pipeline::{Fetch, Pipeline, Wanted};
 pub use pool::{ClientConfig, Pool};
 pub use pool_file::{PoolFile, SecretSource, pools_dir};
 pub use session::this_process;
+pub use shard_io::{ShardIo, ShardWrite};

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use azekura_proto::attr::NewInode;
 use azekura_proto::limits::RELEASES_MAX;
-use azekura_proto::message::{Lock, LockKind, Reply, Request};
+use azekura_proto::message::typed::{
+    Create, CreateUnlinked, Creation, LockAcquire, LockRelease, Open, Ping,
+};
+use azekura_proto::message::{Lock, LockKind, TypedRequest};
 use azekura_proto::transaction::Entry;
-use azekura_proto::{Attr, ContainerId, EngineId, Oid, TargetId, placement};
+use azekura_proto::{Attr, ContainerId, Oid, TargetId};
+use azekura_rpc::Failure;
 
-use crate::error::{ClientError, Result};
+use crate::error::Result;
 use crate::pool::Pool;
 
 /// Releases wait for the next request to the engine, but never more than so many.
@@ -17,12 +21,12 @@ const RELEASES_WAITING: usize = RELEASES_MAX / 4;
 
 /// An object held open. Dropping it queues the release, which travels with a later request.
 #[derive(Debug)]
-pub struct Hold {
+pub struct OpenReference {
     pool: Arc<Pool>,
     oid: Oid,
 }
 
-impl Hold {
+impl OpenReference {
     /// The object.
     pub fn oid(&self) -> Oid {
         self.oid
@@ -34,12 +38,12 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for OpenReference {
     fn drop(&mut self) {
         let Ok(link) = self.pool.link(self.oid.home()) else { return };
-        if link.holds.close(self.oid) >= RELEASES_WAITING {
+        if link.open_references.close(self.oid) >= RELEASES_WAITING {
             // Carries them along. A failure has been logged, and they are kept for later.
-            let _ = self.pool.call(self.oid.home(), &Request::Ping);
+            let _ = self.pool.call(self.oid.home(), Ping);
         }
     }
 }
@@ -48,32 +52,24 @@ impl Drop for Hold {
 #[derive(Debug)]
 pub enum Created {
     /// The object is new.
-    New(Box<Attr>, Option<Hold>),
+    New(Box<Attr>, Option<OpenReference>),
     /// The name was there already. Attributes come along if the object's home is at hand.
     Existing(Entry, Option<Box<Attr>>),
 }
 
-fn unexpected(pool: &Pool, target: TargetId) -> ClientError {
-    let engine = pool.map().engine_of(target).unwrap_or(EngineId(0));
-    ClientError::Protocol { engine, what: "a reply that belongs to another request" }
-}
-
 impl Pool {
-    /// Opens an object: it is kept until the hold is dropped, even if its last name goes.
+    /// Opens an object: it is kept until the reference is dropped, even if its last name goes.
     ///
     /// # Errors
     /// As [`Pool::call`].
-    pub fn open(self: &Arc<Self>, oid: Oid) -> Result<(Box<Attr>, Hold)> {
-        self.link(oid.home())?.holds.open(oid);
-        // From here on the hold's drop undoes the count, also after an error.
-        let hold = Hold { pool: Arc::clone(self), oid };
-        match self.call(oid.home(), &Request::Open { oid })? {
-            Reply::Attr(attr) => Ok((attr, hold)),
-            _ => Err(unexpected(self, oid.home())),
-        }
+    pub fn open(self: &Arc<Self>, oid: Oid) -> Result<(Box<Attr>, OpenReference)> {
+        self.link(oid.home())?.open_references.open(oid, &**self.platform());
+        // From here on the reference's drop undoes the count, also after an error.
+        let reference = OpenReference { pool: Arc::clone(self), oid };
+        Ok((self.call(oid.home(), Open { oid })?, reference))
     }
 
-    /// Makes an object and its entry, and holds it open if `hold`.
+    /// Makes an object and its entry, and opens it if `open`.
     ///
     /// # Errors
     /// As [`Pool::call`]. A name that exists is no error but [`Created::Existing`].
@@ -82,46 +78,43 @@ impl Pool {
         dir: Oid,
         name: &[u8],
         inode: NewInode,
-        hold: bool,
+        open: bool,
     ) -> Result<Created> {
-        let target = placement::entry_target(dir, name, self.target_count());
-        let request = Request::Create { dir, name, inode, hold };
-        let (reply, guard) = if hold {
-            self.call_holding(target, &request)
+        let target = self.placement().entry_target(dir, name);
+        let request = Create { dir, name, inode, open };
+        let (reply, guard) = if open {
+            self.call_opening(target, request, |creation| match creation {
+                Creation::New(attr) => Some(attr.oid),
+                Creation::Existing(..) => None,
+            })?
         } else {
-            (self.call(target, &request), None)
+            (self.call(target, request)?, None)
         };
-        match reply? {
-            Reply::Created(attr) => Ok(Created::New(attr, guard)),
-            Reply::Entry { entry, attr } => {
-                if hold && attr.is_some() {
+        match reply {
+            Creation::New(attr) => Ok(Created::New(attr, guard)),
+            Creation::Existing(entry, attr) => {
+                if open && attr.is_some() {
                     // The engine holds it now; whoever wants it open asks by itself.
-                    self.link(entry.oid.home())?.holds.forget_stray(entry.oid);
+                    self.link(entry.oid.home())?.open_references.forget_stray(entry.oid);
                 }
                 Ok(Created::Existing(entry, attr))
             }
-            _ => Err(unexpected(self, target)),
         }
     }
 
-    /// A request that makes an object on its target and holds it open.
-    fn call_holding(
+    /// A request that may make an object on its target and holds it open then.
+    fn call_opening<'a, R: TypedRequest<'a>>(
         self: &Arc<Self>,
         target: TargetId,
-        request: &Request<'_>,
-    ) -> (Result<Reply>, Option<Hold>) {
-        let link = match self.link(target) {
-            Ok(link) => link,
-            Err(error) => return (Err(error), None),
-        };
-        let turn = link.holds.begin_create();
+        request: R,
+        made: impl FnOnce(&R::Reply) -> Option<Oid>,
+    ) -> Result<(R::Reply, Option<OpenReference>)> {
+        let link = self.link(target)?;
+        let turn = link.open_references.begin_create();
         let reply = self.call(target, request);
-        let made = match &reply {
-            Ok(Reply::Created(attr)) => Some(attr.oid),
-            _ => None,
-        };
-        link.holds.end_create(turn, made);
-        (reply, made.map(|oid| Hold { pool: Arc::clone(self), oid }))
+        let made = reply.as_ref().ok().and_then(made);
+        link.open_references.end_create(turn, made);
+        Ok((reply?, made.map(|oid| OpenReference { pool: Arc::clone(self), oid })))
     }
 
     /// Makes an object without a name and holds it open (`O_TMPFILE`).
@@ -133,17 +126,17 @@ impl Pool {
         container: ContainerId,
         home: TargetId,
         inode: NewInode,
-    ) -> Result<(Box<Attr>, Hold)> {
-        match self.call_holding(home, &Request::CreateUnlinked { container, inode }) {
-            (Ok(Reply::Created(attr)), Some(hold)) => Ok((attr, hold)),
-            (Ok(_), _) => Err(unexpected(self, home)),
-            (Err(error), _) => Err(error),
-        }
+    ) -> Result<(Box<Attr>, OpenReference)> {
+        let request = CreateUnlinked { container, inode };
+        let (attr, reference) = self.call_opening(home, request, |attr| Some(attr.oid))?;
+        let reference =
+            reference.ok_or_else(|| self.broken_protocol(home, Failure::OTHER_REPLY))?;
+        Ok((attr, reference))
     }
 
     /// Whether this session has the object open.
     pub fn is_open(&self, oid: Oid) -> bool {
-        self.link(oid.home()).is_ok_and(|link| link.holds.is_open(oid))
+        self.link(oid.home()).is_ok_and(|link| link.open_references.is_open(oid))
     }
 
     /// Takes a lock. With `wait` the engine waits for up to
@@ -152,8 +145,8 @@ impl Pool {
     /// # Errors
     /// As [`Pool::call`]; `Locked` if another owner has it.
     pub fn lock(&self, oid: Oid, lock: Lock, wait: bool) -> Result<()> {
-        self.call(oid.home(), &Request::LockAcquire { oid, lock, wait })?;
-        self.link(oid.home())?.holds.lock(oid, lock);
+        self.call(oid.home(), LockAcquire { oid, lock, wait })?;
+        self.link(oid.home())?.open_references.lock(oid, lock);
         Ok(())
     }
 
@@ -162,13 +155,13 @@ impl Pool {
     /// # Errors
     /// As [`Pool::call`].
     pub fn unlock(&self, oid: Oid, lock: Lock) -> Result<()> {
-        self.call(oid.home(), &Request::LockRelease { oid, lock })?;
-        self.link(oid.home())?.holds.unlock(oid, lock);
+        self.call(oid.home(), LockRelease { oid, lock })?;
+        self.link(oid.home())?.open_references.unlock(oid, lock);
         Ok(())
     }
 
     /// Whether the owner has anything locked on the object, as far as this session knows.
     pub fn has_locks(&self, oid: Oid, kind: LockKind, owner: u64) -> bool {
-        self.link(oid.home()).is_ok_and(|link| link.holds.has_locks(oid, kind, owner))
+        self.link(oid.home()).is_ok_and(|link| link.open_references.has_locks(oid, kind, owner))
     }
 }

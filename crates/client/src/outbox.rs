@@ -5,28 +5,29 @@
 //!
 //! Writes that overlap go over one connection, which an engine serves in order.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use azekura_proto::message::{Answer, Reply, Request, RequestHead, ShardRef};
+use azekura_platform::SharedPlatform;
+use azekura_proto::limits::{LEASED_WRITE_BYTES_MAX, WRITE_CONNECTIONS_MAX};
+use azekura_proto::message::typed::{ReleaseWrite, WriteLeased};
+use azekura_proto::message::{Answer, Request, ShardRef, TypedRequest as _};
 use azekura_proto::status::StatusClass;
-use azekura_proto::{EngineId, Status, TargetId, frame};
-use azekura_wire::Socket;
+use azekura_proto::{EngineId, Status, TargetId};
+use azekura_rpc::{Channel, Destination, Failure, Outgoing, Reader};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Pool;
 use crate::error::ClientError;
 use crate::link::Borrowed;
-use crate::pipeline::lane_window_bytes;
 use crate::session::this_process;
+use crate::window::connection_window_bytes;
 
-/// Connections to one engine at most.
-const LANES_MAX: u64 = 4;
 /// Bytes of a shard that go over one connection before the next one's turn. No write crosses from one
 /// such stretch to the next.
-const STRETCH_BYTES: u64 = azekura_proto::limits::LEASED_WRITE_BYTES_MAX as u64;
+const STRETCH_BYTES: u64 = LEASED_WRITE_BYTES_MAX as u64;
 
 /// What came of a write.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ pub struct Posted {
     sent: Instant,
     outcome: Mutex<Outcome>,
     /// Where it was sent; gone with the connection.
-    flight: OnceLock<Weak<Flight>>,
+    channel: OnceLock<Weak<WriteChannel>>,
 }
 
 impl Posted {
@@ -121,6 +122,7 @@ impl Posted {
         kind: Kind,
         (offset, epoch): (u64, u64),
         bytes: Vec<u8>,
+        sent: Instant,
     ) -> Arc<Self> {
         Arc::new(Self {
             target,
@@ -129,18 +131,18 @@ impl Posted {
             offset,
             epoch,
             bytes,
-            sent: Instant::now(),
+            sent,
             outcome: Mutex::new(Outcome::Waiting),
-            flight: OnceLock::new(),
+            channel: OnceLock::new(),
         })
     }
 
     /// To be called once.
-    fn send_over(self: &Arc<Self>, flight: Option<Arc<Flight>>) {
-        let Some(flight) = flight else { return self.settle(Outcome::Lost) };
-        self.flight.get_or_init(|| Arc::downgrade(&flight));
-        flight.send(self);
-        flight.collect();
+    fn send_over(self: &Arc<Self>, channel: Option<Arc<WriteChannel>>) {
+        let Some(channel) = channel else { return self.settle(Outcome::Lost) };
+        self.channel.get_or_init(|| Arc::downgrade(&channel));
+        channel.send(self);
+        channel.collect();
     }
 
     fn settle(&self, outcome: Outcome) {
@@ -151,146 +153,105 @@ impl Posted {
     }
 
     /// Which of so many connections it goes over.
-    fn lane(&self, lanes: u64) -> u64 {
+    fn channel_of(&self, channels: u64) -> u64 {
         let stretch = self.offset / STRETCH_BYTES;
-        (self.data.oid.inode_number() ^ u64::from(self.data.shard)).wrapping_add(stretch) % lanes
+        (self.data.oid.inode_number() ^ u64::from(self.data.shard)).wrapping_add(stretch) % channels
     }
 }
 
-/// A connection with writes under way.
-struct Flight {
+/// A channel with writes under way.
+#[derive(Debug)]
+struct WriteChannel {
     map_version: u32,
-    slot: u16,
-    socket: Arc<Socket>,
-    /// Whoever sends has this, so that answers come in the order of `pending`.
-    sending: Mutex<()>,
-    reader: Mutex<Borrowed>,
-    pending: Mutex<VecDeque<Arc<Posted>>>,
-    broken: AtomicBool,
+    platform: SharedPlatform,
+    channel: Channel<Borrowed, Arc<Posted>>,
 }
 
-impl std::fmt::Debug for Flight {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Flight").field("slot", &self.slot).finish_non_exhaustive()
-    }
-}
-
-impl Flight {
-    fn is_whole(&self) -> bool {
-        !self.broken.load(Ordering::Acquire)
-    }
-
+impl WriteChannel {
     fn send(&self, posted: &Arc<Posted>) {
-        let _turn = self.sending.lock();
-        if !self.is_whole() {
-            return posted.settle(Outcome::Lost);
-        }
-        let head = RequestHead {
-            target: posted.target,
-            map_version: self.map_version,
-            slot: self.slot,
-            sequence: 0,
-            resent: false,
-        };
         let (data, offset, epoch) = (posted.data, posted.offset, posted.epoch);
         let request = match posted.kind {
             Kind::Write => Request::WriteLeased { data, offset, epoch },
             Kind::Release => Request::ReleaseWrite { data, epoch },
         };
-        let mut frame = Vec::with_capacity(128);
-        let bulk_bytes = posted.bytes.len() as u32;
-        if frame::encode_into(&mut frame, &(head, &request), bulk_bytes).is_err() {
-            return posted.settle(Outcome::Failed(ClientError::TooLarge));
-        }
-        self.pending.lock().push_back(Arc::clone(posted));
-        if self.socket.send_with_bulk(&frame, &posted.bytes).is_err() {
-            self.give_up();
+        let to = Destination { target: posted.target, map_version: self.map_version };
+        let outgoing = Outgoing { to, request: &request, bulk: &posted.bytes, reply_bytes_max: 0 };
+        match self.channel.post(outgoing, Arc::clone(posted)) {
+            Ok(()) => {}
+            Err((Failure::TooLarge, _)) => posted.settle(Outcome::Failed(ClientError::TooLarge)),
+            Err(_) => {
+                posted.settle(Outcome::Lost);
+                self.give_up();
+            }
         }
     }
 
     /// Takes in the answers that are there, if nobody else does.
     fn collect(&self) {
-        let Some(mut reader) = self.reader.try_lock() else { return };
-        while !self.pending.lock().is_empty() {
-            let (link, lane) = reader.parts();
-            match lane.try_receive(&link.holds, link.engine, 0) {
-                Ok(Some((answer, _))) => self.take_in(&answer),
+        let Some(mut reader) = self.channel.try_reader() else { return };
+        loop {
+            match reader.poll(&*self.platform).map(|arrival| arrival.reply) {
+                Ok(Some((posted, answer, _))) => self.take_in(&posted, answer),
                 Ok(None) => return,
-                Err(_) => return self.end(&mut reader),
+                Err(_) => return self.give_up(),
             }
         }
     }
 
     /// Waits for the next answer and takes it in.
-    fn take_one(&self, reader: &mut Borrowed) {
-        let (link, lane) = reader.parts();
-        match lane.receive(&link.holds, link.engine, &mut [], 1) {
-            Ok(answer) => self.take_in(&answer),
-            Err(_) => self.end(reader),
+    fn take_one(&self, reader: &mut Reader<'_, Borrowed, Arc<Posted>>) {
+        match reader.wait() {
+            Ok((posted, answer)) => self.take_in(&posted, answer),
+            Err(_) => self.give_up(),
         }
     }
 
-    fn take_in(&self, answer: &Answer) {
-        let oldest = self.pending.lock().pop_front();
-        if let Some(posted) = oldest {
-            posted.settle(outcome_of(answer));
-        }
-    }
-
-    fn end(&self, reader: &mut Borrowed) {
-        let (link, lane) = reader.parts();
-        link.disconnect(lane);
-        self.give_up();
+    fn take_in(&self, posted: &Posted, answer: Answer) {
+        posted.settle(outcome_of(posted.kind, answer, self.platform.now()));
     }
 
     /// Nothing more will come.
     fn give_up(&self) {
-        self.broken.store(true, Ordering::Release);
-        self.socket.shut_down();
-        for posted in self.pending.lock().drain(..) {
+        for posted in self.channel.hang_up() {
             posted.settle(Outcome::Lost);
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for WriteChannel {
     fn drop(&mut self) {
-        let pending = std::mem::take(self.pending.get_mut());
-        if !pending.is_empty() || !self.is_whole() {
-            // What comes late must never meet another user of the lane.
-            let (link, lane) = self.reader.get_mut().parts();
-            link.disconnect(lane);
-        }
-        for posted in pending {
+        for posted in self.channel.abandon() {
             posted.settle(Outcome::Lost);
         }
     }
 }
 
-fn outcome_of(answer: &Answer) -> Outcome {
-    match answer {
-        Ok(Reply::Leased { lease_ms, .. }) => {
-            Outcome::Written { lease_ms: *lease_ms, at: Instant::now() }
-        }
-        Ok(Reply::Done) => Outcome::Written { lease_ms: 0, at: Instant::now() },
-        Ok(_) | Err(Status::ConditionFailed) => Outcome::Lost,
+fn outcome_of(kind: Kind, answer: Answer, at: Instant) -> Outcome {
+    let lease_ms = answer.map(|reply| match kind {
+        Kind::Write => WriteLeased::read(reply).map(|lease| lease.lease_ms),
+        Kind::Release => ReleaseWrite::read(reply).map(|()| 0),
+    });
+    match lease_ms {
+        Ok(Some(lease_ms)) => Outcome::Written { lease_ms, at },
+        Ok(None) | Err(Status::ConditionFailed) => Outcome::Lost,
         Err(status) => match status.class() {
             StatusClass::Retry | StatusClass::RefreshMap => Outcome::Lost,
-            StatusClass::Caller | StatusClass::Fatal => Outcome::Failed((*status).into()),
+            StatusClass::Caller | StatusClass::Fatal => Outcome::Failed(status.into()),
         },
     }
 }
 
-type Slot = Arc<Mutex<Option<Arc<Flight>>>>;
+/// The place of one of an engine's channels.
+type Place = Arc<Mutex<Option<Arc<WriteChannel>>>>;
 
 /// Writes kept in flight for all files of a pool.
 pub struct Outbox {
     /// Before the pool: its connections are borrowed from there, and go back first.
-    lanes: Mutex<HashMap<(EngineId, u64), Slot>>,
+    channels: Mutex<HashMap<(EngineId, u64), Place>>,
     pool: Arc<Pool>,
     process: AtomicU32,
     /// What one connection carries per round trip, in bytes.
-    lane_window_bytes: u64,
+    connection_window_bytes: u64,
 }
 
 impl std::fmt::Debug for Outbox {
@@ -303,8 +264,8 @@ impl Outbox {
     /// Without connections.
     pub fn new(pool: Arc<Pool>) -> Self {
         let process = AtomicU32::new(this_process());
-        let lane_window_bytes = lane_window_bytes();
-        Self { lanes: Mutex::default(), pool, process, lane_window_bytes }
+        let connection_window_bytes = connection_window_bytes();
+        Self { channels: Mutex::default(), pool, process, connection_window_bytes }
     }
 
     /// The pool.
@@ -319,35 +280,38 @@ impl Outbox {
 
     /// How many connections to an engine a window of so many bytes is worth. One fills a link better
     /// than several do, if the system lets it carry that much.
-    pub fn lanes_for(&self, window_bytes: u64) -> u64 {
-        window_bytes.div_ceil(self.lane_window_bytes).clamp(1, LANES_MAX)
+    pub fn connections_for(&self, window_bytes: u64) -> u64 {
+        window_bytes.div_ceil(self.connection_window_bytes).clamp(1, WRITE_CONNECTIONS_MAX)
     }
 
     /// Sends bytes, no more than [`Outbox::room`] says, to a shard under the lease of this epoch,
-    /// behind all that was sent to the same place before over as many `lanes`.
+    /// behind all that was sent to the same place before over as many `connections`.
     pub fn post(
         &self,
         target: TargetId,
         data: ShardRef,
         offset: u64,
         epoch: u64,
-        lanes: u64,
+        connections: u64,
         bytes: Vec<u8>,
     ) -> Arc<Posted> {
-        let posted = Posted::new(target, data, Kind::Write, (offset, epoch), bytes);
-        posted.send_over(self.flight(target, posted.lane(lanes.max(1))));
+        let now = self.pool.platform().now();
+        let posted = Posted::new(target, data, Kind::Write, (offset, epoch), bytes, now);
+        posted.send_over(self.channel(target, posted.channel_of(connections.max(1))));
         posted
     }
 
     /// A write that is not sent because one before it was lost: both are to be sent again.
     pub fn post_lost(
+        &self,
         target: TargetId,
         data: ShardRef,
         offset: u64,
         epoch: u64,
         bytes: Vec<u8>,
     ) -> Arc<Posted> {
-        let posted = Posted::new(target, data, Kind::Write, (offset, epoch), bytes);
+        let now = self.pool.platform().now();
+        let posted = Posted::new(target, data, Kind::Write, (offset, epoch), bytes, now);
         posted.settle(Outcome::Lost);
         posted
     }
@@ -355,88 +319,83 @@ impl Outbox {
     /// Gives a lease back, over any connection: nothing may be under way under it. If this comes to
     /// nothing the lease runs out.
     pub fn release(&self, target: TargetId, data: ShardRef, epoch: u64) -> Arc<Posted> {
-        let posted = Posted::new(target, data, Kind::Release, (0, epoch), Vec::new());
+        let now = self.pool.platform().now();
+        let posted = Posted::new(target, data, Kind::Release, (0, epoch), Vec::new(), now);
         let engine = self.pool.map().engine_of(target);
-        let slots: Vec<Slot> = {
-            let lanes = self.lanes();
-            let own = lanes.iter().filter(|((of, _), _)| Some(*of) == engine);
-            own.map(|(_, slot)| Arc::clone(slot)).collect()
+        let places: Vec<Place> = {
+            let channels = self.channels();
+            let own = channels.iter().filter(|((of, _), _)| Some(*of) == engine);
+            own.map(|(_, place)| Arc::clone(place)).collect()
         };
-        let open = slots.iter().find_map(|slot| slot.lock().clone().filter(|one| one.is_whole()));
-        posted.send_over(open.or_else(|| self.flight(target, posted.lane(1))));
+        let is_whole = |open: &Arc<WriteChannel>| open.channel.is_whole();
+        let open = places.iter().find_map(|place| place.lock().clone().filter(is_whole));
+        posted.send_over(open.or_else(|| self.channel(target, posted.channel_of(1))));
         posted
     }
 
     /// Takes in what has come over the connection of a write.
     pub fn collect(&self, posted: &Posted) {
-        if let Some(flight) = posted.flight.get().and_then(Weak::upgrade) {
-            flight.collect();
+        if let Some(channel) = posted.channel.get().and_then(Weak::upgrade) {
+            channel.collect();
         }
     }
 
     /// Waits until something has come of a write.
     pub fn wait(&self, posted: &Posted) {
-        let Some(flight) = posted.flight.get().and_then(Weak::upgrade) else {
+        let Some(channel) = posted.channel.get().and_then(Weak::upgrade) else {
             return posted.settle(Outcome::Lost);
         };
         while !posted.is_over() {
-            let mut reader = flight.reader.lock();
+            let mut reader = channel.channel.reader();
             if !posted.is_over() {
-                flight.take_one(&mut reader);
+                channel.take_one(&mut reader);
             }
         }
     }
 
     /// Gives the connections away, to be used by others. Nothing should be in flight.
     pub fn close(&self) {
-        self.lanes().clear();
+        self.channels().clear();
     }
 
-    /// The lanes. A forked child has none of its parent's connections.
-    fn lanes(&self) -> MutexGuard<'_, HashMap<(EngineId, u64), Slot>> {
-        let mut lanes = self.lanes.lock();
+    /// The channels. A forked child has none of its parent's connections.
+    fn channels(&self) -> MutexGuard<'_, HashMap<(EngineId, u64), Place>> {
+        let mut channels = self.channels.lock();
         let process = this_process();
         if self.process.swap(process, Ordering::Relaxed) != process {
-            lanes.clear();
+            channels.clear();
         }
-        lanes
+        channels
     }
 
-    /// The connection for a lane; made if there is none.
-    fn flight(&self, target: TargetId, lane: u64) -> Option<Arc<Flight>> {
+    /// The channel of a number to a target's engine; made if there is none.
+    fn channel(&self, target: TargetId, number: u64) -> Option<Arc<WriteChannel>> {
         let engine = self.pool.map().engine_of(target)?;
-        let slot = Arc::clone(self.lanes().entry((engine, lane)).or_default());
-        let mut slot = slot.lock();
+        let place = Arc::clone(self.channels().entry((engine, number)).or_default());
+        let mut place = place.lock();
         let map_version = self.pool.map().version;
         let is_good =
-            |flight: &&Arc<Flight>| flight.is_whole() && flight.map_version == map_version;
-        if let Some(flight) = slot.as_ref().filter(is_good) {
-            return Some(Arc::clone(flight));
+            |open: &&Arc<WriteChannel>| open.channel.is_whole() && open.map_version == map_version;
+        if let Some(open) = place.as_ref().filter(is_good) {
+            return Some(Arc::clone(open));
         }
-        *slot = None;
-        let flight = Arc::new(self.open(target)?);
-        *slot = Some(Arc::clone(&flight));
-        Some(flight)
+        *place = None;
+        let open = Arc::new(self.open(target)?);
+        *place = Some(Arc::clone(&open));
+        Some(open)
     }
 
-    fn open(&self, target: TargetId) -> Option<Flight> {
+    fn open(&self, target: TargetId) -> Option<WriteChannel> {
         let session = self.pool.session();
         let (link, map_version) = session.link(target).ok()?;
         let mut borrowed = session.borrow(link).ok()?;
-        let (link, lane) = borrowed.parts();
-        if let Err(error) = link.connect(lane, link.patience()) {
-            tracing::debug!("no connection to keep writes in flight over: {error:?}");
+        let (link, slot) = borrowed.parts();
+        if let Err(failure) = link.connect(slot, link.patience()) {
+            tracing::debug!("no connection to keep writes in flight over: {failure}");
             return None;
         }
-        let (socket, slot) = (lane.shared_socket()?, lane.slot());
-        Some(Flight {
-            map_version,
-            slot,
-            socket,
-            sending: Mutex::new(()),
-            reader: Mutex::new(borrowed),
-            pending: Mutex::default(),
-            broken: AtomicBool::new(false),
-        })
+        let platform = Arc::clone(self.pool.platform());
+        let channel = Channel::open(borrowed).ok()?;
+        Some(WriteChannel { map_version, platform, channel })
     }
 }

@@ -6,30 +6,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use azekura_proto::message::{Answer, Reply, Request};
+use azekura_platform::{SharedPlatform, system};
+use azekura_proto::message::typed::Ping;
+use azekura_proto::message::{Reply, Request, Role, TypedRequest};
 use azekura_proto::pool_map::PoolMap;
-use azekura_proto::{EngineId, SessionId, TargetId};
+use azekura_proto::{EngineId, Incarnation, Placement, SessionId, TargetId};
+use azekura_rpc::transport::{Caller, Network, Sockets};
+use azekura_rpc::{Attempt, Destination, Failure, Releases as _};
 
 use crate::error::{ClientError, PoolFileError, Result};
 use crate::fan_out::Call;
 use crate::link::{Identity, Link};
 use crate::pool_file::PoolFile;
-use crate::retry::Job;
+use crate::retry::Exchange;
 use crate::session::{Session, draw_session_id};
 
 /// How a client behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// How long a request may take, with all attempts to reach the engine.
     pub request_timeout: Duration,
     /// What is done to the descriptor of each new connection, for a client that lives in somebody
     /// else's process and must keep out of the way of its numbers.
     pub settle_descriptor: Option<fn(OwnedFd) -> OwnedFd>,
+    /// The client lives in somebody else's process, where it starts no threads.
+    pub is_guest: bool,
+    /// The way to engines in place of sockets.
+    pub network: Option<Arc<dyn Network>>,
+    /// Clock, chance and threads.
+    pub platform: SharedPlatform,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        Self { request_timeout: Duration::from_secs(10), settle_descriptor: None }
+        Self {
+            request_timeout: Duration::from_secs(10),
+            settle_descriptor: None,
+            is_guest: false,
+            network: None,
+            platform: system(),
+        }
     }
 }
 
@@ -51,20 +67,27 @@ impl Pool {
         file: &PoolFile,
         config: ClientConfig,
     ) -> std::result::Result<Arc<Self>, PoolFileError> {
-        let ClientConfig { request_timeout, settle_descriptor } = config;
+        let ClientConfig { request_timeout, settle_descriptor, is_guest, network, platform } =
+            config;
         let io = |source| PoolFileError::Io {
             path: PoolFile::path_of(&file.map.name).display().to_string(),
             source,
         };
+        let session = draw_session_id(&*platform).map_err(io)?;
         let identity = Identity {
-            pool: file.map.pool,
+            caller: Caller {
+                pool: file.map.pool,
+                session,
+                role: Role::Client,
+                secret: file.secret()?,
+                timeout: request_timeout,
+            },
             pool_name: file.map.name.clone(),
-            session: draw_session_id().map_err(io)?,
-            secret: file.secret()?,
-            request_timeout,
-            settle_descriptor,
+            network: network.unwrap_or_else(|| Arc::new(Sockets { settle_descriptor })),
+            platform,
+            is_guest,
         };
-        let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| identity.session.0[at]));
+        let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| session.0[at]));
         let session = Session::new(identity, file.map.clone());
         Ok(Arc::new(Self { session, homes: AtomicU32::new(seed) }))
     }
@@ -74,7 +97,13 @@ impl Pool {
         self.session().map()
     }
 
-    /// Number of targets, on which placement rests.
+    /// Where objects lie.
+    pub fn placement(&self) -> Placement {
+        // The same in a forked child, so whose session it is need not be asked.
+        self.session.placement()
+    }
+
+    /// Number of targets.
     pub fn target_count(&self) -> u16 {
         // The same in a forked child, so whose session it is need not be asked.
         self.session.target_count()
@@ -88,12 +117,26 @@ impl Pool {
 
     /// Whether this client lives in somebody else's process, where it starts no threads.
     pub fn is_guest(&self) -> bool {
-        self.session().identity().settle_descriptor.is_some()
+        self.session().identity().is_guest
     }
 
     /// Whether a target's engine is reached over a network: no socket of its host is in sight.
     pub fn is_remote(&self, target: TargetId) -> bool {
         self.link(target).is_ok_and(|link| link.is_remote())
+    }
+
+    /// The run of a target's engine that this client was last connected to. It differs from an earlier
+    /// one if the engine has been started anew since.
+    ///
+    /// # Errors
+    /// As [`Pool::call`].
+    pub fn incarnation(&self, target: TargetId) -> Result<Incarnation> {
+        let link = self.link(target)?;
+        if link.incarnation().is_none() {
+            self.call(target, Ping)?;
+        }
+        let what = "an answer without a handshake";
+        link.incarnation().ok_or(ClientError::Protocol { engine: link.engine, what })
     }
 
     /// About the longest round trip to an engine that has been met, in microseconds; 0 before the
@@ -104,7 +147,7 @@ impl Pool {
 
     /// This process's session.
     pub fn session_id(&self) -> SessionId {
-        self.session().identity().session
+        self.session().identity().caller.session
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -115,45 +158,106 @@ impl Pool {
         Ok(self.session().link(target)?.0)
     }
 
+    /// Clock, chance and threads, as the client was told to take them.
+    pub fn platform(&self) -> &SharedPlatform {
+        &self.session.identity().platform
+    }
+
     /// Asks a target for something without bulk data.
     ///
     /// # Errors
     /// [`ClientError::Status`] with what the engine answered, or why there is no answer.
-    pub fn call(&self, target: TargetId, request: &Request<'_>) -> Result<Reply> {
-        self.session().call(&mut Job { target, request, bulk_out: &[], bulk_in: &mut [] })
+    pub fn call<'a, R: TypedRequest<'a>>(&self, target: TargetId, request: R) -> Result<R::Reply> {
+        self.exchange::<R>(&mut Exchange::new(target, &request.into_request()))
     }
 
     /// Asks a target for something, with bulk data to send.
     ///
     /// # Errors
     /// As [`Pool::call`].
-    pub fn send(&self, target: TargetId, request: &Request<'_>, bulk: &[u8]) -> Result<Reply> {
-        self.session().call(&mut Job { target, request, bulk_out: bulk, bulk_in: &mut [] })
+    pub fn send<'a, R: TypedRequest<'a>>(
+        &self,
+        target: TargetId,
+        request: R,
+        bulk_out: &[u8],
+    ) -> Result<R::Reply> {
+        let request = &request.into_request();
+        self.exchange::<R>(&mut Exchange { bulk_out, ..Exchange::new(target, request) })
     }
 
-    /// Asks a target for bulk data; they go straight into `bulk`. `Reply::Data` says how many.
+    /// Asks a target for bulk data; they go straight into `bulk_in`. The reply says how many.
     ///
     /// # Errors
     /// As [`Pool::call`].
-    pub fn fetch(&self, target: TargetId, request: &Request<'_>, bulk: &mut [u8]) -> Result<Reply> {
-        self.session().call(&mut Job { target, request, bulk_out: &[], bulk_in: bulk })
+    pub fn fetch<'a, R: TypedRequest<'a>>(
+        &self,
+        target: TargetId,
+        request: R,
+        bulk_in: &mut [u8],
+    ) -> Result<R::Reply> {
+        let request = &request.into_request();
+        self.exchange::<R>(&mut Exchange { bulk_in, ..Exchange::new(target, request) })
+    }
+
+    fn exchange<'a, R: TypedRequest<'a>>(
+        &self,
+        exchange: &mut Exchange<'_, 'a>,
+    ) -> Result<R::Reply> {
+        let reply = self.session().call(exchange);
+        self.typed::<R>(exchange.target, reply)
+    }
+
+    /// The reply as its request has it: the one place where a reply of another request is met.
+    fn typed<'a, R: TypedRequest<'a>>(
+        &self,
+        target: TargetId,
+        reply: Result<Reply>,
+    ) -> Result<R::Reply> {
+        R::read(reply?).ok_or_else(|| self.broken_protocol(target, Failure::OTHER_REPLY))
+    }
+
+    /// The engine of a target has answered what no engine of this release does.
+    pub(crate) fn broken_protocol(&self, target: TargetId, what: &'static str) -> ClientError {
+        let engine = self.map().engine_of(target).unwrap_or(EngineId(0));
+        ClientError::Protocol { engine, what }
     }
 
     /// Asks an engine, not one of its targets in particular.
     ///
     /// # Errors
     /// As [`Pool::call`].
-    pub fn call_engine(&self, engine: EngineId, request: &Request<'_>) -> Result<Reply> {
+    pub fn call_engine<'a, R: TypedRequest<'a>>(
+        &self,
+        engine: EngineId,
+        request: R,
+    ) -> Result<R::Reply> {
         let links = self.session().links();
         let link = links.iter().find(|link| link.engine == engine);
         let target = link.ok_or(ClientError::NoSuchTarget(engine.0))?.any_target;
         self.call(target, request)
     }
 
-    /// Sends all calls at once and collects their results. Calls to one target are carried out
-    /// in the order given.
-    pub fn fan_out(&self, calls: &mut [Call<'_>]) {
-        self.session().fan_out(calls);
+    /// Sends all calls at once and collects their results, in the order of the calls. Calls to one
+    /// target are carried out in the order given.
+    pub fn call_all<'a, R: TypedRequest<'a>>(
+        &self,
+        calls: &mut [Call<'a, R>],
+    ) -> Vec<Result<R::Reply>> {
+        let mut exchanges: Vec<_> = calls.iter_mut().map(Call::exchange).collect();
+        let replies = self.session().fan_out(&mut exchanges);
+        let replies = calls.iter().zip(replies);
+        replies.map(|(call, reply)| self.typed::<R>(call.target, reply)).collect()
+    }
+
+    /// As [`Pool::call_all`] for two requests of different kinds.
+    pub fn call_both<'a, R: TypedRequest<'a>, S: TypedRequest<'a>>(
+        &self,
+        one: &mut Call<'a, R>,
+        other: &mut Call<'a, S>,
+    ) -> (Result<R::Reply>, Result<S::Reply>) {
+        let targets = (one.target, other.target);
+        let (reply, other_reply) = self.session().both(one.exchange(), other.exchange());
+        (self.typed::<R>(targets.0, reply), self.typed::<S>(targets.1, other_reply))
     }
 
     /// Sends waiting releases, and looks after engines that have failed. To be called about every
@@ -161,11 +265,9 @@ impl Pool {
     pub fn tick(&self) {
         let session = self.session();
         for link in session.links() {
-            if link.holds.has_closed() && link.is_connected() || link.is_down() {
-                let target = link.any_target;
-                let request = &Request::Ping;
+            if link.open_references.are_waiting() && link.is_connected() || link.is_down() {
                 // A failure has been logged; the next request tries again.
-                let _ = session.call(&mut Job { target, request, bulk_out: &[], bulk_in: &mut [] });
+                let _ = self.call(link.any_target, Ping);
             }
         }
     }
@@ -173,22 +275,20 @@ impl Pool {
     /// Tells the engines that the session ends, without waiting for an answer: for a process that is
     /// about to end. A request after it begins the session anew.
     pub fn leave(&self) {
-        let version = self.map().version;
+        let map_version = self.map().version;
         for link in self.session().links() {
-            let mut lanes = link.take_idle();
+            let mut slots = link.slots.take_idle();
             // The engine ends the session with its last connection.
-            let last = lanes.iter().rposition(|lane| lane.is_connected());
-            for (lane, place) in lanes.iter_mut().zip(0..) {
+            let last = slots.iter().rposition(|slot| slot.is_connected());
+            for (slot, place) in slots.iter_mut().zip(0..) {
                 if Some(place) == last {
-                    let head = lane.head(link.any_target, version, 0, false);
+                    let to = Destination { target: link.any_target, map_version };
                     // An engine that does not hear it ends the session when the lease is over.
-                    let _ = lane
-                        .queue(&link.holds, head, &Request::Goodbye, 0)
-                        .and_then(|()| lane.flush(&[]));
+                    let _ = slot.send(to, Attempt::default(), &Request::Goodbye, &[]);
                 }
-                link.disconnect(lane);
+                slot.disconnect();
             }
-            link.give_back(lanes);
+            link.slots.put_idle(slots);
         }
     }
 
@@ -198,17 +298,17 @@ impl Pool {
     /// If the system has no thread to give.
     pub fn spawn_ticker(self: &Arc<Self>) -> std::io::Result<()> {
         let pool = Arc::downgrade(self);
-        let thread = std::thread::Builder::new().name("azekura-ticker".to_owned());
-        thread.spawn(move || {
+        let platform = Arc::clone(self.platform());
+        let tick = move || {
             loop {
-                std::thread::sleep(Duration::from_secs(1));
+                platform.sleep(Duration::from_secs(1));
                 match pool.upgrade() {
                     Some(pool) => pool.tick(),
                     None => return,
                 }
             }
-        })?;
-        Ok(())
+        };
+        self.platform().spawn("azekura-ticker", Box::new(tick)).map(drop)
     }
 }
 
@@ -223,18 +323,14 @@ impl Drop for Pool {
 }
 
 fn say_goodbye(link: &Link, map_version: u32) {
-    let mut lanes = link.take_idle();
-    let Some(place) = lanes.iter().position(|lane| lane.is_connected()) else { return };
-    let mut last = lanes.swap_remove(place);
+    let mut slots = link.slots.take_idle();
+    let Some(place) = slots.iter().position(|slot| slot.is_connected()) else { return };
+    let mut last = slots.swap_remove(place);
     // The engine ends the session with its last connection.
-    drop(lanes);
-    let head = last.head(link.any_target, map_version, 0, false);
-    let said = last
-        .queue(&link.holds, head, &Request::Goodbye, 0)
-        .and_then(|()| last.flush(&[]))
-        .and_then(|()| last.receive(&link.holds, link.engine, &mut [], 1));
-    match said {
-        Ok(Answer::Ok(_)) => {}
+    drop(slots);
+    let to = Destination { target: link.any_target, map_version };
+    match last.exchange(to, Attempt::default(), &Request::Goodbye, &[], &mut []) {
+        Ok(Ok(_)) => {}
         other => tracing::debug!("engine {} did not take the goodbye: {other:?}", link.engine.0),
     }
 }

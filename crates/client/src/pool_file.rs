@@ -1,15 +1,15 @@
 //! Pool files: what a client has to know to reach a pool. Owns where they lie, their TOML form, and
 //! the rule that a file with a secret in it is its owner's alone.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role};
+use azekura_proto::PoolId;
+use azekura_proto::message::typed::Map;
 use azekura_proto::pool_map::{Address, PoolMap};
-use azekura_proto::{PoolId, SessionId, TargetId, frame};
+use azekura_rpc::Dialogue;
 use azekura_wire::{ConnectError, Secret};
 use serde::{Deserialize, Serialize};
 
@@ -307,30 +307,11 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 fn fetch_map(parts: &UrlParts, secret: &Secret) -> Result<PoolMap, ConnectError> {
-    let socket = azekura_wire::dial(&parts.address, URL_TIMEOUT)?;
-    let mut session = [0; 16];
-    getrandom::fill(&mut session).map_err(std::io::Error::other)?;
-    let session = SessionId(session);
-    let (mut connection, _) =
-        azekura_wire::connect(socket, parts.pool, session, Role::Client, secret)?;
-    connection.socket().set_read_timeout(Some(URL_TIMEOUT))?;
-    let head =
-        RequestHead { target: TargetId(0), map_version: 0, slot: 0, sequence: 0, resent: false };
-    connection.queue(&(head, Request::Map), 0)?;
-    connection.flush(&[])?;
-    let answer = frame::decode::<Answer>(connection.recv()?.1)?;
     let said = |text: String| ConnectError::Io(std::io::Error::other(text));
-    match answer {
-        Ok(Reply::Map(map)) => {
-            map.validate().map_err(said)?;
-            Ok(map)
-        }
-        Ok(_) => Err(said("the engine gave something else than a pool map".to_owned())),
-        Err(status) => {
-            let mut text = String::from("the engine said: ");
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{status}");
-            Err(said(text))
-        }
-    }
+    let platform = &*azekura_platform::system();
+    let mut dialogue = Dialogue::open(&parts.address, parts.pool, secret, URL_TIMEOUT, platform)?;
+    let answer = dialogue.ask(Map).map_err(|failure| said(failure.to_string()))?;
+    let map = answer.map_err(|status| said(format!("the engine said: {status}")))?;
+    map.validate().map_err(said)?;
+    Ok(map)
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use azekura_platform::Platform;
 use azekura_proto::pool_map::PoolMap;
-use azekura_proto::{EngineId, SessionId, TargetId};
+use azekura_proto::{EngineId, Placement, SessionId, TargetId};
 use parking_lot::RwLock;
 
 use crate::error::{ClientError, Result};
-use crate::holds::Holds;
 use crate::link::{Identity, Link};
+use crate::open_references::OpenReferences;
 
 /// For this long after a failure between engines, requests that meet it wait less, in
 /// milliseconds.
@@ -38,9 +39,9 @@ pub(crate) struct Session {
 }
 
 /// A random session id.
-pub(crate) fn draw_session_id() -> std::io::Result<SessionId> {
+pub(crate) fn draw_session_id(platform: &dyn Platform) -> std::io::Result<SessionId> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    platform.fill_random(&mut bytes)?;
     Ok(SessionId(bytes))
 }
 
@@ -54,7 +55,12 @@ impl Session {
         let identity = Arc::new(identity);
         let links = (0..map.engines.len())
             .map(|index| {
-                new_link(EngineId(index as u16), &map, Arc::clone(&identity), Holds::default())
+                new_link(
+                    EngineId(index as u16),
+                    &map,
+                    Arc::clone(&identity),
+                    OpenReferences::default(),
+                )
             })
             .collect();
         let topology = RwLock::new(Topology { map: Arc::new(map), links });
@@ -62,11 +68,12 @@ impl Session {
     }
 
     fn with(process: u32, identity: Arc<Identity>, topology: RwLock<Topology>) -> Self {
+        let started = identity.platform.now();
         Self {
             process,
             identity,
             topology,
-            started: Instant::now(),
+            started,
             peer_failure_ms: AtomicU64::new(0),
             child: OnceLock::new(),
         }
@@ -85,23 +92,17 @@ impl Session {
     /// A session for a forked child: it has open what the parent has open, over connections of its
     /// own. The parent's are closed here without a word to the engine.
     fn fork(&self, process: u32) -> Self {
-        let mut id = self.identity.session;
-        match draw_session_id() {
-            Ok(drawn) => id = drawn,
+        let mut identity = Identity::clone(&self.identity);
+        let id = &mut identity.caller.session;
+        match draw_session_id(&*self.identity.platform) {
+            Ok(drawn) => *id = drawn,
             Err(_) => {
                 for (byte, other) in id.0.iter_mut().zip(process.to_be_bytes()) {
                     *byte ^= other;
                 }
             }
         }
-        let identity = Arc::new(Identity {
-            pool: self.identity.pool,
-            pool_name: self.identity.pool_name.clone(),
-            session: id,
-            secret: self.identity.secret.clone(),
-            request_timeout: self.identity.request_timeout,
-            settle_descriptor: self.identity.settle_descriptor,
-        });
+        let identity = Arc::new(identity);
         // Another thread of the parent may have held the lock for writing at the fork; that
         // happens only while a new map comes in.
         let topology = self.topology.read();
@@ -109,8 +110,13 @@ impl Session {
             .links
             .iter()
             .map(|link| {
-                drop(link.take_idle());
-                new_link(link.engine, &topology.map, Arc::clone(&identity), link.holds.fork())
+                drop(link.slots.take_idle());
+                new_link(
+                    link.engine,
+                    &topology.map,
+                    Arc::clone(&identity),
+                    link.open_references.fork(),
+                )
             })
             .collect();
         let topology = RwLock::new(Topology { map: Arc::clone(&topology.map), links });
@@ -123,9 +129,9 @@ impl Session {
 
     /// How long to wait for an engine that another engine cannot reach.
     pub(crate) fn peer_patience(&self) -> Duration {
-        let timeout = self.identity.request_timeout;
+        let timeout = self.identity.caller.timeout;
         let failed_ms = self.peer_failure_ms.load(Ordering::Relaxed);
-        let now_ms = self.started.elapsed().as_millis() as u64;
+        let now_ms = self.identity.platform.elapsed(self.started).as_millis() as u64;
         if failed_ms > 0 && now_ms < failed_ms + PEER_MEMORY_MS {
             timeout.min(Duration::from_secs(1))
         } else {
@@ -135,12 +141,16 @@ impl Session {
 
     /// Waiting for such an engine was in vain.
     pub(crate) fn note_peer_failure(&self) {
-        let now_ms = self.started.elapsed().as_millis() as u64;
+        let now_ms = self.identity.platform.elapsed(self.started).as_millis() as u64;
         self.peer_failure_ms.store(now_ms + 1, Ordering::Relaxed);
     }
 
     pub(crate) fn map(&self) -> Arc<PoolMap> {
         Arc::clone(&self.topology.read().map)
+    }
+
+    pub(crate) fn placement(&self) -> Placement {
+        Placement::of(&self.topology.read().map)
     }
 
     pub(crate) fn target_count(&self) -> u16 {
@@ -165,7 +175,7 @@ impl Session {
     /// Takes over a newer map.
     pub(crate) fn adopt(&self, map: PoolMap) {
         let mut topology = self.topology.write();
-        if map.pool != self.identity.pool
+        if map.pool != self.identity.caller.pool
             || map.version <= topology.map.version
             || map.validate().is_err()
         {
@@ -177,7 +187,8 @@ impl Session {
                 link.set_addresses(entry.addresses.clone());
             } else {
                 let identity = Arc::clone(&self.identity);
-                let link = new_link(EngineId(index as u16), &map, identity, Holds::default());
+                let link =
+                    new_link(EngineId(index as u16), &map, identity, OpenReferences::default());
                 topology.links.push(link);
             }
         }
@@ -185,30 +196,45 @@ impl Session {
     }
 }
 
-fn new_link(engine: EngineId, map: &PoolMap, identity: Arc<Identity>, holds: Holds) -> Arc<Link> {
+fn new_link(
+    engine: EngineId,
+    map: &PoolMap,
+    identity: Arc<Identity>,
+    open_references: OpenReferences,
+) -> Arc<Link> {
     let target = map.targets_of(engine).next().unwrap_or(TargetId(0));
     let addresses =
         map.engines.get(usize::from(engine.0)).map(|e| e.addresses.clone()).unwrap_or_default();
-    Arc::new(Link::new(engine, target, addresses, identity, holds))
+    Arc::new(Link::new(engine, target, addresses, identity, open_references))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use azekura_platform::{System, system};
+    use azekura_proto::message::{Request, Role};
     use azekura_proto::pool_map::EngineEntry;
     use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId};
+    use azekura_rpc::transport::{Caller, Sockets};
     use azekura_wire::Secret;
+
+    use crate::retry::Exchange;
 
     fn session() -> Session {
         let engines = vec![EngineEntry { addresses: Vec::new() }; 2];
         let map = PoolMap::deal(PoolId([1; 16]), "p".to_owned(), engines, &[1, 1]);
         let identity = Identity {
-            pool: map.pool,
+            caller: Caller {
+                pool: map.pool,
+                session: draw_session_id(&System).unwrap(),
+                role: Role::Client,
+                secret: Secret::generate().unwrap(),
+                timeout: Duration::from_millis(50),
+            },
             pool_name: map.name.clone(),
-            session: draw_session_id().unwrap(),
-            secret: Secret::generate().unwrap(),
-            request_timeout: Duration::from_millis(50),
-            settle_descriptor: None,
+            network: Arc::new(Sockets::default()),
+            platform: system(),
+            is_guest: false,
         };
         Session::new(identity, map)
     }
@@ -217,24 +243,19 @@ mod tests {
     fn a_forked_child_is_a_session_of_its_own_with_the_same_open_files() {
         let parent = session();
         let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(1), 5);
-        parent.link(TargetId(1)).unwrap().0.holds.open(oid);
+        parent.link(TargetId(1)).unwrap().0.open_references.open(oid, &System);
         let child = parent.fork(this_process() + 1);
-        assert_ne!(child.identity.session, parent.identity.session);
-        assert_eq!(child.link(TargetId(1)).unwrap().0.holds.claims().0, [oid]);
-        assert!(child.link(TargetId(0)).unwrap().0.holds.claims().0.is_empty());
+        assert_ne!(child.identity.caller.session, parent.identity.caller.session);
+        assert_eq!(child.link(TargetId(1)).unwrap().0.open_references.claims().0, [oid]);
+        assert!(child.link(TargetId(0)).unwrap().0.open_references.claims().0.is_empty());
         assert!(std::ptr::eq(parent.of_process(), &raw const parent));
     }
 
     #[test]
     fn an_engine_without_a_working_address_is_named_in_the_error() {
         let session = session();
-        let mut job = crate::retry::Job {
-            target: TargetId(1),
-            request: &azekura_proto::message::Request::Ping,
-            bulk_out: &[],
-            bulk_in: &mut [],
-        };
-        let error = session.call(&mut job).unwrap_err();
+        let mut exchange = Exchange::new(TargetId(1), &Request::Ping);
+        let error = session.call(&mut exchange).unwrap_err();
         assert!(matches!(error, ClientError::Unreachable { engine: EngineId(1), .. }), "{error}");
         assert!(session.link(TargetId(1)).unwrap().0.is_down());
     }

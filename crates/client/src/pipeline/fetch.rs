@@ -1,16 +1,13 @@
 //! One request in flight and what came of it. Owns the bytes until somebody has copied them; knows
 //! nothing of connections.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use azekura_proto::TargetId;
 use azekura_proto::message::{Request, ShardRef};
 use parking_lot::Mutex;
-
-/// Bytes that a reply without data counts for.
-const SMALL_BYTES: u32 = 64;
 
 /// What a request in flight asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,9 +41,10 @@ pub struct Fetch {
     pub(super) target: TargetId,
     data: ShardRef,
     wanted: Wanted,
-    made: Instant,
+    /// When it was given to the pipeline.
+    asked: OnceLock<Instant>,
     /// The connection that it went over; 0 until it was sent.
-    flight: AtomicU64,
+    channel: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -54,13 +52,17 @@ impl Fetch {
     /// A request to the target that has the shard.
     pub fn new(target: TargetId, data: ShardRef, wanted: Wanted) -> Arc<Self> {
         let state = Mutex::new(State::Waiting);
-        let flight = AtomicU64::new(0);
-        Arc::new(Self { target, data, wanted, made: Instant::now(), flight, state })
+        let channel = AtomicU64::new(0);
+        Arc::new(Self { target, data, wanted, asked: OnceLock::new(), channel, state })
     }
 
-    /// When it was made; not later than it was sent.
-    pub fn made(&self) -> Instant {
-        self.made
+    /// When it was asked for, not later than it was sent; nothing before that.
+    pub fn asked(&self) -> Option<Instant> {
+        self.asked.get().copied()
+    }
+
+    pub(super) fn note_asked(&self, now: Instant) {
+        self.asked.get_or_init(|| now);
     }
 
     /// Whether nothing more will come.
@@ -99,19 +101,19 @@ impl Fetch {
     /// freed.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
-        let is_on_its_way = matches!(*state, State::Waiting) && self.flight() != 0;
+        let is_on_its_way = matches!(*state, State::Waiting) && self.channel() != 0;
         if !is_on_its_way {
             *state = State::Failed;
         }
     }
 
     /// The connection that it went over; 0 until it was sent.
-    pub(super) fn flight(&self) -> u64 {
-        self.flight.load(Ordering::Relaxed)
+    pub(super) fn channel(&self) -> u64 {
+        self.channel.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_sent(&self, flight: u64) {
-        self.flight.store(flight, Ordering::Relaxed);
+    pub(super) fn note_sent(&self, channel: u64) {
+        self.channel.store(channel, Ordering::Relaxed);
     }
 
     pub(super) fn request(&self) -> Request<'static> {
@@ -129,9 +131,8 @@ impl Fetch {
         }
     }
 
-    /// What its reply weighs on a connection, in bytes.
-    pub(super) fn weight_bytes(&self) -> u64 {
-        self.asked_bytes().max(SMALL_BYTES).into()
+    pub(super) fn wanted(&self) -> Wanted {
+        self.wanted
     }
 
     pub(super) fn complete(&self, state: State) {

@@ -3,41 +3,42 @@
 //! thread waits for one of them: there is no thread in the background, and what nobody waits for stays
 //! in the socket. A request that fails here is not tried again; the caller asks anew in the ordinary way.
 
-mod board;
 mod fetch;
-mod reader;
+mod scheduler;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use azekura_platform::Signal;
 use azekura_policy::LinkEstimate;
+use azekura_proto::limits::CONNECT_EARLY_FROM_US;
+use azekura_proto::message::typed::{LeaseRead, Leased, Read};
+use azekura_proto::message::{Answer, TypedRequest as _};
 use azekura_proto::{EngineId, TargetId};
-use azekura_wire::Socket;
-use parking_lot::{Condvar, Mutex};
+use azekura_rpc::transport::Line;
+use azekura_rpc::{Channel, Reader};
+use parking_lot::Mutex;
 
 use crate::Pool;
 use crate::link::Borrowed;
 use crate::session::this_process;
-pub(crate) use board::lane_window_bytes;
-use board::{Board, Flight, Taken};
+use fetch::State;
 pub use fetch::{Fetch, Wanted};
-use reader::{Come, Reader};
+use scheduler::{Got, Pending, Scheduler, Taken};
 
 /// A wait for bytes that is shorter than this found them lying there.
 const WAITED: Duration = Duration::from_micros(30);
 /// A request that waits to be sent looks about after this long.
 const UNSENT: Duration = Duration::from_millis(200);
-/// Round trip, in microseconds, from which on connections are made before they are needed.
-const EXPECT_US: u64 = 5_000;
 
 /// Reads kept in flight for all files of a pool.
 pub struct Pipeline {
     pool: Arc<Pool>,
     started: Instant,
     process: AtomicU32,
-    board: Mutex<Board>,
-    changed: Condvar,
+    scheduler: Mutex<Scheduler>,
+    changed: Signal,
 }
 
 impl std::fmt::Debug for Pipeline {
@@ -50,17 +51,21 @@ impl Pipeline {
     /// A pipeline without connections.
     pub fn new(pool: Arc<Pool>) -> Arc<Self> {
         Arc::new(Self {
+            started: pool.platform().now(),
             pool,
-            started: Instant::now(),
             process: AtomicU32::new(this_process()),
-            board: Mutex::new(Board::new()),
-            changed: Condvar::new(),
+            scheduler: Mutex::new(Scheduler::new()),
+            changed: Signal::new(),
         })
     }
 
     /// Microseconds on the clock of the estimates.
     pub fn now_us(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
+        self.us_at(self.pool.platform().now())
+    }
+
+    fn us_at(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_micros() as u64
     }
 
     /// The links to the engines of these targets, as one. An engine that nothing is known of makes
@@ -72,9 +77,9 @@ impl Pipeline {
         of_engines.sort_unstable();
         of_engines.dedup_by_key(|(engine, _)| *engine);
         let now_us = self.now_us();
-        let mut board = self.board();
+        let mut scheduler = self.scheduler();
         let estimates = of_engines.into_iter().map(|(engine, target)| {
-            let link = &mut board.way(engine).link;
+            let link = &mut scheduler.way(engine).link;
             if link.estimate().round_trip_us == 0
                 && let Some(dialled_us) = self.dialled_us(target)
             {
@@ -90,49 +95,51 @@ impl Pipeline {
         self.pool.session().link(target).ok()?.0.dialled_us()
     }
 
-    /// The board. A forked child has none of its parent's connections.
-    fn board(&self) -> parking_lot::MutexGuard<'_, Board> {
+    /// The scheduler. A forked child has none of its parent's connections.
+    fn scheduler(&self) -> parking_lot::MutexGuard<'_, Scheduler> {
         let process = this_process();
-        let mut board = self.board.lock();
+        let mut scheduler = self.scheduler.lock();
         if self.process.swap(process, Ordering::Relaxed) != process {
-            board.end_all();
+            scheduler.end_all();
         }
-        board
+        scheduler
     }
 
     /// Sends requests, without waiting for what comes of them. Those that no connection may carry
     /// yet are sent when others have been answered; one that cannot be sent has failed.
     pub fn send(self: &Arc<Self>, fetches: &[Arc<Fetch>]) {
         let map = self.pool.map();
+        let now = self.pool.platform().now();
         let mut engines: Vec<(EngineId, TargetId)> = Vec::new();
-        let mut board = self.board();
-        board.map_version = map.version;
+        let mut scheduler = self.scheduler();
+        scheduler.map_version = map.version;
         for fetch in fetches {
+            fetch.note_asked(now);
             let Some(engine) = map.engine_of(fetch.target) else {
                 fetch.fail();
                 continue;
             };
-            board.queue(engine, Arc::clone(fetch));
+            scheduler.queue(engine, Arc::clone(fetch));
             if engines.iter().all(|(other, _)| *other != engine) {
                 engines.push((engine, fetch.target));
             }
         }
         for (engine, target) in engines {
-            let is_first = board.flights_of(engine) == 0 && board.way(engine).opening == 0;
+            let is_first = scheduler.channels_of(engine) == 0 && scheduler.way(engine).opening == 0;
             if is_first {
-                board.way(engine).opening = 1;
-                drop(board);
+                scheduler.way(engine).opening = 1;
+                drop(scheduler);
                 self.open(target, engine, 1);
-                board = self.board();
+                scheduler = self.scheduler();
             }
-            board.dispatch(engine, self.now_us());
-            let lacking = board.lacking(engine);
-            board.way(engine).opening += lacking;
-            drop(board);
+            scheduler.dispatch(engine, self.now_us());
+            let lacking = scheduler.lacking(engine);
+            scheduler.way(engine).opening += lacking;
+            drop(scheduler);
             self.open_further(target, engine, lacking);
-            board = self.board();
+            scheduler = self.scheduler();
         }
-        drop(board);
+        drop(scheduler);
         // A connection may have failed, with what others wait for.
         self.changed.notify_all();
     }
@@ -146,48 +153,44 @@ impl Pipeline {
         let map = self.pool.map();
         for &target in targets {
             let link = self.estimate(std::iter::once(target));
-            let Some(engine) = map.engine_of(target).filter(|_| link.round_trip_us >= EXPECT_US)
+            let Some(engine) =
+                map.engine_of(target).filter(|_| link.round_trip_us >= CONNECT_EARLY_FROM_US)
             else {
                 continue;
             };
-            let mut board = self.board();
-            let missing = board.missing(engine);
-            board.way(engine).opening += missing;
-            drop(board);
+            let mut scheduler = self.scheduler();
+            let missing = scheduler.missing(engine);
+            scheduler.way(engine).opening += missing;
+            drop(scheduler);
             self.open_further(target, engine, missing);
         }
     }
 
     /// Makes connections that were announced as being opened, for the pipeline alone.
     fn open(&self, target: TargetId, engine: EngineId, count: usize) {
-        let flights = self.connect(target, engine, count).unwrap_or_default();
-        let mut board = self.board();
-        let way = board.way(engine);
+        let channels = self.connect(target, count).unwrap_or_default();
+        let mut scheduler = self.scheduler();
+        let way = scheduler.way(engine);
         way.opening = way.opening.saturating_sub(count);
-        for flight in flights {
-            board.add(flight);
+        for channel in channels {
+            scheduler.add(engine, channel);
         }
-        board.dispatch(engine, self.now_us());
-        board.fail_stranded(engine);
-        drop(board);
+        scheduler.dispatch(engine, self.now_us());
+        scheduler.fail_stranded(engine);
+        drop(scheduler);
         self.changed.notify_all();
     }
 
-    fn connect(&self, target: TargetId, engine: EngineId, count: usize) -> Option<Vec<Flight>> {
+    fn connect(&self, target: TargetId, count: usize) -> Option<Vec<Channel<Borrowed, Pending>>> {
         let session = self.pool.session();
         let (link, _) = session.link(target).ok()?;
         let borrow = |_| session.borrow(Arc::clone(&link)).ok();
         let mut borrowed: Vec<_> = (0..count).map_while(borrow).collect();
-        let mut lanes: Vec<_> = borrowed.iter_mut().map(Borrowed::lane).collect();
-        if let Err(error) = link.connect_several(&mut lanes, link.patience()) {
-            tracing::debug!("fewer connections to read ahead over: {error:?}");
+        let mut slots: Vec<_> = borrowed.iter_mut().map(|borrowed| &mut **borrowed).collect();
+        if let Err(failure) = link.connect_several(&mut slots, link.patience()) {
+            tracing::debug!("fewer connections to read ahead over: {failure}");
         }
-        let flight = |mut borrowed: Borrowed| {
-            let lane = borrowed.lane();
-            let (sender, lane_slot) = (lane.shared_socket()?, lane.slot());
-            Some(Flight::new(engine, lane_slot, sender, Reader::new(borrowed)))
-        };
-        Some(borrowed.into_iter().filter_map(flight).collect())
+        Some(borrowed.into_iter().filter_map(|borrowed| Channel::open(borrowed).ok()).collect())
     }
 
     /// Further connections to an engine whose link those that are there cannot fill, all at once.
@@ -202,8 +205,7 @@ impl Pipeline {
         if self.pool.is_guest() {
             return work();
         }
-        let started = std::thread::Builder::new().name("azekura-connect".to_owned()).spawn(work);
-        if started.is_err() {
+        if self.pool.platform().spawn("azekura-connect", Box::new(work)).is_err() {
             self.open(target, engine, count);
         }
     }
@@ -211,78 +213,107 @@ impl Pipeline {
     /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes on any
     /// connection on which nobody else waits: one that is not read fills up, and its sender slows down.
     pub fn wait(&self, fetch: &Fetch) {
-        let patience = self.pool.session().identity().request_timeout;
+        let patience = self.pool.session().identity().caller.timeout;
+        let platform = &**self.pool.platform();
         loop {
-            let mut board = self.board();
+            let mut scheduler = self.scheduler();
             if fetch.is_over() {
                 return;
             }
-            let own = fetch.flight();
-            let flight = board.flights.iter().find(|flight| flight.number == own);
-            if own != 0 && flight.is_none_or(|flight| flight.pending.is_empty()) {
+            let own = fetch.channel();
+            let open = scheduler.channel(own);
+            // A reply that another thread has just read is noted before the reading side comes back.
+            if open.as_ref().is_some_and(|open| open.is_read) {
+                // Another thread waits for it, and says when something has come.
+                self.changed.wait_for(platform, &mut scheduler, patience);
+                continue;
+            }
+            if own != 0 && open.is_none_or(|open| open.is_idle()) {
                 fetch.fail();
                 return;
             }
-            if flight.is_some_and(|flight| flight.reader.is_none()) {
-                // Another thread waits for it, and says when something has come.
-                self.changed.wait(&mut board);
-                continue;
-            }
-            let taken = board.take_unread();
+            let taken = scheduler.take_unread();
             if taken.is_empty() {
                 // It waits for a connection, or for others that wait on all there are.
-                self.changed.wait_for(&mut board, patience);
+                self.changed.wait_for(platform, &mut scheduler, patience);
                 continue;
             }
-            drop(board);
+            drop(scheduler);
             // A request that waits to be sent may go over a connection that is not among these.
             let limit = if own == 0 { patience.min(UNSENT) } else { patience };
-            self.receive(taken, limit, patience);
+            self.receive(&taken, limit, patience);
         }
     }
 
     /// Waits until something comes on one of the connections, `limit` at most, and takes it. One that
     /// has been silent for as long as `patience` is ended.
-    fn receive(&self, mut taken: Vec<Taken>, limit: Duration, patience: Duration) {
-        let sockets: Vec<Arc<Socket>> =
-            taken.iter().map(|taken| Arc::clone(&taken.socket)).collect();
-        let begun = Instant::now();
-        let ready = azekura_wire::wait_for_any(&sockets, limit);
-        let took = begun.elapsed();
+    fn receive(&self, taken: &[Taken], limit: Duration, patience: Duration) {
+        let lines: Vec<Arc<dyn Line>> =
+            taken.iter().map(|taken| Arc::clone(taken.channel.line())).collect();
+        let begun = self.pool.platform().now();
+        let ready = self.pool.session().identity().network.wait_for_any(&lines, limit);
+        let took = self.pool.platform().elapsed(begun);
         let mut silent = Vec::new();
-        for (taken, is_ready) in taken.iter_mut().zip(ready) {
+        for (taken, is_ready) in taken.iter().zip(ready) {
             if is_ready {
                 self.read(taken, took >= WAITED);
             } else {
                 silent.push(taken.number);
             }
         }
-        let mut board = self.board();
+        let mut scheduler = self.scheduler();
         for number in silent {
-            board.note_silence(number, took, patience);
+            scheduler.note_silence(number, took, patience);
         }
         for taken in taken {
-            board.give_back(taken);
+            scheduler.give_back(taken);
         }
-        drop(board);
+        drop(scheduler);
         self.changed.notify_all();
     }
 
     /// Takes what has come on a connection. What of a further reply is in the connection's own buffer
     /// would wake nobody, and so is taken too.
-    fn read(&self, taken: &mut Taken, mut waited: bool) {
-        let mut oldest = self.board().oldest(taken.number);
-        while let Some(fetch) = oldest {
-            let got = taken.reader.read(&fetch, waited, || self.now_us());
-            let is_over = matches!(got.come, Come::Reply(_));
-            let mut board = self.board();
-            let is_good = board.note(taken.number, got, self.now_us());
+    fn read(&self, taken: &Taken, mut waited: bool) {
+        let mut reader = taken.channel.reader();
+        loop {
+            let got = self.look(&mut reader, waited);
+            let is_over = got.reply.is_some();
+            let is_good = self.scheduler().note(taken, got, self.now_us());
             if is_over {
                 self.changed.notify_all();
             }
-            let goes_on = is_good && is_over && taken.reader.has_buffered_input();
-            oldest = if goes_on { board.oldest(taken.number) } else { None };
+            if !is_good || !is_over || !reader.has_buffered_input() {
+                return;
+            }
             waited = false;
         }
     }
+
+    fn look(&self, reader: &mut Reader<'_, Borrowed, Pending>, waited: bool) -> Got {
+        match reader.poll(&**self.pool.platform()) {
+            Ok(arrival) => Got {
+                head_us: arrival.head_at.map(|at| self.us_at(at)),
+                bytes: arrival.bytes,
+                waited,
+                reply: arrival.reply.map(|(pending, answer, data)| {
+                    let state = state_of(pending.fetch.wanted(), answer, data);
+                    (pending, state)
+                }),
+                is_broken: false,
+            },
+            Err(_) => Got { is_broken: true, ..Got::default() },
+        }
+    }
+}
+
+/// What an answer means to a request.
+fn state_of(wanted: Wanted, answer: Answer, data: Vec<u8>) -> State {
+    let state = answer.ok().and_then(|reply| match wanted {
+        Wanted::Data { .. } => Read::read(reply).map(|_| State::Data(data)),
+        Wanted::Lease => LeaseRead::read(reply)
+            .map(|Leased { lease_ms, version }| State::Lease(lease_ms, version)),
+    });
+    // The connection is whole, and what was asked for cannot be had.
+    state.unwrap_or(State::Failed)
 }

@@ -12,10 +12,12 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use azekura_platform::{Platform, Signal};
 use azekura_proto::Oid;
 use azekura_proto::limits::RELEASES_MAX;
 use azekura_proto::message::{Lock, LockKind};
-use parking_lot::{Condvar, Mutex};
+use azekura_rpc::Releases;
+use parking_lot::Mutex;
 
 /// An open waits at most this long for a release that is on its way; the connection that carries
 /// it has failed by then, or will be found dead.
@@ -49,22 +51,22 @@ impl State {
     }
 }
 
-/// The holds and locks at one engine.
+/// The open references and locks at one engine.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
+pub(crate) struct OpenReferences {
     state: Mutex<State>,
-    arrived: Condvar,
+    arrived: Signal,
     /// Length of `closed`, to be read without the lock.
     closed: AtomicUsize,
 }
 
-impl Holds {
+impl OpenReferences {
     /// Counts an open that is about to be asked for.
-    pub(crate) fn open(&self, oid: Oid) {
+    pub(crate) fn open(&self, oid: Oid, platform: &dyn Platform) {
         let mut state = self.state.lock();
         *state.opens.entry(oid).or_insert(0) += 1;
         while state.leaving.contains(&oid) {
-            if self.arrived.wait_for(&mut state, RELEASE_WAIT).timed_out() {
+            if self.arrived.wait_for(platform, &mut state, RELEASE_WAIT) {
                 break;
             }
         }
@@ -116,48 +118,6 @@ impl Holds {
         }
     }
 
-    /// Whether releases wait to be sent.
-    pub(crate) fn has_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed) > 0
-    }
-
-    /// Moves waiting releases into `out`, which goes out at once.
-    pub(crate) fn take_closed(&self, out: &mut Vec<Oid>) {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let oldest = state.creates.iter().min().copied().unwrap_or(u64::MAX);
-        state.closed.retain(|&(oid, turn)| {
-            let waits = turn > oldest || out.len() >= RELEASES_MAX;
-            if !waits && !state.opens.contains_key(&oid) {
-                out.push(oid);
-                state.leaving.push(oid);
-            }
-            waits
-        });
-        self.closed.store(state.closed.len(), Ordering::Relaxed);
-    }
-
-    /// The releases have arrived, or (`arrived` false) their connection failed before that is
-    /// known, so that they are to be sent again.
-    pub(crate) fn settle(&self, released: &mut Vec<Oid>, arrived: bool) {
-        if released.is_empty() {
-            return;
-        }
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        for oid in released.drain(..) {
-            if let Some(place) = state.leaving.iter().position(|other| *other == oid) {
-                state.leaving.swap_remove(place);
-            }
-            if !arrived {
-                state.queue(oid);
-            }
-        }
-        self.closed.store(state.closed.len(), Ordering::Relaxed);
-        drop(guard);
-        self.arrived.notify_all();
-    }
-
     /// Remembers a lock that was granted: it replaces what the owner had in its range.
     pub(crate) fn lock(&self, oid: Oid, lock: Lock) {
         let mut state = self.state.lock();
@@ -202,6 +162,50 @@ impl Holds {
     }
 }
 
+impl Releases for OpenReferences {
+    /// Whether releases wait to be sent.
+    fn are_waiting(&self) -> bool {
+        self.closed.load(Ordering::Relaxed) > 0
+    }
+
+    /// Moves waiting releases into `out`, which goes out at once.
+    fn take(&self, out: &mut Vec<Oid>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let oldest = state.creates.iter().min().copied().unwrap_or(u64::MAX);
+        state.closed.retain(|&(oid, turn)| {
+            let waits = turn > oldest || out.len() >= RELEASES_MAX;
+            if !waits && !state.opens.contains_key(&oid) {
+                out.push(oid);
+                state.leaving.push(oid);
+            }
+            waits
+        });
+        self.closed.store(state.closed.len(), Ordering::Relaxed);
+    }
+
+    /// The releases have arrived, or (`arrived` false) their connection failed before that is
+    /// known, so that they are to be sent again.
+    fn settle(&self, released: &mut Vec<Oid>, arrived: bool) {
+        if released.is_empty() {
+            return;
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        for oid in released.drain(..) {
+            if let Some(place) = state.leaving.iter().position(|other| *other == oid) {
+                state.leaving.swap_remove(place);
+            }
+            if !arrived {
+                state.queue(oid);
+            }
+        }
+        self.closed.store(state.closed.len(), Ordering::Relaxed);
+        drop(guard);
+        self.arrived.notify_all();
+    }
+}
+
 /// Takes the range of `gone` away from the locks of the same table and owner.
 fn subtract(locks: &mut Vec<Lock>, gone: Lock) {
     let mut rest = Vec::new();
@@ -226,6 +230,7 @@ fn subtract(locks: &mut Vec<Lock>, gone: Lock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use azekura_platform::System;
     use azekura_proto::message::LockMode;
     use azekura_proto::{ContainerId, ObjectClass, TargetId};
 
@@ -239,77 +244,77 @@ mod tests {
 
     #[test]
     fn only_the_last_close_releases() {
-        let holds = Holds::default();
-        holds.open(object(1));
-        holds.open(object(1));
-        assert_eq!(holds.close(object(1)), 0);
-        assert!(!holds.has_closed());
-        assert_eq!(holds.close(object(1)), 1);
+        let references = OpenReferences::default();
+        references.open(object(1), &System);
+        references.open(object(1), &System);
+        assert_eq!(references.close(object(1)), 0);
+        assert!(!references.are_waiting());
+        assert_eq!(references.close(object(1)), 1);
         let mut out = Vec::new();
-        holds.take_closed(&mut out);
+        references.take(&mut out);
         assert_eq!(out, [object(1)]);
-        assert!(!holds.has_closed());
+        assert!(!references.are_waiting());
     }
 
     #[test]
     fn an_object_opened_again_is_not_released() {
-        let holds = Holds::default();
-        holds.open(object(1));
-        holds.close(object(1));
-        holds.open(object(1));
+        let references = OpenReferences::default();
+        references.open(object(1), &System);
+        references.close(object(1));
+        references.open(object(1), &System);
         let mut out = Vec::new();
-        holds.take_closed(&mut out);
+        references.take(&mut out);
         assert!(out.is_empty());
-        assert_eq!(holds.claims().0, [object(1)]);
+        assert_eq!(references.claims().0, [object(1)]);
     }
 
     #[test]
     fn a_lost_release_is_sent_again() {
-        let holds = Holds::default();
-        holds.open(object(1));
-        holds.close(object(1));
+        let references = OpenReferences::default();
+        references.open(object(1), &System);
+        references.close(object(1));
         let mut out = Vec::new();
-        holds.take_closed(&mut out);
-        holds.settle(&mut out, false);
-        assert!(holds.has_closed());
-        holds.take_closed(&mut out);
+        references.take(&mut out);
+        references.settle(&mut out, false);
+        assert!(references.are_waiting());
+        references.take(&mut out);
         assert_eq!(out, [object(1)]);
-        holds.settle(&mut out, true);
-        holds.open(object(1));
-        assert!(!holds.has_closed());
+        references.settle(&mut out, true);
+        references.open(object(1), &System);
+        assert!(!references.are_waiting());
     }
 
     #[test]
     fn what_a_create_may_have_made_is_not_released_under_it() {
-        let holds = Holds::default();
-        holds.open(object(1));
-        holds.close(object(1));
-        let create = holds.begin_create();
+        let references = OpenReferences::default();
+        references.open(object(1), &System);
+        references.close(object(1));
+        let create = references.begin_create();
         // Another thread finds the new name, opens it and closes it again.
-        holds.open(object(2));
-        holds.close(object(2));
+        references.open(object(2), &System);
+        references.close(object(2));
         let mut out = Vec::new();
-        holds.take_closed(&mut out);
+        references.take(&mut out);
         assert_eq!(out, [object(1)], "closed before the create began");
-        holds.end_create(create, Some(object(2)));
+        references.end_create(create, Some(object(2)));
         out.clear();
-        holds.take_closed(&mut out);
-        assert!(out.is_empty() && !holds.has_closed());
-        assert!(holds.is_open(object(2)));
+        references.take(&mut out);
+        assert!(out.is_empty() && !references.are_waiting());
+        assert!(references.is_open(object(2)));
     }
 
     #[test]
     fn unlocking_the_middle_leaves_both_ends() {
-        let holds = Holds::default();
-        holds.lock(object(1), range(7, 0, 99));
-        holds.lock(object(1), range(8, 200, 300));
-        holds.unlock(object(1), range(7, 10, 19));
-        let (_, mut locks) = holds.claims();
+        let references = OpenReferences::default();
+        references.lock(object(1), range(7, 0, 99));
+        references.lock(object(1), range(8, 200, 300));
+        references.unlock(object(1), range(7, 10, 19));
+        let (_, mut locks) = references.claims();
         locks.sort_by_key(|(_, lock)| lock.start);
         let ranges: Vec<_> = locks.iter().map(|(_, l)| (l.owner, l.start, l.end)).collect();
         assert_eq!(ranges, [(7, 0, 9), (7, 20, 99), (8, 200, 300)]);
-        holds.unlock(object(1), range(7, 0, u64::MAX));
-        assert!(!holds.has_locks(object(1), LockKind::Range, 7));
-        assert!(holds.has_locks(object(1), LockKind::Range, 8));
+        references.unlock(object(1), range(7, 0, u64::MAX));
+        assert!(!references.has_locks(object(1), LockKind::Range, 7));
+        assert!(references.has_locks(object(1), LockKind::Range, 8));
     }
 }

@@ -1,0 +1,94 @@
+//! The slots of a session at one engine that nobody uses just now. Owns their bound, and that none of
+//! it waits for a lock which a thread of the parent may have held at a fork.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use azekura_platform::{Platform, Signal};
+use azekura_proto::limits::SLOTS_MAX;
+use azekura_rpc::{Releases, Slot};
+use parking_lot::Mutex;
+
+/// How long a slot that is given back waits for a lock that nobody keeps for long.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct State {
+    #[expect(
+        clippy::vec_box,
+        reason = "a slot moves in and out with each call; a pointer is cheap"
+    )]
+    idle: Vec<Box<Slot>>,
+    made: u16,
+}
+
+/// The slots of a session at one engine.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    state: Mutex<State>,
+    returned: Signal,
+    open_count: Arc<AtomicUsize>,
+    releases: Arc<dyn Releases>,
+}
+
+impl Slots {
+    pub(crate) fn new(releases: Arc<dyn Releases>) -> Self {
+        Self {
+            state: Mutex::default(),
+            returned: Signal::new(),
+            open_count: Arc::default(),
+            releases,
+        }
+    }
+
+    /// Takes the slot that was used last, makes one, or waits for one until `limit` is over.
+    pub(crate) fn take(&self, platform: &dyn Platform, limit: Duration) -> Option<Box<Slot>> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(slot) = state.idle.pop() {
+                return Some(slot);
+            }
+            if state.made < SLOTS_MAX {
+                state.made += 1;
+                let releases = Some(Arc::clone(&self.releases));
+                return Some(Box::new(Slot::new(
+                    state.made - 1,
+                    Arc::clone(&self.open_count),
+                    releases,
+                )));
+            }
+            if self.returned.wait_for(platform, &mut state, limit) {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) fn put(&self, slot: Box<Slot>) {
+        // In a forked child the lock may be held by a thread that is not there; the slot is lost then.
+        if let Some(mut state) = self.state.try_lock_for(RETURN_PATIENCE) {
+            state.idle.push(slot);
+            drop(state);
+            self.returned.notify_one();
+        }
+    }
+
+    /// Takes every slot that nobody uses just now.
+    #[expect(clippy::vec_box, reason = "as they are kept")]
+    pub(crate) fn take_idle(&self) -> Vec<Box<Slot>> {
+        // In a forked child the lock may be held by a thread that is not there.
+        self.state.try_lock().map(|mut state| std::mem::take(&mut state.idle)).unwrap_or_default()
+    }
+
+    /// Gives back what [`Slots::take_idle`] took.
+    #[expect(clippy::vec_box, reason = "as they are kept")]
+    pub(crate) fn put_idle(&self, mut slots: Vec<Box<Slot>>) {
+        self.state.lock().idle.append(&mut slots);
+        self.returned.notify_all();
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open_count.load(Ordering::Relaxed)
+    }
+}
