@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use azekura_platform::SharedPlatform;
 use azekura_proto::placement::name_hash;
 use azekura_proto::{Attr, Oid, Timestamp};
 use parking_lot::Mutex;
@@ -73,6 +74,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct DirCache {
     ttl: Option<Duration>,
+    platform: SharedPlatform,
     dirs: Cache<Oid, Kept<Arc<Attr>>>,
     steps: Cache<Name, Kept<Step>>,
     changes: Box<[AtomicU64]>,
@@ -89,10 +91,11 @@ fn step_counter(dir: Oid, name: &[u8]) -> usize {
 }
 
 impl DirCache {
-    pub(crate) fn new(ttl: Option<Duration>) -> Self {
+    pub(crate) fn new(ttl: Option<Duration>, platform: SharedPlatform) -> Self {
         let items = if ttl.is_some() { ITEMS } else { 1 };
         Self {
             ttl,
+            platform,
             dirs: Cache::new(items),
             steps: Cache::new(items),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
@@ -102,7 +105,7 @@ impl DirCache {
 
     fn asked(&self, counter: usize) -> Asked {
         let value = self.changes[counter].load(Ordering::SeqCst);
-        Asked { counter, value, since: Instant::now() }
+        Asked { counter, value, since: self.platform.now() }
     }
 
     fn is_current(&self, asked: Asked) -> bool {
@@ -110,7 +113,7 @@ impl DirCache {
     }
 
     fn is_fresh(&self, since: Instant) -> bool {
-        self.ttl.is_some_and(|ttl| since.elapsed() < ttl)
+        self.ttl.is_some_and(|ttl| self.platform.elapsed(since) < ttl)
     }
 
     /// What is known of a directory.
@@ -141,7 +144,7 @@ impl DirCache {
     pub(crate) fn dir_with_age(&self, dir: Oid) -> Option<(Arc<Attr>, Duration)> {
         let ttl = self.ttl?;
         let kept = self.dirs.get(&dir)?;
-        let left = ttl.checked_sub(kept.since.elapsed())?;
+        let left = ttl.checked_sub(self.platform.elapsed(kept.since))?;
         (!left.is_zero()).then_some((kept.value, left))
     }
 
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_answer_from_before_a_change_is_not_kept() {
-        let cache = DirCache::new(Some(Duration::from_secs(60)));
+        let cache = DirCache::new(Some(Duration::from_secs(60)), azekura_platform::system());
         let asked = cache.ask_step(object(1), b"name");
         cache.forget_step(object(1), b"name");
         cache.keep_step(asked, object(1), b"name", Step::Directory(object(2)));
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn without_a_lifetime_nothing_is_kept() {
-        let cache = DirCache::new(None);
+        let cache = DirCache::new(None, azekura_platform::system());
         let asked = cache.ask_step(object(1), b"name");
         cache.keep_step(asked, object(1), b"name", Step::Directory(object(2)));
         assert!(cache.step(object(1), b"name").is_none());

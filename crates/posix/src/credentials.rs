@@ -7,7 +7,7 @@ pub struct Credentials {
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
-    /// Supplementary groups. A door whose kernel checks permissions may leave them out.
+    /// Supplementary groups. A front end whose kernel checks permissions may leave them out.
     pub groups: Vec<u32>,
 }
 

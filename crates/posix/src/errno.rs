@@ -15,7 +15,7 @@ thread_local! {
     static CAUSE: Cell<Option<ClientError>> = const { Cell::new(None) };
 }
 
-/// What stood behind the last `EIO` of the calling thread, for a door that can tell its user more
+/// What stood behind the last `EIO` of the calling thread, for a front end that can tell its user more
 /// than an errno does. Given once; then `None`.
 pub fn take_cause() -> Option<ClientError> {
     CAUSE.try_with(Cell::take).ok().flatten()
@@ -82,10 +82,4 @@ fn logged(error: &ClientError) -> Errno {
             Errno::IO
         }
     }
-}
-
-/// A reply of another kind than the request's: an engine of another release, or a defect.
-pub(crate) fn unexpected(request: &'static str) -> Errno {
-    tracing::error!("an engine answered the request '{request}' with the reply of another one");
-    Errno::IO
 }

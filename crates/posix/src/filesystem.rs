@@ -1,20 +1,25 @@
-//! The file system object: a pool, one of its containers, and how they are used. Owns the helpers
-//! that all operations share; the operations stand in [`crate::ops`].
+//! The file system object: a pool, one of its containers, and how they are used. Owns what all
+//! operations share: requests about entries and inodes, and what is known of directories. The
+//! operations themselves stand in [`crate::ops`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use azekura_client::{ClientError, Objects as _, Pool};
+use azekura_client::{ClientError, Objects as _, OpenReference, Pool};
+use azekura_platform::SharedPlatform;
 use azekura_policy::{ReadPolicy, WritePolicy};
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::{Container, Reply, Request};
-use azekura_proto::{Attr, Oid, Status, TargetId, placement};
+use azekura_proto::message::typed::GetAttr;
+use azekura_proto::message::{Container, TypedRequest};
+use azekura_proto::{Attr, Oid, Status, TargetId};
 
 use crate::cache::DirCache;
-use crate::errno::{of_client, unexpected};
+use crate::changes::Changes;
+use crate::errno::of_client;
+use crate::layout::FileLayout;
 use crate::reader::{Reading, Trace};
-use crate::writer::Writing;
-use crate::{Access, Credentials, Errno, Result, permission};
+use crate::writer::{Settled, Writing};
+use crate::{Access, Credentials, Errno, OFlags, OpenFile, Result, permission};
 
 /// How long what an engine said may be believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +52,8 @@ pub struct FsConfig {
     pub write_policy: WritePolicy,
     /// Where requests for far files are written down, and why they were made.
     pub trace: Option<Arc<Trace>>,
+    /// The clock and the threads.
+    pub platform: SharedPlatform,
 }
 
 impl Default for FsConfig {
@@ -57,6 +64,7 @@ impl Default for FsConfig {
             read_policy: ReadPolicy::default(),
             write_policy: WritePolicy::default(),
             trace: None,
+            platform: azekura_platform::system(),
         }
     }
 }
@@ -77,15 +85,17 @@ pub enum MountError {
     Client(#[from] ClientError),
 }
 
-/// One container seen as a file system. Shared by all threads of a door.
+/// One container seen as a file system. Shared by all threads of a front end.
 #[derive(Debug)]
 pub struct FileSystem {
     pool: Arc<Pool>,
     container: Container,
     config: FsConfig,
     pub(crate) cache: DirCache,
-    reading: Arc<Reading>,
-    writing: Arc<Writing>,
+    /// The own changes of files' data.
+    pub(crate) changes: Arc<Changes>,
+    pub(crate) reading: Reading,
+    pub(crate) writing: Arc<Writing>,
 }
 
 impl FileSystem {
@@ -109,10 +119,22 @@ impl FileSystem {
             CachePolicy::None => None,
             CachePolicy::Auto { ttl } => Some(ttl),
         };
-        let reading = Arc::new(Reading::new(config.read_policy.clone(), config.trace.clone()));
-        let writing = Writing::new(&pool, config.write_policy, Arc::clone(&reading));
-        let cache = DirCache::new(ttl);
-        Ok(Arc::new(Self { pool, container, config, cache, reading, writing }))
+        let cache = DirCache::new(ttl, Arc::clone(&config.platform));
+        let changes = Arc::new(Changes::new(!matches!(config.read_policy, ReadPolicy::Off)));
+        let reading = Reading::new(
+            Arc::clone(&pool),
+            config.read_policy.clone(),
+            config.trace.clone(),
+            Arc::clone(&changes),
+            Arc::clone(&config.platform),
+        );
+        let writing = Writing::new(
+            Arc::clone(&pool),
+            config.write_policy,
+            Arc::clone(&changes),
+            Arc::clone(&config.platform),
+        );
+        Ok(Arc::new(Self { pool, container, config, cache, changes, reading, writing }))
     }
 
     /// The pool.
@@ -147,17 +169,24 @@ impl FileSystem {
         if oid.home().0 < self.pool.target_count() { Ok(oid) } else { Err(Errno::STALE) }
     }
 
-    pub(crate) fn reading(&self) -> &Reading {
-        &self.reading
+    /// An object that was opened just now, as a handle for this caller.
+    pub(crate) fn handle(
+        &self,
+        reference: OpenReference,
+        attr: &Attr,
+        caller: &Credentials,
+        flags: OFlags,
+    ) -> OpenFile {
+        OpenFile::new(reference, attr, self.layout_of(attr), caller, flags, self.writing.errors())
     }
 
-    pub(crate) fn writing(&self) -> &Arc<Writing> {
-        &self.writing
+    /// Where the data of a file with these attributes lie.
+    pub(crate) fn layout_of(&self, attr: &Attr) -> FileLayout {
+        FileLayout::new(attr, self.pool.placement())
     }
 
-    /// What an open file is made with: the number of targets, and of errors so far.
-    pub(crate) fn at_open(&self) -> (u16, u64) {
-        (self.target_count(), self.writing.errors())
+    pub(crate) fn now(&self) -> Instant {
+        self.config.platform.now()
     }
 
     pub(crate) fn checks(&self) -> bool {
@@ -170,27 +199,39 @@ impl FileSystem {
 
     /// The target that holds an entry.
     pub(crate) fn entry_target(&self, dir: Oid, name: &[u8]) -> TargetId {
-        placement::entry_target(dir, name, self.target_count())
+        self.pool.placement().entry_target(dir, name)
     }
 
-    pub(crate) fn call(&self, target: TargetId, request: &Request<'_>) -> Result<Reply> {
+    /// The target that holds a shard of a directory.
+    pub(crate) fn dir_target(&self, dir: Oid, shard: u16) -> TargetId {
+        self.pool.placement().shard_target(dir, shard)
+    }
+
+    pub(crate) fn call<'a, R: TypedRequest<'a>>(
+        &self,
+        target: TargetId,
+        request: R,
+    ) -> Result<R::Reply> {
         self.pool.call(target, request).map_err(|error| of_client(&error))
     }
 
     /// A request about an entry. The directory being gone reads as the name not being there.
-    pub(crate) fn call_entry(&self, dir: Oid, name: &[u8], request: &Request<'_>) -> Result<Reply> {
+    pub(crate) fn call_entry<'a, R: TypedRequest<'a>>(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        request: R,
+    ) -> Result<R::Reply> {
         self.call(self.entry_target(dir, name), request).map_err(|errno| match errno {
             Errno::STALE => Errno::NOENT,
             other => other,
         })
     }
 
-    /// A request to an object's home that is answered by attributes.
-    pub(crate) fn call_attr(&self, oid: Oid, request: &Request<'_>) -> Result<Box<Attr>> {
-        match self.call(oid.home(), request)? {
-            Reply::Attr(attr) => Ok(attr),
-            _ => Err(unexpected(request.name())),
-        }
+    /// The attributes of an object, whose own writes have arrived.
+    pub(crate) fn attr_of(&self, settled: Settled) -> Result<Box<Attr>> {
+        let oid = settled.oid();
+        self.call(oid.home(), GetAttr { oid })
     }
 
     /// Attributes of a directory, kept for a moment; `ENOTDIR` for anything else. Only for what
@@ -200,7 +241,7 @@ impl FileSystem {
             return Ok(attr);
         }
         let asked = self.cache.ask_dir(dir);
-        let attr: Arc<Attr> = Arc::from(self.call_attr(dir, &Request::GetAttr { oid: dir })?);
+        let attr: Arc<Attr> = Arc::from(self.call(dir.home(), GetAttr { oid: dir })?);
         if attr.kind != FileKind::Directory {
             return Err(Errno::NOTDIR);
         }

@@ -1,65 +1,60 @@
 //! Open files. Owns what a handle knows of its file, so that reading and writing need no question
-//! about it: object, geometry, whether it is wide.
+//! about it: object, layout, how it is read and written.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
-use azekura_client::Hold;
+use azekura_client::OpenReference;
 use azekura_proto::attr::FileKind;
-use azekura_proto::{Attr, Geometry, Oid};
+use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
-use crate::reader::Reader;
-use crate::writer::Writer;
+use crate::layout::FileLayout;
+use crate::reader::FileReader;
+use crate::writer::FileWriter;
 use crate::{Credentials, Errno, Result, permission};
 
 /// A file held open: it lives until the handle goes, even without a name. Closing is dropping it.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// How it is written; decided at the first write. Goes before the hold does.
-    writer: OnceLock<Writer>,
-    /// The number of the last error of writes in flight that it was told of.
-    errors_told: AtomicU64,
-    hold: Hold,
+    /// Dropped before the hold is: it waits for writes in flight.
+    pub(crate) writer: FileWriter,
+    reference: OpenReference,
     kind: FileKind,
-    geometry: Geometry,
     flags: OFlags,
-    wide: AtomicBool,
+    pub(crate) layout: FileLayout,
+    pub(crate) reader: FileReader,
     /// Mode bits that the first write takes away.
     clear_bits: AtomicU16,
-    bytes_at_open: u64,
-    /// How it is read; decided at the first read.
-    reader: OnceLock<Reader>,
 }
 
 impl OpenFile {
     pub(crate) fn new(
-        hold: Hold,
+        reference: OpenReference,
         attr: &Attr,
+        layout: FileLayout,
         caller: &Credentials,
         flags: OFlags,
-        (targets, errors_told): (u16, u64),
+        errors: u64,
     ) -> Self {
-        let is_regular = attr.kind == FileKind::Regular;
-        let clear =
-            if is_regular && !caller.is_root() { permission::dangerous_bits(attr.mode) } else { 0 };
+        let clear = if attr.kind == FileKind::Regular && !caller.is_root() {
+            permission::dangerous_bits(attr.mode)
+        } else {
+            0
+        };
         Self {
-            writer: OnceLock::new(),
-            errors_told: AtomicU64::new(errors_told),
-            hold,
+            writer: FileWriter::new(is_synchronous(flags), errors),
+            reference,
             kind: attr.kind,
-            geometry: Geometry::new(attr.chunk_bytes, attr.oid.class().shards(targets)),
             flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
-            wide: AtomicBool::new(attr.wide),
+            layout,
+            reader: FileReader::new(attr.size),
             clear_bits: AtomicU16::new(clear),
-            bytes_at_open: attr.size,
-            reader: OnceLock::new(),
         }
     }
 
     /// The object.
     pub fn oid(&self) -> Oid {
-        self.hold.oid()
+        self.reference.oid()
     }
 
     /// The type of the file.
@@ -82,45 +77,9 @@ impl OpenFile {
         self.flags & OFlags::ACCMODE != OFlags::WRONLY
     }
 
-    /// Its length when it was opened, in bytes.
-    pub(crate) fn bytes_at_open(&self) -> u64 {
-        self.bytes_at_open
-    }
-
-    /// How it is read.
-    pub(crate) fn reader(&self, decide: impl FnOnce() -> Reader) -> &Reader {
-        self.reader.get_or_init(decide)
-    }
-
-    /// How it is written.
-    pub(crate) fn writer(&self, decide: impl FnOnce() -> Writer) -> &Writer {
-        self.writer.get_or_init(decide)
-    }
-
-    /// Whether it has not been told of the error with this number yet; it is now.
-    pub(crate) fn is_news(&self, error: u64) -> bool {
-        self.errors_told.fetch_max(error, Ordering::Relaxed) < error
-    }
-
-    pub(crate) fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    /// Whether data before `end` may lie in other shards than the home's.
-    pub(crate) fn needs_wide(&self, end: u64) -> bool {
-        self.geometry.shards() > 1 && !self.geometry.is_narrow(end)
-    }
-
-    /// Whether the file is known to have, or be allowed to have, data in several shards.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.wide.load(Ordering::Acquire) && self.geometry.shards() > 1
-    }
-
-    /// Learns from an engine that the file is wide. It never becomes narrow again while open.
-    pub(crate) fn learn_wide(&self, wide: bool) {
-        if wide {
-            self.wide.store(true, Ordering::Release);
-        }
+    /// Whether every write is to be durable when it is answered (`O_SYNC`, `O_DSYNC`).
+    pub(crate) fn is_synchronous(&self) -> bool {
+        is_synchronous(self.flags)
     }
 
     /// The mode bits to take away before this write: all of them once, then none.
@@ -149,4 +108,8 @@ impl OpenFile {
             _ => Err(Errno::INVAL),
         }
     }
+}
+
+fn is_synchronous(flags: OFlags) -> bool {
+    flags.intersects(OFlags::DSYNC | OFlags::SYNC)
 }

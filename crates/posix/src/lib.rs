@@ -6,13 +6,15 @@
 //!
 //! This crate owns path walk, permission checks, open handles and the only map from a status of the
 //! protocol to an errno. It never keeps file data but for what is in flight, and it never knows which
-//! door called it.
+//! front end called it.
 
 mod cache;
+mod changes;
 mod credentials;
 pub mod errno;
 mod filesystem;
 mod handle;
+mod layout;
 mod namespace;
 mod ops;
 mod permission;
@@ -30,11 +32,12 @@ pub use handle::OpenFile;
 pub use namespace::{
     Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix, take_way_out,
 };
-pub use ops::access::Access;
 pub use ops::attr::AttrUpdate;
-pub use ops::create::{Layout, NewEntry};
+pub use ops::create::{NewEntry, Striping};
 pub use ops::readdir::{AttrsWanted, DirPage, Listed};
 pub use ops::seek::SeekTo;
+pub use ops::stateless::{ObjectRead, ObjectWrite, WriteVerifier};
 pub use ops::statfs::StatFs;
-pub use reader::Trace;
+pub use permission::{Access, has_set_id, may_change};
+pub use reader::{Trace, TraceDecision, TracePolicy, TraceRecord};
 pub use rustix::fs::OFlags;

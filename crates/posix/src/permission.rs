@@ -4,7 +4,18 @@
 use azekura_proto::Attr;
 use azekura_proto::attr::FileKind;
 
-use crate::{Access, Credentials, Errno, Result};
+use crate::{Credentials, Errno, Result};
+
+/// Kinds of access; several may be wanted at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// Read.
+    pub read: bool,
+    /// Write.
+    pub write: bool,
+    /// Execute, or search in a directory.
+    pub execute: bool,
+}
 
 /// Set-user-id bit.
 pub(crate) const SETUID: u16 = 0o4000;
@@ -53,6 +64,16 @@ pub(crate) fn is_restricted(caller: &Credentials, dir: &Attr) -> bool {
 pub(crate) fn dangerous_bits(mode: u16) -> u16 {
     let group = if mode & GROUP_EXECUTE != 0 { mode & SETGID } else { 0 };
     mode & SETUID | group
+}
+
+/// Whether a write by somebody else has to take set-user or set-group bits from an object.
+pub fn has_set_id(attr: &Attr) -> bool {
+    attr.kind != FileKind::Directory && dangerous_bits(attr.mode) != 0
+}
+
+/// Whether the caller owns an object or may write to it.
+pub fn may_change(caller: &Credentials, attr: &Attr) -> bool {
+    owns(caller, attr) || may(caller, attr, Access { write: true, ..Access::default() })
 }
 
 /// Who owns a new object, and its permission bits.
@@ -118,29 +139,9 @@ pub(crate) fn check_xattr(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use azekura_proto::{ContainerId, ObjectClass, Oid, TargetId, Timestamp};
 
     fn attr(kind: FileKind, mode: u16, uid: u32, gid: u32) -> Attr {
-        Attr {
-            oid: Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 1),
-            kind,
-            mode,
-            uid,
-            gid,
-            nlink: 1,
-            size: 0,
-            blocks_512: 0,
-            atime: Timestamp::default(),
-            mtime: Timestamp::default(),
-            ctime: Timestamp::default(),
-            btime: Timestamp::default(),
-            rdev: 0,
-            chunk_bytes: 4096,
-            wide: false,
-            has_xattrs: false,
-            inheritance: None,
-            parent: None,
-        }
+        Attr { mode, uid, gid, ..azekura_testkit::attr(kind) }
     }
 
     fn user(uid: u32, gid: u32) -> Credentials {

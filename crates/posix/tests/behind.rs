@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-mod cluster;
-
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_client::{Call, ClientConfig, Objects as _, Pool, Request};
+use azekura_client::{Call, ClientConfig, ClientError, Objects as _, Pool};
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
     CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
@@ -15,7 +13,8 @@ use azekura_posix::{
 };
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message::ShardRef;
-use cluster::Cluster;
+use azekura_proto::message::typed::Write;
+use azekura_testkit::Cluster;
 
 const BLOCK: usize = 4096;
 
@@ -25,7 +24,7 @@ fn client(cluster: &Cluster) -> Namespace {
 }
 
 /// Files whose chunks are small, so that they have many shards.
-fn wide() -> Inheritance {
+fn striped() -> Inheritance {
     Inheritance { chunk_bytes: 4096, ..Inheritance::default() }
 }
 
@@ -48,7 +47,7 @@ fn contents(blocks: std::ops::Range<usize>, value: u8) -> Vec<u8> {
 
 #[test]
 fn an_answered_write_is_seen_by_every_later_read_of_another_client() {
-    let cluster = Cluster::start_far(2, 2, wide());
+    let cluster = Cluster::start_far(2, 2, striped());
     let (writer, reader) = (client(&cluster), client(&cluster));
     for turn in 0..4_u8 {
         let path = format!("/file{turn}");
@@ -160,7 +159,7 @@ fn nobody_waits_for_a_file_that_was_closed_or_left_alone() {
 
 #[test]
 fn own_reads_and_changes_come_after_own_writes() {
-    let cluster = Cluster::start_far(2, 2, wide());
+    let cluster = Cluster::start_far(2, 2, striped());
     // Reads ahead as well, so that bytes of before the writes are at hand.
     let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
     let policy = ReadPolicy::Predictive(parameters);
@@ -236,7 +235,7 @@ fn who_gets_the_lock_sees_what_was_written_under_it() {
 
 #[test]
 fn an_engine_that_restarts_in_mid_write_loses_nothing() {
-    let mut cluster = Cluster::start_far(1, 2, wide());
+    let mut cluster = Cluster::start_far(1, 2, striped());
     let client = client(&cluster);
     let file = client.open("/file", &OpenOptions::create()).unwrap();
     for turn in 0..3_usize {
@@ -312,22 +311,21 @@ fn writes_that_follow_each_other_fail_together_while_the_engine_is_away() {
     let data = ShardRef { oid, shard: 0, is_file: true };
     let blocks: Vec<Vec<u8>> = (0..WRITES).map(|number| block(number, 1)).collect();
     // All to one place, so that the last one has to stay.
-    let calls = || -> Vec<Call<'_>> {
-        let request = || Request::Write { data, offset: 0 };
+    let calls = || -> Vec<Call<'_, Write>> {
+        let request = || Write { data, offset: 0 };
         let call = |bytes| Call::sending(oid.home(), request(), bytes).in_order();
         blocks.iter().map(|bytes| call(bytes.as_slice())).collect()
     };
     let mut lost = calls();
     cluster.stop(0);
     let start = Instant::now();
-    pool.fan_out(&mut lost);
+    let lost = pool.call_all(&mut lost);
     // Not half a second for each.
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
-    assert!(lost.iter_mut().all(|call| call.take_result().is_err_and(|e| e.is_unreached())));
+    assert!(lost.iter().all(|done| done.as_ref().is_err_and(ClientError::is_unreached)));
     cluster.restart(0);
     let mut again = calls();
-    pool.fan_out(&mut again);
-    assert!(again.iter_mut().all(|call| call.take_result().is_ok()));
+    assert!(pool.call_all(&mut again).iter().all(Result::is_ok));
     assert!(cluster.root().read("/file").unwrap() == blocks[WRITES - 1]);
 }
 

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-mod cluster;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant};
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{CachePolicy, Credentials, File, Namespace, OFlags, OpenOptions, ReadPolicy};
 use azekura_proto::attr::Inheritance;
-use cluster::Cluster;
+use azekura_testkit::Cluster;
 
 const FILE_BYTES: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;

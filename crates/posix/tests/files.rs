@@ -2,17 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-mod cluster;
-
 use azekura_posix::{
     Access, Allocation, AttrUpdate, CachePolicy, Credentials, Errno, FileKind, LEFT, Namespace,
     NewEntry, OFlags, OpenOptions, RenameMode, SeekTo, SetTime, Timestamp, XattrMode, take_way_out,
 };
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
-use cluster::Cluster;
+use azekura_testkit::Cluster;
 
-/// Small chunks, so that small files are wide.
+/// Small chunks, so that small files are striped.
 fn small_chunks() -> Inheritance {
     Inheritance { chunk_bytes: 4096, ..Inheritance::default() }
 }

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-mod cluster;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,9 +11,9 @@ use azekura_posix::{
     OFlags, OpenOptions,
 };
 use azekura_proto::attr::Inheritance;
-use azekura_proto::message::Request;
+use azekura_proto::message::typed::Ping;
 use azekura_proto::{ObjectClass, TargetId};
-use cluster::Cluster;
+use azekura_testkit::Cluster;
 
 fn narrow_on_one_target() -> Inheritance {
     Inheritance { file_class: ObjectClass::S1, ..Inheritance::default() }
@@ -111,7 +109,7 @@ fn an_engine_that_stays_away_is_an_error_in_bounded_time() {
         assert_eq!(fs.metadata(&far), Err(Errno::IO));
     }
     assert!(started.elapsed() < Duration::from_secs(10));
-    let error = fs.filesystem().pool().call(TargetId(1), &Request::Ping).unwrap_err();
+    let error = fs.filesystem().pool().call(TargetId(1), Ping).unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("unix:"), "the address is named: {error}");
     cluster.restart(1);

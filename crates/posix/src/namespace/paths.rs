@@ -25,7 +25,7 @@ impl Namespace {
     pub fn open(&self, path: impl AsRef<[u8]>, options: &OpenOptions) -> Result<File> {
         let OpenOptions { flags, mode } = *options;
         if flags & OFlags::ACCMODE == OFlags::RDONLY {
-            self.fs.expect_reads();
+            self.fs.reading.expect_reads();
         }
         let place = self.place(path.as_ref())?;
         if flags.contains(OFlags::TMPFILE) {

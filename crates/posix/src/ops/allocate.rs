@@ -1,12 +1,10 @@
-//! `fallocate`. Owns how a range of a file becomes one range of each shard: the bytes of a shard
-//! that lie in a range of the file are contiguous in the shard.
+//! `fallocate`. Owns what has to hold before space is reserved or given back.
 
-use azekura_client::Call;
 use azekura_proto::limits::FILE_BYTES_MAX;
-use azekura_proto::message::{Allocation, Request, ShardRef};
+use azekura_proto::message::Allocation;
 
 use crate::errno::of_client;
-use crate::writer::Leases;
+use crate::writer::WriteLeases;
 use crate::{Errno, FileSystem, OpenFile, Result};
 
 impl FileSystem {
@@ -33,45 +31,22 @@ impl FileSystem {
             }
             Allocation::PunchHole | Allocation::ZeroKeepSize => {
                 self.clear_dangerous_bits(file)?;
-                if file.needs_wide(end) && !file.is_wide() {
-                    file.learn_wide(self.getattr(file.oid())?.wide);
+                let layout = &file.layout;
+                if layout.needs_striping(end) && !layout.is_striped() {
+                    layout.learn_striped(self.getattr(file.oid())?.striped);
                 }
-                if file.needs_wide(end) && !file.is_wide() {
+                if layout.needs_striping(end) && !layout.is_striped() {
                     // Nothing lies beyond chunk 0, so nothing is to be done there.
-                    end = file.geometry().chunk_bytes();
+                    end = layout.geometry().chunk_bytes();
                 }
             }
         }
         if offset >= end {
             return Ok(());
         }
-        self.settle(file.oid(), Leases::ReleaseFirst)?;
-        self.reading().note_change(file.oid());
-        let done = self.allocate_shards(file, (offset, end), what);
-        self.reading().note_change(file.oid());
-        done
-    }
-
-    fn allocate_shards(
-        &self,
-        file: &OpenFile,
-        (start, end): (u64, u64),
-        what: Allocation,
-    ) -> Result<()> {
-        let (oid, geometry) = (file.oid(), file.geometry());
-        let mut calls: Vec<Call<'_>> = (0..geometry.shards())
-            .filter_map(|shard| {
-                let from = geometry.local_bytes(shard, start);
-                let bytes = geometry.local_bytes(shard, end) - from;
-                let data = ShardRef { oid, shard, is_file: true };
-                let request = Request::ShardAllocate { data, offset: from, bytes, what };
-                (bytes > 0).then(|| Call::new(self.shard_target(oid, shard), request))
-            })
-            .collect();
-        self.pool().fan_out(&mut calls);
-        for call in &mut calls {
-            call.take_result().map_err(|error| of_client(&error))?;
-        }
-        Ok(())
+        let _settled = self.writing.settle(file.oid(), WriteLeases::ReleaseFirst)?;
+        let _change = self.changes.begin(file.oid());
+        let allocated = self.shard_io(&file.layout).allocate(offset, end, what);
+        allocated.map_err(|error| of_client(&error))
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use azekura_proto::attr::{AttrChange, FileKind, SetTime};
 use azekura_proto::limits::FILE_BYTES_MAX;
-use azekura_proto::message::Request;
+use azekura_proto::message::typed::SetAttr;
 use azekura_proto::{Attr, Oid};
 
 use crate::permission::{self, SETGID};
-use crate::writer::Leases;
+use crate::writer::WriteLeases;
 use crate::{Access, CachePolicy, Credentials, Errno, FileSystem, OpenFile, Result};
 
 /// A change of attributes; what is `None` stays.
@@ -28,12 +28,19 @@ pub struct AttrUpdate {
     pub atime: Option<SetTime>,
     /// Last change of contents.
     pub mtime: Option<SetTime>,
+    /// Set-user and set-group bits go, as they do with a write or a change of the owner.
+    pub drop_set_id: bool,
 }
 
 impl AttrUpdate {
     /// Only a new length.
     pub fn size(bytes: u64) -> Self {
         Self { size: Some(bytes), ..Self::default() }
+    }
+
+    /// Whether the object gets another owner or group.
+    fn gives_away(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some()
     }
 
     fn as_change(&self) -> AttrChange {
@@ -55,8 +62,16 @@ impl FileSystem {
     /// # Errors
     /// `ESTALE` if it is gone.
     pub fn getattr(&self, oid: Oid) -> Result<Attr> {
-        self.settle(oid, Leases::Keep)?;
-        self.call_attr(oid, &Request::GetAttr { oid }).map(|attr| *attr)
+        let settled = self.writing.settle(oid, WriteLeases::Keep)?;
+        self.attr_of(settled).map(|attr| *attr)
+    }
+
+    /// Whether the caller may do this; checked here even where the kernel checks operations.
+    ///
+    /// # Errors
+    /// `EACCES` if not.
+    pub fn access(&self, caller: &Credentials, oid: Oid, wanted: Access) -> Result<()> {
+        permission::check(caller, &self.getattr(oid)?, wanted)
     }
 
     /// As [`FileSystem::getattr`], and for how long the answer may be believed. A directory that
@@ -95,26 +110,44 @@ impl FileSystem {
         if update.size.is_some_and(|bytes| bytes > FILE_BYTES_MAX) {
             return Err(Errno::FBIG);
         }
-        let leases = if update.size.is_some() { Leases::ReleaseFirst } else { Leases::Keep };
-        self.settle(oid, leases)?;
+        let leases =
+            if update.size.is_some() { WriteLeases::ReleaseFirst } else { WriteLeases::Keep };
+        let settled = self.writing.settle(oid, leases)?;
         let mut change = update.as_change();
         if self.checks() {
-            let attr = self.getattr(oid)?;
+            let attr = self.attr_of(settled)?;
             allow(caller, &attr, handle, update)?;
             adjust(caller, &attr, update, &mut change);
+        } else if update.mode.is_none() && (update.gives_away() || update.drop_set_id) {
+            change.clear_mode_bits = set_id_bits(&*self.attr_of(settled)?);
         } else if let (Some(_), Some(handle)) = (update.size, handle) {
             change.clear_mode_bits = handle.take_clear_bits();
         }
-        self.reading().note_change(oid);
-        let attr = self.call_attr(oid, &Request::SetAttr { oid, change })?;
-        self.reading().note_change(oid);
+        let attr = {
+            let _change = self.changes.begin(oid);
+            self.call(oid.home(), SetAttr { oid, change })?
+        };
         if attr.kind == FileKind::Directory {
             self.cache.forget_dir(oid);
         }
         if let Some(handle) = handle {
-            handle.learn_wide(attr.wide);
+            handle.layout.learn_striped(attr.striped);
         }
         Ok(*attr)
+    }
+
+    /// Takes the set-user and set-group bits from a file that got them after it was opened, before
+    /// somebody writes to it who must not keep them there.
+    ///
+    /// # Errors
+    /// `ESTALE` if the file is gone.
+    pub fn drop_set_id(&self, oid: Oid) -> Result<()> {
+        let clear_mode_bits = set_id_bits(&self.getattr(oid)?);
+        if clear_mode_bits != 0 {
+            let change = AttrChange { clear_mode_bits, ..AttrChange::default() };
+            self.call(oid.home(), SetAttr { oid, change })?;
+        }
+        Ok(())
     }
 }
 
@@ -128,7 +161,7 @@ fn allow(
     if update.mode.is_some() && !permission::owns(caller, attr) {
         return Err(Errno::PERM);
     }
-    if update.uid.is_some() || update.gid.is_some() {
+    if update.gives_away() {
         let uid_stays = update.uid.is_none_or(|uid| uid == attr.uid);
         let gid_mine = update.gid.is_none_or(|gid| gid == attr.gid || caller.in_group(gid));
         let mine = caller.uid == attr.uid && uid_stays && gid_mine;
@@ -161,9 +194,13 @@ fn adjust(caller: &Credentials, attr: &Attr, update: &AttrUpdate, change: &mut A
             *mode &= !SETGID;
         }
     }
-    let given_away = update.uid.is_some() || update.gid.is_some();
     let cut = update.size.is_some() && !caller.is_root();
-    if attr.kind != FileKind::Directory && update.mode.is_none() && (given_away || cut) {
-        change.clear_mode_bits = permission::dangerous_bits(attr.mode);
+    if update.mode.is_none() && (update.gives_away() || update.drop_set_id || cut) {
+        change.clear_mode_bits = set_id_bits(attr);
     }
+}
+
+/// The bits that an object loses when it is written to or given away.
+fn set_id_bits(attr: &Attr) -> u16 {
+    if permission::has_set_id(attr) { permission::dangerous_bits(attr.mode) } else { 0 }
 }

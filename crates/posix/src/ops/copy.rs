@@ -1,4 +1,5 @@
-//! `copy_file_range`.
+//! `copy_file_range`, as reads and writes of this client. Owns how much is copied before a caller can
+//! be interrupted.
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::FILE_BYTES_MAX;

@@ -2,12 +2,13 @@
 //! with: its owner, and the class and chunk size that it inherits from its directory.
 
 use azekura_client::Created;
-use azekura_proto::attr::{FileKind, Inheritance, NewInode};
+use azekura_proto::attr::{DirectoryChange, FileKind, Inheritance, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::check_name;
 use azekura_proto::{Attr, ObjectClass, Oid};
 use rustix::fs::OFlags;
 
+use super::open::access_of;
 use crate::errno::{of_client, of_status};
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
@@ -19,6 +20,9 @@ const ROUNDS: u32 = 8;
 pub enum NewEntry<'a> {
     /// A regular file, not opened.
     Regular,
+    /// A regular file, not opened, that is made once however often it is asked for: whoever repeats
+    /// the call with the same verifier gets the file that the first one has made (RFC 1813, 3.3.8).
+    Exclusive([u8; 8]),
     /// A directory.
     Directory,
     /// A symlink with its text.
@@ -36,7 +40,7 @@ pub enum NewEntry<'a> {
 impl NewEntry<'_> {
     fn kind(self) -> FileKind {
         match self {
-            Self::Regular => FileKind::Regular,
+            Self::Regular | Self::Exclusive(_) => FileKind::Regular,
             Self::Directory => FileKind::Directory,
             Self::Symlink(_) => FileKind::Symlink,
             Self::Fifo => FileKind::Fifo,
@@ -50,14 +54,14 @@ impl NewEntry<'_> {
 /// Where the data of a new file or the entries of a new directory go, if its maker says so. What is
 /// `None` is inherited from the directory that it is made in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Layout {
+pub struct Striping {
     /// Class of the new object itself: of the file, or of the directory.
     pub class: Option<ObjectClass>,
     /// Chunk size of a new file in bytes.
     pub chunk_bytes: Option<u32>,
 }
 
-impl Layout {
+impl Striping {
     /// `EINVAL` for a chunk size that no file can have.
     fn check(self) -> Result<()> {
         let fits = self.chunk_bytes.is_none_or(|bytes| {
@@ -68,6 +72,15 @@ impl Layout {
     }
 }
 
+/// What becomes of a file that is there already when one is to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// It is opened as `open` does.
+    Open,
+    /// It is opened if that is plainly allowed; else whoever asked has to look again.
+    OpenIfPlain,
+}
+
 impl FileSystem {
     fn new_inode(
         &self,
@@ -75,7 +88,7 @@ impl FileSystem {
         dir: &Attr,
         what: NewEntry<'_>,
         mode: u32,
-        layout: Layout,
+        striping: Striping,
     ) -> NewInode {
         let kind = what.kind();
         let inherited = dir.inheritance.unwrap_or(self.container().inheritance);
@@ -88,6 +101,7 @@ impl FileSystem {
             gid: owner.gid,
             rdev: match what {
                 NewEntry::CharDevice(number) | NewEntry::BlockDevice(number) => number,
+                NewEntry::Exclusive(verifier) => kept_verifier(verifier),
                 _ => 0,
             },
             symlink_text: match what {
@@ -95,11 +109,11 @@ impl FileSystem {
                 _ => Vec::new(),
             },
             class: match kind {
-                FileKind::Regular => layout.class.unwrap_or(file_class),
-                FileKind::Directory => layout.class.unwrap_or(dir_class),
+                FileKind::Regular => striping.class.unwrap_or(file_class),
+                FileKind::Directory => striping.class.unwrap_or(dir_class),
                 _ => ObjectClass::S1,
             },
-            chunk_bytes: layout.chunk_bytes.unwrap_or(chunk_bytes),
+            chunk_bytes: striping.chunk_bytes.unwrap_or(chunk_bytes),
             inheritance: (kind == FileKind::Directory).then_some(inherited),
         }
     }
@@ -116,10 +130,10 @@ impl FileSystem {
         mode: u32,
         what: NewEntry<'_>,
     ) -> Result<Attr> {
-        self.make_as(caller, dir, name, mode, what, Layout::default())
+        self.make_as(caller, dir, name, mode, what, Striping::default())
     }
 
-    /// As [`FileSystem::make`], with a layout of the maker's choice.
+    /// As [`FileSystem::make`], with a striping of the maker's choice.
     ///
     /// # Errors
     /// Those of [`FileSystem::make`]; `EINVAL` for a chunk size that no file can have.
@@ -130,10 +144,10 @@ impl FileSystem {
         name: &[u8],
         mode: u32,
         what: NewEntry<'_>,
-        layout: Layout,
+        striping: Striping,
     ) -> Result<Attr> {
         check_name(name).map_err(of_status)?;
-        layout.check()?;
+        striping.check()?;
         match what {
             NewEntry::Symlink([]) => return Err(Errno::NOENT),
             NewEntry::Symlink(text) if text.len() >= PATH_BYTES_MAX => {
@@ -155,14 +169,20 @@ impl FileSystem {
                 Err(other) => Err(other),
             };
         }
-        let inode = self.new_inode(caller, &parent, what, mode, layout);
+        let inode = self.new_inode(caller, &parent, what, mode, striping);
         match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
             Created::New(attr, _) => {
                 self.cache.forget_step(dir, name);
                 self.note_new_entry(dir, &attr);
                 Ok(*attr)
             }
-            Created::Existing(..) => Err(Errno::EXIST),
+            Created::Existing(entry, _) => match what {
+                NewEntry::Exclusive(verifier) if entry.kind == FileKind::Regular => {
+                    let attr = self.getattr(entry.oid)?;
+                    if attr.rdev == kept_verifier(verifier) { Ok(attr) } else { Err(Errno::EXIST) }
+                }
+                _ => Err(Errno::EXIST),
+            },
         }
     }
 
@@ -179,10 +199,10 @@ impl FileSystem {
         mode: u32,
         flags: OFlags,
     ) -> Result<(Attr, OpenFile)> {
-        self.create_as(caller, dir, name, mode, flags, Layout::default())
+        self.create_as(caller, dir, name, mode, flags, Striping::default())
     }
 
-    /// As [`FileSystem::create`], with a layout of the maker's choice. A file that is there keeps
+    /// As [`FileSystem::create`], with a striping of the maker's choice. A file that is there keeps
     /// the one that it has.
     ///
     /// # Errors
@@ -194,10 +214,39 @@ impl FileSystem {
         name: &[u8],
         mode: u32,
         flags: OFlags,
-        layout: Layout,
+        striping: Striping,
+    ) -> Result<(Attr, OpenFile)> {
+        self.create_or_open(caller, (dir, name), (mode, striping), flags, Found::Open)
+    }
+
+    /// As [`FileSystem::create`], for a kernel that took the name for free when it checked
+    /// permissions. A regular file that is there is opened if the caller plainly may; at everything
+    /// else that is found the kernel has to look the name up, and to decide by itself.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::create`]; `ESTALE` if the kernel has to look again.
+    pub fn create_unforeseen(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        mode: u32,
+        flags: OFlags,
+    ) -> Result<(Attr, OpenFile)> {
+        let start = (mode, Striping::default());
+        self.create_or_open(caller, (dir, name), start, flags, Found::OpenIfPlain)
+    }
+
+    fn create_or_open(
+        &self,
+        caller: &Credentials,
+        (dir, name): (Oid, &[u8]),
+        (mode, striping): (u32, Striping),
+        flags: OFlags,
+        found: Found,
     ) -> Result<(Attr, OpenFile)> {
         check_name(name).map_err(of_status)?;
-        layout.check()?;
+        striping.check()?;
         let parent = self.parent_attr(dir)?;
         let may_make = self.check_change(caller, &parent);
         if may_make.is_err() {
@@ -210,15 +259,15 @@ impl FileSystem {
                     other => other,
                 })?
             } else {
-                let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, layout);
+                let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
                 match self
                     .pool()
                     .create(dir, name, inode, true)
                     .map_err(|error| entry_errno(&error))?
                 {
-                    Created::New(attr, Some(hold)) => {
+                    Created::New(attr, Some(reference)) => {
                         self.note_new_entry(dir, &attr);
-                        let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
+                        let file = self.handle(reference, &attr, caller, flags);
                         return Ok((*attr, file));
                     }
                     Created::New(attr, None) => (attr.oid, attr.kind),
@@ -228,18 +277,39 @@ impl FileSystem {
             if flags.contains(OFlags::EXCL) {
                 return Err(Errno::EXIST);
             }
-            match kind {
-                FileKind::Directory => return Err(Errno::ISDIR),
-                FileKind::Symlink => return Err(Errno::LOOP),
-                _ => {}
-            }
-            match self.open(caller, oid, flags) {
-                // Removed in between: make it anew.
-                Err(Errno::STALE) => {}
-                other => return other,
+            if let Some(opened) = self.open_found(caller, (oid, kind), flags, found)? {
+                return Ok(opened);
             }
         }
         Err(Errno::BUSY)
+    }
+
+    /// Opens what was found under the name of a file that was to be made. `None` if it was removed in
+    /// between, so that the file can be made after all.
+    fn open_found(
+        &self,
+        caller: &Credentials,
+        (oid, kind): (Oid, FileKind),
+        flags: OFlags,
+        found: Found,
+    ) -> Result<Option<(Attr, OpenFile)>> {
+        match (found, kind) {
+            (Found::OpenIfPlain, FileKind::Regular) => {
+                match self.access(caller, oid, access_of(flags)) {
+                    Ok(()) => {}
+                    Err(Errno::STALE) => return Ok(None),
+                    Err(_) => return Err(Errno::STALE),
+                }
+            }
+            (Found::OpenIfPlain, _) => return Err(Errno::STALE),
+            (Found::Open, FileKind::Directory) => return Err(Errno::ISDIR),
+            (Found::Open, FileKind::Symlink) => return Err(Errno::LOOP),
+            (Found::Open, _) => {}
+        }
+        match self.open(caller, oid, flags) {
+            Err(Errno::STALE) => Ok(None),
+            other => other.map(Some),
+        }
     }
 
     /// What is kept of a directory that has got a new entry.
@@ -247,8 +317,7 @@ impl FileSystem {
         if attr.kind == FileKind::Directory {
             self.cache.forget_dir(dir);
         } else {
-            // It was born at the very time that the directory was stamped with.
-            self.cache.touch_dir(dir, attr.btime);
+            self.cache.touch_dir(dir, DirectoryChange::of_newborn(attr).time);
         }
     }
 
@@ -268,15 +337,21 @@ impl FileSystem {
         }
         let parent = self.parent_attr(dir)?;
         self.check_change(caller, &parent)?;
-        let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, Layout::default());
+        let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, Striping::default());
         let home = self.pool().next_home();
-        let (attr, hold) = self
+        let (attr, reference) = self
             .pool()
             .create_unlinked(self.container().id, home, inode)
             .map_err(|error| of_client(&error))?;
-        let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
+        let file = self.handle(reference, &attr, caller, flags);
         Ok((*attr, file))
     }
+}
+
+/// How the verifier of an exclusive creation is kept: as the device number, which means nothing for a
+/// regular file, and so in the same step as the file is made. 0 is that of all other files.
+fn kept_verifier(verifier: [u8; 8]) -> u64 {
+    u64::from_be_bytes(verifier).max(1)
 }
 
 /// In a directory that is gone no name can be made.

@@ -1,6 +1,7 @@
-//! `link`.
+//! `link`: a further name for an object that is there.
 
-use azekura_proto::message::{Request, check_name};
+use azekura_proto::message::check_name;
+use azekura_proto::message::typed::Link;
 use azekura_proto::{Attr, Oid};
 
 use crate::errno::of_status;
@@ -17,12 +18,10 @@ impl FileSystem {
             let parent = self.parent_attr(dir)?;
             self.check_change(caller, &parent)?;
         }
-        self.call_entry(dir, name, &Request::Link { oid, dir, name }).map_err(
-            |errno| match errno {
-                Errno::ISDIR => Errno::PERM,
-                other => other,
-            },
-        )?;
+        self.call_entry(dir, name, Link { oid, dir, name }).map_err(|errno| match errno {
+            Errno::ISDIR => Errno::PERM,
+            other => other,
+        })?;
         self.cache.forget_step(dir, name);
         self.cache.forget_dir(dir);
         self.getattr(oid)

@@ -2,11 +2,12 @@
 //! signalled program and a lost engine are noticed.
 
 use azekura_client::ClientError;
-use azekura_proto::message::{Lock, LockKind, LockMode, Reply, Request};
+use azekura_proto::message::typed::LockTest;
+use azekura_proto::message::{Lock, LockKind, LockMode};
 use azekura_proto::{Oid, Status};
 
-use crate::errno::{of_client, unexpected};
-use crate::writer::Leases;
+use crate::errno::of_client;
+use crate::writer::WriteLeases;
 use crate::{Errno, FileSystem, Result};
 
 impl FileSystem {
@@ -22,7 +23,8 @@ impl FileSystem {
         wait: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<()> {
-        self.settle(oid, Leases::Keep)?;
+        // Whoever has a lock sees what was written before.
+        let _settled = self.writing.settle(oid, WriteLeases::Keep)?;
         loop {
             match self.pool().lock(oid, lock, wait) {
                 Ok(()) => return Ok(()),
@@ -47,9 +49,9 @@ impl FileSystem {
     /// `EIO` if the engine does not answer.
     pub fn unlock(&self, oid: Oid, lock: Lock) -> Result<()> {
         // Whoever gets it next sees what was written under it.
-        let settled = self.settle(oid, Leases::Release);
+        let settled = self.writing.settle(oid, WriteLeases::Release);
         self.pool().unlock(oid, lock).map_err(|error| of_client(&error))?;
-        settled
+        settled.map(drop)
     }
 
     /// Which lock is in the way of this one.
@@ -57,10 +59,7 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if the engine does not answer.
     pub fn test_lock(&self, oid: Oid, lock: Lock) -> Result<Option<Lock>> {
-        match self.call(oid.home(), &Request::LockTest { oid, lock })? {
-            Reply::LockInTheWay(other) => Ok(other),
-            _ => Err(unexpected("lock_test")),
-        }
+        self.call(oid.home(), LockTest { oid, lock })
     }
 
     /// Gives back everything that the owner has locked on the object (`close` for `fcntl` locks,

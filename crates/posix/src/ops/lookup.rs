@@ -2,11 +2,10 @@
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::NAME_BYTES_MAX;
-use azekura_proto::message::{Reply, Request};
+use azekura_proto::message::typed::{Found, Lookup, ReadLink};
 use azekura_proto::{Attr, Oid};
 
-use crate::errno::unexpected;
-use crate::writer::Leases;
+use crate::writer::WriteLeases;
 use crate::{Credentials, Errno, FileSystem, Result};
 
 /// A name that is moved away again and again is given up after so many looks.
@@ -32,17 +31,14 @@ impl FileSystem {
 
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
         for _ in 0..LOOKS {
-            let request = Request::Lookup { dir, name };
-            let entry = match self.call_entry(dir, name, &request)? {
-                Reply::Entry { entry, attr: Some(attr) } if !self.has_unsettled(entry.oid) => {
-                    return Ok(attr);
-                }
-                Reply::Entry { entry, .. } => entry,
-                _ => return Err(unexpected("lookup")),
-            };
-            let oid = entry.oid;
-            self.settle(oid, Leases::Keep)?;
-            match self.call_attr(oid, &Request::GetAttr { oid }) {
+            let Found { entry, attr } = self.call_entry(dir, name, Lookup { dir, name })?;
+            if let Some(attr) = attr
+                && !self.writing.has_unsettled(entry.oid)
+            {
+                return Ok(attr);
+            }
+            let settled = self.writing.settle(entry.oid, WriteLeases::Keep)?;
+            match self.attr_of(settled) {
                 // Removed, or replaced by a rename, between the two requests.
                 Err(Errno::STALE) => {}
                 other => return other,
@@ -66,17 +62,12 @@ impl FileSystem {
     /// # Errors
     /// `EINVAL` for anything else.
     pub fn readlink(&self, oid: Oid) -> Result<Vec<u8>> {
-        match self.call(oid.home(), &Request::ReadLink { oid })? {
-            Reply::Bytes(text) => Ok(text),
-            _ => Err(unexpected("read_link")),
-        }
+        self.call(oid.home(), ReadLink { oid })
     }
 
     /// What kind of object a name leads to, by the entry alone.
     pub(crate) fn entry_kind(&self, dir: Oid, name: &[u8]) -> Result<(Oid, FileKind)> {
-        match self.call_entry(dir, name, &Request::Lookup { dir, name })? {
-            Reply::Entry { entry, .. } => Ok((entry.oid, entry.kind)),
-            _ => Err(unexpected("lookup")),
-        }
+        let entry = self.call_entry(dir, name, Lookup { dir, name })?.entry;
+        Ok((entry.oid, entry.kind))
     }
 }

@@ -1,11 +1,10 @@
-//! The operations, one module per family. Each is a set of methods of [`crate::FileSystem`].
+//! The operations, one module and one set of methods of [`crate::FileSystem`] per family.
 
-pub(crate) mod access;
 pub(crate) mod allocate;
 pub(crate) mod attr;
 pub(crate) mod copy;
 pub(crate) mod create;
-pub(crate) mod io;
+pub(crate) mod data;
 pub(crate) mod link;
 pub(crate) mod lock;
 pub(crate) mod lookup;
@@ -14,6 +13,7 @@ pub(crate) mod readdir;
 pub(crate) mod remove;
 pub(crate) mod rename;
 pub(crate) mod seek;
+pub(crate) mod stateless;
 pub(crate) mod statfs;
 pub(crate) mod sync;
 pub(crate) mod xattr;

@@ -1,12 +1,12 @@
 //! `open` of an object that is there. Owns which access mode needs which permission.
 
 use azekura_proto::attr::{AttrChange, FileKind};
-use azekura_proto::message::Request;
+use azekura_proto::message::typed::SetAttr;
 use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use crate::errno::of_client;
-use crate::writer::Leases;
+use crate::writer::WriteLeases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
 impl FileSystem {
@@ -19,15 +19,12 @@ impl FileSystem {
     /// pipes, sockets and devices, which only a kernel can open; `ESTALE` if the object is gone.
     pub fn open(&self, caller: &Credentials, oid: Oid, flags: OFlags) -> Result<(Attr, OpenFile)> {
         let truncates = flags.contains(OFlags::TRUNC);
-        self.settle(oid, if truncates { Leases::ReleaseFirst } else { Leases::Keep })?;
-        let (attr, hold) = self.pool().open(oid).map_err(|error| of_client(&error))?;
+        let leases = if truncates { WriteLeases::ReleaseFirst } else { WriteLeases::Keep };
+        // The engine gives attributes with its answer.
+        let _settled = self.writing.settle(oid, leases)?;
+        let (attr, reference) = self.pool().open(oid).map_err(|error| of_client(&error))?;
         let mut attr = *attr;
-        let mode = flags & OFlags::ACCMODE;
-        let wanted = Access {
-            read: mode != OFlags::WRONLY,
-            write: mode != OFlags::RDONLY || truncates,
-            execute: false,
-        };
+        let wanted = access_of(flags);
         match attr.kind {
             FileKind::Directory if wanted.write => return Err(Errno::ISDIR),
             FileKind::Directory => {}
@@ -41,13 +38,26 @@ impl FileSystem {
         if self.checks() {
             permission::check(caller, &attr, wanted)?;
         }
-        let file = OpenFile::new(hold, &attr, caller, flags, self.at_open());
-        self.expect_reads_of(&file);
+        let file = self.handle(reference, &attr, caller, flags);
+        if file.is_readable() {
+            self.reading.expect_reads_of(&file.layout, attr.size);
+        }
         if truncates {
             let clear_mode_bits = file.take_clear_bits();
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };
-            attr = *self.call_attr(oid, &Request::SetAttr { oid, change })?;
+            let _change = self.changes.begin(oid);
+            attr = *self.call(oid.home(), SetAttr { oid, change })?;
         }
         Ok((attr, file))
+    }
+}
+
+/// The access that opening with these flags needs.
+pub(super) fn access_of(flags: OFlags) -> Access {
+    let mode = flags & OFlags::ACCMODE;
+    Access {
+        read: mode != OFlags::WRONLY,
+        write: mode != OFlags::RDONLY || flags.contains(OFlags::TRUNC),
+        execute: false,
     }
 }

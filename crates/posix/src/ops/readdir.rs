@@ -3,10 +3,11 @@
 
 use azekura_client::Call;
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::{DirCookie, DirEntry, Reply, Request};
+use azekura_proto::message::typed::{GetAttr, ReadDirectory};
+use azekura_proto::message::{DirCookie, DirEntry};
 use azekura_proto::{Attr, Oid};
 
-use crate::errno::{of_client, unexpected};
+use crate::errno::of_client;
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
 
 /// Cookie of `.`.
@@ -116,7 +117,7 @@ impl FileSystem {
         if cookie > DOT_DOT {
             (shard, after) = (DirCookie::decode(cookie).shard, cookie);
         }
-        let shards = dir.class().shards(self.target_count());
+        let shards = self.pool().placement().shards(dir);
         let with_attrs = attrs != AttrsWanted::No;
         while shard < shards && !filling.is_full() {
             let ended = if after == 0 {
@@ -135,7 +136,7 @@ impl FileSystem {
         if attrs == AttrsWanted::All {
             self.complete(&mut page.entries)?;
         }
-        for entry in page.entries.iter_mut().filter(|entry| self.has_unsettled(entry.oid)) {
+        for entry in page.entries.iter_mut().filter(|entry| self.writing.has_unsettled(entry.oid)) {
             if entry.attr.is_some() {
                 // What this client has written meanwhile counts.
                 entry.attr = self.getattr(entry.oid).ok();
@@ -174,14 +175,10 @@ impl FileSystem {
         filling: &mut Filling,
     ) -> Result<bool> {
         let page_bytes = filling.room().max(SHARD_PAGE_BYTES);
-        let request = Request::ReadDirectory { dir, after, page_bytes, with_attrs };
-        match self.call(self.shard_target(dir, shard), &request)? {
-            Reply::Entries { entries, end } => {
-                filling.extend(entries);
-                Ok(end)
-            }
-            _ => Err(unexpected("read_directory")),
-        }
+        let request = ReadDirectory { dir, after, page_bytes, with_attrs };
+        let page = self.call(self.dir_target(dir, shard), request)?;
+        filling.extend(page.entries);
+        Ok(page.end)
     }
 
     /// The first entries of several shards at once: a small directory is listed in one round trip.
@@ -195,24 +192,18 @@ impl FileSystem {
     ) -> Result<u16> {
         let last = shards.min(first + SHARDS_AT_ONCE);
         let page_bytes = (filling.room() / u32::from(last - first)).max(SHARD_PAGE_BYTES);
-        let mut calls: Vec<Call<'_>> = (first..last)
+        let mut calls: Vec<_> = (first..last)
             .map(|shard| {
-                let request = Request::ReadDirectory { dir, after: 0, page_bytes, with_attrs };
-                Call::new(self.shard_target(dir, shard), request)
+                let request = ReadDirectory { dir, after: 0, page_bytes, with_attrs };
+                Call::new(self.dir_target(dir, shard), request)
             })
             .collect();
-        self.pool().fan_out(&mut calls);
-        for (call, ended) in calls.iter_mut().zip(0..) {
-            match call.take_result() {
-                Ok(Reply::Entries { entries, end }) => {
-                    filling.extend(entries);
-                    if !end {
-                        // Later shards are asked again once this one is through.
-                        return Ok(ended);
-                    }
-                }
-                Ok(_) => return Err(unexpected("read_directory")),
-                Err(error) => return Err(of_client(&error)),
+        for (page, ended) in self.pool().call_all(&mut calls).into_iter().zip(0..) {
+            let page = page.map_err(|error| of_client(&error))?;
+            filling.extend(page.entries);
+            if !page.end {
+                // Later shards are asked again once this one is through.
+                return Ok(ended);
             }
         }
         Ok(last - first)
@@ -226,16 +217,14 @@ impl FileSystem {
             .filter(|(_, entry)| entry.attr.is_none() && entry.cookie > DOT_DOT)
             .map(|(index, _)| index)
             .collect();
-        let mut calls: Vec<Call<'_>> = missing
+        let mut calls: Vec<_> = missing
             .iter()
             .map(|&index| entries[index].oid)
-            .map(|oid| Call::new(oid.home(), Request::GetAttr { oid }))
+            .map(|oid| Call::new(oid.home(), GetAttr { oid }))
             .collect();
-        self.pool().fan_out(&mut calls);
-        for (call, index) in calls.iter_mut().zip(missing) {
-            match call.take_result() {
-                Ok(Reply::Attr(attr)) => entries[index].attr = Some(*attr),
-                Ok(_) => return Err(unexpected("get_attr")),
+        for (attr, index) in self.pool().call_all(&mut calls).into_iter().zip(missing) {
+            match attr {
+                Ok(attr) => entries[index].attr = Some(*attr),
                 Err(error) => match of_client(&error) {
                     Errno::STALE => {}
                     errno => return Err(errno),

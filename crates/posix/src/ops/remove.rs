@@ -1,6 +1,7 @@
-//! `unlink` and `rmdir`.
+//! `unlink` and `rmdir`. Owns who may remove a name; only engines know if a directory is empty.
 
-use azekura_proto::message::{Reply, Request, check_name};
+use azekura_proto::message::check_name;
+use azekura_proto::message::typed::{RemoveDirectory, Unlink};
 use azekura_proto::{Attr, Oid};
 
 use crate::errno::of_status;
@@ -17,10 +18,10 @@ impl FileSystem {
             _ => check_name(name).map_err(of_status)?,
         }
         self.check_removal(caller, dir, name)?;
-        let done = self.call_entry(dir, name, &Request::Unlink { dir, name });
+        let done = self.call_entry(dir, name, Unlink { dir, name });
         self.cache.forget_step(dir, name);
         match done {
-            Ok(Reply::Changed(changed)) => self.cache.touch_dir(dir, changed),
+            Ok(Some(changed)) => self.cache.touch_dir(dir, changed),
             _ => self.cache.forget_dir(dir),
         }
         done.map(drop)
@@ -37,11 +38,11 @@ impl FileSystem {
             _ => check_name(name).map_err(of_status)?,
         }
         self.check_removal(caller, dir, name)?;
-        let done = self.call_entry(dir, name, &Request::RemoveDirectory { dir, name });
+        let done = self.call_entry(dir, name, RemoveDirectory { dir, name });
         // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);
         self.cache.forget_dirs();
-        done.map(drop)
+        done
     }
 
     /// Whether the caller may remove this name, if that is checked here.

@@ -1,7 +1,8 @@
-//! `rename`, in its three modes.
+//! `rename`, in its three modes. Owns who may move what; that it is atomic is the engines' work.
 
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::{RenameMode, Request, check_name};
+use azekura_proto::message::typed::Rename;
+use azekura_proto::message::{RenameMode, check_name};
 use azekura_proto::{Attr, Oid};
 
 use super::remove::allow_restricted;
@@ -32,13 +33,13 @@ impl FileSystem {
         if self.checks() && !caller.is_root() {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
-        let request = Request::Rename { from_dir, from_name, to_dir, to_name, mode };
-        let done = self.call_entry(to_dir, to_name, &request);
+        let request = Rename { from_dir, from_name, to_dir, to_name, mode };
+        let done = self.call_entry(to_dir, to_name, request);
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
         // Also what moved, and what it replaced, may be a directory.
         self.cache.forget_dirs();
-        done.map(drop)
+        done
     }
 
     fn check_rename(

@@ -1,11 +1,8 @@
-//! `SEEK_DATA` and `SEEK_HOLE`. Owns how the answers of shards become one: the first data (or hole)
-//! of the file is the earliest of what each shard has at or after the offset.
+//! `SEEK_DATA` and `SEEK_HOLE`. Owns what they mean at the end of a file.
 
-use azekura_client::Call;
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::{Reply, Request, ShardRef};
 
-use crate::errno::{of_client, unexpected};
+use crate::errno::of_client;
 use crate::{Errno, FileSystem, OpenFile, Result};
 
 /// What `seek` looks for.
@@ -26,39 +23,16 @@ impl FileSystem {
         if file.kind() != FileKind::Regular {
             return Err(Errno::INVAL);
         }
-        let oid = file.oid();
-        let attr = self.getattr(oid)?;
-        file.learn_wide(attr.wide);
+        let (layout, attr) = (&file.layout, self.getattr(file.oid())?);
+        layout.learn_striped(attr.striped);
         if offset >= attr.size {
             return Err(Errno::NXIO);
         }
-        let geometry = file.geometry();
-        let shards = if file.is_wide() { geometry.shards() } else { 1 };
-        let mut calls: Vec<Call<'_>> = (0..shards)
-            .map(|shard| {
-                let data = ShardRef { oid, shard, is_file: true };
-                let start = geometry.local_bytes(shard, offset);
-                let request = Request::ShardSeek { data, offset: start, hole: to == SeekTo::Hole };
-                Call::new(self.shard_target(oid, shard), request)
-            })
-            .collect();
-        self.pool().fan_out(&mut calls);
-        let mut earliest = None;
-        for (call, shard) in calls.iter_mut().zip(0..) {
-            let found = match call.take_result() {
-                Ok(Reply::Offset(found)) => found,
-                Ok(_) => return Err(unexpected("shard_seek")),
-                Err(error) => return Err(of_client(&error)),
-            };
-            let local = match (found, to) {
-                (Some(local), _) => local,
-                (None, SeekTo::Data) => continue,
-                // The shard ends before the offset, so what follows is a hole of the file.
-                (None, SeekTo::Hole) => geometry.local_bytes(shard, offset),
-            };
-            let global = geometry.global_offset(shard, local).max(offset);
-            earliest = Some(earliest.map_or(global, |other: u64| other.min(global)));
-        }
+        let shards = if layout.is_striped() { layout.shards() } else { 1 };
+        let earliest = self
+            .shard_io(layout)
+            .seek(offset, to == SeekTo::Hole, shards)
+            .map_err(|error| of_client(&error))?;
         match (earliest, to) {
             (Some(found), SeekTo::Data) if found < attr.size => Ok(found),
             (_, SeekTo::Data) => Err(Errno::NXIO),

@@ -1,11 +1,11 @@
-//! `statfs`.
+//! `statfs`: the space of the pool as one number, in which no disk counts twice.
 
 use azekura_client::Call;
 use azekura_proto::TargetId;
 use azekura_proto::limits::NAME_BYTES_MAX;
-use azekura_proto::message::{Reply, Request};
+use azekura_proto::message::typed::Space;
 
-use crate::errno::{of_client, unexpected};
+use crate::errno::of_client;
 use crate::{FileSystem, Result};
 
 /// Space and counts of the whole pool.
@@ -30,9 +30,8 @@ impl FileSystem {
     /// `EIO` if a target does not answer.
     pub fn statfs(&self) -> Result<StatFs> {
         let targets = (0..self.target_count()).map(TargetId);
-        let mut calls: Vec<Call<'_>> =
-            targets.map(|target| Call::new(target, Request::Space)).collect();
-        self.pool().fan_out(&mut calls);
+        let mut calls: Vec<_> = targets.map(|target| Call::new(target, Space)).collect();
+        let spaces = self.pool().call_all(&mut calls);
         let id = self.pool().map().pool.0;
         let mut sum = StatFs {
             name_bytes_max: NAME_BYTES_MAX as u32,
@@ -41,12 +40,8 @@ impl FileSystem {
             ..StatFs::default()
         };
         let mut devices = Vec::new();
-        for call in &mut calls {
-            let space = match call.take_result() {
-                Ok(Reply::Space(space)) => space,
-                Ok(_) => return Err(unexpected("space")),
-                Err(error) => return Err(of_client(&error)),
-            };
+        for space in spaces {
+            let space = space.map_err(|error| of_client(&error))?;
             sum.objects = sum.objects.saturating_add(space.objects);
             if !devices.contains(&space.device) {
                 devices.push(space.device);

@@ -3,9 +3,12 @@
 
 use azekura_client::Call;
 use azekura_proto::Oid;
-use azekura_proto::message::{Reply, Request, ShardRef};
+use azekura_proto::message::TypedRequest;
+use azekura_proto::message::typed::{GetAttr, Sync, SyncAll};
 
-use crate::errno::{of_client, unexpected};
+use crate::errno::of_client;
+use crate::layout::FileLayout;
+use crate::writer::{Settled, WriteLeases};
 use crate::{FileSystem, OpenFile, Result};
 
 impl FileSystem {
@@ -14,35 +17,25 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if any target fails to; the data may be lost then.
     pub fn fsync(&self, file: &OpenFile) -> Result<()> {
-        let oid = file.oid();
-        self.settle_and_tell(file)?;
-        if file.geometry().shards() == 1 || file.is_wide() {
-            return self.sync_shards(file, 0);
-        }
-        // Narrow when last heard of; another client may have made it wide.
-        let data = Some(ShardRef { oid, shard: 0, is_file: true });
-        let mut calls = [
-            Call::new(oid.home(), Request::Sync { data }),
-            Call::new(oid.home(), Request::GetAttr { oid }),
-        ];
-        self.pool().fan_out(&mut calls);
-        let [sync, attr] = &mut calls;
-        sync.take_result().map_err(|error| of_client(&error))?;
-        match attr.take_result() {
-            Ok(Reply::Attr(attr)) => file.learn_wide(attr.wide),
-            Ok(_) => return Err(unexpected("get_attr")),
-            Err(error) => return Err(of_client(&error)),
-        }
-        if file.is_wide() { self.sync_shards(file, 1) } else { Ok(()) }
+        let settled = file.writer.finish(&self.writing, &file.layout)?;
+        self.sync_data(settled, &file.layout)
     }
 
-    fn sync_shards(&self, file: &OpenFile, first: u16) -> Result<()> {
-        let oid = file.oid();
-        let requests = (first..file.geometry().shards()).map(|shard| {
-            let data = Some(ShardRef { oid, shard, is_file: true });
-            Call::new(self.shard_target(oid, shard), Request::Sync { data })
-        });
-        self.sync_all(requests.collect())
+    /// The same without a handle.
+    pub(super) fn sync_data(&self, settled: Settled, layout: &FileLayout) -> Result<()> {
+        let oid = settled.oid();
+        let sync = |first| self.shard_io(layout).sync(first).map_err(|error| of_client(&error));
+        if layout.shards() == 1 || layout.is_striped() {
+            return sync(0);
+        }
+        // Not striped when last heard of; another client may have made it so.
+        let data = Some(layout.shard(0));
+        let (mut home, mut attr) =
+            (Call::new(oid.home(), Sync { data }), Call::new(oid.home(), GetAttr { oid }));
+        let (synced, attr) = self.pool().call_both(&mut home, &mut attr);
+        synced.map_err(|error| of_client(&error))?;
+        layout.learn_striped(attr.map_err(|error| of_client(&error))?.striped);
+        if layout.is_striped() { sync(1) } else { Ok(()) }
     }
 
     /// Makes a directory's entries durable.
@@ -50,9 +43,9 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if any target fails to.
     pub fn fsync_dir(&self, dir: Oid) -> Result<()> {
-        let shards = 0..dir.class().shards(self.target_count());
-        let requests = shards
-            .map(|shard| Call::new(self.shard_target(dir, shard), Request::Sync { data: None }));
+        let placement = self.pool().placement();
+        let requests = (0..placement.shards(dir))
+            .map(|shard| Call::new(placement.shard_target(dir, shard), Sync { data: None }));
         self.sync_all(requests.collect())
     }
 
@@ -61,17 +54,17 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if any target fails to.
     pub fn syncfs(&self) -> Result<()> {
-        self.settle_all()?;
+        self.writing.settle_all(WriteLeases::Keep)?;
         let targets = (0..self.target_count()).map(azekura_proto::TargetId);
-        self.sync_all(targets.map(|target| Call::new(target, Request::SyncAll)).collect())
+        self.sync_all(targets.map(|target| Call::new(target, SyncAll)).collect())
     }
 
-    fn sync_all(&self, mut calls: Vec<Call<'_>>) -> Result<()> {
-        self.pool().fan_out(&mut calls);
-        for call in &mut calls {
-            call.take_result().map_err(|error| of_client(&error))?;
-        }
-        Ok(())
+    fn sync_all<'a, R>(&self, mut calls: Vec<Call<'a, R>>) -> Result<()>
+    where
+        R: TypedRequest<'a, Reply = ()>,
+    {
+        let done = self.pool().call_all(&mut calls);
+        done.into_iter().try_for_each(|done| done.map_err(|error| of_client(&error)))
     }
 
     /// `close` of one descriptor: waits until what was written has arrived.
@@ -79,6 +72,32 @@ impl FileSystem {
     /// # Errors
     /// What became of writes that were answered early, once for each open file.
     pub fn flush(&self, file: &OpenFile) -> Result<()> {
-        self.settle_and_tell(file)
+        file.writer.finish(&self.writing, &file.layout).map(drop)
+    }
+
+    /// Lets everything arrive that was written to any file, and gives all leases back: for a process
+    /// that is about to fork or to start a program.
+    ///
+    /// # Errors
+    /// `EIO` if that cannot be brought about.
+    pub fn drain(&self) -> Result<()> {
+        let drained = self.writing.settle_all(WriteLeases::ReleaseFirst);
+        self.writing.close();
+        drained
+    }
+
+    /// [`FileSystem::drain`] for a process that is about to become another program, or to end: from now
+    /// on nothing is answered early, whoever writes.
+    ///
+    /// # Errors
+    /// As [`FileSystem::drain`].
+    pub fn drain_for_good(&self) -> Result<()> {
+        self.writing.set_ending(true);
+        self.drain()
+    }
+
+    /// The process goes on after [`FileSystem::drain_for_good`].
+    pub fn resume(&self) {
+        self.writing.set_ending(false);
     }
 }

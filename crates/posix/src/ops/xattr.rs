@@ -6,10 +6,10 @@ use azekura_proto::attr::{AttrChange, FileKind, Inheritance};
 use azekura_proto::limits::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
 };
-use azekura_proto::message::{Reply, Request, XattrMode};
+use azekura_proto::message::XattrMode;
+use azekura_proto::message::typed::{GetXattr, ListXattrs, RemoveXattr, SetAttr, SetXattr};
 use azekura_proto::{Attr, ObjectClass, Oid};
 
-use crate::errno::unexpected;
 use crate::{Credentials, Errno, FileSystem, Result, permission};
 
 /// A name that shows placement.
@@ -123,10 +123,7 @@ impl FileSystem {
             return placement.show(&self.getattr(oid)?).map(String::into_bytes);
         }
         self.check_xattr(caller, oid, name, false)?;
-        match self.call(oid.home(), &Request::GetXattr { oid, name }).map_err(no_data)? {
-            Reply::Bytes(value) => Ok(value),
-            _ => Err(unexpected("get_xattr")),
-        }
+        self.call(oid.home(), GetXattr { oid, name }).map_err(no_data)
     }
 
     /// Sets an extended attribute.
@@ -150,13 +147,12 @@ impl FileSystem {
             return Err(Errno::TOOBIG);
         }
         self.check_xattr(caller, oid, name, true)?;
-        let request = Request::SetXattr { oid, name, value, mode };
-        let done = self.call(oid.home(), &request);
+        let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
         self.cache.forget_dir(oid);
         match done {
             // The value has been measured, so it is the list of names that is full.
             Err(Errno::TOOBIG) => Err(Errno::NOSPC),
-            other => other.map(drop).map_err(no_data),
+            other => other.map_err(no_data),
         }
     }
 
@@ -180,7 +176,7 @@ impl FileSystem {
             // The handle would go on with the old chunk size.
             return Err(Errno::BUSY);
         }
-        self.call_attr(oid, &Request::SetAttr { oid, change })?;
+        self.call(oid.home(), SetAttr { oid, change })?;
         self.cache.forget_dir(oid);
         Ok(())
     }
@@ -190,9 +186,7 @@ impl FileSystem {
     /// # Errors
     /// `ESTALE` if the object is gone.
     pub fn listxattr(&self, caller: &Credentials, oid: Oid) -> Result<Vec<u8>> {
-        let Reply::Bytes(names) = self.call(oid.home(), &Request::ListXattrs { oid })? else {
-            return Err(unexpected("list_xattrs"));
-        };
+        let names = self.call(oid.home(), ListXattrs { oid })?;
         if caller.is_root() {
             return Ok(names);
         }
@@ -216,10 +210,9 @@ impl FileSystem {
             return self.set_placement(caller, oid, placement, value.as_bytes(), XattrMode::Set);
         }
         self.check_xattr(caller, oid, name, true)?;
-        let request = Request::RemoveXattr { oid, name };
-        let done = self.call(oid.home(), &request);
+        let done = self.call(oid.home(), RemoveXattr { oid, name });
         self.cache.forget_dir(oid);
-        done.map(drop).map_err(no_data)
+        done.map_err(no_data)
     }
 }
 

@@ -4,23 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-#[path = "../cluster/mod.rs"]
-mod cluster;
-mod local;
-mod model;
-mod operation;
-mod outcome;
-mod remote;
-
 use std::path::Path;
 use std::sync::Arc;
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{CachePolicy, Credentials, FileSystem, Namespace, ReadPolicy};
 use azekura_proto::attr::Inheritance;
-use cluster::Cluster;
-use model::Model;
-use remote::Remote;
+use azekura_testkit::Cluster;
+use azekura_testkit::model::{self, Model, Remote};
 
 fn run(engines: u16, targets_each: u16, clients: &[CachePolicy], share: u64) {
     let seed = model::seed();

@@ -1,0 +1,92 @@
+//! The own changes of files' data, counted so that nothing that was read ahead before a change is
+//! handed out after it. Owns the counters. A change counts twice, when it begins and when it is over,
+//! on every way out: what was asked for in between may be from before or after it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use azekura_proto::Oid;
+use azekura_proto::placement::name_hash;
+
+/// Counters; several files share one.
+const COUNTERS: usize = 256;
+
+/// The counters of a file system. Where nothing is ever read ahead there are none.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    counters: Box<[AtomicU64]>,
+}
+
+/// A change of a file's data that is under way: whatever changes data is given one. Dropping it says
+/// that the change is over, whether it came to anything or not.
+#[must_use = "the change is over when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct DataChange<'c>(Option<&'c AtomicU64>);
+
+impl Changes {
+    pub(crate) fn new(anything_is_read_ahead: bool) -> Self {
+        let count = if anything_is_read_ahead { COUNTERS } else { 0 };
+        Self { counters: (0..count).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn counter(&self, oid: Oid) -> Option<&AtomicU64> {
+        if self.counters.is_empty() {
+            return None;
+        }
+        self.counters.get(name_hash(&oid.to_bytes()) as usize % COUNTERS)
+    }
+
+    /// How often the file, or one that shares its counter, was changed.
+    pub(crate) fn of(&self, oid: Oid) -> u64 {
+        self.counter(oid).map_or(0, |counter| counter.load(Ordering::SeqCst))
+    }
+
+    /// A change of the file's data begins.
+    pub(crate) fn begin(&self, oid: Oid) -> DataChange<'_> {
+        let change = DataChange(self.counter(oid));
+        change.count();
+        change
+    }
+
+    /// The file's data have been changed by what was sent earlier.
+    pub(crate) fn note(&self, oid: Oid) {
+        drop(DataChange(self.counter(oid)));
+    }
+}
+
+impl DataChange<'_> {
+    fn count(&self) {
+        if let Some(counter) = self.0 {
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for DataChange<'_> {
+    fn drop(&mut self) {
+        self.count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    #[test]
+    fn a_change_counts_when_it_begins_and_when_it_is_over_also_after_an_error() {
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 1);
+        let changes = Changes::new(true);
+        let failing = || -> Result<(), ()> {
+            let _change = changes.begin(oid);
+            assert_eq!(changes.of(oid), 1);
+            Err(())
+        };
+        assert!(failing().is_err());
+        assert_eq!(changes.of(oid), 2);
+        changes.note(oid);
+        assert_eq!(changes.of(oid), 3);
+        let off = Changes::new(false);
+        drop(off.begin(oid));
+        assert_eq!(off.of(oid), 0);
+    }
+}

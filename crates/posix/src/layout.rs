@@ -1,0 +1,53 @@
+//! Where the data of one file lie, and what is known of whether the file is striped yet. No I/O here.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
+use azekura_proto::{Attr, Layout, Placement};
+
+pub(crate) use azekura_proto::layout::Piece;
+
+/// The layout of a file, of which all or only shard 0 may be in use.
+#[derive(Debug)]
+pub(crate) struct FileLayout {
+    layout: Layout,
+    striped: AtomicBool,
+}
+
+impl Deref for FileLayout {
+    type Target = Layout;
+
+    fn deref(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+impl FileLayout {
+    pub(crate) fn new(attr: &Attr, placement: Placement) -> Self {
+        let layout = Layout::of_file(placement, attr.oid, attr.chunk_bytes);
+        Self { layout, striped: AtomicBool::new(attr.striped) }
+    }
+
+    /// The pieces that cover a range, each for one request, in file order.
+    pub(crate) fn requests(&self, offset: u64, bytes: u64) -> impl Iterator<Item = Piece> {
+        self.layout.pieces(offset, bytes, FRAME_BULK_BYTES_MAX.into())
+    }
+
+    /// Whether data before `end` may lie in other shards than the home's.
+    pub(crate) fn needs_striping(&self, end: u64) -> bool {
+        self.shards() > 1 && !self.geometry().is_within_first_chunk(end)
+    }
+
+    /// Whether the file is known to have, or be allowed to have, data in several shards.
+    pub(crate) fn is_striped(&self) -> bool {
+        self.striped.load(Ordering::Acquire) && self.shards() > 1
+    }
+
+    /// Learns from an engine whether the file is striped. Once it is, it stays so.
+    pub(crate) fn learn_striped(&self, striped: bool) {
+        if striped {
+            self.striped.store(true, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Reading and writing. Owns how a range of a file becomes requests to shards: the data of a file that
+//! is not striped are at home; a file is made striped before the first write beyond chunk 0; and where
+//! a shard of a striped file ends early, only the size tells a hole from the end.
+
+use azekura_client::{ShardIo, ShardWrite};
+use azekura_proto::attr::AttrChange;
+use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX};
+use azekura_proto::message::typed::{Append, Read, SetAttr, SetStriped};
+use rustix::fs::OFlags;
+
+use crate::changes::DataChange;
+use crate::errno::of_client;
+use crate::layout::FileLayout;
+use crate::reader::{Direct, FarRead};
+use crate::writer::{Settled, WriteLeases, Written};
+use crate::{Errno, FileSystem, OpenFile, Result};
+
+/// Most bytes of one request.
+const PIECE: u64 = FRAME_BULK_BYTES_MAX as u64;
+
+impl FileSystem {
+    /// The data of a file that may have some in every shard.
+    pub(super) fn shard_io(&self, layout: &FileLayout) -> ShardIo<'_> {
+        ShardIo::new(self.pool(), **layout)
+    }
+
+    /// Reads into `buffer`; fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// `EBADF`, `EISDIR`; `EIO` if a target cannot be read.
+    pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        file.check_read()?;
+        let room = FILE_BYTES_MAX.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let buffer = &mut buffer[..room];
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
+        match file.reader.read(&self.reading, &file.layout, offset, buffer) {
+            FarRead::Done(got) => Ok(got),
+            FarRead::Direct(why) => {
+                let got = self.read_directly(settled, &file.layout, offset, buffer)?;
+                if why == Direct::BeyondKnownEnd {
+                    file.reader.learn_length(offset + got as u64);
+                }
+                Ok(got)
+            }
+        }
+    }
+
+    /// Reads by requests of just these bytes.
+    pub(super) fn read_directly(
+        &self,
+        settled: Settled,
+        layout: &FileLayout,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let end = offset + buffer.len() as u64;
+        if layout.is_striped() {
+            return self.read_striped(settled, layout, offset, buffer);
+        }
+        if !layout.needs_striping(end) {
+            return self.read_home(settled, layout, offset, buffer);
+        }
+        // Beyond chunk 0 of a file that was not striped when last heard of.
+        let chunk_bytes = layout.geometry().chunk_bytes();
+        if offset < chunk_bytes {
+            let at_home = (chunk_bytes - offset) as usize;
+            let got = self.read_home(settled, layout, offset, &mut buffer[..at_home])?;
+            if got < at_home || !layout.is_striped() {
+                return Ok(got);
+            }
+            let rest = &mut buffer[at_home..];
+            return Ok(at_home + self.read_striped(settled, layout, chunk_bytes, rest)?);
+        }
+        layout.learn_striped(self.attr_of(settled)?.striped);
+        if layout.is_striped() { self.read_striped(settled, layout, offset, buffer) } else { Ok(0) }
+    }
+
+    /// Reads what lies in chunk 0, or in the only shard.
+    fn read_home(
+        &self,
+        settled: Settled,
+        layout: &FileLayout,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let home = layout.oid().home();
+        let mut done = 0;
+        while done < buffer.len() {
+            let part = (buffer.len() - done).min(PIECE as usize);
+            let part = &mut buffer[done..done + part];
+            let data = layout.shard(0);
+            let bytes = part.len() as u32;
+            let request = Read { data, offset: offset + done as u64, bytes };
+            let read = self.pool().fetch(home, request, part).map_err(|error| of_client(&error))?;
+            layout.learn_striped(read.striped);
+            let got = read.bytes as usize;
+            let short = got < part.len();
+            if short && layout.is_striped() {
+                // Somebody has made it so: this may be a hole.
+                let (at, rest) = (done + got, &mut buffer[done + got..]);
+                return Ok(at + self.read_striped(settled, layout, offset + at as u64, rest)?);
+            }
+            done += got;
+            if short {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_striped(
+        &self,
+        settled: Settled,
+        layout: &FileLayout,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let wanted = buffer.len() as u64;
+        let read = self.shard_io(layout).read(offset, buffer);
+        let known_end = read.map_err(|error| of_client(&error))?;
+        if known_end == wanted {
+            return Ok(known_end as usize);
+        }
+        // A hole or the end: only the size tells. Everything up to it reads as zeros.
+        let size = self.attr_of(settled)?.size;
+        Ok(known_end.max(size.saturating_sub(offset).min(wanted)) as usize)
+    }
+
+    /// Writes at `offset`, or at the end if the handle is in append mode (`offset` does not count
+    /// then). Gives how many bytes were written: fewer than given if an error came in between.
+    ///
+    /// # Errors
+    /// `EBADF`, `EFBIG`, `ENOSPC`, `EIO`, also of earlier writes that were answered early.
+    pub fn write(&self, file: &OpenFile, offset: u64, data: &[u8]) -> Result<usize> {
+        if file.flags().contains(OFlags::APPEND) {
+            return self.append(file, data).map(|_| data.len());
+        }
+        file.check_write()?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        let end = end.ok_or(Errno::FBIG)?;
+        self.before_change(file, end)?;
+        let change = self.changes.begin(file.oid());
+        let written = match file.writer.write(&self.writing, &file.layout, offset, data)? {
+            Written::InFlight(bytes) => Ok(bytes),
+            Written::Through(settled) => {
+                let begun = file.writer.may_be_far().then(|| self.now());
+                let written = self.write_through(&change, settled, &file.layout, offset, data);
+                if let (Some(begun), Some(first)) = (begun, file.layout.requests(offset, 1).next())
+                {
+                    let took = self.now().saturating_duration_since(begun);
+                    self.writing.saw_round_trip(first.target, took);
+                }
+                written
+            }
+        };
+        drop(change);
+        self.after_write(file)?;
+        written
+    }
+
+    /// What has to happen before data up to `end` come into a file: setuid bits go, and it becomes
+    /// striped if the data pass chunk 0.
+    pub(crate) fn before_change(&self, file: &OpenFile, end: u64) -> Result<()> {
+        self.clear_dangerous_bits(file)?;
+        self.make_striped(&file.layout, end)
+    }
+
+    pub(crate) fn clear_dangerous_bits(&self, file: &OpenFile) -> Result<()> {
+        let clear_mode_bits = file.take_clear_bits();
+        if clear_mode_bits != 0 {
+            let oid = file.oid();
+            let change = AttrChange { clear_mode_bits, ..AttrChange::default() };
+            self.call(oid.home(), SetAttr { oid, change })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file striped if data up to `end` need it.
+    pub(super) fn make_striped(&self, layout: &FileLayout, end: u64) -> Result<()> {
+        if layout.needs_striping(end) && !layout.is_striped() {
+            let oid = layout.oid();
+            self.call(oid.home(), SetStriped { oid })?;
+            layout.learn_striped(true);
+        }
+        Ok(())
+    }
+
+    /// `O_SYNC` and `O_DSYNC`.
+    fn after_write(&self, file: &OpenFile) -> Result<()> {
+        if file.is_synchronous() { self.fsync(file) } else { Ok(()) }
+    }
+
+    /// Writes and waits for the answers.
+    pub(super) fn write_through(
+        &self,
+        _change: &DataChange<'_>,
+        settled: Settled,
+        layout: &FileLayout,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let ShardWrite { bytes, error } = self.shard_io(layout).write(offset, data);
+        match error {
+            None => Ok(bytes),
+            Some(error) if bytes == 0 => Err(of_client(&error)),
+            Some(error) => {
+                // What was written up to here counts; the next write meets the error.
+                let oid = settled.oid();
+                tracing::debug!("a write to {oid} stopped after {bytes} bytes: {error}");
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Writes at the end of the file and gives back where the data went. Up to 4 MiB go in one
+    /// piece, whoever else appends.
+    ///
+    /// # Errors
+    /// As [`FileSystem::write`].
+    pub fn append(&self, file: &OpenFile, data: &[u8]) -> Result<u64> {
+        file.check_write()?;
+        self.clear_dangerous_bits(file)?;
+        let (oid, layout) = (file.oid(), &file.layout);
+        let settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
+        let mut start = None;
+        let change = self.changes.begin(oid);
+        for part in data.chunks(PIECE as usize) {
+            let appended = self.pool().send(oid.home(), Append { oid }, part);
+            let offset = appended.map_err(|error| of_client(&error))?;
+            layout.learn_striped(layout.needs_striping(offset + part.len() as u64));
+            start.get_or_insert(offset);
+        }
+        drop(change);
+        self.after_write(file)?;
+        match start {
+            Some(offset) => Ok(offset),
+            None => Ok(self.attr_of(settled)?.size),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What all files of a file system share for reading far data: the policy, the connections, the memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use azekura_client::{Pipeline, Pool};
+use azekura_platform::SharedPlatform;
+use azekura_policy::{Budget, ReadPolicy};
+use azekura_proto::{EngineId, TargetId};
+
+use super::trace::Trace;
+use crate::changes::Changes;
+use crate::layout::FileLayout;
+
+/// Memory that all files of a file system may take for what is read ahead, in bytes.
+const BUDGET_BYTES: u64 = 512 << 20;
+/// Length of a file, in bytes, from which on connections are made when it is opened.
+const EXPECT_BYTES: u64 = 4 << 20;
+/// Engines of a pool up to which connections are made before it is known which of them has a file.
+const EXPECT_ENGINES: usize = 2;
+
+/// How the files of a file system are read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(super) policy: ReadPolicy,
+    pub(super) budget: Arc<Budget>,
+    /// The own changes of files' data.
+    pub(super) changes: Arc<Changes>,
+    pub(super) platform: SharedPlatform,
+    trace: Option<Arc<Trace>>,
+    pool: Arc<Pool>,
+    pipeline: OnceLock<Arc<Pipeline>>,
+    /// Whether it was seen that something may be read.
+    expects: AtomicBool,
+}
+
+impl Reading {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        policy: ReadPolicy,
+        trace: Option<Arc<Trace>>,
+        changes: Arc<Changes>,
+        platform: SharedPlatform,
+    ) -> Self {
+        Self {
+            policy,
+            budget: Arc::new(Budget::new(BUDGET_BYTES)),
+            changes,
+            platform,
+            trace,
+            pool,
+            pipeline: OnceLock::new(),
+            expects: AtomicBool::new(false),
+        }
+    }
+
+    /// Where requests are written down, if they are.
+    pub(super) fn trace(&self) -> Option<&Trace> {
+        self.trace.as_deref()
+    }
+
+    /// The connections for reads in flight.
+    pub(super) fn pipeline(&self) -> &Arc<Pipeline> {
+        self.pipeline.get_or_init(|| Pipeline::new(Arc::clone(&self.pool)))
+    }
+
+    /// Whether any of the file's data are reached over a network.
+    pub(super) fn is_remote(&self, layout: &FileLayout) -> bool {
+        layout.shard_targets().any(|target| self.pool.is_remote(target))
+    }
+
+    /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
+    /// ahead is made ready meanwhile, once; in a pool of many engines only when it is known which.
+    pub(crate) fn expect_reads(&self) {
+        if matches!(self.policy, ReadPolicy::Off) || self.expects.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let map = self.pool.map();
+        if map.engines.len() <= EXPECT_ENGINES {
+            let engines = 0..map.engines.len() as u16;
+            self.expect(engines.filter_map(|engine| map.targets_of(EngineId(engine)).next()));
+        }
+    }
+
+    /// A file was opened for reading: if it is long and far away, what it takes to read it ahead is made
+    /// ready.
+    pub(crate) fn expect_reads_of(&self, layout: &FileLayout, file_bytes: u64) {
+        if file_bytes >= EXPECT_BYTES && !matches!(self.policy, ReadPolicy::Off) {
+            self.expect(layout.shard_targets());
+        }
+    }
+
+    fn expect(&self, targets: impl Iterator<Item = TargetId>) {
+        let remote: Vec<TargetId> = targets.filter(|target| self.pool.is_remote(*target)).collect();
+        if !remote.is_empty() {
+            self.pipeline().expect(&remote);
+        }
+    }
+}
