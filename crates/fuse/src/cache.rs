@@ -103,31 +103,11 @@ impl Changes {
 mod tests {
     use super::*;
     use azekura_posix::FileKind;
-    use azekura_proto::{ContainerId, ObjectClass, TargetId};
 
     fn file(size: u64, ctime: SystemTime) -> Attr {
         let since = ctime.duration_since(UNIX_EPOCH).unwrap();
         let time = Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() };
-        Attr {
-            oid: Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 1),
-            kind: FileKind::Regular,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
-            size,
-            blocks_512: 0,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            btime: time,
-            rdev: 0,
-            chunk_bytes: 4096,
-            wide: false,
-            has_xattrs: false,
-            inheritance: None,
-            parent: None,
-        }
+        Attr { size, mtime: time, ctime: time, ..azekura_testkit::attr(FileKind::Regular) }
     }
 
     #[test]

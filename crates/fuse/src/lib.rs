@@ -1,4 +1,4 @@
-//! The FUSE door: a container as a mounted file system.
+//! The FUSE front end: a container as a mounted file system.
 //!
 //! [`mount`] puts an [`azekura_posix::FileSystem`] on a directory. Where one process mounts and
 //! another serves, the first calls [`attach`], and the second [`serve`] with what that gave. The modules beside [`kernel`]
@@ -8,23 +8,21 @@
 //! be made with `check_permissions: false`; only where the kernel knows a single user, because the
 //! mount is in that user's own user namespace, the file system checks them.
 
+mod answer;
 mod background;
 mod cache;
 mod convert;
-mod entries;
-mod handler;
+mod dir_handle;
+mod dispatch;
+mod file_handle;
+mod front_end;
 mod handles;
-mod inodes;
-mod io;
 pub mod kernel;
-mod listing;
-mod locks;
 mod mount;
-mod node;
+mod ops;
 mod serve;
 mod view;
 mod waiters;
-mod xattrs;
 
 pub use cache::CacheMode;
 pub use kernel::MountError as KernelMountError;

@@ -9,7 +9,7 @@ use azekura_posix::FileSystem;
 
 use crate::background::{self, Ticker};
 use crate::cache::CacheMode;
-use crate::handler::Door;
+use crate::front_end::FrontEnd;
 use crate::kernel::{Session, SessionConfig, SessionError};
 use crate::view::View;
 
@@ -38,7 +38,7 @@ pub struct ServeConfig {
 #[derive(Debug)]
 pub struct Server {
     session: Session,
-    door: Arc<Door>,
+    front_end: Arc<FrontEnd>,
     ticker: Ticker,
 }
 
@@ -66,18 +66,18 @@ pub fn serve(
         ..defaults
     };
     let (drops, dropped) = background::drops();
-    let door = Arc::new(Door::new(Arc::clone(&fs), config.cache, drops, config.view));
-    let session = Session::start(device, &session_config, Arc::clone(&door))?;
+    let front_end = Arc::new(FrontEnd::new(Arc::clone(&fs), config.cache, drops, config.view));
+    let session = Session::start(device, &session_config, Arc::clone(&front_end))?;
     background::start_dropping(session.notifier(), dropped).map_err(SessionError::Thread)?;
     let ticker = Ticker::start(fs).map_err(SessionError::Thread)?;
-    Ok(Server { session, door, ticker })
+    Ok(Server { session, front_end, ticker })
 }
 
 impl Server {
     /// Waits until the mount is gone.
     pub fn wait(&self) {
         self.session.wait();
-        self.door.waiters.close();
+        self.front_end.waiters.close();
         self.ticker.stop();
     }
 

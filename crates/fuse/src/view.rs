@@ -3,11 +3,9 @@
 //! permissions. So the file system checks permissions there, and the kernel is told what it needs to
 //! let the user do what is permitted.
 
-use azekura_posix::{Access, Attr, Credentials, Errno};
+use azekura_posix::{Attr, Credentials, may_change};
 
-use crate::convert;
-use crate::handler::{Door, Result};
-use crate::kernel;
+use crate::{convert, kernel};
 
 /// Who uses a mount, as far as its kernel can tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,58 +37,13 @@ impl View {
     }
 }
 
-/// Whether the user owns an object or may write to it.
-fn may_change(user: &Credentials, attr: &Attr) -> bool {
-    let class = if user.is_root() || user.uid == attr.uid {
-        return true;
-    } else if user.in_group(attr.gid) {
-        3
-    } else {
-        0
-    };
-    attr.mode >> class & 2 != 0
-}
-
-impl Door {
-    /// `mask` as of `access(2)`.
-    pub(crate) fn access(&self, header: &kernel::Header<'_>, mask: u32) -> Result<()> {
-        if self.view == View::Everybody {
-            // The kernel checks permissions by itself, and does not ask again.
-            return Err(Errno::NOSYS);
-        }
-        let wanted = Access { read: mask & 4 != 0, write: mask & 2 != 0, execute: mask & 1 != 0 };
-        self.fs.access(&self.caller(header), self.object(header.node)?, wanted)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use azekura_posix::{FileKind, Oid, Timestamp};
-    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+    use azekura_posix::FileKind;
 
     fn file(uid: u32, gid: u32, mode: u16) -> Attr {
-        let time = Timestamp { secs: 0, nanos: 0 };
-        Attr {
-            oid: Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 1),
-            kind: FileKind::Regular,
-            mode,
-            uid,
-            gid,
-            nlink: 1,
-            size: 0,
-            blocks_512: 0,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            btime: time,
-            rdev: 0,
-            chunk_bytes: 4096,
-            wide: false,
-            has_xattrs: false,
-            inheritance: None,
-            parent: None,
-        }
+        Attr { mode, uid, gid, ..azekura_testkit::attr(FileKind::Regular) }
     }
 
     fn shown(view: &View, attr: &Attr) -> (u32, u32) {

@@ -14,6 +14,7 @@ use azekura_fuse::kernel::{
     Operation, Replier, Request, Session, SessionConfig, SessionError, mount, unmount,
     with_reply_buffer,
 };
+use azekura_testkit::skip;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -81,14 +82,17 @@ impl Handler for Tiny {
             Operation::Open { .. } | Operation::Opendir { .. } => {
                 replier.open(9, OpenFlags::default());
             }
-            Operation::Readdir { cookie, size, plus, .. } => self.list(cookie, size, plus, replier),
+            Operation::Readdir(wanted) => {
+                self.list(wanted.cookie, wanted.size, wanted.plus, replier);
+            }
             Operation::Read { offset, size, .. } => {
                 let content = self.content.lock();
                 let start = (offset as usize).min(content.len());
                 let end = (start + size as usize).min(content.len());
                 replier.data(&content[start..end]);
             }
-            Operation::Write { offset, data, .. } => {
+            Operation::Write(write) => {
+                let (offset, data) = (write.offset, write.data);
                 let mut content = self.content.lock();
                 let end = offset as usize + data.len();
                 if content.len() < end {
@@ -158,7 +162,7 @@ fn serve(path: &Path) -> Option<Session> {
             | MountError::NoHelper
             | MountError::Mount { errno: Errno::PERM, .. }),
         ) => {
-            println!("skipped: {error}");
+            skip(&error.to_string());
             return None;
         }
         Err(error) => panic!("{error}"),
@@ -221,7 +225,7 @@ fn a_waiting_lock_request_ends_when_its_caller_gives_up() {
         .status();
     match status {
         Ok(status) => assert_eq!(status.code(), Some(1), "the lock is never free"),
-        Err(error) => println!("skipped: the program `flock` cannot be run: {error}"),
+        Err(error) => skip(&format!("the program `flock` cannot be run: {error}")),
     }
     unmount(path, false).unwrap();
     session.wait();
@@ -235,7 +239,7 @@ fn a_mount_whose_server_is_gone_is_recognized() {
     let device = match mount(path, &options()) {
         Ok(device) => device,
         Err(error) => {
-            println!("skipped: {error}");
+            skip(&error.to_string());
             return;
         }
     };

@@ -11,6 +11,7 @@ mod operation;
 mod reply;
 mod request;
 mod session;
+mod session_error;
 
 #[cfg(test)]
 mod request_tests;
@@ -20,7 +21,8 @@ pub use dirent::{DirentWriter, Full, ListedEntry};
 pub use mount::{MountError, MountOptions, attach, mount, raise_readahead, unmount};
 pub use negotiate::{Negotiated, SessionConfig};
 pub use notify::Notifier;
-pub use operation::{Lock, LockKind, Operation, SetAttr, SetTime};
+pub use operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
 pub use reply::{Entry, OpenFlags, Replier, Statfs, Timestamp, with_reply_buffer};
 pub use request::{Groups, Header, Request};
-pub use session::{Handler, Session, SessionError};
+pub use session::{Handler, Session};
+pub use session_error::SessionError;

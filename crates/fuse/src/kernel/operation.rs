@@ -70,6 +70,59 @@ pub struct Lock {
     pub pid: u32,
 }
 
+/// A write to an open file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Write<'a> {
+    /// Handle of the open file.
+    pub fh: u64,
+    /// Where the data go, in bytes.
+    pub offset: u64,
+    /// What is written.
+    pub data: &'a [u8],
+    /// Whose locks count, if that matters.
+    pub lock_owner: Option<u64>,
+    /// Flags of the open file.
+    pub flags: u32,
+    /// From the page cache: the handle is a guess.
+    pub cached: bool,
+    /// The set-user and set-group bits have to go.
+    pub kill_suidgid: bool,
+}
+
+/// Some entries of an open directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadDir {
+    /// Handle of the open directory.
+    pub fh: u64,
+    /// The cookie after which the entries come.
+    pub cookie: u64,
+    /// Room for the answer, in bytes.
+    pub size: u32,
+    /// With attributes.
+    pub plus: bool,
+}
+
+/// A copy between two open files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyRange {
+    /// Handle of the source.
+    pub fh_in: u64,
+    /// Where to read, in bytes.
+    pub offset_in: u64,
+    /// Node of the destination.
+    pub node_out: u64,
+    /// Handle of the destination.
+    pub fh_out: u64,
+    /// Where to write, in bytes.
+    pub offset_out: u64,
+    /// How much, in bytes.
+    pub length: u64,
+    /// As of `copy_file_range`.
+    pub flags: u64,
+    /// Answered with 64 bits.
+    pub wide: bool,
+}
+
 /// One thing to do. All names are without their final zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields have the names of the calls' own manual pages")]
@@ -102,16 +155,8 @@ pub enum Operation<'a> {
     Open { flags: u32, kill_suidgid: bool },
     /// Read from an open file.
     Read { fh: u64, offset: u64, size: u32, lock_owner: Option<u64>, flags: u32 },
-    /// Write to an open file. `cached`: from the page cache, the handle is a guess.
-    Write {
-        fh: u64,
-        offset: u64,
-        data: &'a [u8],
-        lock_owner: Option<u64>,
-        flags: u32,
-        cached: bool,
-        kill_suidgid: bool,
-    },
+    /// Write to an open file.
+    Write(Write<'a>),
     /// Space and inode counts.
     Statfs,
     /// The last reference to the open file is gone.
@@ -130,8 +175,8 @@ pub enum Operation<'a> {
     Flush { fh: u64, lock_owner: u64 },
     /// Open a directory.
     Opendir { flags: u32 },
-    /// List a directory from the cookie on; `plus` with attributes.
-    Readdir { fh: u64, cookie: u64, size: u32, plus: bool },
+    /// List a directory.
+    Readdir(ReadDir),
     /// The open directory is closed.
     Releasedir { fh: u64, flags: u32 },
     /// Make a directory durable.
@@ -150,17 +195,8 @@ pub enum Operation<'a> {
     Fallocate { fh: u64, offset: u64, length: u64, mode: u32 },
     /// Find data or a hole; `whence` as of lseek.
     Lseek { fh: u64, offset: u64, whence: u32 },
-    /// Copy between two open files. `wide` answers with 64 bits.
-    CopyFileRange {
-        fh_in: u64,
-        offset_in: u64,
-        node_out: u64,
-        fh_out: u64,
-        offset_out: u64,
-        length: u64,
-        flags: u64,
-        wide: bool,
-    },
+    /// Copy between two open files.
+    CopyFileRange(CopyRange),
     /// Make the whole file system durable.
     Syncfs,
 }

@@ -4,7 +4,7 @@
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::{self, fattr, opcode};
-use super::operation::{Lock, LockKind, Operation, SetAttr, SetTime};
+use super::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
 
 /// Who asks, about which node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -340,7 +340,8 @@ fn directory<'a>(code: u32, rest: &mut Rest<'a>) -> Result<Operation<'a>, Short>
         opcode::OPENDIR => Operation::Opendir { flags: rest.take::<abi::OpenIn>()?.flags },
         opcode::READDIR | opcode::READDIRPLUS => {
             let abi::ReadIn { fh, offset, size, .. } = rest.take()?;
-            Operation::Readdir { fh, cookie: offset, size, plus: code == opcode::READDIRPLUS }
+            let plus = code == opcode::READDIRPLUS;
+            Operation::Readdir(ReadDir { fh, cookie: offset, size, plus })
         }
         opcode::RELEASEDIR => {
             let abi::ReleaseIn { fh, flags, .. } = rest.take()?;
@@ -395,7 +396,7 @@ fn file<'a>(code: u32, rest: &mut Rest<'a>) -> Result<Option<Operation<'a>>, Sho
         }
         opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
             let raw: abi::CopyFileRangeIn = rest.take()?;
-            Operation::CopyFileRange {
+            Operation::CopyFileRange(CopyRange {
                 fh_in: raw.fh_in,
                 offset_in: raw.off_in,
                 node_out: raw.nodeid_out,
@@ -404,7 +405,7 @@ fn file<'a>(code: u32, rest: &mut Rest<'a>) -> Result<Option<Operation<'a>>, Sho
                 length: raw.len,
                 flags: raw.flags,
                 wide: code == opcode::COPY_FILE_RANGE_64,
-            }
+            })
         }
         _ => return Ok(None),
     }))
@@ -412,7 +413,7 @@ fn file<'a>(code: u32, rest: &mut Rest<'a>) -> Result<Option<Operation<'a>>, Sho
 
 fn write<'a>(rest: &mut Rest<'a>) -> Result<Operation<'a>, Short> {
     let raw: abi::WriteIn = rest.take()?;
-    Ok(Operation::Write {
+    Ok(Operation::Write(Write {
         fh: raw.fh,
         offset: raw.offset,
         data: rest.bytes(raw.size)?,
@@ -420,7 +421,7 @@ fn write<'a>(rest: &mut Rest<'a>) -> Result<Operation<'a>, Short> {
         flags: raw.flags,
         cached: raw.write_flags & abi::WRITE_CACHE != 0,
         kill_suidgid: raw.write_flags & abi::WRITE_KILL_SUIDGID != 0,
-    })
+    }))
 }
 
 fn lock(raw: &abi::LkIn) -> Result<Lock, Short> {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::abi::opcode as op;
-use super::operation::{Lock, LockKind, Operation, SetAttr, SetTime};
+use super::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
 use super::request::{Forgets, Message, ParseError, parse};
 
 /// Builds messages field by field.
@@ -136,12 +136,12 @@ fn samples_of_names() -> Vec<(u32, Bytes, Operation<'static>)> {
         (
             op::READDIR,
             args().u64(3).u64(10).u32(4096).u32(0).u64(0).u32(0).u32(0),
-            Operation::Readdir { fh: 3, cookie: 10, size: 4096, plus: false },
+            Operation::Readdir(ReadDir { fh: 3, cookie: 10, size: 4096, plus: false }),
         ),
         (
             op::READDIRPLUS,
             args().u64(3).u64(10).u32(4096).u32(0).u64(0).u32(0).u32(0),
-            Operation::Readdir { fh: 3, cookie: 10, size: 4096, plus: true },
+            Operation::Readdir(ReadDir { fh: 3, cookie: 10, size: 4096, plus: true }),
         ),
         (
             op::RELEASEDIR,
@@ -167,15 +167,17 @@ fn samples_of_files() -> Vec<(u32, Bytes, Operation<'static>)> {
     let unlocked =
         Lock { kind: LockKind::Unlock, flock: true, start: 0, end: 9, pid: 0, ..expected };
     let copy = args().u64(1).u64(2).u64(3).u64(4).u64(5).u64(6).u64(0);
-    let copied = |wide| Operation::CopyFileRange {
-        fh_in: 1,
-        offset_in: 2,
-        node_out: 3,
-        fh_out: 4,
-        offset_out: 5,
-        length: 6,
-        flags: 0,
-        wide,
+    let copied = |wide| {
+        Operation::CopyFileRange(CopyRange {
+            fh_in: 1,
+            offset_in: 2,
+            node_out: 3,
+            fh_out: 4,
+            offset_out: 5,
+            length: 6,
+            flags: 0,
+            wide,
+        })
     };
     vec![
         (op::OPEN, args().u32(2).u32(1), Operation::Open { flags: 2, kill_suidgid: true }),
@@ -187,7 +189,7 @@ fn samples_of_files() -> Vec<(u32, Bytes, Operation<'static>)> {
         (
             op::WRITE,
             args().u64(3).u64(4096).u32(4).u32(4).u64(0).u32(1).u32(0).raw(b"data"),
-            Operation::Write {
+            Operation::Write(Write {
                 fh: 3,
                 offset: 4096,
                 data: b"data",
@@ -195,7 +197,7 @@ fn samples_of_files() -> Vec<(u32, Bytes, Operation<'static>)> {
                 flags: 1,
                 cached: false,
                 kill_suidgid: true,
-            },
+            }),
         ),
         (
             op::RELEASE,

@@ -1,6 +1,7 @@
 //! Serves one mount: the handshake, the threads that read requests and hand them to a
 //! [`Handler`], and the end when the kernel says that the mount is gone.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -11,10 +12,10 @@ use rustix::io::Errno;
 use super::channel::{Channel, Received};
 use super::negotiate::{Negotiated, SessionConfig, negotiate};
 use super::notify::Notifier;
+use super::operation::{Operation, Write};
 use super::reply::Replier;
 use super::request::{Message, ParseError, Request, parse};
-
-use std::os::fd::OwnedFd;
+use super::session_error::SessionError;
 
 /// Room for headers and arguments beside the data of a write request, in bytes.
 const HEAD_ROOM_BYTES: usize = 64 * 1024;
@@ -35,31 +36,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// The file system goes away; no request follows.
     fn destroy(&self) {}
-}
-
-/// Why a mount cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The device failed.
-    #[error("reading /dev/fuse failed: {0}")]
-    Device(Errno),
-    /// Unmounted before it was ready.
-    #[error("the file system was unmounted before it was ready")]
-    UnmountedEarly,
-    /// The kernel's first message was something else.
-    #[error("the kernel did not begin with the FUSE handshake")]
-    NoHandshake,
-    /// The kernel's protocol is too old.
-    #[error("the kernel speaks FUSE {major}.{minor}; 7.31 (Linux 5.4) or newer is needed")]
-    KernelTooOld {
-        /// The kernel's major version.
-        major: u32,
-        /// The kernel's minor version.
-        minor: u32,
-    },
-    /// No thread could be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
 }
 
 /// A mount that is being served.
@@ -253,7 +229,7 @@ struct Brief<'a>(&'a Request<'a>);
 impl std::fmt::Debug for Brief<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.operation {
-            super::Operation::Write { fh, offset, data, flags, .. } => {
+            Operation::Write(Write { fh, offset, data, flags, .. }) => {
                 write!(f, "Write {{ fh: {fh}, offset: {offset}, ")?;
                 write!(f, "bytes: {}, flags: {flags:#x} }}", data.len())
             }

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 
 use azekura_posix::{Errno, LockKind};
 
+use crate::answer::{Result, done};
 use crate::convert;
-use crate::handler::{Door, Result, done};
+use crate::front_end::FrontEnd;
 use crate::kernel::{self, Header, Replier};
 
-impl Door {
+impl FrontEnd {
     pub(crate) fn test_lock(
         &self,
         header: &Header<'_>,

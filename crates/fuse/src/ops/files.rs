@@ -1,45 +1,21 @@
 //! Open files: reading, writing, and the rest that works on a handle.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, SeekTo};
 
+use crate::answer::{self, Result};
 use crate::background::Stale;
 use crate::cache::CacheMode;
 use crate::convert;
-use crate::handler::{Door, Result, settle};
-use crate::kernel::{Header, OpenFlags, Replier, with_reply_buffer};
+use crate::file_handle::FileHandle;
+use crate::front_end::FrontEnd;
+use crate::kernel::{CopyRange, Header, OpenFlags, Replier, Write, with_reply_buffer};
 
 /// What a copy of the older form can tell at most, in bytes.
 const NARROW_COPY_BYTES: u64 = 1 << 30;
 
-/// A file that the kernel has open.
-#[derive(Debug)]
-pub(crate) struct FileHandle {
-    pub(crate) open: OpenFile,
-    /// The set-user or set-group bit was set after the file was opened.
-    has_new_bits: AtomicBool,
-}
-
-impl FileHandle {
-    /// Whether the next write has to look at the mode.
-    pub(crate) fn watch_bits(&self, watch: bool) {
-        self.has_new_bits.store(watch, Ordering::Relaxed);
-    }
-}
-
-/// A write request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Write<'a> {
-    pub(crate) offset: u64,
-    pub(crate) data: &'a [u8],
-    pub(crate) flags: u32,
-    /// From the page cache: the offset counts, whatever the flags say.
-    pub(crate) cached: bool,
-    pub(crate) kill_suidgid: bool,
-}
-
-impl Door {
+impl FrontEnd {
     pub(crate) fn open(&self, header: &Header<'_>, flags: u32) -> Result<(u64, OpenFlags)> {
         let oid = self.object(header.node)?;
         let wanted = convert::open_flags(flags);
@@ -62,8 +38,7 @@ impl Door {
             CacheMode::Auto if self.versions.opened(attr) => OpenFlags::KEEP_CACHE,
             CacheMode::Auto => OpenFlags::default(),
         };
-        let handle = FileHandle { open: file, has_new_bits: AtomicBool::new(false) };
-        (self.files.insert(handle), open_flags)
+        (self.files.insert(FileHandle::new(file)), open_flags)
     }
 
     pub(crate) fn read(&self, replier: Replier, fh: u64, offset: u64, size: u32) {
@@ -73,17 +48,17 @@ impl Door {
         };
         with_reply_buffer(size as usize, |buffer| {
             let result = self.fs.read(&file.open, offset, buffer);
-            settle(replier, result, |replier, count| replier.data(&buffer[..count]));
+            answer::with(replier, result, |replier, count| replier.data(&buffer[..count]));
         });
     }
 
-    pub(crate) fn write(&self, header: &Header<'_>, replier: Replier, fh: u64, write: Write<'_>) {
+    pub(crate) fn write(&self, header: &Header<'_>, replier: Replier, write: &Write<'_>) {
+        // What comes from the page cache has its place, whatever the flags say.
         let appends = convert::appends(write.flags) && !write.cached;
         let result = self.change(|| {
-            let file = self.files.get(fh)?;
-            if write.kill_suidgid && file.has_new_bits.load(Ordering::Relaxed) {
-                file.watch_bits(false);
-                self.clear_bits(header, file.open.oid())?;
+            let file = self.files.get(write.fh)?;
+            if write.kill_suidgid && file.take_watch() {
+                self.fs.drop_set_id(file.open.oid())?;
             }
             if appends {
                 let landed = self.fs.append(&file.open, write.data)?;
@@ -93,7 +68,7 @@ impl Door {
             Ok((write.offset, count))
         });
         let landed = result.as_ref().map_or(write.offset, |(landed, _)| *landed);
-        settle(replier, result, |replier, (_, count)| replier.written(count as u32));
+        answer::with(replier, result, |replier, (_, count)| replier.written(count as u32));
         if landed != write.offset {
             // The kernel has taken its own idea of the end for the place, and the size from it.
             let offset = landed.min(write.offset);
@@ -155,20 +130,15 @@ impl Door {
         self.fs.seek(&self.files.get(fh)?.open, offset, to)
     }
 
-    /// Copies between two open files; `wide` if more than 32 bits can be told.
-    pub(crate) fn copy(
-        &self,
-        (from, from_offset): (u64, u64),
-        (to, to_offset): (u64, u64),
-        length: u64,
-        flags: u64,
-        wide: bool,
-    ) -> Result<u64> {
-        if flags != 0 {
+    /// Copies between two open files.
+    pub(crate) fn copy(&self, copy: &CopyRange) -> Result<u64> {
+        if copy.flags != 0 {
             return Err(Errno::INVAL);
         }
-        let (from, to) = (self.files.get(from)?, self.files.get(to)?);
-        let length = if wide { length } else { length.min(NARROW_COPY_BYTES) };
-        self.change(|| self.fs.copy_range(&from.open, from_offset, &to.open, to_offset, length))
+        let (from, to) = (self.files.get(copy.fh_in)?, self.files.get(copy.fh_out)?);
+        let length = if copy.wide { copy.length } else { copy.length.min(NARROW_COPY_BYTES) };
+        self.change(|| {
+            self.fs.copy_range(&from.open, copy.offset_in, &to.open, copy.offset_out, length)
+        })
     }
 }

@@ -1,11 +1,12 @@
-//! Extended attributes.
+//! Extended attributes: the modes of the kernel's calls, and those of the file system.
 
 use azekura_posix::{Errno, XattrMode};
 
-use crate::handler::{Door, Result};
+use crate::answer::Result;
+use crate::front_end::FrontEnd;
 use crate::kernel::Header;
 
-impl Door {
+impl FrontEnd {
     /// `flags` as of `setxattr`.
     pub(crate) fn setxattr(
         &self,

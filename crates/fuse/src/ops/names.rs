@@ -1,15 +1,13 @@
 //! Names: looking them up, making, linking, moving and removing them.
 
-use azekura_posix::{Access, Attr, Errno, FileKind, NewEntry, OFlags, OpenFile, RenameMode};
+use azekura_posix::{Attr, Errno, FileKind, NewEntry, OFlags, OpenFile, RenameMode};
 
+use crate::answer::Result;
 use crate::convert;
-use crate::handler::{Door, Result};
+use crate::front_end::FrontEnd;
 use crate::kernel::{Entry, Header, OpenFlags};
 
-/// A file that comes and goes while it is to be created is given up after so many rounds.
-const CREATE_ROUNDS: u32 = 8;
-
-impl Door {
+impl FrontEnd {
     pub(crate) fn lookup(&self, header: &Header<'_>, name: &[u8]) -> Result<Entry> {
         let dir = self.object(header.node)?;
         let attr = self.fs.lookup(&self.caller(header), dir, name)?;
@@ -108,49 +106,9 @@ impl Door {
         let dir = self.object(header.node)?;
         let caller = self.caller(header);
         let wanted = convert::open_flags(flags);
-        for _ in 0..CREATE_ROUNDS {
-            let exclusive = wanted | OFlags::EXCL;
-            match self.change(|| self.fs.create(&caller, dir, name, mode & 0o7777, exclusive)) {
-                Ok((attr, file)) => return Ok(self.created(&attr, file, flags)),
-                Err(Errno::EXIST) if !wanted.contains(OFlags::EXCL) => {}
-                Err(errno) => return Err(errno),
-            }
-            // Somebody else was faster, which the kernel did not know when it checked permissions.
-            let open = wanted - OFlags::CREATE;
-            match self.open_existing(header, name, open) {
-                Ok((attr, file)) => return Ok(self.created(&attr, file, flags)),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Err(Errno::BUSY)
-    }
-
-    /// Opens what another client has just made under the name, if the caller may. Anything but a
-    /// plain yes is left to the kernel: at `ESTALE` it looks the name up and decides by itself.
-    fn open_existing(
-        &self,
-        header: &Header<'_>,
-        name: &[u8],
-        flags: OFlags,
-    ) -> Result<(Attr, OpenFile)> {
-        let caller = self.caller(header);
-        let found = self.fs.lookup(&caller, self.object(header.node)?, name)?;
-        if found.kind != FileKind::Regular {
-            return Err(Errno::STALE);
-        }
-        let access = flags & OFlags::ACCMODE;
-        let wanted = Access {
-            read: access != OFlags::WRONLY,
-            write: access != OFlags::RDONLY || flags.contains(OFlags::TRUNC),
-            execute: false,
-        };
-        self.fs.access(&caller, found.oid, wanted).map_err(|_| Errno::STALE)?;
-        self.change(|| self.fs.open(&caller, found.oid, flags)).map_err(|errno| match errno {
-            // Removed again.
-            Errno::STALE => Errno::NOENT,
-            other => other,
-        })
+        let (attr, file) =
+            self.change(|| self.fs.create_unforeseen(&caller, dir, name, mode & 0o7777, wanted))?;
+        Ok(self.created(&attr, file, flags))
     }
 
     fn created(&self, attr: &Attr, file: OpenFile, flags: u32) -> (Entry, u64, OpenFlags) {

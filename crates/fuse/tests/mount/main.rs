@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure here fails the test, with its place")]
 
-mod stand;
+mod mounted;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -12,11 +12,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use azekura_fuse::CacheMode;
+use azekura_testkit::mounts_are_possible;
+use mounted::{Mounted, Mounts};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, XattrFlags,
 };
 use rustix::io::Errno;
-use stand::{Mounted, Stand, can_mount};
 
 const BOTH: [CacheMode; 2] = [CacheMode::Auto, CacheMode::None];
 
@@ -35,12 +36,12 @@ fn pattern(start: u64, bytes: usize) -> Vec<u8> {
 }
 
 fn each_mode(test: impl Fn(&Mounted)) {
-    if !can_mount() {
+    if !mounts_are_possible() {
         return;
     }
-    let stand = Stand::start();
+    let mounts = Mounts::start();
     for cache in BOTH {
-        let mounted = stand.mount(&format!("{cache:?}"), cache);
+        let mounted = mounts.mount(&format!("{cache:?}"), cache);
         test(&mounted);
         for entry in fs::read_dir(mounted.root()).unwrap() {
             let path = entry.unwrap().path();
@@ -263,22 +264,22 @@ fn attributes_are_set_and_bits_cleared() {
 
 #[test]
 fn a_read_only_mount_refuses_changes() {
-    if !can_mount() {
+    if !mounts_are_possible() {
         return;
     }
-    let stand = Stand::start();
-    let mounted = stand.mount_as("ro", |config| config.read_only = true);
+    let mounts = Mounts::start();
+    let mounted = mounts.mount_as("ro", |config| config.read_only = true);
     let error = fs::write(mounted.path("file"), "x").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
 }
 
 #[test]
 fn a_mount_ends_when_it_is_told_to() {
-    if !can_mount() {
+    if !mounts_are_possible() {
         return;
     }
-    let stand = Stand::start();
-    let mounted = stand.mount("here", CacheMode::Auto);
+    let mounts = Mounts::start();
+    let mounted = mounts.mount("here", CacheMode::Auto);
     let held = File::create(mounted.path("held")).unwrap();
     let unmounter = mounted.mount().unmounter();
     unmounter.unmount(false).unwrap_err();
@@ -298,11 +299,11 @@ fn a_mount_ends_when_it_is_told_to() {
 fn appends_of_two_mounts_interleave_whole() {
     const RECORDS: usize = 300;
     const BYTES: usize = 700;
-    if !can_mount() {
+    if !mounts_are_possible() {
         return;
     }
-    let stand = Stand::start();
-    let mounts = [stand.mount("one", CacheMode::Auto), stand.mount("two", CacheMode::Auto)];
+    let mounts = Mounts::start();
+    let mounts = [mounts.mount("one", CacheMode::Auto), mounts.mount("two", CacheMode::Auto)];
     File::create(mounts[0].path("log")).unwrap();
     std::thread::scope(|scope| {
         for (mounted, letter) in mounts.iter().zip([b'a', b'b']) {
@@ -325,11 +326,11 @@ fn appends_of_two_mounts_interleave_whole() {
 
 #[test]
 fn a_change_by_another_mount_is_seen_at_open() {
-    if !can_mount() {
+    if !mounts_are_possible() {
         return;
     }
-    let stand = Stand::start();
-    let (one, two) = (stand.mount("one", CacheMode::Auto), stand.mount("two", CacheMode::Auto));
+    let mounts = Mounts::start();
+    let (one, two) = (mounts.mount("one", CacheMode::Auto), mounts.mount("two", CacheMode::Auto));
     for round in 0..20 {
         let text = format!("round {round:04}");
         fs::write(one.path("file"), &text).unwrap();
@@ -343,11 +344,11 @@ fn a_change_by_another_mount_is_seen_at_open() {
 
 #[test]
 fn locks_exclude_between_mounts() {
-    if !can_mount() {
+    if !mounts_are_possible() {
         return;
     }
-    let stand = Stand::start();
-    let (one, two) = (stand.mount("one", CacheMode::Auto), stand.mount("two", CacheMode::Auto));
+    let mounts = Mounts::start();
+    let (one, two) = (mounts.mount("one", CacheMode::Auto), mounts.mount("two", CacheMode::Auto));
     let first = File::create(one.path("lock")).unwrap();
     let second = File::options().write(true).open(two.path("lock")).unwrap();
     let exclusive = FlockOperation::NonBlockingLockExclusive;

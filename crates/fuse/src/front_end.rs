@@ -1,0 +1,102 @@
+//! The state of one mount, as its requests see it: the file system behind it, what the kernel has
+//! open, what it may keep, who waits. Owns the numbers of nodes. They are computed, not kept: a
+//! node's number is its object's inode number, but for the root, which the protocol calls 1; so
+//! there is no table of nodes and nothing to forget.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use azekura_posix::{Attr, Credentials, FileSystem, Oid};
+
+use crate::answer::Result;
+use crate::background::Drops;
+use crate::cache::{CacheMode, Changes, Versions};
+use crate::convert;
+use crate::dir_handle::DirHandle;
+use crate::file_handle::FileHandle;
+use crate::handles::Handles;
+use crate::kernel::{self, Entry, Header};
+use crate::view::View;
+use crate::waiters::Waiters;
+
+/// What the protocol calls the root.
+const ROOT: u64 = 1;
+
+/// One mount. Its operations stand in [`crate::ops`].
+#[derive(Debug)]
+pub(crate) struct FrontEnd {
+    pub(crate) fs: Arc<FileSystem>,
+    pub(crate) cache: CacheMode,
+    pub(crate) files: Handles<FileHandle>,
+    pub(crate) dirs: Handles<DirHandle>,
+    pub(crate) versions: Versions,
+    pub(crate) changes: Changes,
+    pub(crate) waiters: Arc<Waiters>,
+    /// Whether anybody has ever locked a range here; until then closing has nothing to unlock.
+    pub(crate) has_ranges: AtomicBool,
+    pub(crate) drops: Drops,
+    pub(crate) view: View,
+}
+
+impl FrontEnd {
+    pub(crate) fn new(fs: Arc<FileSystem>, cache: CacheMode, drops: Drops, view: View) -> Self {
+        Self {
+            fs,
+            cache,
+            files: Handles::default(),
+            dirs: Handles::default(),
+            versions: Versions::new(),
+            changes: Changes::default(),
+            waiters: Arc::default(),
+            has_ranges: AtomicBool::new(false),
+            drops,
+            view,
+        }
+    }
+
+    /// Who asks.
+    pub(crate) fn caller(&self, header: &Header<'_>) -> Credentials {
+        self.view.caller(header)
+    }
+
+    /// The object of a node.
+    pub(crate) fn object(&self, node: u64) -> Result<Oid> {
+        self.fs.object(node)
+    }
+
+    /// The node of an object, which is also the inode number that programs are shown.
+    pub(crate) fn number(&self, oid: Oid) -> u64 {
+        if oid == self.fs.root() { ROOT } else { oid.inode_number() }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.fs.config().platform.now()
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.cache.ttl()
+    }
+
+    pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
+        self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
+    }
+
+    pub(crate) fn entry(&self, attr: &Attr) -> Entry {
+        Entry {
+            node: self.number(attr.oid),
+            // Serial numbers are never used again.
+            generation: 0,
+            entry_ttl: self.ttl(),
+            attr_ttl: self.ttl(),
+            attr: self.kernel_attr(attr),
+        }
+    }
+
+    /// Carries out a change; what was read before it is not handed out any more.
+    pub(crate) fn change<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let result = change();
+        self.changes.add();
+        result
+    }
+}

@@ -1,0 +1,96 @@
+//! Attributes, symlink texts, and the space of the whole.
+
+use std::time::Duration;
+
+use azekura_posix::{Access, AttrUpdate, Errno, Oid, has_set_id};
+
+use crate::answer::Result;
+use crate::convert;
+use crate::front_end::FrontEnd;
+use crate::kernel::{self, Header, SetAttr, Statfs};
+use crate::view::View;
+
+/// Unit of the space counts, in bytes.
+const FRAGMENT_BYTES: u64 = 4096;
+/// Transfer size that programs are told, in bytes.
+const BLOCK_BYTES: u32 = 1024 * 1024;
+
+impl FrontEnd {
+    /// Attributes, and for how long the kernel may keep them.
+    pub(crate) fn getattr(&self, header: &Header<'_>) -> Result<(kernel::Attr, Duration)> {
+        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        Ok((self.kernel_attr(&attr), left.min(self.ttl())))
+    }
+
+    /// The same, with the time of birth.
+    pub(crate) fn statx(
+        &self,
+        header: &Header<'_>,
+    ) -> Result<(kernel::Attr, kernel::Timestamp, Duration)> {
+        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        Ok((self.kernel_attr(&attr), convert::birth(&attr), left.min(self.ttl())))
+    }
+
+    pub(crate) fn setattr(
+        &self,
+        header: &Header<'_>,
+        set: &SetAttr,
+    ) -> Result<(kernel::Attr, Duration)> {
+        let oid = self.object(header.node)?;
+        let file = set.fh.map(|fh| self.files.get(fh)).transpose()?;
+        let update = AttrUpdate {
+            mode: set.mode.map(|mode| mode & 0o7777),
+            uid: set.uid,
+            gid: set.gid,
+            size: set.size,
+            atime: set.atime.map(convert::set_time),
+            mtime: set.mtime.map(convert::set_time),
+            drop_set_id: set.kill_suidgid,
+        };
+        let open = file.as_ref().map(|file| &file.open);
+        let attr = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update))?;
+        if update.mode.is_some() && has_set_id(&attr) {
+            self.watch_bits(oid);
+        }
+        Ok((self.kernel_attr(&attr), self.ttl()))
+    }
+
+    /// The file has got bits that a write has to clear, which its open handles do not know.
+    fn watch_bits(&self, oid: Oid) {
+        self.files.for_each(|file| {
+            if file.open.oid() == oid {
+                file.watch_bits();
+            }
+        });
+    }
+
+    /// `mask` as of `access(2)`.
+    pub(crate) fn access(&self, header: &Header<'_>, mask: u32) -> Result<()> {
+        if self.view == View::Everybody {
+            // The kernel checks permissions by itself, and does not ask again.
+            return Err(Errno::NOSYS);
+        }
+        let wanted = Access { read: mask & 4 != 0, write: mask & 2 != 0, execute: mask & 1 != 0 };
+        self.fs.access(&self.caller(header), self.object(header.node)?, wanted)
+    }
+
+    pub(crate) fn readlink(&self, header: &Header<'_>) -> Result<Vec<u8>> {
+        self.fs.readlink(self.object(header.node)?)
+    }
+
+    pub(crate) fn statfs(&self) -> Result<Statfs> {
+        let space = self.fs.statfs()?;
+        let available = space.available_bytes / FRAGMENT_BYTES;
+        Ok(Statfs {
+            blocks: space.total_bytes / FRAGMENT_BYTES,
+            blocks_free: available,
+            blocks_available: available,
+            // There is no table of inodes: as many as there is space for.
+            files: space.objects.saturating_add(available),
+            files_free: available,
+            block_bytes: BLOCK_BYTES,
+            fragment_bytes: FRAGMENT_BYTES as u32,
+            name_bytes_max: space.name_bytes_max,
+        })
+    }
+}
