@@ -2,13 +2,13 @@
 
 use std::ffi::c_int;
 
-use azekura_client::{Call, Objects as _, Request};
+use azekura_client::{Objects as _, ShardIo};
 use azekura_posix::{Allocation, Errno};
+use azekura_proto::Layout;
 use azekura_proto::limits::FILE_BYTES_MAX;
-use azekura_proto::message::ShardRef;
-use azekura_proto::{Geometry, placement};
 
-use crate::failure::{About as _, Failure, Outcome, count, offset, status};
+use crate::call::{count, offset, status};
+use crate::failure::{About as _, Failure, Outcome};
 use crate::object::Object;
 use crate::pointers::{Bytes, Room, handle};
 
@@ -95,21 +95,11 @@ pub(crate) extern "C" fn azekura_array_punch(
     status("azekura_array_punch", || {
         let object = handle(object, "object")?;
         check_range(offset, bytes)?;
-        let (oid, targets) = (object.oid, object.pool.target_count());
-        let geometry = Geometry::new(object.chunk_bytes, oid.class().shards(targets));
-        let mut calls: Vec<Call<'_>> = (0..geometry.shards())
-            .filter_map(|shard| {
-                let start = geometry.local_bytes(shard, offset);
-                let bytes = geometry.local_bytes(shard, offset + bytes) - start;
-                let data = ShardRef { oid, shard, is_file: false };
-                let what = Allocation::PunchHole;
-                let request = Request::ShardAllocate { data, offset: start, bytes, what };
-                let target = placement::shard_target(oid, shard, targets);
-                (bytes > 0).then(|| Call::new(target, request))
-            })
-            .collect();
-        object.pool.fan_out(&mut calls);
-        calls.iter_mut().try_for_each(|call| call.take_result().map(drop)).about(object.subject())
+        let placement = object.pool.placement();
+        let layout = Layout::of_array(placement, object.oid, object.chunk_bytes);
+        ShardIo::new(&object.pool, layout)
+            .allocate(offset, offset + bytes, Allocation::PunchHole)
+            .about(object.subject())
     })
 }
 

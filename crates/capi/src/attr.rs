@@ -4,11 +4,12 @@ use std::ffi::c_int;
 
 use azekura_posix::{Attr, AttrUpdate, Errno, SetTime, Timestamp};
 
+use crate::call::status;
 use crate::class;
 use crate::container::Container;
-use crate::failure::{About as _, Failure, Outcome, Subject, status};
+use crate::failure::{About as _, Failure, Outcome, Subject};
 use crate::file::File;
-use crate::object::RawOid;
+use crate::oid::RawOid;
 use crate::pointers::{Out, Text, handle, place};
 
 const NANOS: i64 = 1_000_000_000;

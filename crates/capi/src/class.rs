@@ -15,7 +15,7 @@ const ALL_TARGETS: c_int = 65535;
 pub(crate) fn number(class: ObjectClass) -> c_int {
     match class {
         ObjectClass::SX => ALL_TARGETS,
-        narrow => c_int::from(narrow.shards(u16::MAX)),
+        class => c_int::from(class.shards(u16::MAX)),
     }
 }
 

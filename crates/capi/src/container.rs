@@ -10,9 +10,10 @@ use azekura_posix::{
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message;
 
+use crate::call::{count, status};
 use crate::class;
-use crate::failure::{About as _, Failure, Outcome, Subject, count, status};
-use crate::object::RawOid;
+use crate::failure::{About as _, Failure, Outcome, Subject};
+use crate::oid::RawOid;
 use crate::pointers::{Out, OutHandle, Text, fill, handle, handle_place, place};
 use crate::pool::Pool;
 

@@ -8,8 +8,9 @@ use azekura_posix::{AttrsWanted, Errno, Listed, Namespace, Oid};
 use parking_lot::Mutex;
 
 use crate::attr::Stat;
+use crate::call::{answer, offset, status};
 use crate::container::Container;
-use crate::failure::{About as _, Failure, Outcome, Subject, answer, offset, status};
+use crate::failure::{About as _, Failure, Outcome, Subject};
 use crate::pointers::{Out, OutHandle, Text, fill, handle, handle_place, place};
 
 /// Names asked for at a time, in bytes.

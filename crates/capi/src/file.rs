@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use azekura_posix::{Allocation, Errno, LockKind, Namespace, OFlags, OpenOptions, SeekTo};
 
+use crate::call::{count, offset, status};
 use crate::container::Container;
-use crate::failure::{About as _, Failure, Outcome, Subject, count, offset, status};
+use crate::failure::{About as _, Failure, Outcome, Subject};
 use crate::pointers::{Bytes, OutHandle, Room, Text, handle, handle_place};
 
 /// Lock owners within this process; each handle is one.

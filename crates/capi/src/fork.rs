@@ -1,5 +1,5 @@
-//! What happens around `fork`. Owns the gate that keeps other threads out of short critical
-//! sections while a process forks: a lock that is held at that moment would stay held in the child
+//! What happens around `fork`. Owns what keeps other threads out of short critical sections while a
+//! process forks: a lock that is held at that moment would stay held in the child
 //! for ever. What becomes of sessions and connections in the child is the business of `client`.
 //!
 //! A fork waits until no call is under way, but not for long: a call that takes longer than
@@ -63,7 +63,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // The other threads, and what they were at, are not here.
+    // The child has neither the other threads nor the calls that they were in.
     INSIDE.store(0, Ordering::SeqCst);
     FORKING.store(0, Ordering::SeqCst);
 }

@@ -10,7 +10,8 @@ use azekura_posix::Errno;
 use azekura_proto::Oid;
 use parking_lot::Mutex;
 
-use crate::failure::{About as _, Failure, Outcome, Subject, answer, status};
+use crate::call::{answer, status};
+use crate::failure::{About as _, Failure, Outcome, Subject};
 use crate::object::Object;
 use crate::pointers::{Bytes, Out, OutHandle, handle, handle_place, place};
 use crate::value::key;
@@ -37,7 +38,7 @@ impl<T> Next<T> {
 
 /// What is listed.
 #[derive(Debug)]
-enum Place {
+enum Listed {
     Dkeys(Next<KeyCursor>),
     Akeys { dkey: Vec<u8>, next: Next<Vec<u8>> },
 }
@@ -52,7 +53,7 @@ pub(crate) struct Keys {
 
 #[derive(Debug)]
 struct Listing {
-    place: Place,
+    listed: Listed,
     page: VecDeque<Vec<u8>>,
     /// The key that was handed out last: C looks at it until the next call.
     current: Vec<u8>,
@@ -62,15 +63,15 @@ impl Listing {
     /// The next page; false at the end.
     fn fetch(&mut self, pool: &Pool, oid: Oid) -> Outcome<bool> {
         let subject = Subject::Object(oid);
-        match &mut self.place {
-            Place::Dkeys(Next::End) | Place::Akeys { next: Next::End, .. } => return Ok(false),
-            Place::Dkeys(next) => {
+        match &mut self.listed {
+            Listed::Dkeys(Next::End) | Listed::Akeys { next: Next::End, .. } => return Ok(false),
+            Listed::Dkeys(next) => {
                 let from = next.from().cloned();
                 let (keys, rest) = pool.list_dkeys(oid, from, PAGE_KEYS).about(subject)?;
                 *next = rest.map_or(Next::End, Next::After);
                 self.page = keys.into();
             }
-            Place::Akeys { dkey, next } => {
+            Listed::Akeys { dkey, next } => {
                 let after = next.from().map(Vec::as_slice);
                 let (keys, end) = pool.list_akeys(oid, dkey, after, PAGE_KEYS).about(subject)?;
                 *next = match keys.last() {
@@ -96,8 +97,8 @@ impl Listing {
     }
 }
 
-fn open(object: &Object, place: Place) -> Box<Keys> {
-    let listing = Listing { place, page: VecDeque::new(), current: Vec::new() };
+fn open(object: &Object, listed: Listed) -> Box<Keys> {
+    let listing = Listing { listed, page: VecDeque::new(), current: Vec::new() };
     Box::new(Keys { pool: Arc::clone(&object.pool), oid: object.oid, listing: Mutex::new(listing) })
 }
 
@@ -109,7 +110,7 @@ pub(crate) extern "C" fn azekura_list_dkeys(
 ) -> c_int {
     status("azekura_list_dkeys", || {
         let out = handle_place(keys, "keys")?;
-        *out = Some(open(handle(object, "object")?, Place::Dkeys(Next::Start)));
+        *out = Some(open(handle(object, "object")?, Listed::Dkeys(Next::Start)));
         Ok(())
     })
 }
@@ -127,7 +128,7 @@ pub(crate) extern "C" fn azekura_list_akeys(
         let object = handle(object, "object")?;
         // SAFETY: the length stands beside what it measures, as azekura.h says.
         let dkey = key(unsafe { dkey.slice(dkey_bytes, "dkey") }?, "dkey")?.to_vec();
-        *out = Some(open(object, Place::Akeys { dkey, next: Next::Start }));
+        *out = Some(open(object, Listed::Akeys { dkey, next: Next::Start }));
         Ok(())
     })
 }

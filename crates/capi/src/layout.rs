@@ -1,7 +1,7 @@
 //! The sizes of the structures that C programs are compiled with. A change here breaks every program
 //! that was built before: it takes a new soname. The tests in C assert the same numbers.
 
-use crate::{attr, container, dir, lock, object, pool, value};
+use crate::{attr, container, dir, lock, object, oid, pool, value};
 
 macro_rules! size {
     ($($type:ty = $bytes:literal),+ $(,)?) => {
@@ -17,7 +17,7 @@ size! {
     pool::EngineInfo = 160,
     container::ContainerOptions = 64,
     container::ContainerInfo = 336,
-    object::RawOid = 16,
+    oid::RawOid = 16,
     object::ObjectInfo = 64,
     value::KvUpdate = 72,
     attr::Stat = 168,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use azekura_posix::{Errno, Lock, LockKind, LockMode};
 
-use crate::failure::{About as _, Failure, Outcome, answer, status};
+use crate::call::{answer, status};
+use crate::failure::{About as _, Failure, Outcome};
 use crate::file::File;
 use crate::pointers::{Out, handle, place};
 

@@ -4,11 +4,13 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_client::{Call, ClientConfig, ClientError, PoolFile, Reply, Request};
+use azekura_client::{Call, ClientConfig, ClientError, PoolFile};
 use azekura_posix::Errno;
+use azekura_proto::message::typed::{self, Ping, Report};
 use azekura_proto::{EngineId, TargetId};
 
-use crate::failure::{self, About as _, Failure, Outcome, Subject, status};
+use crate::call::{self, status};
+use crate::failure::{About as _, Failure, Outcome, Subject};
 use crate::fork;
 use crate::pointers::{Out, OutHandle, Text, fill, handle, handle_place, place};
 
@@ -75,12 +77,7 @@ pub(crate) struct EngineInfo {
 }
 
 fn config(options: Option<&PoolOptions>) -> Outcome<(ClientConfig, bool)> {
-    // A client that says what becomes of its descriptors lives in somebody else's process, where it
-    // starts no threads.
-    let mut config = ClientConfig {
-        settle_descriptor: Some(|descriptor| descriptor),
-        ..ClientConfig::default()
-    };
+    let mut config = ClientConfig { is_guest: true, ..ClientConfig::default() };
     let Some(options) = options else { return Ok((config, false)) };
     if options.flags & !LAZY != 0 || options.reserved != [0; 7] {
         let text = "unknown pool options: start from AZEKURA_POOL_OPTIONS_INIT";
@@ -99,7 +96,7 @@ pub(crate) extern "C" fn azekura_pool_open(
     options: Option<&PoolOptions>,
     pool: OutHandle<'_, Pool>,
 ) -> c_int {
-    failure::be_quiet();
+    call::be_quiet();
     status("azekura_pool_open", || {
         let out = handle_place(pool, "pool")?;
         let name = name.utf8("name")?;
@@ -107,7 +104,7 @@ pub(crate) extern "C" fn azekura_pool_open(
         fork::watch()?;
         let pool = azekura_client::Pool::connect(&PoolFile::find(name)?, config)?;
         if !lazy {
-            pool.call(TargetId(0), &Request::Ping)?;
+            pool.call(TargetId(0), Ping)?;
         }
         *out = Some(Box::new(Pool { pool }));
         Ok(())
@@ -153,15 +150,11 @@ pub(crate) extern "C" fn azekura_pool_space(pool: Option<&Pool>, space: Out<'_, 
 
 /// Space over all targets; targets that share a device count once.
 fn sum_space(pool: &azekura_client::Pool) -> Result<Space, ClientError> {
-    let mut calls: Vec<Call<'_>> = (0..pool.target_count())
-        .map(|target| Call::new(TargetId(target), Request::Space))
-        .collect();
-    pool.fan_out(&mut calls);
+    let mut calls: Vec<_> =
+        (0..pool.target_count()).map(|target| Call::new(TargetId(target), typed::Space)).collect();
     let (mut sum, mut devices) = (Space::default(), Vec::new());
-    for call in &mut calls {
-        let Reply::Space(space) = call.take_result()? else {
-            return Err(odd_reply(pool, call.target));
-        };
+    for space in pool.call_all(&mut calls) {
+        let space = space?;
         sum.objects = sum.objects.saturating_add(space.objects);
         if !devices.contains(&space.device) {
             devices.push(space.device);
@@ -170,12 +163,6 @@ fn sum_space(pool: &azekura_client::Pool) -> Result<Space, ClientError> {
         }
     }
     Ok(sum)
-}
-
-/// An answer to another question than the one that was asked.
-pub(crate) fn odd_reply(pool: &azekura_client::Pool, target: TargetId) -> ClientError {
-    let engine = pool.map().engine_of(target).unwrap_or(EngineId(0));
-    ClientError::Protocol { engine, what: "a reply that belongs to another request" }
 }
 
 /// `azekura_engine_info`.
@@ -193,10 +180,7 @@ pub(crate) extern "C" fn azekura_engine_info(
             let text = format!("there is no engine {engine}: the pool has {engines}, from 0");
             Failure::with(Errno::INVAL, text)
         })?;
-        let reply = pool.call_engine(EngineId(number), &Request::Report);
-        let Reply::Report(report) = reply.about(Subject::Engine(number))? else {
-            return Err(odd_reply(pool, TargetId(0)).into());
-        };
+        let report = pool.call_engine(EngineId(number), Report).about(Subject::Engine(number))?;
         out.write(EngineInfo {
             engine,
             targets: report.targets.len() as u32,

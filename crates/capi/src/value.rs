@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_void};
 
 use azekura_client::{ClientError, Objects as _};
 use azekura_posix::Errno;
+use azekura_proto::Status;
 use azekura_proto::limits::{BATCH_UPDATES_MAX, KEY_BYTES_MAX};
 use azekura_proto::message::{Condition, ValueUpdate};
-use azekura_proto::{Status, placement};
 
-use crate::failure::{About as _, Failure, Outcome, count, status};
+use crate::call::{count, status};
+use crate::failure::{About as _, Failure, Outcome};
 use crate::object::Object;
 use crate::pointers::{Bytes, Room, hand_out, handle};
 
@@ -267,9 +268,8 @@ pub(crate) extern "C" fn azekura_kv_update(
         // SAFETY: azekura.h asks for `update_count` updates there.
         let given = unsafe { std::slice::from_raw_parts(updates, update_count) };
         let batch: Vec<ValueUpdate<'_>> = given.iter().map(read_update).collect::<Outcome<_>>()?;
-        let targets = object.pool.target_count();
-        let target =
-            |update: &ValueUpdate<'_>| placement::dkey_target(object.oid, update.dkey, targets);
+        let placement = object.pool.placement();
+        let target = |update: &ValueUpdate<'_>| placement.dkey_target(object.oid, update.dkey);
         if batch.iter().any(|update| target(update) != target(&batch[0])) {
             let text = "the dkeys live on several targets: a batch is atomic within one dkey, or \
                         within an object of class AZEKURA_S1";

@@ -5,7 +5,8 @@ use std::ffi::c_int;
 
 use azekura_posix::Errno;
 
-use crate::failure::{About as _, Failure, Outcome, count};
+use crate::call::count;
+use crate::failure::{About as _, Failure, Outcome};
 use crate::file::File;
 use crate::pointers::handle;
 

@@ -4,8 +4,9 @@ use std::ffi::c_int;
 
 use azekura_posix::{Errno, XattrMode};
 
+use crate::call::{count, status};
 use crate::container::Container;
-use crate::failure::{About as _, Failure, Outcome, Subject, count, status};
+use crate::failure::{About as _, Failure, Outcome, Subject};
 use crate::file::File;
 use crate::pointers::{Bytes, Room, Text, hand_out, handle};
 

@@ -177,12 +177,16 @@ impl Records {
         })
     }
 
-    /// Takes a record out; true if it may be freed.
-    unsafe fn take_out(self, link: *mut Link) -> bool {
+    /// Takes a record out, and frees it outside the lock if nobody holds it any more.
+    unsafe fn remove(self, locked: Option<MutexGuard<'_, ()>>, link: *mut Link) {
         // SAFETY: the link is in the table.
         unsafe {
             unlink(link);
-            !self.is_ephemeral() && self.decref(link)
+            let last = !self.is_ephemeral() && self.decref(link);
+            drop(locked);
+            if last {
+                self.free(link);
+            }
         }
     }
 }
@@ -353,11 +357,7 @@ pub(crate) unsafe extern "C" fn d_hash_rec_delete(
         unsafe {
             let head = records.bucket(key, bytes);
             let Some(link) = records.look(head, key, bytes) else { return false };
-            let last = records.take_out(link);
-            drop(locked);
-            if last {
-                records.free(link);
-            }
+            records.remove(locked, link);
         }
         true
     })
@@ -375,11 +375,7 @@ pub(crate) unsafe extern "C" fn d_hash_rec_delete_at(table: *mut Table, link: *m
             if link.is_null() || is_alone(link) {
                 return false;
             }
-            let last = records.take_out(link);
-            drop(locked);
-            if last {
-                records.free(link);
-            }
+            records.remove(locked, link);
         }
         true
     })

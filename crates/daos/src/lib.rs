@@ -22,5 +22,6 @@ mod names;
 mod object;
 mod pool;
 mod readdir;
+mod stat;
 mod status;
 mod types;

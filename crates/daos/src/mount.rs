@@ -48,7 +48,7 @@ impl Mount {
         self.names.filesystem()
     }
 
-    /// Who uses it.
+    /// The user that its calls are made for.
     pub(crate) fn caller(&self) -> &Credentials {
         self.names.caller()
     }

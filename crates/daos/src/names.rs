@@ -1,42 +1,18 @@
-//! Calls about names: make, remove, move, and attributes. Owns how a parent and a name are given.
+//! Calls about names: make, remove, move, and attributes.
 
 use std::ffi::{c_char, c_int};
 
-use azekura_posix::{Access, Attr, AttrUpdate, Errno, NewEntry, Oid, RenameMode, Timestamp};
+use azekura_posix::{Access, AttrUpdate, Errno, NewEntry, Oid, RenameMode};
 use libc::mode_t;
 
 use crate::mount::{Mount, mounted};
-use crate::object::{Object, layout_of, mode_of, opened};
+use crate::object::{Object, name_of, opened, parent_of, striping_of};
+use crate::stat::fill_stat;
 use crate::status::dfs_call;
 use crate::types::{ObjectId, c_bytes, place};
 
 /// Any of these bits in a mask asks for more than whether the name is there.
 const MASK_BITS: c_int = libc::R_OK | libc::W_OK | libc::X_OK;
-
-/// The directory that a caller means; null is the root.
-///
-/// # Safety
-/// `parent` is null or open.
-pub(crate) unsafe fn parent_of(mount: &Mount, parent: *const Object) -> Result<Oid, Errno> {
-    if parent.is_null() {
-        return Ok(mount.fs().root());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { opened(parent) }?.directory()
-}
-
-/// One name; `EINVAL` for a path or none.
-///
-/// # Safety
-/// `name` is null or a C string that lives for `'a`.
-pub(crate) unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8], Errno> {
-    // SAFETY: the caller's promise.
-    match unsafe { c_bytes(name) } {
-        None | Some(b"") => Err(Errno::INVAL),
-        Some(name) if name.contains(&b'/') => Err(Errno::INVAL),
-        Some(name) => Ok(name),
-    }
-}
 
 /// As [`name_of`]; `None` where the parent itself is meant.
 ///
@@ -49,29 +25,6 @@ unsafe fn name_or_parent<'a>(name: *const c_char) -> Result<Option<&'a [u8]>, Er
         // SAFETY: the caller's promise.
         Some(_) => unsafe { name_of(name) }.map(Some),
     }
-}
-
-fn timespec(time: Timestamp) -> (i64, i64) {
-    (time.secs, i64::from(time.nanos))
-}
-
-/// Attributes as `stat` has them.
-pub(crate) fn fill_stat(stat: &mut libc::stat, attr: &Attr) {
-    // SAFETY: all fields are integers, for which zero is a value.
-    *stat = unsafe { std::mem::zeroed() };
-    stat.st_dev = u64::from(attr.oid.container().0);
-    stat.st_ino = attr.oid.inode_number();
-    stat.st_mode = mode_of(attr);
-    stat.st_nlink = attr.nlink.into();
-    stat.st_uid = attr.uid;
-    stat.st_gid = attr.gid;
-    stat.st_rdev = attr.rdev;
-    stat.st_size = attr.size.cast_signed();
-    stat.st_blocks = attr.blocks_512.cast_signed();
-    stat.st_blksize = attr.chunk_bytes.into();
-    (stat.st_atime, stat.st_atime_nsec) = timespec(attr.atime);
-    (stat.st_mtime, stat.st_mtime_nsec) = timespec(attr.mtime);
-    (stat.st_ctime, stat.st_ctime_nsec) = timespec(attr.ctime);
 }
 
 /// Gives an object id out, if the caller wants it.
@@ -88,7 +41,7 @@ unsafe fn put_oid(out: *mut ObjectId, oid: Option<Oid>) {
 
 /// The object that a name leads to, if the caller wants to know.
 fn oid_if(wanted: bool, mount: &Mount, dir: Oid, name: &[u8]) -> Option<Oid> {
-    // Whether the name is there, the call itself finds out.
+    // Where the lookup fails, the call itself tells why.
     if wanted {
         mount.fs().lookup(mount.caller(), dir, name).ok().map(|attr| attr.oid)
     } else {
@@ -111,9 +64,9 @@ pub(crate) unsafe extern "C" fn dfs_mkdir(
         // SAFETY: by the contract.
         let (dir, name) = unsafe { (parent_of(mount, parent)?, name_of(name)?) };
         mount.check_writable()?;
-        let layout = layout_of(class_id, 0)?;
+        let striping = striping_of(class_id, 0)?;
         let what = NewEntry::Directory;
-        mount.fs().make_as(mount.caller(), dir, name, mode & 0o7777, what, layout).map(drop)
+        mount.fs().make_as(mount.caller(), dir, name, mode & 0o7777, what, striping).map(drop)
     })
 }
 

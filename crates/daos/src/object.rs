@@ -1,15 +1,15 @@
-//! Open objects. Owns what `dfs_obj_t` points at, and how one is opened: by path, by name, or by what
-//! another process has sent.
+//! Open objects. Owns what `dfs_obj_t` points at, and how one is opened: by path, by parent and
+//! name, or by what another process has sent.
 
 use std::ffi::{c_char, c_int};
 
-use azekura_posix::{Attr, Errno, FileKind, Layout, NewEntry, OFlags, Oid, OpenFile};
+use azekura_posix::{Attr, Errno, FileKind, NewEntry, OFlags, Oid, OpenFile, Striping};
 use libc::mode_t;
 
 use crate::class;
 use crate::global::{self, GlobalObject, Kind};
 use crate::mount::{Mount, mounted};
-use crate::names::{fill_stat, name_of, parent_of};
+use crate::stat::{fill_stat, mode_of};
 use crate::status::{dfs_call, errno_of_der};
 use crate::types::{Iov, c_bytes, place, put};
 
@@ -79,9 +79,29 @@ pub(crate) unsafe fn opened<'a>(object: *const Object) -> Result<&'a Object, Err
     unsafe { object.as_ref() }.ok_or(Errno::INVAL)
 }
 
-/// The mode as `stat` shows it.
-pub(crate) fn mode_of(attr: &Attr) -> mode_t {
-    attr.kind.mode_bits() | u32::from(attr.mode)
+/// The directory that a caller means; null is the root.
+///
+/// # Safety
+/// `parent` is null or open.
+pub(crate) unsafe fn parent_of(mount: &Mount, parent: *const Object) -> Result<Oid, Errno> {
+    if parent.is_null() {
+        return Ok(mount.fs().root());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { opened(parent) }?.directory()
+}
+
+/// One name; `EINVAL` for a path or none.
+///
+/// # Safety
+/// `name` is null or a C string that lives for `'a`.
+pub(crate) unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8], Errno> {
+    // SAFETY: the caller's promise.
+    match unsafe { c_bytes(name) } {
+        None | Some(b"") => Err(Errno::INVAL),
+        Some(name) if name.contains(&b'/') => Err(Errno::INVAL),
+        Some(name) => Ok(name),
+    }
 }
 
 /// Where a lookup puts what it found.
@@ -162,12 +182,12 @@ struct Wanted<'a> {
     name: &'a [u8],
     permissions: u32,
     flags: OFlags,
-    layout: Layout,
+    striping: Striping,
 }
 
 impl Wanted<'_> {
     fn file(&self, mount: &Mount) -> Result<Box<Object>, Errno> {
-        let Self { dir, name, permissions, flags, layout } = *self;
+        let Self { dir, name, permissions, flags, striping } = *self;
         if !flags.contains(OFlags::CREATE) {
             let attr = mount.names().at(dir).resolve(name, !flags.contains(OFlags::NOFOLLOW))?;
             return match attr.kind {
@@ -178,7 +198,7 @@ impl Wanted<'_> {
         }
         mount.check_writable()?;
         let (attr, file) =
-            mount.fs().create_as(mount.caller(), dir, name, permissions, flags, layout)?;
+            mount.fs().create_as(mount.caller(), dir, name, permissions, flags, striping)?;
         Ok(Box::new(Object {
             oid: attr.oid,
             kind: attr.kind,
@@ -189,14 +209,14 @@ impl Wanted<'_> {
 
     /// A directory or symlink.
     fn other(&self, mount: &Mount, what: NewEntry<'_>) -> Result<Box<Object>, Errno> {
-        let Self { dir, name, permissions, flags, layout } = *self;
+        let Self { dir, name, permissions, flags, striping } = *self;
         let kind = match what {
             NewEntry::Directory => FileKind::Directory,
             _ => FileKind::Symlink,
         };
         if flags.contains(OFlags::CREATE) {
             mount.check_writable()?;
-            match mount.fs().make_as(mount.caller(), dir, name, permissions, what, layout) {
+            match mount.fs().make_as(mount.caller(), dir, name, permissions, what, striping) {
                 Ok(attr) => return Object::open(mount, &attr, flags),
                 Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
                 Err(errno) => return Err(errno),
@@ -211,13 +231,13 @@ impl Wanted<'_> {
     }
 }
 
-/// The layout that a caller asks for.
-pub(crate) fn layout_of(class_id: u32, chunk_bytes: u64) -> Result<Layout, Errno> {
+/// The striping that a caller asks for.
+pub(crate) fn striping_of(class_id: u32, chunk_bytes: u64) -> Result<Striping, Errno> {
     let chunk_bytes = match chunk_bytes {
         0 => None,
         bytes => Some(u32::try_from(bytes).map_err(|_| Errno::INVAL)?),
     };
-    Ok(Layout { class: class::wanted(class_id)?, chunk_bytes })
+    Ok(Striping { class: class::wanted(class_id)?, chunk_bytes })
 }
 
 /// See `daos_fs.h`.
@@ -245,7 +265,7 @@ pub(crate) unsafe extern "C" fn dfs_open(
             name: unsafe { name_of(name) }?,
             permissions: mode & 0o7777,
             flags: flags_of(flags),
-            layout: layout_of(class_id, chunk_bytes)?,
+            striping: striping_of(class_id, chunk_bytes)?,
         };
         let opened = match mode & libc::S_IFMT {
             libc::S_IFREG => wanted.file(mount)?,

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use azekura_client::{Call, ClientConfig, Pool, PoolFile, PoolFileError, pools_dir};
 use azekura_proto::TargetId;
-use azekura_proto::message::{Reply, Request};
+use azekura_proto::message::typed::{self, Ping};
 
 use crate::event::{Unread, finish};
 use crate::global::{self, GlobalPool, Kind, uuid_text};
@@ -87,13 +87,12 @@ fn describe(pool: &Pool, bits: u64) -> Result<PoolInfo, Der> {
 /// Space over all targets; targets that share a device count once.
 fn space(pool: &Pool) -> Result<PoolSpace, Der> {
     let targets = pool.target_count();
-    let mut calls: Vec<Call<'_>> =
-        (0..targets).map(|target| Call::new(TargetId(target), Request::Space)).collect();
-    pool.fan_out(&mut calls);
+    let mut calls: Vec<_> =
+        (0..targets).map(|target| Call::new(TargetId(target), typed::Space)).collect();
     let mut sum = Space::default();
     let mut devices = Vec::new();
-    for call in &mut calls {
-        let Reply::Space(one) = call.take_result()? else { return Err(Der::Proto) };
+    for one in pool.call_all(&mut calls) {
+        let one = one?;
         if !devices.contains(&one.device) {
             devices.push(one.device);
             sum.total_bytes[MEDIA] = sum.total_bytes[MEDIA].saturating_add(one.total_bytes);
@@ -130,7 +129,7 @@ pub(crate) unsafe extern "C" fn daos_pool_connect(
         let handle = unsafe { place(handle) }.ok_or(Der::Inval)?;
         let connected = connect(&find(label)?, flags & CONNECT_READ_ONLY != 0)?;
         // A pool that does not answer is found out here.
-        connected.pool.call(TargetId(0), &Request::Ping)?;
+        connected.pool.call(TargetId(0), Ping)?;
         let about = describe(&connected.pool, 0)?;
         // SAFETY: null or the caller's to write to, by the contract.
         unsafe { put(info, about) };

@@ -8,9 +8,9 @@ use libc::{mode_t, off_t, size_t, ssize_t};
 
 /// What a C function returns when it fails; `errno` says why.
 pub(crate) trait Failing: Copy {
-    /// That value.
+    /// The value of a failure.
     const FAILED: Self;
-    /// Whether this is it.
+    /// Whether this is the value of a failure.
     fn is_failed(self) -> bool;
 }
 

@@ -4,17 +4,19 @@
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
-use crate::{gate, settings};
+use crate::guard;
 
 /// Different lines that are kept of what could not be served.
 const TROUBLES_MAX: usize = 64;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
+static FILE: OnceLock<&CStr> = OnceLock::new();
 static COUNTERS: AtomicPtr<Counter> = AtomicPtr::new(std::ptr::null_mut());
 static TROUBLES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -66,7 +68,7 @@ impl Counter {
 
     /// A call of the host that went on to the C library.
     pub(crate) fn passed(&'static self) {
-        if ENABLED.load(Ordering::Relaxed) && !gate::is_inside() {
+        if ENABLED.load(Ordering::Relaxed) && !guard::is_inside() {
             self.count(&self.passed);
         }
     }
@@ -81,8 +83,9 @@ macro_rules! counter {
 }
 pub(crate) use counter;
 
-/// Starts counting.
-pub(crate) fn enable() {
+/// Starts counting, for a report to this file.
+pub(crate) fn enable(file: &'static CStr) {
+    FILE.get_or_init(|| file);
     ENABLED.store(true, Ordering::Relaxed);
 }
 
@@ -146,16 +149,15 @@ fn render() -> String {
 
 /// Adds this process's report to the file, once. Called at exit and before an exec.
 pub(crate) fn write() {
-    let Some(path) = settings::get().and_then(|settings| settings.report.as_ref()) else { return };
+    let Some(path) = FILE.get() else { return };
     if !ENABLED.swap(false, Ordering::Relaxed) {
         return;
     }
     let text = render();
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
-    let Ok(path) = CStr::from_bytes_with_nul(path) else { return };
     // In one write, so that the reports of several processes do not mix. There is nobody to tell
     // that it failed.
-    if let Ok(file) = rustix::fs::open(path, flags, Mode::from(0o644)) {
+    if let Ok(file) = rustix::fs::open(*path, flags, Mode::from(0o644)) {
         let _ = rustix::io::write(&file, text.as_bytes());
     }
 }

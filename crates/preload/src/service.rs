@@ -32,14 +32,17 @@ static UMASK: AtomicU32 = AtomicU32::new(0o022);
 
 fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> {
     let file = PoolFile::find(&settings.pool).map_err(|error| error.to_string())?;
-    let config =
-        ClientConfig { settle_descriptor: Some(reserve::settle), ..ClientConfig::default() };
+    let config = ClientConfig {
+        settle_descriptor: Some(reserve::move_away),
+        is_guest: true,
+        ..ClientConfig::default()
+    };
     let pool = Pool::connect(&file, config).map_err(|error| error.to_string())?;
     let trace = settings
         .trace
         .as_deref()
-        .map(|path| Trace::append_to(Path::new(OsStr::from_bytes(path)), Some(reserve::settle)));
-    // A program is not to fail because it is not written down.
+        .map(|path| Trace::append_to(Path::new(OsStr::from_bytes(path)), Some(reserve::move_away)));
+    // A trace that cannot be written is no reason for the program to fail.
     let trace = trace.and_then(|opened| opened.map_err(|e| report::trouble(&e.to_string())).ok());
     let (read_policy, write_policy) = (settings.read_policy.clone(), settings.write_policy);
     let config = FsConfig { read_policy, write_policy, trace, ..FsConfig::default() };

@@ -1,12 +1,10 @@
 //! What the environment says. Owns the names of the variables, and what nonsense in them comes to: a
-//! line of the report, and the default.
+//! warning, and the default.
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
 use azekura_posix::{ReadPolicy, WritePolicy};
-
-use crate::report;
 
 /// Where the container stands if nothing else is said.
 const DEFAULT_PREFIX: &[u8] = b"/azekura";
@@ -15,7 +13,7 @@ const DEFAULT_CONTAINER: &str = "default";
 /// Which calls are intercepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Intercept {
-    /// All.
+    /// All calls.
     All,
     /// Only those that move data, of files that a mount of the container has opened.
     Data,
@@ -30,15 +28,15 @@ pub(crate) struct Settings {
     pub(crate) container: String,
     /// Where the container stands: absolute, without dots, repeated or trailing slashes.
     pub(crate) prefix: Vec<u8>,
-    /// The report's file, as a C string.
-    pub(crate) report: Option<Vec<u8>>,
+    /// The report's file.
+    pub(crate) report: Option<CString>,
     /// Which calls are intercepted.
     pub(crate) intercept: Intercept,
-    /// How far files are read.
+    /// How files that are far away are read.
     pub(crate) read_policy: ReadPolicy,
-    /// How they are written.
+    /// How such files are written.
     pub(crate) write_policy: WritePolicy,
-    /// The file that requests for far files are written down in.
+    /// The file that a trace of the requests for far files goes to.
     pub(crate) trace: Option<Vec<u8>>,
     /// The program that hands static programs over to a mount.
     pub(crate) binary: Option<CString>,
@@ -68,7 +66,8 @@ const VARIABLES: [&CStr; 10] = [
     c"AZEKURA_BIN",
 ];
 
-fn variable(name: &CStr) -> Option<Vec<u8>> {
+/// A value of the environment.
+pub(crate) fn variable(name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: the name is a C string; the value is copied at once.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
@@ -78,67 +77,101 @@ fn variable(name: &CStr) -> Option<Vec<u8>> {
     Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
 }
 
-fn text(name: &CStr) -> Option<String> {
-    let value = variable(name).filter(|value| !value.is_empty())?;
-    let text = String::from_utf8(value).ok();
-    if text.is_none() {
-        report::trouble(&format!("{} is not UTF-8 text: ignored", name.to_string_lossy()));
-    }
-    text
+/// A value of the environment that says something.
+fn given(name: &CStr) -> Option<Vec<u8>> {
+    variable(name).filter(|value| !value.is_empty())
 }
 
-fn prefix() -> Vec<u8> {
-    let Some(value) = variable(c"AZEKURA_PREFIX").filter(|value| !value.is_empty()) else {
-        return DEFAULT_PREFIX.to_vec();
-    };
-    let parts: Vec<&[u8]> = value
-        .split(|byte| *byte == b'/')
-        .filter(|part| !part.is_empty() && *part != b".")
-        .collect();
-    if value[0] != b'/' || parts.is_empty() || parts.contains(&&b".."[..]) {
-        report::trouble(
-            "AZEKURA_PREFIX is not an absolute path below / without '..': /azekura is used",
-        );
-        return DEFAULT_PREFIX.to_vec();
-    }
-    parts.iter().flat_map(|part| [b"/", *part].concat()).collect()
+/// Reads the environment, and keeps a line about each value that it could not use.
+#[derive(Default)]
+struct Reader {
+    warnings: Vec<String>,
 }
 
-fn intercept() -> Intercept {
-    match text(c"AZEKURA_INTERCEPT").as_deref() {
-        None | Some("all") => Intercept::All,
-        Some("data") => Intercept::Data,
-        Some(_) => {
-            report::trouble("AZEKURA_INTERCEPT is neither 'all' nor 'data': 'all' is used");
-            Intercept::All
+impl Reader {
+    fn warn(&mut self, line: impl Into<String>) {
+        self.warnings.push(line.into());
+    }
+
+    fn text(&mut self, name: &CStr) -> Option<String> {
+        let text = String::from_utf8(given(name)?).ok();
+        if text.is_none() {
+            self.warn(format!("{} is not UTF-8 text: ignored", name.to_string_lossy()));
+        }
+        text
+    }
+
+    fn prefix(&mut self) -> Vec<u8> {
+        let Some(value) = given(c"AZEKURA_PREFIX") else { return DEFAULT_PREFIX.to_vec() };
+        let parts: Vec<&[u8]> = value
+            .split(|byte| *byte == b'/')
+            .filter(|part| !part.is_empty() && *part != b".")
+            .collect();
+        if value[0] != b'/' || parts.is_empty() || parts.contains(&&b".."[..]) {
+            self.warn(
+                "AZEKURA_PREFIX is not an absolute path below / without '..': /azekura is used",
+            );
+            return DEFAULT_PREFIX.to_vec();
+        }
+        parts.iter().flat_map(|part| [b"/", *part].concat()).collect()
+    }
+
+    fn intercept(&mut self) -> Intercept {
+        match self.text(c"AZEKURA_INTERCEPT").as_deref() {
+            None | Some("all") => Intercept::All,
+            Some("data") => Intercept::Data,
+            Some(_) => {
+                self.warn("AZEKURA_INTERCEPT is neither 'all' nor 'data': 'all' is used");
+                Intercept::All
+            }
         }
     }
-}
 
-fn read_policy() -> ReadPolicy {
-    let Some(text) = text(c"AZEKURA_READ_POLICY") else { return ReadPolicy::default() };
-    text.parse().unwrap_or_else(|error| {
-        let policy = ReadPolicy::default();
-        report::trouble(&format!("AZEKURA_READ_POLICY: {error}: '{policy}' is used"));
-        policy
-    })
-}
-
-fn write_policy(intercept: Intercept) -> WritePolicy {
-    if intercept == Intercept::Data {
-        // The mount, a client of its own, is asked for lengths and times: it would wait for this one.
-        return WritePolicy::Through;
+    fn read_policy(&mut self) -> ReadPolicy {
+        let Some(text) = self.text(c"AZEKURA_READ_POLICY") else { return ReadPolicy::default() };
+        text.parse().unwrap_or_else(|error| {
+            let policy = ReadPolicy::default();
+            self.warn(format!("AZEKURA_READ_POLICY: {error}: '{policy}' is used"));
+            policy
+        })
     }
-    let Some(text) = text(c"AZEKURA_WRITE_POLICY") else { return WritePolicy::default() };
-    text.parse().unwrap_or_else(|error| {
-        report::trouble(&format!("AZEKURA_WRITE_POLICY: {error}: 'auto' is used"));
-        WritePolicy::default()
-    })
+
+    fn write_policy(&mut self, intercept: Intercept) -> WritePolicy {
+        if intercept == Intercept::Data {
+            // The mount, a client of its own, is asked for lengths and times: it would wait for this
+            // one.
+            return WritePolicy::Through;
+        }
+        let Some(text) = self.text(c"AZEKURA_WRITE_POLICY") else { return WritePolicy::default() };
+        text.parse().unwrap_or_else(|error| {
+            self.warn(format!("AZEKURA_WRITE_POLICY: {error}: 'auto' is used"));
+            WritePolicy::default()
+        })
+    }
+
+    fn settings(&mut self) -> Option<Settings> {
+        let pool = self.text(c"AZEKURA_POOL")?;
+        let intercept = self.intercept();
+        Some(Settings {
+            pool,
+            container: self
+                .text(c"AZEKURA_CONTAINER")
+                .unwrap_or_else(|| DEFAULT_CONTAINER.to_owned()),
+            prefix: self.prefix(),
+            report: report_path(),
+            intercept,
+            read_policy: self.read_policy(),
+            write_policy: self.write_policy(intercept),
+            trace: given(c"AZEKURA_TRACE"),
+            binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
+            handed_on: handed_on(),
+        })
+    }
 }
 
 /// `%p` stands for the process id.
-fn report_path() -> Option<Vec<u8>> {
-    let value = variable(c"AZEKURA_REPORT").filter(|value| !value.is_empty())?;
+fn report_path() -> Option<CString> {
+    let value = given(c"AZEKURA_REPORT")?;
     let process = rustix::process::getpid().as_raw_nonzero().to_string();
     let mut path = Vec::new();
     let mut rest = value.as_slice();
@@ -148,8 +181,7 @@ fn report_path() -> Option<Vec<u8>> {
         rest = &rest[at + 2..];
     }
     path.extend_from_slice(rest);
-    path.push(0);
-    Some(path)
+    CString::new(path).ok()
 }
 
 fn handed_on() -> Vec<CString> {
@@ -162,29 +194,9 @@ fn handed_on() -> Vec<CString> {
         .collect()
 }
 
-/// Reads the environment, once at start.
-pub(crate) fn read() {
-    SETTINGS.get_or_init(|| {
-        let report = report_path();
-        if report.is_some() {
-            report::enable();
-        }
-        let Some(pool) = text(c"AZEKURA_POOL") else {
-            report::trouble("AZEKURA_POOL names no pool: everything is passed on");
-            return None;
-        };
-        let intercept = intercept();
-        Some(Settings {
-            pool,
-            container: text(c"AZEKURA_CONTAINER").unwrap_or_else(|| DEFAULT_CONTAINER.to_owned()),
-            prefix: prefix(),
-            report,
-            intercept,
-            read_policy: read_policy(),
-            write_policy: write_policy(intercept),
-            trace: variable(c"AZEKURA_TRACE").filter(|path| !path.is_empty()),
-            binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
-            handed_on: handed_on(),
-        })
-    });
+/// Reads the environment, once at start; gives what was wrong in it.
+pub(crate) fn read() -> Vec<String> {
+    let mut reader = Reader::default();
+    SETTINGS.get_or_init(|| reader.settings());
+    reader.warnings
 }

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 use crate::calls::fork;
 use crate::descriptors::inherit;
 use crate::paths::working_directory;
-use crate::{gate, report, service, settings, stdio};
+use crate::{hook, report, service, settings, stdio};
 
 unsafe extern "C" {
     static mut environ: *const *const c_char;
@@ -22,12 +22,16 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
             environ = variables;
         }
     }
-    let _ = gate::visit(|| {
+    hook::inside(|| {
         // What a defect has to say stands in the report, not in the host's output.
         std::panic::set_hook(Box::new(|_| {}));
-        settings::read();
-        if settings::get().is_none() {
-            return Ok(());
+        let warnings = settings::read();
+        let Some(settings) = settings::get() else { return };
+        if let Some(file) = &settings.report {
+            report::enable(file);
+        }
+        for line in &warnings {
+            report::trouble(line);
         }
         // SAFETY: reading the mask takes setting it; the process has one thread yet.
         unsafe {
@@ -38,7 +42,6 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         inherit::adopt_all();
         working_directory::adopt();
         fork::watch();
-        Ok(())
     });
     stdio::adopt();
 }
@@ -47,10 +50,9 @@ extern "C" fn end() {
     // The C library writes its streams out only after this, and those of ours need the pool.
     // SAFETY: null stands for all streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    let _ = gate::visit(|| {
+    hook::inside(|| {
         service::leave();
         report::write();
-        Ok(())
     });
 }
 

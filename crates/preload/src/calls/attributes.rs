@@ -7,7 +7,7 @@ use libc::{gid_t, mode_t, timespec, timeval, uid_t};
 
 use super::hooks;
 use crate::descriptors::{Description, on_fd};
-use crate::paths::{Spot, by_path};
+use crate::paths::{self, Spot, by_path};
 use crate::report::{Counter, counter};
 use crate::{host, service};
 
@@ -100,7 +100,7 @@ unsafe fn chown_at(
     let update = owner_update(uid, gid);
     // SAFETY: the caller keeps the conditions of `fchownat`.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
+        if paths::means_descriptor(path, flags) {
             return on_fd(
                 counter,
                 dirfd,
@@ -163,7 +163,7 @@ unsafe fn set_times(
 ) -> c_int {
     // SAFETY: the caller keeps the conditions of `utimensat`.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
+        if paths::means_descriptor(path, flags) {
             return on_fd(
                 counter,
                 dirfd,
@@ -226,36 +226,24 @@ unsafe fn with_nanos(times: *const timeval, call: impl FnOnce(*const timespec) -
 
 hooks! {
     /// `chmod`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [chmod](path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { chmod_at(counter!("chmod"), CWD, path, mode, 0) }
     }
 
     /// `lchmod`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lchmod](path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { chmod_at(counter!("lchmod"), CWD, path, mode, NOFOLLOW) }
     }
 
     /// `fchmodat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fchmodat](dirfd: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { chmod_at(counter!("fchmodat"), dirfd, path, mode, flags) }
     }
 
     /// `fchmod`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fchmod](fd: c_int, mode: mode_t) -> c_int {
         on_fd(
             counter!("fchmod"),
@@ -267,27 +255,18 @@ hooks! {
     }
 
     /// `chown`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [chown](path: *const c_char, uid: uid_t, gid: gid_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { chown_at(counter!("chown"), CWD, path, uid, gid, 0) }
     }
 
     /// `lchown`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lchown](path: *const c_char, uid: uid_t, gid: gid_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { chown_at(counter!("lchown"), CWD, path, uid, gid, NOFOLLOW) }
     }
 
     /// `fchownat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fchownat](
         dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int,
     ) -> c_int {
@@ -296,9 +275,6 @@ hooks! {
     }
 
     /// `fchown`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fchown](fd: c_int, uid: uid_t, gid: gid_t) -> c_int {
         on_fd(
             counter!("fchown"),
@@ -310,9 +286,6 @@ hooks! {
     }
 
     /// `utimensat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [utimensat](
         dirfd: c_int, path: *const c_char, times: *const timespec, flags: c_int,
     ) -> c_int {
@@ -321,18 +294,12 @@ hooks! {
     }
 
     /// `futimens`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [futimens](fd: c_int, times: *const timespec) -> c_int {
         // SAFETY: as for the C function.
         unsafe { set_times_of(counter!("futimens"), fd, times) }
     }
 
     /// `utime`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [utime](path: *const c_char, times: *const libc::utimbuf) -> c_int {
         let time = |seconds| timespec { tv_sec: seconds, tv_nsec: 0 };
         // SAFETY: as for the C function: null, or a structure.
@@ -343,9 +310,6 @@ hooks! {
     }
 
     /// `utimes`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [utimes](path: *const c_char, times: *const timeval) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -354,9 +318,6 @@ hooks! {
     }
 
     /// `lutimes`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lutimes](path: *const c_char, times: *const timeval) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -365,18 +326,12 @@ hooks! {
     }
 
     /// `futimes`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [futimes](fd: c_int, times: *const timeval) -> c_int {
         // SAFETY: as for the C function.
         unsafe { with_nanos(times, |times| set_times_of(counter!("futimes"), fd, times)) }
     }
 
     /// `futimesat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [futimesat](dirfd: c_int, path: *const c_char, times: *const timeval) -> c_int {
         // SAFETY: as for the C function.
         unsafe {

@@ -7,10 +7,10 @@ use azekura_posix::{Errno, LockKind, Result};
 
 use super::{hooks, lock};
 use crate::descriptors::{Description, reserve, table};
-use crate::gate;
 use crate::host;
 use crate::report::counter;
 use crate::stdio;
+use crate::{guard, hook};
 
 /// Lets arrive what was written to the file behind a number; tells what became of it.
 fn flush(fd: c_int) -> Result<()> {
@@ -41,9 +41,8 @@ pub(super) fn give_up(description: &Arc<Description>) {
 /// have not seen.
 pub(crate) fn not_ours(fd: c_int) -> c_int {
     if table::is_ours(fd) {
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             release(fd);
-            Ok(())
         });
     }
     fd
@@ -63,12 +62,9 @@ const CLOSE_RANGE_FLAGS: c_int = CLOSE_RANGE_CLOEXEC | 2;
 
 hooks! {
     /// `close`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [close](fd: c_int) -> c_int {
         let counter = counter!("close");
-        if gate::is_inside() {
+        if guard::is_inside() {
             reserve::forget(fd);
         } else if reserve::is_own(fd) {
             host::set_errno(libc::EBADF);
@@ -76,7 +72,7 @@ hooks! {
         } else if table::is_ours(fd) {
             counter.served();
             stdio::before_replacing(fd);
-            let flushed = gate::visit(|| {
+            let flushed = hook::run(|| {
                 let flushed = flush(fd);
                 release(fd);
                 flushed
@@ -97,19 +93,16 @@ hooks! {
     }
 
     /// `close_range`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int {
         let counter = counter!("close_range");
-        if gate::is_inside() || first > last || flags & !CLOSE_RANGE_FLAGS != 0 {
+        if guard::is_inside() || first > last || flags & !CLOSE_RANGE_FLAGS != 0 {
             // SAFETY: as for the C function.
             return unsafe { host::close_range(first, last, flags) };
         }
         counter.served();
         let standard = first as c_int..=(last.min(2) as c_int);
         standard.clone().for_each(stdio::before_replacing);
-        let own = gate::visit(|| {
+        let own = hook::run(|| {
             if flags & CLOSE_RANGE_CLOEXEC == 0 {
                 release_range(first, last);
             }

@@ -7,7 +7,7 @@ use super::exec::own_environment;
 use super::{close, hooks};
 use crate::report::counter;
 use crate::settings::Settings;
-use crate::{gate, launch};
+use crate::{hook, launch};
 
 type Array = *const *const c_char;
 
@@ -17,7 +17,7 @@ fn with_environment<T>(settings: &Settings, body: impl FnOnce() -> T) -> T {
     unsafe extern "C" {
         static mut environ: Array;
     }
-    let prepared = gate::visit(|| {
+    let prepared = hook::run(|| {
         let own = own_environment();
         let directory = launch::own_directory();
         // SAFETY: the environment of this process is as `execve` takes it.
@@ -57,9 +57,6 @@ mod real {
 
 hooks! {
     /// `system`. Its shell is started by the C library itself, which asks no hook.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [system](command: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         let hosts = || unsafe { real::system(command) };
@@ -72,9 +69,6 @@ hooks! {
     }
 
     /// `popen`, as `system`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [popen](command: *const c_char, mode: *const c_char) -> *mut c_void {
         // SAFETY: as for the C function.
         let hosts = || unsafe { real::popen(command, mode) };
@@ -85,9 +79,6 @@ hooks! {
     }
 
     /// `daemon`, which puts the null device in place of the standard streams by itself.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [daemon](keeps_directory: c_int, keeps_streams: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::daemon(keeps_directory, keeps_streams) };
@@ -95,9 +86,8 @@ hooks! {
             if keeps_streams == 0 {
                 for fd in 0..3 {
                     crate::stdio::before_replacing(fd);
-                    let _ = gate::visit(|| {
+                    hook::inside(|| {
                         close::release(fd);
-                        Ok(())
                     });
                     crate::stdio::after_replacing(fd);
                 }

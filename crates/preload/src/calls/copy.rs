@@ -8,10 +8,10 @@ use std::ffi::{c_int, c_uint, c_void};
 use azekura_posix::{Errno, FileKind, OFlags, Result};
 use libc::{iovec, off_t, size_t, ssize_t};
 
-use super::{data, hooks, offset, position, stat};
+use super::{control, data, hooks, offset, position, stat};
 use crate::descriptors::{Description, table};
 use crate::report::counter;
-use crate::{gate, host};
+use crate::{guard, hook, host};
 
 mod hosts {
     use std::ffi::{c_int, c_uint};
@@ -45,17 +45,17 @@ fn fail(errno: c_int) -> ssize_t {
 }
 
 fn is_either_ours(one: c_int, other: c_int) -> bool {
-    !gate::is_inside() && (table::is_ours(one) || table::is_ours(other))
+    !guard::is_inside() && (table::is_ours(one) || table::is_ours(other))
 }
 
-/// Where one side of a copy stands: at an offset of the caller's, or at the descriptor's position.
-struct Side {
+/// Where one end of a copy stands: at an offset of the caller's, or at the descriptor's position.
+struct Endpoint {
     fd: c_int,
     at: *mut off_t,
     start: off_t,
 }
 
-impl Side {
+impl Endpoint {
     /// # Safety
     /// `at` is null or points to an offset.
     unsafe fn new(fd: c_int, at: *mut off_t) -> std::result::Result<Self, c_int> {
@@ -73,7 +73,7 @@ impl Side {
     /// Moves on behind what has been copied.
     ///
     /// # Safety
-    /// As for [`Side::new`].
+    /// As for [`Endpoint::new`].
     unsafe fn advance(&self, bytes: usize) {
         let to = self.start + bytes as off_t;
         // SAFETY: the caller says so; a call with a number.
@@ -89,9 +89,9 @@ impl Side {
 
 /// Copies through a buffer. `write` gets a piece and how much has been written before it. An error
 /// after the first bytes is left for the next call.
-fn pump(from: &Side, bytes: usize, mut write: impl FnMut(&[u8], usize) -> ssize_t) -> ssize_t {
+fn pump(from: &Endpoint, bytes: usize, mut write: impl FnMut(&[u8], usize) -> ssize_t) -> ssize_t {
     let bytes = bytes.min(KERNEL_BYTES_MAX);
-    let Some(Ok(mut buffer)) = gate::visit(|| Ok(vec![0_u8; bytes.min(BUFFER_BYTES)])) else {
+    let Some(Ok(mut buffer)) = hook::run(|| Ok(vec![0_u8; bytes.min(BUFFER_BYTES)])) else {
         return fail(libc::ENOMEM);
     };
     let mut done = 0;
@@ -116,9 +116,8 @@ fn pump(from: &Side, bytes: usize, mut write: impl FnMut(&[u8], usize) -> ssize_
             break;
         }
     }
-    let _ = gate::visit(|| {
+    hook::inside(|| {
         drop(buffer);
-        Ok(())
     });
     if failed && done == 0 { -1 } else { done as ssize_t }
 }
@@ -144,12 +143,8 @@ fn check_range(from: c_int, to: c_int) -> std::result::Result<(), c_int> {
         return Err(libc::EINVAL);
     }
     // SAFETY: calls with numbers.
-    let (reads, writes) = unsafe {
-        (
-            super::duplicate::fcntl(from, libc::F_GETFL, 0),
-            super::duplicate::fcntl(to, libc::F_GETFL, 0),
-        )
-    };
+    let (reads, writes) =
+        unsafe { (control::fcntl(from, libc::F_GETFL, 0), control::fcntl(to, libc::F_GETFL, 0)) };
     let can_read = reads & libc::O_ACCMODE != libc::O_WRONLY;
     let can_write = writes & libc::O_ACCMODE != libc::O_RDONLY && writes & libc::O_APPEND == 0;
     if can_read && can_write { Ok(()) } else { Err(libc::EBADF) }
@@ -157,8 +152,8 @@ fn check_range(from: c_int, to: c_int) -> std::result::Result<(), c_int> {
 
 /// Between two files of the pool.
 fn copy_inside(
-    from: (&Description, &Side),
-    to: (&Description, &Side),
+    from: (&Description, &Endpoint),
+    to: (&Description, &Endpoint),
     bytes: size_t,
 ) -> Result<usize> {
     let bytes = bytes.min(CALL_BYTES) as u64;
@@ -170,15 +165,14 @@ fn copy_inside(
 
 /// # Safety
 /// As for `copy_file_range`.
-unsafe fn copy_range(from: &Side, to: &Side, bytes: size_t) -> ssize_t {
+unsafe fn copy_range(from: &Endpoint, to: &Endpoint, bytes: size_t) -> ssize_t {
     if let (Some(source), Some(target)) = (table::get(from.fd), table::get(to.fd)) {
-        let copied = gate::visit(|| copy_inside((&source, from), (&target, to), bytes));
+        let copied = hook::run(|| copy_inside((&source, from), (&target, to), bytes));
         let copied = copied.unwrap_or(Err(Errno::IO)).map(|done| done as ssize_t);
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             drop((source, target));
-            Ok(())
         });
-        return gate::conclude(counter!("copy_file_range"), copied);
+        return hook::conclude(counter!("copy_file_range"), copied);
     }
     pump(from, bytes, |piece, done| {
         // SAFETY: a buffer of that size.
@@ -195,7 +189,7 @@ unsafe fn copy_range(from: &Side, to: &Side, bytes: size_t) -> ssize_t {
 
 /// What the source of a `sendfile` has to be; the errno if it is not so.
 fn check_source(fd: c_int) -> std::result::Result<(), c_int> {
-    let Some(Ok(result)) = gate::visit(|| {
+    let Some(Ok(result)) = hook::run(|| {
         Ok(table::get(fd).map(|file| match file.kind() {
             _ if file.open_flags() & (OFlags::ACCMODE | OFlags::PATH) == OFlags::WRONLY => {
                 Err(libc::EBADF)
@@ -212,9 +206,6 @@ fn check_source(fd: c_int) -> std::result::Result<(), c_int> {
 
 hooks! {
     /// `sendfile`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [sendfile sendfile64](
         to: c_int, from: c_int, at: *mut off_t, bytes: size_t,
     ) -> ssize_t {
@@ -229,32 +220,29 @@ hooks! {
             if let Err(errno) = check_source(from) {
                 return fail(errno);
             }
-            let side = match Side::new(from, at) {
-                Ok(side) => side,
+            let source = match Endpoint::new(from, at) {
+                Ok(source) => source,
                 Err(libc::ESPIPE) => return fail(libc::EINVAL),
                 Err(errno) => return fail(errno),
             };
-            let flags = super::duplicate::fcntl(to, libc::F_GETFL, 0);
+            let flags = control::fcntl(to, libc::F_GETFL, 0);
             if flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY {
                 return fail(libc::EBADF);
             }
             if flags & libc::O_APPEND != 0 {
                 return fail(libc::EINVAL);
             }
-            let done = pump(&side, bytes, |piece, _| {
+            let done = pump(&source, bytes, |piece, _| {
                 data::write(to, piece.as_ptr().cast(), piece.len())
             });
             if done > 0 {
-                side.advance(done as usize);
+                source.advance(done as usize);
             }
             done
         }
     }
 
     /// `copy_file_range`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [copy_file_range](
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t,
         flags: c_uint,
@@ -272,13 +260,13 @@ hooks! {
             let overflows = |at: *mut off_t| {
                 !at.is_null() && (at.read() as u64).checked_add(bytes as u64).is_none()
             };
-            let sides = check_range(from, to)
+            let ends = check_range(from, to)
                 .and_then(|()| {
                     if overflows(from_at) || overflows(to_at) { Err(libc::EOVERFLOW) } else { Ok(()) }
                 })
-                .and_then(|()| Ok((Side::new(from, from_at)?, Side::new(to, to_at)?)));
-            let (source, target) = match sides {
-                Ok(sides) => sides,
+                .and_then(|()| Ok((Endpoint::new(from, from_at)?, Endpoint::new(to, to_at)?)));
+            let (source, target) = match ends {
+                Ok(ends) => ends,
                 Err(errno) => return fail(errno),
             };
             let done = copy_range(&source, &target, bytes);
@@ -291,9 +279,6 @@ hooks! {
     }
 
     /// `splice`, which files of the pool do not offer.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [splice](
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t,
         flags: c_uint,
@@ -307,9 +292,6 @@ hooks! {
     }
 
     /// `tee`, which only pipes offer.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [tee](from: c_int, to: c_int, bytes: size_t, flags: c_uint) -> ssize_t {
         if is_either_ours(from, to) {
             counter!("tee").served();
@@ -320,9 +302,6 @@ hooks! {
     }
 
     /// `vmsplice`, which only pipes offer.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [vmsplice](fd: c_int, parts: *const iovec, count: size_t, flags: c_uint) -> ssize_t {
         if is_either_ours(fd, fd) {
             counter!("vmsplice").served();

@@ -12,7 +12,7 @@ use crate::paths::working_directory::{self, WorkingDirectory};
 use crate::paths::{Spot, by_path};
 use crate::report::counter;
 use crate::settings;
-use crate::{gate, host, service};
+use crate::{guard, hook, host, service};
 
 mod hosts {
     use std::ffi::{c_char, c_int};
@@ -106,10 +106,9 @@ fn enter(ns: &Namespace, attr: &Attr, path: Vec<u8>) -> Result<c_int> {
 
 /// The kernel's working directory counts again.
 fn entered_host(result: c_int) -> c_int {
-    if result == 0 && working_directory::is_ours() && !gate::is_inside() {
-        let _ = gate::visit(|| {
+    if result == 0 && working_directory::is_ours() && !guard::is_inside() {
+        hook::inside(|| {
             working_directory::set(None);
-            Ok(())
         });
     }
     result
@@ -153,7 +152,7 @@ unsafe fn give_path(path: &[u8], buffer: *mut c_char, bytes: size_t) -> Result<*
 }
 
 fn is_in_container() -> bool {
-    working_directory::is_ours() && !gate::is_inside()
+    working_directory::is_ours() && !guard::is_inside()
 }
 
 fn current_with_prefix() -> Result<Vec<u8>> {
@@ -185,9 +184,6 @@ fn descriptor_of(path: &[u8]) -> Option<CString> {
 
 hooks! {
     /// `chdir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [chdir](path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -205,9 +201,6 @@ hooks! {
     }
 
     /// `fchdir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fchdir](fd: c_int) -> c_int {
         crate::descriptors::on_fd(
             counter!("fchdir"),
@@ -224,37 +217,28 @@ hooks! {
     }
 
     /// `getcwd`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [getcwd](buffer: *mut c_char, bytes: size_t) -> *mut c_char {
         if !is_in_container() {
             // SAFETY: as for the C function.
             return unsafe { hosts::getcwd(buffer, bytes) };
         }
-        let given = gate::visit(|| {
+        let given = hook::run(|| {
             if bytes == 0 && !buffer.is_null() {
                 return Err(Errno::INVAL);
             }
             // SAFETY: as for the C function.
             unsafe { give_path(&current_with_prefix()?, buffer, bytes) }
         });
-        gate::conclude(counter!("getcwd"), given.unwrap_or(Err(Errno::IO)))
+        hook::conclude(counter!("getcwd"), given.unwrap_or(Err(Errno::IO)))
     }
 
     /// `getcwd`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__getcwd_chk](buffer: *mut c_char, bytes: size_t, room: size_t) -> *mut c_char {
         // SAFETY: as for the C function.
         unsafe { getcwd(buffer, if buffer.is_null() { bytes } else { bytes.min(room) }) }
     }
 
     /// `getwd`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [getwd](buffer: *mut c_char) -> *mut c_char {
         if buffer.is_null() {
             host::set_errno(libc::EINVAL);
@@ -265,9 +249,6 @@ hooks! {
     }
 
     /// `getwd`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__getwd_chk](buffer: *mut c_char, room: size_t) -> *mut c_char {
         if buffer.is_null() {
             host::set_errno(libc::EINVAL);
@@ -278,9 +259,6 @@ hooks! {
     }
 
     /// `get_current_dir_name`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [get_current_dir_name]() -> *mut c_char {
         if !is_in_container() {
             // SAFETY: as for the C function.
@@ -291,15 +269,12 @@ hooks! {
     }
 
     /// `realpath`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [realpath](path: *const c_char, resolved: *mut c_char) -> *mut c_char {
         if path.is_null() {
             host::set_errno(libc::EINVAL);
             return std::ptr::null_mut();
         }
-        let of_descriptor = gate::visit(|| {
+        let of_descriptor = hook::run(|| {
             // SAFETY: not null, so a C string.
             Ok(descriptor_of(unsafe { CStr::from_ptr(path) }.to_bytes()))
         });
@@ -318,9 +293,6 @@ hooks! {
     }
 
     /// `realpath`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__realpath_chk](
         path: *const c_char, resolved: *mut c_char, _room: size_t,
     ) -> *mut c_char {
@@ -329,9 +301,6 @@ hooks! {
     }
 
     /// `canonicalize_file_name`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [canonicalize_file_name](path: *const c_char) -> *mut c_char {
         // SAFETY: as for the C function.
         unsafe { realpath(path, std::ptr::null_mut()) }

@@ -85,9 +85,6 @@ fn position_or(at: off_t) -> Result<Option<u64>> {
 
 hooks! {
     /// `read`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [read](fd: c_int, start: *mut c_void, bytes: size_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -99,9 +96,6 @@ hooks! {
     }
 
     /// `read`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__read_chk](fd: c_int, start: *mut c_void, bytes: size_t, room: size_t) -> ssize_t {
         if bytes > room {
             host::set_errno(libc::EFAULT);
@@ -112,9 +106,6 @@ hooks! {
     }
 
     /// `write`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [write](fd: c_int, start: *const c_void, bytes: size_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -126,9 +117,6 @@ hooks! {
     }
 
     /// `pread`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [pread pread64](fd: c_int, start: *mut c_void, bytes: size_t, at: off_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -140,9 +128,6 @@ hooks! {
     }
 
     /// `pread`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__pread_chk __pread64_chk](
         fd: c_int, start: *mut c_void, bytes: size_t, at: off_t, room: size_t,
     ) -> ssize_t {
@@ -155,9 +140,6 @@ hooks! {
     }
 
     /// `pwrite`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [pwrite pwrite64](fd: c_int, start: *const c_void, bytes: size_t, at: off_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -169,9 +151,6 @@ hooks! {
     }
 
     /// `readv`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [readv](fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -183,9 +162,6 @@ hooks! {
     }
 
     /// `writev`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [writev](fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -197,9 +173,6 @@ hooks! {
     }
 
     /// `preadv`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [preadv preadv64](fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -211,9 +184,6 @@ hooks! {
     }
 
     /// `pwritev`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [pwritev pwritev64](fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_data(
@@ -225,9 +195,6 @@ hooks! {
     }
 
     /// `preadv2`; hints among the flags change nothing, others are not offered.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [preadv2 preadv64v2](
         fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int,
     ) -> ssize_t {
@@ -247,9 +214,6 @@ hooks! {
     }
 
     /// `pwritev2`; hints among the flags change nothing, others are not offered.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [pwritev2 pwritev64v2](
         fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int,
     ) -> ssize_t {

@@ -16,7 +16,7 @@ use crate::descriptors::{Description, on_fd, table};
 use crate::host::Failing;
 use crate::paths::by_path;
 use crate::report::{Counter, counter};
-use crate::{gate, host, service};
+use crate::{guard, hook, host, service};
 
 mod hosts {
     use std::ffi::{c_char, c_int, c_long, c_void};
@@ -75,7 +75,7 @@ fn is_registered(dir: *mut DIR) -> bool {
 }
 
 fn may_be_ours() -> bool {
-    COUNT.load(Ordering::Relaxed) > 0 && !gate::is_inside()
+    COUNT.load(Ordering::Relaxed) > 0 && !guard::is_inside()
 }
 
 fn register(fd: c_int, place: u64) -> *mut DIR {
@@ -196,7 +196,7 @@ fn on_stream<R: Failing>(
     hosts: impl FnOnce() -> R,
 ) -> R {
     let result = if may_be_ours() {
-        gate::visit(|| {
+        hook::run(|| {
             if !is_registered(dir) {
                 return Ok(None);
             }
@@ -206,14 +206,10 @@ fn on_stream<R: Failing>(
     } else {
         None
     };
-    match result {
-        Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
-        Some(Err(errno)) => gate::conclude(counter, Err(errno)),
-        Some(Ok(None)) | None => {
-            counter.passed();
-            hosts()
-        }
-    }
+    hook::conclude_or(counter, result, || {
+        counter.passed();
+        hosts()
+    })
 }
 
 /// Entries as many as fit into a buffer.
@@ -248,7 +244,7 @@ fn dissolve(dir: *mut DIR) -> Option<c_int> {
     if !may_be_ours() {
         return None;
     }
-    let fd = gate::visit(|| {
+    let fd = hook::run(|| {
         if !STREAMS.write().as_mut().is_some_and(|known| known.remove(&dir.addr())) {
             return Ok(None);
         }
@@ -261,9 +257,6 @@ fn dissolve(dir: *mut DIR) -> Option<c_int> {
 
 hooks! {
     /// `opendir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [opendir](path: *const c_char) -> *mut DIR {
         // SAFETY: as for the C function.
         unsafe {
@@ -278,9 +271,6 @@ hooks! {
     }
 
     /// `fdopendir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fdopendir](fd: c_int) -> *mut DIR {
         on_fd(
             counter!("fdopendir"),
@@ -300,18 +290,12 @@ hooks! {
     }
 
     /// `readdir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [readdir64 readdir](dir: *mut DIR) -> *mut dirent64 {
         // SAFETY: as for the C function.
         on_stream(counter!("readdir"), dir, Stream::next, || unsafe { hosts::readdir64(dir) })
     }
 
     /// `readdir_r`, which returns its error.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [readdir64_r readdir_r](
         dir: *mut DIR, entry: *mut dirent64, result: *mut *mut dirent64,
     ) -> c_int {
@@ -340,9 +324,6 @@ hooks! {
     }
 
     /// `telldir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [telldir](dir: *mut DIR) -> c_long {
         on_stream(
             counter!("telldir"),
@@ -354,18 +335,12 @@ hooks! {
     }
 
     /// `dirfd`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [dirfd](dir: *mut DIR) -> c_int {
         // SAFETY: as for the C function.
         on_stream(counter!("dirfd"), dir, |stream| Ok(stream.fd), || unsafe { hosts::dirfd(dir) })
     }
 
     /// `closedir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [closedir](dir: *mut DIR) -> c_int {
         match dissolve(dir) {
             // SAFETY: the stream's own descriptor.
@@ -376,9 +351,6 @@ hooks! {
     }
 
     /// `getdents64`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [getdents64](fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
         on_fd(
             counter!("getdents64"),
@@ -396,9 +368,6 @@ hooks! {
     }
 
     /// `getdirentries`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [getdirentries64 getdirentries](
         fd: c_int, buffer: *mut c_char, bytes: size_t, base: *mut off_t,
     ) -> ssize_t {

@@ -8,10 +8,10 @@ use azekura_posix::{Errno, Result};
 
 use super::hooks;
 use crate::host;
-use crate::launch::{self, Inherited, Plan, Program, Request};
+use crate::launch::{self, Inherited, Launch, Program, Request};
 use crate::report::{self, counter};
 use crate::settings::{self, Settings};
-use crate::{gate, paths, service};
+use crate::{hook, paths, service};
 
 type Array = *const *const c_char;
 
@@ -37,7 +37,7 @@ unsafe fn plan(
     path: &[u8],
     argv: Array,
     environment: Array,
-) -> Result<Plan> {
+) -> Result<Launch> {
     let inherited = Inherited::now();
     let directory = launch::own_directory();
     let request = Request { path, dirfd, argv, environment, directory, inherited };
@@ -49,20 +49,18 @@ unsafe fn plan(
 fn after(_failed: c_int) -> Errno {
     let errno = Errno::from_raw_os_error(host::errno());
     if settings::get().is_some() {
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             service::resume();
-            Ok(())
         });
     }
     errno
 }
 
 /// Becomes the program; gives the errno if that fails.
-fn become_program(plan: &Plan) -> Errno {
+fn become_program(plan: &Launch) -> Errno {
     launch::prepare_to_become();
-    let _ = gate::visit(|| {
+    hook::inside(|| {
         report::write();
-        Ok(())
     });
     // SAFETY: the plan's arrays are as the calls want them.
     unsafe {
@@ -97,7 +95,7 @@ unsafe fn execute_at(dirfd: c_int, path: *const c_char, argv: Array, environment
         });
     };
     counter.served();
-    let planned = gate::visit(|| {
+    let planned = hook::run(|| {
         // SAFETY: the caller says so.
         unsafe { plan(settings, dirfd, paths::text(path)?, argv, environment) }
     });
@@ -113,16 +111,6 @@ fn fail(errno: Errno) -> c_int {
     -1
 }
 
-fn search_path() -> Vec<u8> {
-    // SAFETY: a C string; the value is copied at once.
-    let value = unsafe { libc::getenv(c"PATH".as_ptr()) };
-    if value.is_null() {
-        return DEFAULT_PATH.to_vec();
-    }
-    // SAFETY: values of the environment are C strings.
-    unsafe { CStr::from_ptr(value) }.to_bytes().to_vec()
-}
-
 /// Tries the program under each directory of `PATH`, or as it is if it has a slash, in the order and
 /// with the errors of the C library.
 pub(super) fn search(name: &[u8], mut attempt: impl FnMut(&CStr) -> Errno) -> Errno {
@@ -133,9 +121,10 @@ pub(super) fn search(name: &[u8], mut attempt: impl FnMut(&CStr) -> Errno) -> Er
     if name.contains(&b'/') {
         return c_string(name.to_vec()).map_or_else(|errno| errno, |path| attempt(&path));
     }
+    let path = settings::variable(c"PATH").unwrap_or_else(|| DEFAULT_PATH.to_vec());
     let mut denied = false;
     let mut last = Errno::NOENT;
-    for directory in search_path().split(|byte| *byte == b':') {
+    for directory in path.split(|byte| *byte == b':') {
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
         let Ok(path) = c_string([directory, slash, name].concat()) else { continue };
         last = attempt(&path);
@@ -191,18 +180,17 @@ unsafe fn execute_open(fd: c_int, argv: Array, environment: Array) -> Errno {
     };
     counter!("fexecve").served();
     let shown = format!("/dev/fd/{fd}");
-    let planned = gate::visit(|| {
+    let planned = hook::run(|| {
         // SAFETY: the caller says so.
         unsafe { plan(settings, libc::AT_FDCWD, shown.as_bytes(), argv, environment) }
     });
     match planned {
         Some(Ok(plan)) => match &plan.program {
-            // As it came: the kernel knows the file by its descriptor.
+            // Started by its descriptor, as was asked: the path stands for nothing else.
             Program::Path(path) if path.to_bytes() == shown.as_bytes() => {
                 launch::prepare_to_become();
-                let _ = gate::visit(|| {
+                hook::inside(|| {
                     report::write();
-                    Ok(())
                 });
                 // SAFETY: the plan's arrays are as the call wants them.
                 after(unsafe { real::fexecve(fd, plan.argv(), plan.environment()) })
@@ -225,60 +213,42 @@ pub(super) fn own_environment() -> Array {
 
 hooks! {
     /// `execve`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [execve](path: *const c_char, argv: Array, environment: Array) -> c_int {
         // SAFETY: as for the C function.
         fail(unsafe { execute_at(libc::AT_FDCWD, path, argv, environment) })
     }
 
     /// `execv`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [execv](path: *const c_char, argv: Array) -> c_int {
         // SAFETY: as for the C function.
         fail(unsafe { execute_at(libc::AT_FDCWD, path, argv, own_environment()) })
     }
 
     /// `execvp`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [execvp](name: *const c_char, argv: Array) -> c_int {
         // SAFETY: as for the C function.
         unsafe { execute_found(name, argv, own_environment()) }
     }
 
     /// `execvpe`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [execvpe](name: *const c_char, argv: Array, environment: Array) -> c_int {
         // SAFETY: as for the C function.
         unsafe { execute_found(name, argv, environment) }
     }
 
     /// `fexecve`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fexecve](fd: c_int, argv: Array, environment: Array) -> c_int {
         // SAFETY: as for the C function.
         fail(unsafe { execute_open(fd, argv, environment) })
     }
 
     /// `execveat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [execveat](
         dirfd: c_int, path: *const c_char, argv: Array, environment: Array, flags: c_int,
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
+            if paths::means_descriptor(path, flags) {
                 return fail(execute_open(dirfd, argv, environment));
             }
             if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {

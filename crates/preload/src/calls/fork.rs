@@ -5,20 +5,20 @@ use libc::pid_t;
 
 use super::hooks;
 use crate::descriptors::inherit;
-use crate::{gate, host, service, settings};
+use crate::{guard, host, service, settings};
 
 extern "C" fn before() {
     if settings::get().is_none() {
         return;
     }
-    gate::close_for_fork();
+    guard::close_for_fork();
     service::drain();
     inherit::share_all();
 }
 
 extern "C" fn after() {
     if settings::get().is_some() {
-        gate::open_after_fork();
+        guard::open_after_fork();
     }
 }
 
@@ -32,9 +32,6 @@ pub(crate) fn watch() {
 hooks! {
     /// `vfork`, as `fork`: a child that shares our memory would change what the parent knows of its
     /// descriptors.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [vfork]() -> pid_t {
         // SAFETY: `fork` has no conditions that `vfork` has not.
         unsafe { host::fork() }

@@ -4,13 +4,12 @@
 use std::ffi::c_int;
 
 use crate::host::Function;
-use crate::{gate, report, service};
+use crate::{hook, report, service};
 
 fn prepare() {
-    let _ = gate::visit(|| {
+    hook::inside(|| {
         service::drain_for_good();
         report::write();
-        Ok(())
     });
 }
 

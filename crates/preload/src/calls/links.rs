@@ -10,7 +10,7 @@ use crate::descriptors::table;
 use crate::paths::{self, Spot, by_path, by_two_paths, working_directory};
 use crate::report::{Counter, counter};
 use crate::settings::{self, Intercept};
-use crate::{gate, host};
+use crate::{guard, hook, host};
 
 mod hosts {
     use std::ffi::{c_char, c_int};
@@ -35,7 +35,7 @@ const CWD: c_int = libc::AT_FDCWD;
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn linked_object(dirfd: c_int, path: *const c_char, flags: c_int) -> Option<Oid> {
-    if !crate::paths::is_plausible(path) || gate::is_inside() {
+    if !paths::is_plausible(path) || guard::is_inside() {
         return None;
     }
     // SAFETY: the caller says so.
@@ -134,7 +134,7 @@ fn shown_by_proc(path: &[u8]) -> Option<Vec<u8>> {
         let number = std::str::from_utf8(rest.strip_prefix(b"fd/")?).ok()?.parse().ok()?;
         let description = table::get(number)?;
         match description.path() {
-            // It has no name.
+            // A file without a name is shown as the kernel shows one that was removed.
             b"" => format!("/#{:x} (deleted)", description.oid().inode_number()).into_bytes(),
             path => path.to_vec(),
         }
@@ -154,11 +154,10 @@ unsafe fn readlink_at(
 ) -> ssize_t {
     // SAFETY: the caller keeps the conditions of `readlinkat`.
     unsafe {
-        if crate::paths::is_plausible(path) && (*path).cast_unsigned() == b'/' && !gate::is_inside()
-        {
-            let shown = gate::visit(|| Ok(shown_by_proc(paths::text(path)?)));
+        if paths::is_plausible(path) && (*path).cast_unsigned() == b'/' && !guard::is_inside() {
+            let shown = hook::run(|| Ok(shown_by_proc(paths::text(path)?)));
             if let Some(Ok(Some(text))) = shown {
-                return gate::conclude(counter, give_text(&text, buffer, bytes));
+                return hook::conclude(counter, give_text(&text, buffer, bytes));
             }
         }
         by_path(
@@ -178,18 +177,12 @@ unsafe fn readlink_at(
 
 hooks! {
     /// `link`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [link](from: *const c_char, to: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe { link_at(counter!("link"), (CWD, from), (CWD, to), 0) }
     }
 
     /// `linkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [linkat](
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int,
     ) -> c_int {
@@ -198,36 +191,24 @@ hooks! {
     }
 
     /// `symlink`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [symlink](text: *const c_char, path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe { symlink_at(counter!("symlink"), text, CWD, path) }
     }
 
     /// `symlinkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [symlinkat](text: *const c_char, dirfd: c_int, path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe { symlink_at(counter!("symlinkat"), text, dirfd, path) }
     }
 
     /// `readlink`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [readlink](path: *const c_char, buffer: *mut c_char, bytes: size_t) -> ssize_t {
         // SAFETY: as for the C function.
         unsafe { readlink_at(counter!("readlink"), CWD, path, buffer, bytes) }
     }
 
     /// `readlink`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__readlink_chk](
         path: *const c_char, buffer: *mut c_char, bytes: size_t, room: size_t,
     ) -> ssize_t {
@@ -236,9 +217,6 @@ hooks! {
     }
 
     /// `readlinkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [readlinkat](
         dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t,
     ) -> ssize_t {
@@ -247,9 +225,6 @@ hooks! {
     }
 
     /// `readlinkat`, fortified.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__readlinkat_chk](
         dirfd: c_int, path: *const c_char, buffer: *mut c_char, bytes: size_t, room: size_t,
     ) -> ssize_t {

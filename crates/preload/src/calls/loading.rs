@@ -12,7 +12,7 @@ use azekura_posix::{Errno, FileKind, OFlags, Oid, OpenOptions, Result};
 use parking_lot::Mutex;
 
 use crate::descriptors::reserve;
-use crate::gate;
+use crate::hook;
 use crate::host::Function;
 use crate::launch::{self, image};
 use crate::paths::{self, Spot};
@@ -90,7 +90,7 @@ fn copy(
             }
         }
     }
-    let memory = reserve::settle(launch::copy_to_memory(&file, &shown)?);
+    let memory = reserve::move_away(launch::copy_to_memory(&file, &shown)?);
     let path = format!("/proc/self/fd/{}", memory.into_raw_fd());
     let path: &'static CString = Box::leak(Box::new(CString::new(path).map_err(|_| Errno::INVAL)?));
     COPIES.lock().get_or_insert_default().insert(version, path);
@@ -106,7 +106,7 @@ unsafe fn copies(path: *const c_char, flags: c_int) -> Option<Vec<&'static CStri
     if path.is_null() {
         return None;
     }
-    let found = gate::visit(|| {
+    let found = hook::run(|| {
         // SAFETY: not null, so a C string.
         let text = unsafe { paths::text(path)? };
         if !text.contains(&b'/') {

@@ -1,4 +1,4 @@
-//! `fcntl` locks, `flock` and `lockf`. Owns who the owner of a lock is: the process for the old kind,
+//! Record locks, and `flock`. Owns who the owner of a lock is: the process for the old kind,
 //! the open file description for the others. A lock does not pass to a forked child.
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use libc::off_t;
 use super::hooks;
 use crate::descriptors::{Backing, Description, table};
 use crate::report::counter;
-use crate::{gate, host};
+use crate::{handlers, hook, host};
 
 /// The owner of record locks of the process; descriptions own by their address, which is never 1.
 pub(crate) const PROCESS: u64 = 1;
@@ -74,14 +74,14 @@ pub(super) fn until_free<T>(
     mut attempt: impl FnMut() -> Result<T>,
 ) -> Option<Result<T>> {
     loop {
-        match gate::visit(&mut attempt)? {
+        match hook::run(&mut attempt)? {
             Err(Errno::AGAIN) if wait => {}
             other => return Some(other),
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
         // SAFETY: a valid structure; the rest is not asked for.
         if unsafe { host::nanosleep(&raw const pause, std::ptr::null_mut()) } != 0
-            && gate::handlers_interrupt()
+            && handlers::can_interrupt()
         {
             return Some(Err(Errno::INTR));
         }
@@ -176,9 +176,6 @@ pub(crate) fn forget_whole(file: &Arc<Description>) {
 
 hooks! {
     /// `flock`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [flock](fd: c_int, operation: c_int) -> c_int {
         let counter = counter!("flock");
         // SAFETY: as for the C function.
@@ -191,38 +188,6 @@ hooks! {
             Some(file) if file.backing() == Backing::Reserved => whole(&file, operation).map(Some),
             _ => Ok(None),
         });
-        match result {
-            Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
-            Some(Err(errno)) => gate::conclude(counter, Err(errno)),
-            Some(Ok(None)) | None => hosts(),
-        }
-    }
-
-    /// `lockf`.
-    ///
-    /// # Safety
-    /// As for the C function.
-    fn [lockf lockf64](fd: c_int, operation: c_int, bytes: off_t) -> c_int {
-        // SAFETY: a structure of numbers, for which zero is a value.
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_whence = libc::SEEK_CUR as _;
-        lock.l_len = bytes;
-        lock.l_type = if operation == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as _;
-        let command = match operation {
-            libc::F_LOCK => libc::F_SETLKW,
-            libc::F_TLOCK | libc::F_ULOCK => libc::F_SETLK,
-            libc::F_TEST => libc::F_GETLK,
-            _ => {
-                host::set_errno(libc::EINVAL);
-                return -1;
-            }
-        };
-        // SAFETY: the lock lives until the call is over.
-        let result = unsafe { super::duplicate::fcntl(fd, command, &raw mut lock as usize) };
-        if result == 0 && operation == libc::F_TEST && c_int::from(lock.l_type) != libc::F_UNLCK {
-            host::set_errno(libc::EACCES);
-            return -1;
-        }
-        result
+        hook::conclude_or(counter, result, hosts)
     }
 }

@@ -10,7 +10,7 @@ use libc::{off_t, size_t};
 use super::hooks;
 use crate::descriptors::{Backing, Description, table};
 use crate::report::{self, counter};
-use crate::{gate, host};
+use crate::{hook, host};
 
 mod real {
     use super::{c_int, c_void, off_t, size_t};
@@ -99,7 +99,7 @@ unsafe fn map(
     let filled = fill(file, memory, at);
     // SAFETY: the mapping was made above; a fixed place is the caller's to replace.
     unsafe {
-        let result = filled.and_then(|()| settle(place, bytes, protection, flags, hint));
+        let result = filled.and_then(|()| put_in_place(place, bytes, protection, flags, hint));
         if result.is_err() {
             libc::munmap(place, bytes);
         }
@@ -111,7 +111,7 @@ unsafe fn map(
 ///
 /// # Safety
 /// `place` is a mapping of `bytes` bytes; `hint` is as for `mmap` with these flags.
-unsafe fn settle(
+unsafe fn put_in_place(
     place: *mut c_void,
     bytes: size_t,
     protection: c_int,
@@ -146,9 +146,6 @@ unsafe fn settle(
 
 hooks! {
     /// `mmap`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mmap mmap64](
         hint: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t,
     ) -> isize {
@@ -157,17 +154,13 @@ hooks! {
         if flags & libc::MAP_ANONYMOUS != 0 || !table::is_ours(fd) {
             return hosts();
         }
-        let result = gate::visit(|| match table::get(fd) {
+        let result = hook::run(|| match table::get(fd) {
             Some(file) if file.backing() == Backing::Reserved => {
                 // SAFETY: as for the C function.
                 unsafe { map(&file, (hint, bytes), protection, flags, offset) }.map(Some)
             }
             _ => Ok(None),
         });
-        match result {
-            Some(Ok(Some(start))) => gate::conclude(counter!("mmap"), Ok(start)),
-            Some(Err(errno)) => gate::conclude(counter!("mmap"), Err(errno)),
-            Some(Ok(None)) | None => hosts(),
-        }
+        hook::conclude_or(counter!("mmap"), result, hosts)
     }
 }

@@ -7,6 +7,7 @@
 mod attributes;
 mod close;
 mod commands;
+mod control;
 mod convert;
 mod copy;
 mod cwd;
@@ -40,7 +41,7 @@ mod xattr;
 
 /// Exports hooks under the C library's names: the function's own in brackets, and further ones of the
 /// same call. On 64-bit machines the 64 forms are the same functions. A hook catches nothing: a thread
-/// that is cancelled in the C library's function is unwound through it. What can panic is in a visit.
+/// that is cancelled in the C library's function is unwound through it. What can panic is run by [`crate::hook::run`].
 macro_rules! hooks {
     ($(
         $(#[$doc:meta])*
@@ -53,6 +54,9 @@ macro_rules! hooks {
 macro_rules! hook {
     ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block) => {
         $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the C function.
         #[unsafe(no_mangle)]
         #[allow(unreachable_pub, reason = "exported to the loader, not to Rust")]
         pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret $body

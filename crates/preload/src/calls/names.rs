@@ -8,7 +8,7 @@ use azekura_posix::{
 use libc::{dev_t, mode_t, off_t};
 
 use super::{hooks, offset};
-use crate::paths::{Spot, by_path, by_two_paths};
+use crate::paths::{self, Spot, by_path, by_two_paths};
 use crate::report::{Counter, counter};
 use crate::service;
 
@@ -79,7 +79,7 @@ unsafe fn access_at(
 ) -> c_int {
     // SAFETY: the caller keeps the conditions of `faccessat`.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && crate::paths::is_plausible(path) && *path == 0 {
+        if paths::means_descriptor(path, flags) {
             return crate::descriptors::on_fd(
                 counter,
                 dirfd,
@@ -190,54 +190,36 @@ fn remove_either(spot: &Spot) -> Result<c_int> {
 
 hooks! {
     /// `access`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [access](path: *const c_char, mode: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { access_at(counter!("access"), CWD, path, mode, 0) }
     }
 
     /// `faccessat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [faccessat](dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { access_at(counter!("faccessat"), dirfd, path, mode, flags) }
     }
 
     /// `euidaccess`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [euidaccess eaccess](path: *const c_char, mode: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { access_at(counter!("euidaccess"), CWD, path, mode, AT_EACCESS) }
     }
 
     /// `mkdir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkdir](path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { make_dir(counter!("mkdir"), CWD, path, mode) }
     }
 
     /// `mkdirat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkdirat](dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { make_dir(counter!("mkdirat"), dirfd, path, mode) }
     }
 
     /// `rmdir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [rmdir](path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -252,9 +234,6 @@ hooks! {
     }
 
     /// `unlink`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [unlink](path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -269,9 +248,6 @@ hooks! {
     }
 
     /// `unlinkat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [unlinkat](dirfd: c_int, path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -290,9 +266,6 @@ hooks! {
     }
 
     /// `remove`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [remove](path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -301,9 +274,6 @@ hooks! {
     }
 
     /// `rename`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [rename](from: *const c_char, to: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -314,9 +284,6 @@ hooks! {
     }
 
     /// `renameat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [renameat](
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
     ) -> c_int {
@@ -329,9 +296,6 @@ hooks! {
     }
 
     /// `renameat2`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [renameat2](
         from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char,
         flags: libc::c_uint,
@@ -345,27 +309,18 @@ hooks! {
     }
 
     /// `mknod`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mknod](path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { make_node(counter!("mknod"), CWD, path, mode, device) }
     }
 
     /// `mknodat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mknodat](dirfd: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { make_node(counter!("mknodat"), dirfd, path, mode, device) }
     }
 
     /// `mknod` as programs built for an older C library call it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__xmknod](
         _version: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t,
     ) -> c_int {
@@ -374,9 +329,6 @@ hooks! {
     }
 
     /// `mknodat` as programs built for an older C library call it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__xmknodat](
         _version: c_int, dirfd: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t,
     ) -> c_int {
@@ -385,18 +337,12 @@ hooks! {
     }
 
     /// `mkfifo`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkfifo](path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { mkfifoat(CWD, path, mode) }
     }
 
     /// `mkfifoat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkfifoat](dirfd: c_int, path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -414,9 +360,6 @@ hooks! {
     }
 
     /// `truncate`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [truncate truncate64](path: *const c_char, bytes: off_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe {

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_long};
 
 use super::{close, data, open, position, stat};
 use crate::descriptors::table;
-use crate::{gate, host};
+use crate::{guard, host};
 
 /// A system call as the kernel has it; gives what it returned.
 ///
@@ -84,7 +84,7 @@ unsafe extern "C-unwind" fn route(
     f: usize,
 ) -> c_long {
     let all = [a, b, c, d, e, f];
-    if gate::is_inside() {
+    if guard::is_inside() {
         // SAFETY: the caller says so.
         return unsafe { pass(number, all) };
     }
@@ -134,115 +134,70 @@ unsafe extern "C-unwind" fn route(
     }
 }
 
-/// `syscall`.
-///
-/// # Safety
-/// As for the C function.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall() {
-    naked_asm!(
-        "cmp rdi, {open}", "je 2f",
-        "cmp rdi, {openat}", "je 2f",
-        "cmp rdi, {openat2}", "je 2f",
-        "cmp rdi, {read}", "je 2f",
-        "cmp rdi, {write}", "je 2f",
-        "cmp rdi, {pread64}", "je 2f",
-        "cmp rdi, {pwrite64}", "je 2f",
-        "cmp rdi, {lseek}", "je 2f",
-        "cmp rdi, {close}", "je 2f",
-        "cmp rdi, {close_range}", "je 2f",
-        "cmp rdi, {statx}", "je 2f",
-        "cmp rdi, {newfstatat}", "je 2f",
-        "cmp rdi, {renameat2}", "je 2f",
-        "cmp rdi, {copy_file_range}", "je 2f",
-        "cmp rdi, {getdents64}", "je 2f",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 3f",
-        "ret",
-        "2: jmp {route}",
-        "3: mov rdi, rax",
-        "jmp {fail}",
-        open = const libc::SYS_open,
-        openat = const libc::SYS_openat,
-        openat2 = const libc::SYS_openat2,
-        read = const libc::SYS_read,
-        write = const libc::SYS_write,
-        pread64 = const libc::SYS_pread64,
-        pwrite64 = const libc::SYS_pwrite64,
-        lseek = const libc::SYS_lseek,
-        close = const libc::SYS_close,
-        close_range = const libc::SYS_close_range,
-        statx = const libc::SYS_statx,
-        newfstatat = const libc::SYS_newfstatat,
-        renameat2 = const libc::SYS_renameat2,
-        copy_file_range = const libc::SYS_copy_file_range,
-        getdents64 = const libc::SYS_getdents64,
-        route = sym route,
-        fail = sym fail,
-    )
+/// The body of `syscall`: the numbers that could be ours lead to [`route`], all others to the kernel by
+/// the given lines, which end with a jump to `3f` where the kernel has failed. The two lines of a
+/// comparison stand in brackets, around the number.
+macro_rules! enter {
+    ([$before:literal, $after:literal] $($line:literal)*; $($further:ident)?) => {
+        enter! {
+            @numbers [$before, $after] [$($line)*]
+            $($further)? SYS_openat SYS_openat2 SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_lseek
+            SYS_close SYS_close_range SYS_statx SYS_newfstatat SYS_renameat2 SYS_copy_file_range
+            SYS_getdents64
+        }
+    };
+    (@numbers [$before:literal, $after:literal] [$($line:literal)*] $($number:ident)*) => {
+        naked_asm!(
+            $(concat!($before, "{", stringify!($number), "}", $after),)*
+            $($line,)*
+            $($number = const libc::$number,)*
+            route = sym route,
+            fail = sym fail,
+        )
+    };
 }
 
 /// `syscall`.
 ///
 /// # Safety
 /// As for the C function.
-#[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() {
-    naked_asm!(
-        "cmp x0, {openat}", "b.eq 2f",
-        "mov x9, {openat2}", "cmp x0, x9", "b.eq 2f",
-        "cmp x0, {read}", "b.eq 2f",
-        "cmp x0, {write}", "b.eq 2f",
-        "cmp x0, {pread64}", "b.eq 2f",
-        "cmp x0, {pwrite64}", "b.eq 2f",
-        "cmp x0, {lseek}", "b.eq 2f",
-        "cmp x0, {close}", "b.eq 2f",
-        "mov x9, {close_range}", "cmp x0, x9", "b.eq 2f",
-        "cmp x0, {statx}", "b.eq 2f",
-        "cmp x0, {newfstatat}", "b.eq 2f",
-        "cmp x0, {renameat2}", "b.eq 2f",
-        "cmp x0, {copy_file_range}", "b.eq 2f",
-        "cmp x0, {getdents64}", "b.eq 2f",
-        "mov x8, x0",
-        "mov x0, x1",
-        "mov x1, x2",
-        "mov x2, x3",
-        "mov x3, x4",
-        "mov x4, x5",
-        "mov x5, x6",
-        "svc 0",
-        "cmn x0, 4095",
-        "b.hs 3f",
-        "ret",
-        "2: b {route}",
-        "3: b {fail}",
-        openat = const libc::SYS_openat,
-        openat2 = const libc::SYS_openat2,
-        read = const libc::SYS_read,
-        write = const libc::SYS_write,
-        pread64 = const libc::SYS_pread64,
-        pwrite64 = const libc::SYS_pwrite64,
-        lseek = const libc::SYS_lseek,
-        close = const libc::SYS_close,
-        close_range = const libc::SYS_close_range,
-        statx = const libc::SYS_statx,
-        newfstatat = const libc::SYS_newfstatat,
-        renameat2 = const libc::SYS_renameat2,
-        copy_file_range = const libc::SYS_copy_file_range,
-        getdents64 = const libc::SYS_getdents64,
-        route = sym route,
-        fail = sym fail,
-    )
+    #[cfg(target_arch = "x86_64")]
+    enter! {
+        ["cmp rdi, ", "\nje 2f"]
+        "mov rax, rdi"
+        "mov rdi, rsi"
+        "mov rsi, rdx"
+        "mov rdx, rcx"
+        "mov r10, r8"
+        "mov r8, r9"
+        "mov r9, [rsp + 8]"
+        "syscall"
+        "cmp rax, -4095"
+        "jae 3f"
+        "ret"
+        "2: jmp {route}"
+        "3: mov rdi, rax"
+        "jmp {fail}";
+        SYS_open
+    }
+    #[cfg(target_arch = "aarch64")]
+    enter! {
+        ["cmp x0, ", "\nb.eq 2f"]
+        "mov x8, x0"
+        "mov x0, x1"
+        "mov x1, x2"
+        "mov x2, x3"
+        "mov x3, x4"
+        "mov x4, x5"
+        "mov x5, x6"
+        "svc 0"
+        "cmn x0, 4095"
+        "b.hs 3f"
+        "ret"
+        "2: b {route}"
+        "3: b {fail}";
+    }
 }

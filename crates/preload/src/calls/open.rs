@@ -13,7 +13,7 @@ use crate::host::{self, Failing};
 use crate::paths::{self, Spot, by_path};
 use crate::report::{self, counter};
 use crate::settings::{self, Intercept};
-use crate::{gate, service, stdio};
+use crate::{guard, hook, service, stdio};
 
 fn options(flags: OFlags, mode: mode_t) -> OpenOptions {
     // Appending is decided at each write, since `fcntl` can change it.
@@ -81,7 +81,7 @@ fn is_of_mount(stat: &rustix::fs::Stat) -> bool {
 
 /// Where only data calls are intercepted: a file that the mount has opened is opened here as well.
 fn follow_mount(fd: c_int, flags: c_int) {
-    let _ = gate::visit(|| {
+    let _ = hook::run(|| {
         table::take(fd);
         // SAFETY: the C library has just opened it.
         let stat = rustix::fs::fstat(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) })?;
@@ -106,7 +106,7 @@ unsafe fn open_file(
     flags: c_int,
     mode: mode_t,
 ) -> c_int {
-    gate::cancellation_point();
+    guard::cancellation_point();
     // SAFETY: the caller keeps the conditions of `openat`.
     let fd = unsafe {
         by_path(
@@ -118,7 +118,7 @@ unsafe fn open_file(
         )
     };
     if fd >= 0
-        && !gate::is_inside()
+        && !guard::is_inside()
         && settings::get().is_some_and(|settings| settings.intercept == Intercept::Data)
     {
         follow_mount(fd, flags);
@@ -131,45 +131,30 @@ const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 hooks! {
     /// `open`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { open_file(counter!("open"), libc::AT_FDCWD, path, flags, mode) }
     }
 
     /// `open` in its fortified form, which never creates.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__open_2 __open64_2](path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { open_file(counter!("open"), libc::AT_FDCWD, path, flags, 0) }
     }
 
     /// `openat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [openat openat64](dirfd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { open_file(counter!("openat"), dirfd, path, flags, mode) }
     }
 
     /// `openat` in its fortified form.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__openat_2 __openat64_2](dirfd: c_int, path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { open_file(counter!("openat"), dirfd, path, flags, 0) }
     }
 
     /// `creat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [creat creat64](path: *const c_char, mode: mode_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe { open_file(counter!("creat"), libc::AT_FDCWD, path, CREAT, mode) }
@@ -201,7 +186,7 @@ pub(crate) unsafe fn openat2(
     }
     // SAFETY: the caller says that there are that many bytes.
     let how = unsafe { how.cast::<OpenHow>().read_unaligned() };
-    let found = gate::visit(|| {
+    let found = hook::run(|| {
         // SAFETY: not null, so a C string.
         let Some(spot) = paths::find(dirfd, unsafe { paths::text(path)? })? else {
             return Ok(None);

@@ -50,9 +50,6 @@ fn allocate(file: &Description, mode: c_int, at: off_t, bytes: off_t) -> Result<
 
 hooks! {
     /// `lseek`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lseek lseek64](fd: c_int, by: off_t, whence: c_int) -> off_t {
         // SAFETY: as for the C function.
         on_data(
@@ -64,9 +61,6 @@ hooks! {
     }
 
     /// `ftruncate`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [ftruncate ftruncate64](fd: c_int, bytes: off_t) -> c_int {
         // SAFETY: as for the C function.
         on_fd(
@@ -78,9 +72,6 @@ hooks! {
     }
 
     /// `fallocate`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fallocate fallocate64](fd: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int {
         // SAFETY: as for the C function.
         on_fd(
@@ -92,9 +83,6 @@ hooks! {
     }
 
     /// `posix_fallocate`, which returns its error.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_fallocate posix_fallocate64](fd: c_int, at: off_t, bytes: off_t) -> c_int {
         // SAFETY: as for the C function.
         on_fd(

@@ -210,9 +210,6 @@ unsafe extern "C" fn glob_lstat(path: *const c_char, into: *mut libc::stat) -> c
 
 hooks! {
     /// `scandirat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [scandirat scandirat64](
         dirfd: c_int, path: *const c_char, list: *mut *mut *mut dirent64, select: Select,
         compare: Compare,
@@ -231,9 +228,6 @@ hooks! {
     }
 
     /// `scandir`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [scandir scandir64](
         path: *const c_char, list: *mut *mut *mut dirent64, select: Select, compare: Compare,
     ) -> c_int {
@@ -242,9 +236,6 @@ hooks! {
     }
 
     /// `glob`, which the C library does with the hooks in place of its own calls.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [glob glob64](
         pattern: *const c_char, flags: c_int, on_error: OnError, found: *mut Glob,
     ) -> c_int {

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use libc::{sigaction as Action, sighandler_t};
 
 use super::hooks;
-use crate::gate;
+use crate::{guard, handlers};
 
 mod real {
     use super::{Action, c_int, sighandler_t};
@@ -20,14 +20,14 @@ mod real {
     }
 }
 
-/// What the last of these calls stand for besides a handler (`SIG_HOLD`).
+/// `SIG_HOLD`, which `sigset` takes in place of a handler.
 const HOLD: sighandler_t = 2;
 
 fn is_handler(handler: sighandler_t) -> bool {
     !matches!(handler, libc::SIG_DFL | libc::SIG_IGN | HOLD)
 }
 
-/// Tells the gate before a handler is installed, and after one is gone, so that none is ever in place
+/// Notes a handler before it is installed, and after it is gone, so that none is ever in place
 /// unknown.
 fn install<T: Copy + PartialEq>(
     signal: c_int,
@@ -35,24 +35,21 @@ fn install<T: Copy + PartialEq>(
     failed: T,
     hosts: impl FnOnce() -> T,
 ) -> T {
-    if gate::is_inside() {
+    if guard::is_inside() {
         return hosts();
     }
     if is_handler(handler) {
-        gate::note_handler(signal, true);
+        handlers::note(signal, true);
     }
     let result = hosts();
     if result != failed && !is_handler(handler) && handler != HOLD {
-        gate::note_handler(signal, false);
+        handlers::note(signal, false);
     }
     result
 }
 
 hooks! {
     /// `sigaction`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [sigaction __sigaction](signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         // SAFETY: as for the C function.
         let hosts = || unsafe { real::sigaction(signal, new, old) };
@@ -64,27 +61,18 @@ hooks! {
     }
 
     /// `signal`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [signal bsd_signal ssignal](signal: c_int, handler: sighandler_t) -> isize {
         // SAFETY: as for the C function.
         install(signal, handler, -1, || unsafe { real::signal(signal, handler) })
     }
 
     /// `signal` as System V has it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__sysv_signal sysv_signal](signal: c_int, handler: sighandler_t) -> isize {
         // SAFETY: as for the C function.
         install(signal, handler, -1, || unsafe { real::__sysv_signal(signal, handler) })
     }
 
     /// `sigset`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [sigset](signal: c_int, handler: sighandler_t) -> isize {
         // SAFETY: as for the C function.
         install(signal, handler, -1, || unsafe { real::sigset(signal, handler) })

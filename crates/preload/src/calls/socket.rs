@@ -11,7 +11,7 @@ use libc::{sa_family_t, size_t, sockaddr, sockaddr_un, socklen_t, ssize_t};
 use super::hooks;
 use crate::paths::{self, Spot, is_plausible};
 use crate::report::counter;
-use crate::{gate, host, service};
+use crate::{guard, hook, host, service};
 
 mod real {
     use std::ffi::{c_int, c_void};
@@ -37,7 +37,7 @@ const PATH_AT: usize = std::mem::offset_of!(sockaddr_un, sun_path);
 /// `bytes` bytes are readable at `address`, or it is null.
 unsafe fn path_of<'a>(address: *const sockaddr, bytes: socklen_t) -> Option<&'a [u8]> {
     let bytes = bytes as usize;
-    if gate::is_inside() || !is_plausible(address) || bytes <= PATH_AT {
+    if guard::is_inside() || !is_plausible(address) || bytes <= PATH_AT {
         return None;
     }
     // SAFETY: the caller says so; the family comes first.
@@ -116,12 +116,12 @@ unsafe fn by_address<R: host::Failing>(
 ) -> R {
     // SAFETY: the caller says so.
     let Some(path) = (unsafe { path_of(address, bytes) }) else { return hosts(address, bytes) };
-    match gate::visit(|| find(path)) {
+    match hook::run(|| find(path)) {
         Some(Ok(Some(found))) => {
             counter.served();
             hosts(found.pointer(), found.bytes)
         }
-        Some(Err(errno)) if errno != azekura_posix::LEFT => gate::conclude(counter, Err(errno)),
+        Some(Err(errno)) if errno != azekura_posix::LEFT => hook::conclude(counter, Err(errno)),
         _ => {
             counter.passed();
             hosts(address, bytes)
@@ -131,9 +131,6 @@ unsafe fn by_address<R: host::Failing>(
 
 hooks! {
     /// `bind`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [bind](fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -144,9 +141,6 @@ hooks! {
     }
 
     /// `connect`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [connect](fd: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -157,9 +151,6 @@ hooks! {
     }
 
     /// `sendto`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [sendto](
         fd: c_int, data: *const c_void, bytes: size_t, flags: c_int, address: *const sockaddr,
         address_bytes: socklen_t,
@@ -173,9 +164,6 @@ hooks! {
     }
 
     /// `sendmsg`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [sendmsg](fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t {
         // SAFETY: as for the C function.
         unsafe {

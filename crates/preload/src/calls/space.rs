@@ -116,9 +116,6 @@ fn property(name: c_int) -> Result<c_long> {
 
 hooks! {
     /// `statfs`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [statfs statfs64 __statfs](path: *const c_char, into: *mut libc::statfs) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -133,9 +130,6 @@ hooks! {
     }
 
     /// `fstatfs`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fstatfs fstatfs64](fd: c_int, into: *mut libc::statfs) -> c_int {
         // SAFETY: as for the C function.
         on_fd(
@@ -147,9 +141,6 @@ hooks! {
     }
 
     /// `statvfs`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [statvfs statvfs64](path: *const c_char, into: *mut libc::statvfs) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -164,9 +155,6 @@ hooks! {
     }
 
     /// `fstatvfs`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fstatvfs fstatvfs64](fd: c_int, into: *mut libc::statvfs) -> c_int {
         // SAFETY: as for the C function.
         on_fd(
@@ -178,9 +166,6 @@ hooks! {
     }
 
     /// `pathconf`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [pathconf](path: *const c_char, name: c_int) -> c_long {
         // SAFETY: as for the C function.
         unsafe {
@@ -198,9 +183,6 @@ hooks! {
     }
 
     /// `fpathconf`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fpathconf](fd: c_int, name: c_int) -> c_long {
         on_fd(
             counter!("fpathconf"),

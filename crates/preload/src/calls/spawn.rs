@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use super::exec::{search, shell_arguments};
 use super::{close, hooks, open};
 use crate::descriptors::{Description, reserve, table};
-use crate::launch::{self, Inherited, Plan, Request};
+use crate::launch::{self, Inherited, Launch, Request};
 use crate::report::counter;
 use crate::settings::Settings;
-use crate::{gate, host, paths};
+use crate::{hook, host, paths};
 
 type Array = *const *const c_char;
 /// A list of file actions; only its address matters here.
@@ -87,9 +87,8 @@ fn forget(list: List) {
 /// Notes an action after the C library has taken it.
 fn note(list: List, result: c_int, action: Action) -> c_int {
     if result == 0 && launch::active().is_some() {
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             remember(list, action);
-            Ok(())
         });
     }
     result
@@ -106,7 +105,7 @@ fn hold(spot: &paths::Spot, flags: c_int, mode: mode_t) -> Result<(c_int, Arc<De
             unsafe { host::close(low) };
             Ok((high, file))
         }
-        // No room up there.
+        // No number from `LOWEST` on is free: the low one serves as well.
         _ => Ok((low, file)),
     }
 }
@@ -121,7 +120,7 @@ unsafe fn add_open(
     mode: mode_t,
 ) -> Option<Result<c_int>> {
     launch::active()?;
-    let result = gate::visit(|| {
+    let result = hook::run(|| {
         // SAFETY: the caller says so.
         let found = paths::find(libc::AT_FDCWD, unsafe { paths::text(path)? })?;
         let Some(spot) = found else { return Ok(None) };
@@ -141,7 +140,7 @@ unsafe fn add_open(
 /// As for `posix_spawn_file_actions_addchdir_np`.
 unsafe fn add_directory(list: List, path: *const c_char) -> Option<Result<c_int>> {
     launch::active()?;
-    let result = gate::visit(|| {
+    let result = hook::run(|| {
         // SAFETY: the caller says so.
         let Some(spot) = paths::find(libc::AT_FDCWD, unsafe { paths::text(path)? })? else {
             remember(list, Action::Directory(None));
@@ -184,7 +183,7 @@ unsafe fn plan(
     list: List,
     argv: Array,
     environment: Array,
-) -> Result<Plan> {
+) -> Result<Launch> {
     let (directory, inherited) = after_actions(list);
     // SAFETY: the caller says so.
     let path = unsafe { paths::text(path)? };
@@ -214,7 +213,7 @@ unsafe fn spawn(
     (argv, environment): (Array, Array),
 ) -> Result<()> {
     counter!("posix_spawn").served();
-    let planned = gate::visit(|| {
+    let planned = hook::run(|| {
         // SAFETY: the caller says so.
         let plan = unsafe { plan(settings, path, list, argv, environment)? };
         let path = launch::path_for_child(&plan.program)?;
@@ -241,9 +240,6 @@ fn conclude(result: Result<c_int>) -> c_int {
 
 hooks! {
     /// `posix_spawn`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn](
         pid: *mut pid_t, path: *const c_char, list: List, attributes: *const c_void, argv: Array,
         environment: Array,
@@ -258,9 +254,6 @@ hooks! {
     }
 
     /// `posix_spawnp`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawnp](
         pid: *mut pid_t, name: *const c_char, list: List, attributes: *const c_void, argv: Array,
         environment: Array,
@@ -289,35 +282,24 @@ hooks! {
     }
 
     /// `posix_spawn_file_actions_init`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_init](list: List) -> c_int {
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             forget(list);
-            Ok(())
         });
         // SAFETY: as for the C function.
         unsafe { real::posix_spawn_file_actions_init(list) }
     }
 
     /// `posix_spawn_file_actions_destroy`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_destroy](list: List) -> c_int {
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             forget(list);
-            Ok(())
         });
         // SAFETY: as for the C function.
         unsafe { real::posix_spawn_file_actions_destroy(list) }
     }
 
     /// `posix_spawn_file_actions_addopen`: a file of the pool is opened here and now.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_addopen](
         list: List, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t,
     ) -> c_int {
@@ -333,9 +315,6 @@ hooks! {
     }
 
     /// `posix_spawn_file_actions_adddup2`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_adddup2](list: List, fd: c_int, new: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_adddup2(list, fd, new) };
@@ -343,9 +322,6 @@ hooks! {
     }
 
     /// `posix_spawn_file_actions_addclose`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_addclose](list: List, fd: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_addclose(list, fd) };
@@ -353,9 +329,6 @@ hooks! {
     }
 
     /// `posix_spawn_file_actions_addclosefrom_np`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_addclosefrom_np](list: List, first: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_addclosefrom_np(list, first) };
@@ -363,9 +336,6 @@ hooks! {
     }
 
     /// `posix_spawn_file_actions_addchdir_np`: a directory of the pool is handed on by name.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_addchdir_np posix_spawn_file_actions_addchdir](
         list: List, path: *const c_char,
     ) -> c_int {
@@ -379,13 +349,10 @@ hooks! {
     }
 
     /// `posix_spawn_file_actions_addfchdir_np`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_spawn_file_actions_addfchdir_np posix_spawn_file_actions_addfchdir](
         list: List, fd: c_int,
     ) -> c_int {
-        let ours = gate::visit(|| {
+        let ours = hook::run(|| {
             let Some(file) = table::get(fd) else { return Ok(None) };
             file.dir()?;
             remember(list, Action::Directory(Some(file.path().to_vec())));

@@ -66,18 +66,12 @@ unsafe fn stat_at(
 
 hooks! {
     /// `stat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [stat stat64](path: *const c_char, stat: *mut libc::stat) -> c_int {
         // SAFETY: as for the C function.
         unsafe { stat_at(counter!("stat"), libc::AT_FDCWD, path, stat, 0) }
     }
 
     /// `lstat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lstat lstat64](path: *const c_char, stat: *mut libc::stat) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -86,9 +80,6 @@ hooks! {
     }
 
     /// `fstat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fstat fstat64](fd: c_int, stat: *mut libc::stat) -> c_int {
         // SAFETY: as for the C function.
         on_fd(
@@ -100,9 +91,6 @@ hooks! {
     }
 
     /// `fstatat`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fstatat fstatat64](
         dirfd: c_int, path: *const c_char, stat: *mut libc::stat, flags: c_int,
     ) -> c_int {
@@ -111,36 +99,24 @@ hooks! {
     }
 
     /// `stat` as programs built for an older C library call it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__xstat __xstat64](_version: c_int, path: *const c_char, stat: *mut libc::stat) -> c_int {
         // SAFETY: as for the C function.
         unsafe { stat_at(counter!("stat"), libc::AT_FDCWD, path, stat, 0) }
     }
 
     /// `lstat` as programs built for an older C library call it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__lxstat __lxstat64](_version: c_int, path: *const c_char, stat: *mut libc::stat) -> c_int {
         // SAFETY: as for the C function.
         unsafe { lstat(path, stat) }
     }
 
     /// `fstat` as programs built for an older C library call it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__fxstat __fxstat64](_version: c_int, fd: c_int, stat: *mut libc::stat) -> c_int {
         // SAFETY: as for the C function.
         unsafe { fstat(fd, stat) }
     }
 
     /// `fstatat` as programs built for an older C library call it.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [__fxstatat __fxstatat64](
         _version: c_int, dirfd: c_int, path: *const c_char, stat: *mut libc::stat, flags: c_int,
     ) -> c_int {
@@ -149,9 +125,6 @@ hooks! {
     }
 
     /// `statx`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [statx](
         dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, stat: *mut libc::statx,
     ) -> c_int {

@@ -10,7 +10,7 @@ use crate::descriptors::{Backing, table};
 use crate::paths::{self, by_path};
 use crate::report::counter;
 use crate::stdio::{self, Mode, Stream};
-use crate::{gate, host, launch};
+use crate::{guard, hook, host, launch};
 
 mod real {
     use super::{Stream, c_char, c_int};
@@ -41,7 +41,7 @@ unsafe fn parse(mode: *const c_char) -> Option<Mode> {
 fn is_of_pool(fd: c_int) -> bool {
     table::is_ours(fd)
         && matches!(
-            gate::visit(|| Ok(table::get(fd).is_some_and(|f| f.backing() == Backing::Reserved))),
+            hook::run(|| Ok(table::get(fd).is_some_and(|f| f.backing() == Backing::Reserved))),
             Some(Ok(true))
         )
 }
@@ -74,7 +74,7 @@ unsafe fn open_stream(path: *const c_char, text: *const c_char, mode: Mode) -> S
             },
             |_, path| real::fopen(path, text),
         );
-        if stream.is_null() || gate::is_inside() {
+        if stream.is_null() || guard::is_inside() {
             return stream;
         }
         let fd = real::fileno(stream);
@@ -93,7 +93,7 @@ unsafe fn open_stream(path: *const c_char, text: *const c_char, mode: Mode) -> S
 unsafe fn stream_of(fd: c_int, text: *const c_char) -> Stream {
     // SAFETY: the caller says so.
     let Some(mode) = (unsafe { parse(text) }) else { return failed(libc::EINVAL) };
-    let result = gate::visit(|| {
+    let result = hook::run(|| {
         let file = table::get(fd).ok_or(Errno::BADF)?;
         let access = file.open_flags().bits() as c_int & libc::O_ACCMODE;
         let suits = (access != libc::O_RDONLY || !mode.writes())
@@ -111,7 +111,7 @@ unsafe fn stream_of(fd: c_int, text: *const c_char) -> Stream {
         stream_on(fd, mode)
     });
     match result {
-        Some(result) => gate::conclude(counter!("fdopen"), result),
+        Some(result) => hook::conclude(counter!("fdopen"), result),
         // SAFETY: the caller says so.
         None => unsafe { real::fdopen(fd, text) },
     }
@@ -122,7 +122,7 @@ unsafe fn stream_of(fd: c_int, text: *const c_char) -> Stream {
 /// # Safety
 /// Null or a C string.
 unsafe fn leads_in(path: *const c_char) -> bool {
-    let found = gate::visit(|| {
+    let found = hook::run(|| {
         // SAFETY: the caller says so.
         Ok(paths::find(libc::AT_FDCWD, unsafe { paths::text(path)? })?.is_some())
     });
@@ -186,9 +186,6 @@ unsafe fn stream_of_new(fd: c_int, mode: Mode) -> Stream {
 
 hooks! {
     /// `fopen`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> Stream {
         // SAFETY: as for the C function.
         unsafe {
@@ -200,9 +197,6 @@ hooks! {
     }
 
     /// `fdopen`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fdopen](fd: c_int, mode: *const c_char) -> Stream {
         // SAFETY: as for the C function.
         unsafe {
@@ -211,9 +205,6 @@ hooks! {
     }
 
     /// `freopen`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [freopen freopen64](path: *const c_char, mode: *const c_char, stream: Stream) -> Stream {
         // SAFETY: as for the C function.
         unsafe {
@@ -237,9 +228,6 @@ hooks! {
     }
 
     /// `fclose`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fclose](stream: Stream) -> c_int {
         stdio::forget(stream);
         // SAFETY: as for the C function.

@@ -20,27 +20,18 @@ fn sync_one(file: &Description) -> Result<c_int> {
 
 hooks! {
     /// `fsync`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fsync](fd: c_int) -> c_int {
         // SAFETY: as for the C function.
         on_data(counter!("fsync"), fd, |file| sync_one(file), || unsafe { host::fsync(fd) })
     }
 
     /// `fdatasync`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fdatasync](fd: c_int) -> c_int {
         // SAFETY: as for the C function.
         on_data(counter!("fdatasync"), fd, |file| sync_one(file), || unsafe { host::fdatasync(fd) })
     }
 
     /// `syncfs`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [syncfs](fd: c_int) -> c_int {
         // SAFETY: as for the C function.
         on_fd(
@@ -52,9 +43,6 @@ hooks! {
     }
 
     /// `posix_fadvise`: advice changes nothing here.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [posix_fadvise posix_fadvise64](fd: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int {
         // SAFETY: as for the C function.
         on_fd(

@@ -68,9 +68,6 @@ unsafe fn with_new_name(
 
 hooks! {
     /// `mkostemps`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkostemps mkostemps64](
         template: *mut c_char, suffix_bytes: c_int, flags: c_int,
     ) -> c_int {
@@ -80,36 +77,24 @@ hooks! {
     }
 
     /// `mkostemp`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkostemp mkostemp64](template: *mut c_char, flags: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { mkostemps(template, 0, flags) }
     }
 
     /// `mkstemps`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkstemps mkstemps64](template: *mut c_char, suffix_bytes: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe { mkostemps(template, suffix_bytes, 0) }
     }
 
     /// `mkstemp`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkstemp mkstemp64](template: *mut c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe { mkostemps(template, 0, 0) }
     }
 
     /// `mkdtemp`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mkdtemp](template: *mut c_char) -> *mut c_char {
         // SAFETY: as for the C function; the path that is made is the template's.
         let made = unsafe { with_new_name(template, 0, |path| names::mkdir(path, 0o700)) };
@@ -117,9 +102,6 @@ hooks! {
     }
 
     /// `mktemp`: a name that nothing has.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [mktemp](template: *mut c_char) -> *mut c_char {
         let is_free = |path: *const c_char| {
             // SAFETY: a structure of numbers, for which zero is a value.

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use libc::{DIR, dirent64};
 
 use super::{convert, cwd, directories, hooks, stat};
-use crate::{gate, host, report};
+use crate::{guard, hook, host, report};
 
 const FTW_F: c_int = 0;
 const FTW_D: c_int = 1;
@@ -141,7 +141,7 @@ impl Walk {
         }
     }
 
-    /// What is at a path, and how it is told.
+    /// The attributes of what is at a path, and the type flag that the function is called with.
     fn look(&self, at: &CStr) -> Result<(libc::stat, c_int), c_int> {
         let mut found = blank_stat();
         // SAFETY: a C string and a structure.
@@ -258,7 +258,7 @@ impl Walk {
 /// # Safety
 /// As for `lstat`.
 unsafe fn starts_here(path: *const c_char) -> Option<u64> {
-    if path.is_null() || gate::is_inside() || crate::settings::get().is_none() {
+    if path.is_null() || guard::is_inside() || crate::settings::get().is_none() {
         return None;
     }
     let errno = host::errno();
@@ -289,9 +289,6 @@ unsafe fn walk(path: *const c_char, callback: Callback, flags: c_int, device: u6
 
 hooks! {
     /// `nftw`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [nftw nftw64](
         path: *const c_char, on_entry: OnEntryAt, open_max: c_int, flags: c_int,
     ) -> c_int {
@@ -305,9 +302,6 @@ hooks! {
     }
 
     /// `ftw`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [ftw ftw64](path: *const c_char, on_entry: OnEntry, open_max: c_int) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -318,9 +312,6 @@ hooks! {
         }
     }
     /// `fts_open`, for trees of the host.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fts_open fts64_open](
         roots: *const *mut c_char, options: c_int, compare: *const c_void,
     ) -> *mut c_void {
@@ -329,9 +320,8 @@ hooks! {
         unsafe {
             while !root.is_null() && !(*root).is_null() {
                 if starts_here(*root).is_some() {
-                    let _ = gate::visit(|| {
+                    hook::inside(|| {
                         report::trouble("fts_open on a tree of the pool failed with EOPNOTSUPP");
-                        Ok(())
                     });
                     host::set_errno(libc::EOPNOTSUPP);
                     return std::ptr::null_mut();

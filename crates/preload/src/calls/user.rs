@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int};
 use libc::{gid_t, mode_t, size_t, uid_t};
 
 use super::hooks;
-use crate::{gate, service, settings};
+use crate::{hook, service, settings};
 
 mod hosts {
     use std::ffi::{c_char, c_int};
@@ -31,9 +31,8 @@ mod hosts {
 
 fn renewed(result: c_int) -> c_int {
     if result == 0 && settings::get().is_some() {
-        let _ = gate::visit(|| {
+        hook::inside(|| {
             service::renew_user();
-            Ok(())
         });
     }
     result
@@ -41,9 +40,6 @@ fn renewed(result: c_int) -> c_int {
 
 hooks! {
     /// `umask`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [umask](mask: mode_t) -> mode_t {
         service::set_umask(mask);
         // SAFETY: the call has no conditions.
@@ -51,90 +47,60 @@ hooks! {
     }
 
     /// `setuid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setuid](uid: uid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setuid(uid) })
     }
 
     /// `seteuid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [seteuid](uid: uid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::seteuid(uid) })
     }
 
     /// `setreuid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setreuid](real: uid_t, effective: uid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setreuid(real, effective) })
     }
 
     /// `setresuid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setresuid](real: uid_t, effective: uid_t, saved: uid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setresuid(real, effective, saved) })
     }
 
     /// `setgid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setgid](gid: gid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setgid(gid) })
     }
 
     /// `setegid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setegid](gid: gid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setegid(gid) })
     }
 
     /// `setregid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setregid](real: gid_t, effective: gid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setregid(real, effective) })
     }
 
     /// `setresgid`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setresgid](real: gid_t, effective: gid_t, saved: gid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setresgid(real, effective, saved) })
     }
 
     /// `setgroups`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setgroups](count: size_t, groups: *const gid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::setgroups(count, groups) })
     }
 
     /// `initgroups`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [initgroups](user: *const c_char, gid: gid_t) -> c_int {
         // SAFETY: as for the C function.
         renewed(unsafe { hosts::initgroups(user, gid) })

@@ -142,9 +142,6 @@ unsafe fn at_path<R: crate::host::Failing>(
 
 hooks! {
     /// `getxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [getxattr](
         path: *const c_char, name: *const c_char, value: *mut c_void, bytes: size_t,
     ) -> ssize_t {
@@ -161,9 +158,6 @@ hooks! {
     }
 
     /// `lgetxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lgetxattr](
         path: *const c_char, name: *const c_char, value: *mut c_void, bytes: size_t,
     ) -> ssize_t {
@@ -180,9 +174,6 @@ hooks! {
     }
 
     /// `fgetxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fgetxattr](
         fd: c_int, name: *const c_char, value: *mut c_void, bytes: size_t,
     ) -> ssize_t {
@@ -196,9 +187,6 @@ hooks! {
     }
 
     /// `setxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [setxattr](
         path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t,
         flags: c_int,
@@ -216,9 +204,6 @@ hooks! {
     }
 
     /// `lsetxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lsetxattr](
         path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t,
         flags: c_int,
@@ -236,9 +221,6 @@ hooks! {
     }
 
     /// `fsetxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fsetxattr](
         fd: c_int, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int,
     ) -> c_int {
@@ -252,9 +234,6 @@ hooks! {
     }
 
     /// `listxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [listxattr](path: *const c_char, names: *mut c_char, bytes: size_t) -> ssize_t {
         // SAFETY: as for the C function.
         unsafe {
@@ -269,9 +248,6 @@ hooks! {
     }
 
     /// `llistxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [llistxattr](path: *const c_char, names: *mut c_char, bytes: size_t) -> ssize_t {
         // SAFETY: as for the C function.
         unsafe {
@@ -286,9 +262,6 @@ hooks! {
     }
 
     /// `flistxattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [flistxattr](fd: c_int, names: *mut c_char, bytes: size_t) -> ssize_t {
         // SAFETY: as for the C function.
         on_fd(
@@ -300,9 +273,6 @@ hooks! {
     }
 
     /// `removexattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [removexattr](path: *const c_char, name: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -317,9 +287,6 @@ hooks! {
     }
 
     /// `lremovexattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [lremovexattr](path: *const c_char, name: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
@@ -334,9 +301,6 @@ hooks! {
     }
 
     /// `fremovexattr`.
-    ///
-    /// # Safety
-    /// As for the C function.
     fn [fremovexattr](fd: c_int, name: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         on_fd(

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use azekura_posix::{Attr, AttrUpdate, Errno, File, FileKind, FileSystem, OFlags, Oid, Result};
 
-use super::Position;
+use super::position::Position;
 use crate::service;
 
 /// The flags that `fcntl` can change later.
@@ -81,7 +81,7 @@ impl Description {
         self.oid
     }
 
-    /// What the kernel knows it as.
+    /// What the kernel has behind the number.
     pub(crate) fn backing(&self) -> Backing {
         self.backing
     }

@@ -2,8 +2,10 @@
 //! no other call gives it out; what it stands for is a [`Description`], which several numbers may
 //! share, as after `dup`, and several processes, as after `fork`.
 
+mod cell;
 mod description;
 pub(crate) mod inherit;
+mod page;
 mod position;
 pub(crate) mod reserve;
 pub(crate) mod table;
@@ -16,9 +18,9 @@ use std::sync::Arc;
 
 use azekura_posix::Result;
 
-use crate::gate;
 use crate::host::Failing;
 use crate::report::Counter;
+use crate::{guard, hook};
 
 /// A call with a descriptor: `ours` if it stands for a file of the pool, else `hosts`.
 pub(crate) fn on_fd<R: Failing>(
@@ -52,20 +54,16 @@ fn dispatch<R: Failing>(
         return hosts();
     }
     if moves_data {
-        gate::cancellation_point();
+        guard::cancellation_point();
     }
-    let result = gate::visit(|| match table::get(fd) {
+    let result = hook::run(|| match table::get(fd) {
         Some(description) if moves_data || description.backing() == Backing::Reserved => {
             ours(&description).map(Some)
         }
         _ => Ok(None),
     });
-    match result {
-        Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
-        Some(Err(errno)) => gate::conclude(counter, Err(errno)),
-        Some(Ok(None)) | None => {
-            counter.passed();
-            hosts()
-        }
-    }
+    hook::conclude_or(counter, result, || {
+        counter.passed();
+        hosts()
+    })
 }

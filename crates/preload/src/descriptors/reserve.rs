@@ -45,6 +45,7 @@ pub(crate) fn own() -> Vec<c_int> {
 const FREED: c_int = -2;
 
 fn remember(fd: c_int) {
+    debug_assert!(fd >= 0, "no number");
     for own in &OWN {
         let now = own.load(Ordering::Relaxed);
         if now < 0 && own.compare_exchange(now, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -95,14 +96,14 @@ fn duplicate_above(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
 }
 
 /// Moves one of our own descriptors out of the host's way.
-pub(crate) fn settle(fd: OwnedFd) -> OwnedFd {
+pub(crate) fn move_away(fd: OwnedFd) -> OwnedFd {
     use std::os::fd::AsFd as _;
-    let settled = match duplicate_above(fd.as_fd()) {
-        Some(settled) => settled,
+    let moved = match duplicate_above(fd.as_fd()) {
+        Some(moved) => moved,
         None => fd,
     };
-    remember(settled.as_raw_fd());
-    settled
+    remember(moved.as_raw_fd());
+    moved
 }
 
 /// An empty file that can be neither written nor, with its position at the end, read.
@@ -114,13 +115,13 @@ fn blank() -> Result<c_int> {
     let file = rustix::fs::memfd_create(c"azekura", MemfdFlags::CLOEXEC)?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let settled = settle(read_only).into_raw_fd();
-    match BLANK.compare_exchange(-1, settled, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Ok(settled),
+    let moved = move_away(read_only).into_raw_fd();
+    match BLANK.compare_exchange(-1, moved, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Ok(moved),
         Err(other) => {
-            forget(settled);
+            forget(moved);
             // SAFETY: it came from `into_raw_fd` above, and nobody has seen it.
-            drop(unsafe { OwnedFd::from_raw_fd(settled) });
+            drop(unsafe { OwnedFd::from_raw_fd(moved) });
             Ok(other)
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use super::Description;
+use super::description::Description;
 
 /// Numbers from here on are never ours: the kernel's own bound is usually this.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -42,6 +42,7 @@ pub(crate) fn set(fd: c_int, description: Arc<Description>) -> bool {
         table.resize(fd as usize + 1, None);
     }
     let old = table[fd as usize].replace(description);
+    debug_assert_eq!(old.is_some(), is_ours(fd), "the table and its bits disagree");
     OURS[word].fetch_or(bit, Ordering::Relaxed);
     drop(table);
     drop(old);

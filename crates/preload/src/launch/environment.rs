@@ -1,9 +1,10 @@
 //! The environment of a program that is started from here. Owns the rule that it always has this
 //! library and its settings, whatever the program that starts it has made of its own environment.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
 
+use super::c_strings::array;
 use crate::paths::working_directory;
 use crate::settings::Settings;
 
@@ -30,15 +31,6 @@ impl Environment {
         pointers.push(std::ptr::null());
         Self { pointers, _texts: texts }
     }
-}
-
-/// The entries of an environment.
-///
-/// # Safety
-/// Null, or an array of C strings that ends with a null pointer.
-unsafe fn entries<'a>(environment: *const *const c_char) -> Vec<&'a CStr> {
-    // SAFETY: the caller says so.
-    unsafe { super::array(environment) }
 }
 
 fn name(entry: &[u8]) -> &[u8] {
@@ -89,7 +81,7 @@ pub(crate) unsafe fn handed_on(
     directory: Option<&[u8]>,
 ) -> Environment {
     // SAFETY: the caller says so.
-    let asked = unsafe { entries(asked) };
+    let asked = unsafe { array(asked) };
     let at = [working_directory::VARIABLE.to_bytes(), b"="].concat();
     let mut kept = Vec::with_capacity(asked.len() + settings.handed_on.len() + 2);
     let mut texts = Vec::new();
@@ -125,7 +117,7 @@ pub(crate) unsafe fn cleared(settings: &Settings, asked: *const *const c_char) -
     let mut kept = Vec::new();
     let mut texts = Vec::new();
     // SAFETY: the caller says so.
-    for entry in unsafe { entries(asked) } {
+    for entry in unsafe { array(asked) } {
         let bytes = entry.to_bytes();
         match (bytes.strip_prefix(PRELOAD), library(settings)) {
             (Some(value), Some(library)) => {
@@ -150,7 +142,7 @@ pub(crate) unsafe fn cleared(settings: &Settings, asked: *const *const c_char) -
 /// As [`handed_on`].
 pub(crate) unsafe fn is_complete(settings: &Settings, asked: *const *const c_char) -> bool {
     // SAFETY: the caller says so.
-    let asked = unsafe { entries(asked) };
+    let asked = unsafe { array(asked) };
     settings.handed_on.iter().all(|ours| {
         let name = name(ours.to_bytes());
         let mut found = asked.iter().filter(|entry| entry.to_bytes().starts_with(name));

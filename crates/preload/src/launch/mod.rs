@@ -2,28 +2,35 @@
 //! container: one that lies in the pool becomes a file in memory, a script its interpreter, and a
 //! static one, which this library cannot serve, is handed over to a mount.
 
+mod c_strings;
 pub(crate) mod environment;
 mod handover;
 pub(crate) mod image;
+mod inherited;
+mod request;
 
 use std::borrow::Cow;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::OnceLock;
 
+use azekura_executable::{Needs, Script};
 use azekura_posix::{Access, Errno, FileKind, LEFT, OFlags, OpenOptions, Result, take_way_out};
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, SealFlags};
 
-pub(crate) use environment::Environment;
-pub(crate) use handover::Inherited;
+pub(crate) use c_strings::array;
+pub(crate) use inherited::Inherited;
+pub(crate) use request::{Launch, Program, Request};
+
+use c_strings::c_string;
 use image::Image;
 
 use crate::descriptors::inherit;
 use crate::paths::{self, Spot, working_directory};
 use crate::settings::{self, Intercept, Settings};
-use crate::{gate, report, service};
+use crate::{guard, report, service};
 
-/// Interpreters of interpreters, and ways from one side to the other.
+/// Interpreters of interpreters, and ways from the pool to the host and back.
 const STEPS_MAX: u32 = 40;
 /// Scripts that are interpreters of scripts, as in Linux.
 const SCRIPTS_MAX: u32 = 5;
@@ -31,81 +38,9 @@ const UNSERVED: &str = "a static program was started, which this library cannot 
                         AZEKURA_BIN names no program that could";
 const COPY_BYTES: usize = 1 << 20;
 
-/// A program file.
-pub(crate) enum Program {
-    /// By path.
-    Path(CString),
-    /// A copy of a file of the pool.
-    Memory(OwnedFd),
-}
-
-/// What is to be started.
-pub(crate) struct Plan {
-    /// The file.
-    pub(crate) program: Program,
-    argv: Vec<CString>,
-    pointers: Vec<*const c_char>,
-    environment: Environment,
-}
-
-impl Plan {
-    fn new(program: Program, argv: Vec<CString>, environment: Environment) -> Self {
-        let mut pointers: Vec<_> = argv.iter().map(|argument| argument.as_ptr()).collect();
-        pointers.push(std::ptr::null());
-        Self { program, argv, pointers, environment }
-    }
-
-    /// The arguments as `execve` takes them.
-    pub(crate) fn argv(&self) -> *const *const c_char {
-        debug_assert_eq!(self.argv.len() + 1, self.pointers.len());
-        self.pointers.as_ptr()
-    }
-
-    /// The environment as `execve` takes it.
-    pub(crate) fn environment(&self) -> *const *const c_char {
-        self.environment.as_ptr()
-    }
-}
-
-/// What was asked to be started.
-pub(crate) struct Request<'a> {
-    /// Path of the program.
-    pub(crate) path: &'a [u8],
-    /// Descriptor that a relative path counts from, or `AT_FDCWD`.
-    pub(crate) dirfd: c_int,
-    /// Its arguments.
-    pub(crate) argv: *const *const c_char,
-    /// Its environment.
-    pub(crate) environment: *const *const c_char,
-    /// The working directory that it starts in, below the container's root; `None` for the host's.
-    pub(crate) directory: Option<Vec<u8>>,
-    /// The descriptors that it starts with.
-    pub(crate) inherited: Inherited,
-}
-
-/// The strings of a C array.
-///
-/// # Safety
-/// Null, or an array of C strings that ends with a null pointer and outlives the result.
-pub(crate) unsafe fn array<'a>(start: *const *const c_char) -> Vec<&'a CStr> {
-    let mut all = Vec::new();
-    if start.is_null() {
-        return all;
-    }
-    let mut next = start;
-    // SAFETY: the caller says that it ends with a null pointer.
-    while let Some(text) = unsafe { next.read().as_ref() } {
-        // SAFETY: as above.
-        all.push(unsafe { CStr::from_ptr(text) });
-        // SAFETY: not the end yet.
-        next = unsafe { next.add(1) };
-    }
-    all
-}
-
 /// The settings, if starting programs is our business here.
 pub(crate) fn active() -> Option<&'static Settings> {
-    if gate::is_inside() || is_handing_over() {
+    if guard::is_inside() || is_handing_over() {
         return None;
     }
     settings::get()
@@ -134,10 +69,10 @@ pub(crate) fn own_directory() -> Option<Vec<u8>> {
 }
 
 fn prepare_with(drain: fn()) {
-    gate::close_for_fork();
+    guard::close_for_fork();
     drain();
     inherit::share_all();
-    gate::open_after_fork();
+    guard::open_after_fork();
 }
 
 /// Makes everything ready for another program beside this one: what was written arrives, positions
@@ -151,29 +86,42 @@ pub(crate) fn prepare_to_become() {
     prepare_with(service::drain_for_good);
 }
 
-/// Where a program file lies.
-enum Place {
+/// Where a program file lies; one of the pool is opened.
+enum Location {
     Host(CString),
-    Pool(Box<Spot>),
+    Pool(Box<Spot>, azekura_posix::File),
 }
 
-fn c_string(bytes: impl Into<Vec<u8>>) -> Result<CString> {
-    CString::new(bytes).map_err(|_| Errno::INVAL)
+/// A program file, and what it is.
+struct Found {
+    location: Location,
+    image: Image,
 }
 
-fn locate(dirfd: c_int, path: &[u8]) -> Result<Place> {
-    if path.is_empty() {
-        return Err(Errno::NOENT);
+/// The path that the kernel is to find a file of the host by.
+fn host_path(dirfd: c_int, path: &[u8]) -> Result<CString> {
+    if dirfd == libc::AT_FDCWD || path.starts_with(b"/") {
+        return c_string(path);
     }
-    Ok(match paths::find(dirfd, path)? {
-        Some(spot) => Place::Pool(Box::new(spot)),
-        None if dirfd == libc::AT_FDCWD || path[0] == b'/' => Place::Host(c_string(path)?),
-        None => Place::Host(c_string([format!("/dev/fd/{dirfd}/").as_bytes(), path].concat())?),
-    })
+    c_string([format!("/dev/fd/{dirfd}/").as_bytes(), path].concat())
+}
+
+fn find(dirfd: c_int, path: &[u8]) -> Result<Option<Spot>> {
+    if path.is_empty() { Err(Errno::NOENT) } else { paths::find(dirfd, path) }
+}
+
+fn look_at(dirfd: c_int, path: &[u8]) -> Result<Found> {
+    let Some(spot) = find(dirfd, path)? else {
+        let path = host_path(dirfd, path)?;
+        return Ok(Found { image: image_on_host(&path)?, location: Location::Host(path) });
+    };
+    let file = open_in_pool(&spot)?;
+    let image = image::kind(&|at, into: &mut [u8]| file.read_at(into, at))?;
+    Ok(Found { image, location: Location::Pool(Box::new(spot), file) })
 }
 
 /// What a program of the host is; `Unknown` where the kernel has to say.
-fn look_at_host(path: &CStr) -> Result<Image> {
+fn image_on_host(path: &CStr) -> Result<Image> {
     rustix::fs::accessat(CWD, path, rustix::fs::Access::EXEC_OK, AtFlags::EACCESS)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return Ok(Image::Unknown) };
@@ -221,7 +169,7 @@ pub(crate) fn copy_to_memory(file: &azekura_posix::File, name: &[u8]) -> Result<
 
 /// Whether a program of the pool looks for libraries beside itself, which its loader would not find
 /// from a file in memory.
-fn looks_beside_itself(settings: &Settings, needs: &image::Needs) -> bool {
+fn looks_beside_itself(settings: &Settings, needs: &Needs) -> bool {
     needs.directories.iter().any(|directory| {
         directory.starts_with(b"$ORIGIN")
             || directory.starts_with(b"${ORIGIN}")
@@ -236,7 +184,7 @@ fn looks_beside_itself(settings: &Settings, needs: &image::Needs) -> bool {
 ///
 /// # Safety
 /// The pointers of the request are as for `execve`, and outlive the plan.
-pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<Plan> {
+pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<Launch> {
     // SAFETY: the caller says so.
     let argv = unsafe { array(request.argv) };
     let mut argv: Vec<CString> = argv.into_iter().map(CStr::to_owned).collect();
@@ -245,30 +193,18 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
         environment::handed_on(settings, request.environment, request.directory.as_deref())
     };
     if settings.intercept == Intercept::Data {
-        let Place::Host(path) = locate(request.dirfd, request.path)? else {
+        // No path leads to us then, so each is the host's.
+        if find(request.dirfd, request.path)?.is_some() {
             return Err(Errno::NOENT);
-        };
-        return Ok(Plan::new(Program::Path(path), argv, environment));
+        }
+        let path = host_path(request.dirfd, request.path)?;
+        return Ok(Launch::new(Program::Path(path), argv, environment));
     }
     let mut path = Cow::Borrowed(request.path);
     let mut dirfd = request.dirfd;
     let mut scripts = 0;
     for _ in 0..STEPS_MAX {
-        let place = match locate(dirfd, &path) {
-            Err(LEFT) => None,
-            other => Some(other?),
-        };
-        let (image, file) = match &place {
-            None => (Err(LEFT), None),
-            Some(Place::Host(at)) => (look_at_host(at), None),
-            Some(Place::Pool(spot)) => match open_in_pool(spot) {
-                Ok(file) => {
-                    (image::kind(&|at, into: &mut [u8]| file.read_at(into, at)), Some(file))
-                }
-                Err(errno) => (Err(errno), None),
-            },
-        };
-        let image = match image {
+        let found = match look_at(dirfd, &path) {
             Err(LEFT) => {
                 path = Cow::Owned(take_way_out().ok_or(Errno::IO)?);
                 dirfd = libc::AT_FDCWD;
@@ -276,55 +212,50 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
             }
             other => other?,
         };
-        let shown = match &place {
-            Some(Place::Pool(_)) if dirfd == libc::AT_FDCWD && path == request.path => {
-                path.to_vec()
-            }
-            Some(Place::Pool(spot)) => [settings.prefix.as_slice(), &spot.absolute()].concat(),
-            Some(Place::Host(at)) => at.to_bytes().to_vec(),
-            None => return Err(Errno::IO),
+        let shown = match &found.location {
+            Location::Pool(..) if dirfd == libc::AT_FDCWD && path == request.path => path.to_vec(),
+            Location::Pool(spot, _) => [settings.prefix.as_slice(), &spot.absolute()].concat(),
+            Location::Host(at) => at.to_bytes().to_vec(),
         };
-        match (image, file) {
-            (Image::Script { interpreter, argument }, _) => {
+        let needs_mount = match (&found.image, &found.location) {
+            (Image::Script(script), _) => {
                 scripts += 1;
                 if scripts > SCRIPTS_MAX {
                     return Err(Errno::LOOP);
                 }
-                let rest = argv.into_iter().skip(1);
-                argv = vec![c_string(interpreter.clone())?];
-                if let Some(argument) = argument {
-                    argv.push(c_string(argument)?);
-                }
-                argv.push(c_string(shown)?);
-                argv.extend(rest);
-                (path, dirfd) = (Cow::Owned(interpreter), libc::AT_FDCWD);
+                argv = interpreted(script, &shown, argv)?;
+                (path, dirfd) = (Cow::Owned(script.interpreter.clone()), libc::AT_FDCWD);
+                continue;
             }
-            (Image::Static, _) if settings.binary.is_some() => {
-                // SAFETY: the caller says so.
-                return unsafe { handover::plan(settings, request, &shown, &argv) };
-            }
-            (image, None) => {
-                if image == Image::Static {
-                    report::trouble(UNSERVED);
-                }
-                return Ok(Plan::new(Program::Path(c_string(shown)?), argv, environment));
-            }
-            (image @ (Image::Dynamic | Image::Static), Some(file)) => {
-                if image == Image::Static {
-                    report::trouble(UNSERVED);
-                }
+            (Image::Static, _) => true,
+            (Image::Dynamic, Location::Pool(_, file)) => {
                 let needs = image::needs(&|at, into: &mut [u8]| file.read_at(into, at))?;
-                if settings.binary.is_some() && looks_beside_itself(settings, &needs) {
-                    // SAFETY: the caller says so.
-                    return unsafe { handover::plan(settings, request, &shown, &argv) };
-                }
-                let memory = copy_to_memory(&file, &shown)?;
-                return Ok(Plan::new(Program::Memory(memory), argv, environment));
+                looks_beside_itself(settings, &needs)
             }
-            (Image::Unknown, Some(_)) => return Err(Errno::NOEXEC),
+            (Image::Dynamic | Image::Unknown, Location::Host(_)) => false,
+            (Image::Unknown, Location::Pool(..)) => return Err(Errno::NOEXEC),
+        };
+        if needs_mount && settings.binary.is_some() {
+            // SAFETY: the caller says so.
+            return unsafe { handover::plan(settings, request, &shown, &argv) };
         }
+        if found.image == Image::Static {
+            report::trouble(UNSERVED);
+        }
+        let program = match &found.location {
+            Location::Host(_) => Program::Path(c_string(shown)?),
+            Location::Pool(_, file) => Program::Memory(copy_to_memory(file, &shown)?),
+        };
+        return Ok(Launch::new(program, argv, environment));
     }
     Err(Errno::LOOP)
+}
+
+/// The arguments of a script's interpreter.
+fn interpreted(script: &Script, shown: &[u8], argv: Vec<CString>) -> Result<Vec<CString>> {
+    let words = [Some(script.interpreter.as_slice()), script.argument.as_deref(), Some(shown)];
+    let words = words.into_iter().flatten().map(c_string);
+    words.chain(argv.into_iter().skip(1).map(Ok)).collect()
 }
 
 /// Path under which another process of this user finds a program.

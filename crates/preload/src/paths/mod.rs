@@ -11,13 +11,13 @@ use std::ffi::{CStr, c_char, c_int};
 use azekura_posix::{Errno, LEFT, Namespace, Result, below_prefix, take_way_out};
 
 use crate::descriptors::table;
-use crate::gate;
 use crate::host::{self, Failing};
 use crate::report::Counter;
 use crate::service;
 use crate::settings::{self, Intercept, Settings};
+use crate::{guard, hook};
 
-/// Times that a path may lead from one side to the other.
+/// Times that a path may lead from one to the other.
 const CROSSINGS_MAX: u32 = 40;
 
 /// A place in the container: a name space, and a path in it. The path is never empty.
@@ -42,7 +42,7 @@ impl Spot {
 }
 
 /// Where a path leads as far as its text tells.
-enum Side {
+enum Route {
     Host,
     Pool(Base, Vec<u8>),
 }
@@ -72,6 +72,15 @@ pub(crate) unsafe fn text<'a>(path: *const c_char) -> Result<&'a [u8]> {
     Ok(unsafe { CStr::from_ptr(path) }.to_bytes())
 }
 
+/// Whether the descriptor itself is meant (`AT_EMPTY_PATH`), and no path.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn means_descriptor(path: *const c_char, flags: c_int) -> bool {
+    // SAFETY: it can be one of a program, so it is a C string.
+    flags & libc::AT_EMPTY_PATH != 0 && is_plausible(path) && unsafe { *path } == 0
+}
+
 /// The number in a path that the kernel keeps for descriptors of this process.
 pub(crate) fn descriptor_path(path: &[u8]) -> Option<c_int> {
     let digits = match path {
@@ -83,23 +92,23 @@ pub(crate) fn descriptor_path(path: &[u8]) -> Option<c_int> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn classify(settings: &Settings, dirfd: c_int, path: &[u8]) -> Side {
+fn classify(settings: &Settings, dirfd: c_int, path: &[u8]) -> Route {
     match path.first() {
         Some(b'/') => match below_prefix(&settings.prefix, path) {
-            Some(b"") => Side::Pool(Base::Root, b"/".to_vec()),
-            Some(below) => Side::Pool(Base::Root, below.to_vec()),
+            Some(b"") => Route::Pool(Base::Root, b"/".to_vec()),
+            Some(below) => Route::Pool(Base::Root, below.to_vec()),
             None => match descriptor_path(path).and_then(table::get) {
                 Some(description) if !description.path().is_empty() => {
-                    Side::Pool(Base::Root, description.path().to_vec())
+                    Route::Pool(Base::Root, description.path().to_vec())
                 }
-                _ => Side::Host,
+                _ => Route::Host,
             },
         },
         Some(_) if dirfd == libc::AT_FDCWD && working_directory::is_ours() => {
-            Side::Pool(Base::WorkingDirectory, path.to_vec())
+            Route::Pool(Base::WorkingDirectory, path.to_vec())
         }
-        Some(_) if table::is_ours(dirfd) => Side::Pool(Base::Descriptor(dirfd), path.to_vec()),
-        _ => Side::Host,
+        Some(_) if table::is_ours(dirfd) => Route::Pool(Base::Descriptor(dirfd), path.to_vec()),
+        _ => Route::Host,
     }
 }
 
@@ -121,11 +130,11 @@ fn spot(base: &Base, path: Vec<u8>) -> Result<Spot> {
 
 /// Whether the calls that name files are ours.
 fn active() -> Option<&'static Settings> {
-    settings::get().filter(|settings| settings.intercept == Intercept::All && !gate::is_inside())
+    settings::get().filter(|settings| settings.intercept == Intercept::All && !guard::is_inside())
 }
 
 /// A call with a path: `ours` if it leads into the container, else `hosts`, which gets the descriptor
-/// and the path to use. A path that leads from one side to the other is followed.
+/// and the path to use. A path that leads from one to the other is followed.
 ///
 /// # Safety
 /// `path` is null or a C string; `hosts` calls the C library with what it is given.
@@ -143,39 +152,39 @@ pub(crate) unsafe fn by_path<R: Failing>(
     // SAFETY: not null, so a C string.
     let first = unsafe { CStr::from_ptr(path) };
     if first.count_bytes() >= libc::PATH_MAX as usize {
-        // The kernel says so, whosever it would be.
+        // Longer than any path can be: the kernel answers with the right error.
         return hosts(dirfd, path);
     }
     let mut at = (dirfd, Cow::Borrowed(first));
     for _ in 0..CROSSINGS_MAX {
-        let mut side = classify(settings, at.0, at.1.to_bytes());
-        if matches!(side, Side::Host) {
+        let mut route = classify(settings, at.0, at.1.to_bytes());
+        if matches!(route, Route::Host) {
             counter.passed();
             let result = hosts(at.0, at.1.as_ptr());
             if !(result.is_failed() && matches!(host::errno(), libc::ENOENT | libc::ENOTDIR)) {
                 return result;
             }
-            let found = gate::visit(|| Ok(host_walk::leads_in(settings, at.0, at.1.to_bytes())));
+            let found = hook::run(|| Ok(host_walk::leads_in(settings, at.0, at.1.to_bytes())));
             match found {
-                Some(Ok(Some(below))) => side = Side::Pool(Base::Root, below),
+                Some(Ok(Some(below))) => route = Route::Pool(Base::Root, below),
                 _ => return result,
             }
         }
-        let Side::Pool(base, below) = side else { return R::FAILED };
-        let result = gate::visit(|| spot(&base, below).and_then(|spot| ours(&spot)));
+        let Route::Pool(base, below) = route else { return R::FAILED };
+        let result = hook::run(|| spot(&base, below).and_then(|spot| ours(&spot)));
         let Some(result) = result else { return hosts(at.0, at.1.as_ptr()) };
         if result.as_ref().err() != Some(&LEFT) {
-            return gate::conclude(counter, result);
+            return hook::conclude(counter, result);
         }
-        match gate::visit(|| Ok(take_way_out())) {
+        match hook::run(|| Ok(take_way_out())) {
             Some(Ok(Some(out))) => match std::ffi::CString::new(out) {
                 Ok(out) => at = (libc::AT_FDCWD, Cow::Owned(out)),
-                Err(_) => return gate::conclude(counter, Err(Errno::INVAL)),
+                Err(_) => return hook::conclude(counter, Err(Errno::INVAL)),
             },
-            _ => return gate::conclude(counter, Err(Errno::IO)),
+            _ => return hook::conclude(counter, Err(Errno::IO)),
         }
     }
-    gate::conclude(counter, Err(Errno::LOOP))
+    hook::conclude(counter, Err(Errno::LOOP))
 }
 
 /// A call with two paths: `ours` if both lead into the container, `EXDEV` if one does, else `hosts`.
@@ -202,7 +211,7 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
         return hosts();
     }
     let (from, to) = ((from.0, from_text), (to.0, to_text));
-    let is_hosts = |(dirfd, path)| matches!(classify(settings, dirfd, path), Side::Host);
+    let is_hosts = |(dirfd, path)| matches!(classify(settings, dirfd, path), Route::Host);
     let mut tried = None;
     if is_hosts(from) && is_hosts(to) {
         counter.passed();
@@ -212,7 +221,7 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
         }
         tried = Some(result);
     }
-    let result = gate::visit(|| match (locate(settings, from)?, locate(settings, to)?) {
+    let result = hook::run(|| match (locate(settings, from)?, locate(settings, to)?) {
         (Some(from), Some(to)) => match ours(&from, &to) {
             Err(LEFT) => Err(Errno::XDEV),
             other => other.map(Some),
@@ -220,18 +229,14 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
         (None, None) => Ok(None),
         _ => Err(Errno::XDEV),
     });
-    match result {
-        Some(Ok(Some(value))) => gate::conclude(counter, Ok(value)),
-        Some(Err(errno)) => gate::conclude(counter, Err(errno)),
-        Some(Ok(None)) | None => tried.unwrap_or_else(hosts),
-    }
+    hook::conclude_or(counter, result, || tried.unwrap_or_else(hosts))
 }
 
 /// Where a path leads, if into the container.
 fn locate(settings: &Settings, (dirfd, path): (c_int, &[u8])) -> Result<Option<Spot>> {
     match classify(settings, dirfd, path) {
-        Side::Pool(base, below) => spot(&base, below).map(Some),
-        Side::Host => host_walk::leads_in(settings, dirfd, path)
+        Route::Pool(base, below) => spot(&base, below).map(Some),
+        Route::Host => host_walk::leads_in(settings, dirfd, path)
             .map(|below| spot(&Base::Root, below))
             .transpose(),
     }

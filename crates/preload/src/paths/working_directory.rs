@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use azekura_posix::{Errno, FileKind, Oid, Result};
 use parking_lot::RwLock;
 
-use crate::service;
+use crate::{service, settings};
 
 /// A working directory in the container.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl WorkingDirectory {
 }
 
 static OURS: AtomicBool = AtomicBool::new(false);
-static PLACE: RwLock<Option<Arc<WorkingDirectory>>> = RwLock::new(None);
+static CURRENT: RwLock<Option<Arc<WorkingDirectory>>> = RwLock::new(None);
 
 /// Whether the working directory lies in the container.
 pub(crate) fn is_ours() -> bool {
@@ -48,12 +48,12 @@ pub(crate) fn is_ours() -> bool {
 
 /// The working directory, if it lies in the container.
 pub(crate) fn get() -> Option<Arc<WorkingDirectory>> {
-    PLACE.read().clone()
+    CURRENT.read().clone()
 }
 
 /// Sets it; `None` if the kernel's counts again.
 pub(crate) fn set(place: Option<WorkingDirectory>) {
-    let mut now = PLACE.write();
+    let mut now = CURRENT.write();
     OURS.store(place.is_some(), Ordering::Relaxed);
     *now = place.map(Arc::new);
 }
@@ -64,13 +64,7 @@ pub(crate) const VARIABLE: &CStr = c"AZEKURA_CWD";
 
 /// Takes over the working directory of the program that started this one.
 pub(crate) fn adopt() {
-    // SAFETY: a C string; the value is copied at once.
-    let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
-    if value.is_null() {
-        return;
-    }
-    // SAFETY: values of the environment are C strings.
-    let path = unsafe { CStr::from_ptr(value) }.to_bytes().to_vec();
+    let Some(path) = settings::variable(VARIABLE) else { return };
     // SAFETY: the process has one thread yet.
     unsafe { libc::unsetenv(VARIABLE.as_ptr()) };
     let place = WorkingDirectory { oid: OnceLock::new(), path };

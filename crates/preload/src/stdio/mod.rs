@@ -5,7 +5,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::descriptors::{Backing, table};
-use crate::{gate, settings};
+use crate::{guard, hook, settings};
 
 /// A stream (`FILE`).
 pub(crate) type Stream = *mut c_void;
@@ -111,7 +111,7 @@ pub(crate) fn forget(stream: Stream) {
 }
 
 fn concerns(fd: c_int) -> bool {
-    (0..3).contains(&fd) && !gate::is_inside() && settings::get().is_some()
+    (0..3).contains(&fd) && !guard::is_inside() && settings::get().is_some()
 }
 
 /// A descriptor is about to stand for something else.
@@ -124,7 +124,7 @@ pub(crate) fn before_replacing(fd: c_int) {
 
 fn is_of_pool(fd: c_int) -> bool {
     let found =
-        gate::visit(|| Ok(table::get(fd).is_some_and(|file| file.backing() == Backing::Reserved)));
+        hook::run(|| Ok(table::get(fd).is_some_and(|file| file.backing() == Backing::Reserved)));
     matches!(found, Some(Ok(true)))
 }
 

@@ -1,4 +1,4 @@
-//! The side under test: a directory used through the C library's functions, as any program uses it.
+//! What is under test: a directory used through the C library's functions, as any program uses it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int};
@@ -9,10 +9,7 @@ use azekura_posix::{
     Allocation, Errno, FileKind, OFlags, RenameMode, SeekTo, Timestamp, XattrMode,
 };
 
-use crate::local::user_names;
-use crate::model::Side;
-use crate::operation::{Op, SLOTS};
-use crate::outcome::{Answer, Outcome, Stat, comparable};
+use azekura_testkit::model::{Answer, Op, Outcome, SLOTS, Stat, Subject, comparable, user_names};
 
 /// A directory and the files open below it, as descriptor numbers.
 pub(crate) struct Hooked {
@@ -53,7 +50,7 @@ fn stat(stat: &libc::stat) -> Answer {
 }
 
 impl Hooked {
-    /// The side below `dir`, which must exist.
+    /// The tree below `dir`, which must exist.
     pub(crate) fn new(dir: &Path) -> Self {
         let dir = dir.as_os_str().as_bytes().to_vec();
         // SAFETY: a C string; as for all calls of the C library below.
@@ -273,7 +270,7 @@ impl Hooked {
     }
 }
 
-impl Side for Hooked {
+impl Subject for Hooked {
     fn clients(&self) -> usize {
         1
     }

@@ -5,25 +5,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-#[path = "../../../posix/tests/cluster/mod.rs"]
-mod cluster;
 mod hooked;
-#[path = "../../../posix/tests/model/local.rs"]
-mod local;
-#[path = "../../../posix/tests/model/model.rs"]
-mod model;
-#[path = "../../../posix/tests/model/operation.rs"]
-mod operation;
-#[path = "../../../posix/tests/model/outcome.rs"]
-mod outcome;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use azekura_proto::attr::Inheritance;
-use cluster::Cluster;
+use azekura_testkit::Cluster;
+use azekura_testkit::model::{self, Model};
 use hooked::Hooked;
-use model::Model;
 
 /// Set in the program that runs under the library: the local directory.
 const CHILD: &str = "AZEKURA_MODEL_LOCAL";
