@@ -1,26 +1,10 @@
-//! The command line: its commands, what all of them share, and what their exit codes mean (0 done,
-//! 1 failed, 2 not understood; what `azekura run` has run decides for itself).
+//! The command line: its commands, and what all of them share.
 
-use std::fmt;
-use std::process::ExitCode;
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
-use clap::{ArgAction, Parser, Subcommand};
-
-use crate::commands::{
-    completions, container, dev, down, mount, netlab, pool, serve, status, trace, umount, up,
-};
-use crate::{bench, experiment, fs, run};
-
-/// What a command came to, where it did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// All is well.
-    Good,
-    /// The command has shown something that is not: a damaged container, an engine that is down.
-    Bad,
-    /// Another program was run, and this is its exit code.
-    Ended(u8),
-}
+use crate::commands::{container, dev, down, lab, mount, pool, serve, status, trace, umount, up};
+use crate::outcome::Verdict;
+use crate::{bench, completions, fs, load, run};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -32,7 +16,9 @@ pub(crate) enum Verdict {
     after_help = "Start here:\n  \
         azekura up                     start a pool on this machine\n  \
         azekura mount default ./mnt    use it as a directory\n  \
-        azekura status                 see how it is"
+        azekura status                 see how it is\n\n\
+        azekura-lab, the program beside this one, makes near and far hosts to try things in, and \
+        measures."
 )]
 pub(crate) struct Cli {
     /// Say more on standard error (twice: much more); RUST_LOG decides in detail
@@ -70,29 +56,25 @@ enum Command {
     /// Measure a pool or a directory against references
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Run whole experiments: tables and plots over sizes, processes and ways of access
-    #[command(subcommand)]
-    Experiment(experiment::ExperimentCommand),
     /// Show what was asked for of far files, and why
     Trace(trace::TraceArgs),
     /// Lay out what programs are built with
     #[command(subcommand)]
     Dev(dev::DevCommand),
-    /// Make hosts and links on this machine, near or far, to try things in
-    #[command(subcommand)]
-    Netlab(netlab::NetlabCommand),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     #[command(name = run::INSIDE_COMMAND, hide = true)]
     RunInside(run::InsideArgs),
-    #[command(name = bench::WORKER_COMMAND, hide = true)]
+    /// A command of azekura-lab
+    #[command(hide = true)]
+    Netlab(lab::LabArgs),
+    /// A command of azekura-lab
+    #[command(hide = true)]
+    Experiment(lab::LabArgs),
+    #[command(name = load::WORKER_COMMAND, hide = true)]
     BenchWorker,
-    #[command(name = bench::FOREMAN_COMMAND, hide = true)]
-    BenchForeman(bench::ForemanArgs),
-    #[command(name = experiment::ENGINE_COMMAND, hide = true)]
-    ExperimentEngine(experiment::EngineArgs),
-    #[command(name = experiment::READER_COMMAND, hide = true)]
-    ExperimentReader(experiment::ReaderArgs),
+    #[command(name = load::COORDINATOR_COMMAND, hide = true)]
+    BenchCoordinator(load::CoordinatorArgs),
 }
 
 impl Cli {
@@ -132,57 +114,23 @@ impl Cli {
             Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),
-            Command::Experiment(command) => return experiment::run(&command),
             Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command),
-            Command::Netlab(command) => return netlab::run(&command),
+            Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),
+            Command::Experiment(args) => return lab::hand_over("experiment", &args, self.verbose),
             Command::Completions(args) => {
-                completions::run(&args);
+                completions::print(args.shell, &mut Self::command());
                 Ok(())
             }
-            Command::BenchWorker => bench::work(),
-            Command::BenchForeman(args) => bench::lead(&args),
-            Command::ExperimentEngine(args) => experiment::run_engine(&args),
-            Command::ExperimentReader(args) => experiment::run_reader(&args),
+            Command::BenchWorker => load::work(),
+            Command::BenchCoordinator(args) => load::coordinate(&args),
         }
         .map(|()| Verdict::Good)
     }
 }
 
-/// The command line cannot mean anything, as found out only while running.
-#[derive(Debug)]
-struct UsageError(String);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
-
-/// An error that ends the program with the exit code for usage.
-pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(UsageError(message.into()))
-}
-
-/// The exit code of a result; an error is shown on standard error first.
-pub(crate) fn exit_code(result: anyhow::Result<Verdict>) -> ExitCode {
-    match result {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::FAILURE,
-        Ok(Verdict::Ended(code)) => ExitCode::from(code),
-        Err(error) => {
-            crate::report::note(format_args!("azekura: {}", crate::report::explain(&error)));
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
@@ -206,11 +154,5 @@ mod tests {
             }
         }
         visit(&mut Cli::command(), "azekura");
-    }
-
-    #[test]
-    fn usage_errors_are_told_from_failures() {
-        assert!(usage("x").is::<UsageError>());
-        assert!(usage("x").context("while doing y").is::<UsageError>());
     }
 }

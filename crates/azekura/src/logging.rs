@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. `verbose` counts the `-v` on the command line.
-pub(crate) fn start(verbose: u8, runs_long: bool) {
+pub fn start(verbose: u8, runs_long: bool) {
     let level = match (verbose, runs_long) {
         (0, false) => "error",
         (0, true) => "info",

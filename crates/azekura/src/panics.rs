@@ -3,7 +3,7 @@
 //! its clients.
 
 /// Makes every panic from now on end the program.
-pub(crate) fn abort_on_panic() {
+pub fn abort_on_panic() {
     let show = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         show(info);

@@ -12,14 +12,14 @@ use crate::host::places;
 
 /// Options of every command that reads files.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
-pub(crate) struct ReadArgs {
+pub struct ReadArgs {
     /// How files of distant pools are read: predictive [default], sync-adaptive, fixed=SIZE or off
     #[arg(long, value_name = "POLICY", value_parser = check_policy)]
     read_policy: Option<String>,
     /// Append what is asked for, and why, to this file; 'azekura trace' shows it
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// For commands that write as well: see [`ReadArgs::writing`].
+    /// For commands that write as well: see `writing`.
     #[arg(skip)]
     write: WriteArgs,
 }

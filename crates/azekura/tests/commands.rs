@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use azekura_client::{ClientConfig, Pool, PoolFile};
 use azekura_posix::{CachePolicy, Credentials, FileSystem, FsConfig, Namespace};
-use azekura_proto::message::{Repair, Request};
-use azekura_proto::{Oid, TargetId, placement};
+use azekura_proto::message::{Repair, typed};
+use azekura_proto::{Oid, TargetId};
 use serde_json::Value;
 
 /// A user of their own: nothing of the real one is seen or touched.
@@ -280,16 +280,16 @@ fn a_pool_of_several_engines_is_made_and_used() {
 fn damage(world: &World) {
     let file = PoolFile::load(&world.path("state/azekura/pools/p.toml")).unwrap();
     let pool = Pool::connect(&file, ClientConfig::default()).unwrap();
-    let targets = pool.target_count();
+    let placement = pool.placement();
     let config =
         FsConfig { cache: CachePolicy::None, check_permissions: false, ..FsConfig::default() };
     let fs = FileSystem::mount(Arc::clone(&pool), "default", config).unwrap();
     let names = Namespace::new(Arc::clone(&fs), Credentials::ROOT);
     let repair = |target: TargetId, repair: Repair| {
-        pool.call(target, &Request::Repair { repair }).unwrap();
+        pool.call(target, typed::Repair { repair }).unwrap();
     };
     let oid = |path: &str| names.symlink_metadata(path).unwrap().oid;
-    let entry_target = |dir: Oid, name: &[u8]| placement::entry_target(dir, name, targets);
+    let entry_target = |dir: Oid, name: &[u8]| placement.entry_target(dir, name);
 
     let (dir, root) = (oid("/tree/deep"), fs.root());
     let target = entry_target(dir, b"small");

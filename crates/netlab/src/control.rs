@@ -1,4 +1,4 @@
-//! The door to a lab in another process: an abstract UNIX socket, one line of JSON each way. The
+//! How a lab in another process is talked to: an abstract UNIX socket, one line of JSON each way. The
 //! socket is no file, so nothing stays of it; only the same user is let in, and only let itself be
 //! told by the same user.
 
@@ -68,10 +68,10 @@ pub enum Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No lab has that name.
-    #[error("no lab '{0}' is running: start it with 'azekura netlab up FILE.toml'")]
+    #[error("no lab '{0}' is running: start it with 'azekura-lab netlab up FILE.toml'")]
     Absent(String),
     /// A lab with that name runs already.
-    #[error("a lab '{0}' runs already: 'azekura netlab down {0}' ends it")]
+    #[error("a lab '{0}' runs already: 'azekura-lab netlab down {0}' ends it")]
     Taken(String),
     /// The connection broke.
     #[error("lab '{name}' does not answer: {source}")]

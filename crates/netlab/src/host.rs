@@ -34,7 +34,7 @@ pub(crate) struct Port {
 
 /// What a host is made from.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct HostSpec {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
     pub(crate) ports: Vec<Port>,
@@ -50,7 +50,7 @@ pub(crate) struct Host {
     holder: Pid,
     control: UnixStream,
     /// The thread whose child the holder is; it lives as long as this is not dropped.
-    keeper: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    parent: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 struct Made {
@@ -64,17 +64,17 @@ fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
 }
 
 impl Host {
-    /// Makes a host; gives its TUN devices in the order of the plan's ports.
-    pub(crate) fn make(plan: Plan) -> Result<(Self, Vec<File>), LabError> {
-        let name = plan.name.clone();
+    /// Makes a host; gives its TUN devices in the order of its ports.
+    pub(crate) fn make(spec: HostSpec) -> Result<(Self, Vec<File>), LabError> {
+        let name = spec.name.clone();
         let (ours, theirs) = UnixStream::pair().map_err(failed("cannot make a socket pair"))?;
         ours.set_read_timeout(Some(PATIENCE)).map_err(failed("cannot set a time limit"))?;
         let (tell, made) = mpsc::channel();
         let (stop, stopped) = mpsc::channel::<()>();
-        let keeper = std::thread::Builder::new()
+        let parent = std::thread::Builder::new()
             .name(format!("host {name}"))
             .spawn(move || {
-                let result = build(&plan, theirs.into());
+                let result = build(&spec, theirs.into());
                 let going = result.is_ok();
                 // The holder gets a signal when its parent thread ends, so the thread stays.
                 if tell.send(result).is_ok() && going {
@@ -83,7 +83,7 @@ impl Host {
             })
             .map_err(failed("cannot start a thread"))?;
         let made = made.recv().map_err(|_| LabError::Gone)??;
-        let host = Self { holder: made.holder, control: ours, keeper: Some((stop, keeper)) };
+        let host = Self { holder: made.holder, control: ours, parent: Some((stop, parent)) };
         host.heard()
             .map_err(failed(format!("cannot give host '{name}' its process table (/proc)")))?;
         Ok((host, made.tuns))
@@ -124,22 +124,22 @@ impl Drop for Host {
         {
             std::thread::sleep(Duration::from_millis(2));
         }
-        if let Some((stop, keeper)) = self.keeper.take() {
+        if let Some((stop, parent)) = self.parent.take() {
             drop(stop);
-            let _ = keeper.join();
+            let _ = parent.join();
         }
     }
 }
 
-fn build(plan: &Plan, control: OwnedFd) -> Result<Made, LabError> {
-    let host = &plan.name;
+fn build(spec: &HostSpec, control: OwnedFd) -> Result<Made, LabError> {
+    let host = &spec.name;
     sys::leave_name_spaces().map_err(|source| match source.raw_os_error() {
         Some(libc::EPERM) => LabError::NotAllowed,
         _ => failed("cannot make name spaces")(source),
     })?;
-    set_up_files(plan).map_err(failed(format!("cannot set up the files of host '{host}'")))?;
+    set_up_files(spec).map_err(failed(format!("cannot set up the files of host '{host}'")))?;
     let mut settings = base_settings();
-    settings.extend(plan.sysctl.iter().map(|(key, value)| (key.as_str(), value.as_str(), true)));
+    settings.extend(spec.sysctl.iter().map(|(key, value)| (key.as_str(), value.as_str(), true)));
     for (key, value, needed) in settings {
         let path = Path::new("/proc/sys").join(key.replace('.', "/"));
         match std::fs::write(&path, value) {
@@ -151,7 +151,7 @@ fn build(plan: &Plan, control: OwnedFd) -> Result<Made, LabError> {
             _ => {}
         }
     }
-    let tuns = set_up_network(plan)?;
+    let tuns = set_up_network(spec)?;
     let holder = sys::start_holder(&control)
         .map_err(failed(format!("cannot start the first process of host '{host}'")))?;
     // From here on the holder's end is only the holder's: if it dies, reading from it says so.
@@ -175,8 +175,8 @@ fn base_settings() -> Vec<(&'static str, &'static str, bool)> {
     ]
 }
 
-fn set_up_files(plan: &Plan) -> io::Result<()> {
-    sys::set_host_name(&plan.name)?;
+fn set_up_files(spec: &HostSpec) -> io::Result<()> {
+    sys::set_host_name(&spec.name)?;
     // Mounts made outside later are seen inside, but not the other way round.
     let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", downstream)?;
@@ -188,44 +188,44 @@ fn set_up_files(plan: &Plan) -> io::Result<()> {
     let shelf = Path::new("/tmp");
     rustix::mount::mount("netlab", shelf, "tmpfs", MountFlags::empty(), None)?;
     let file = shelf.join("hosts");
-    let done = std::fs::write(&file, &plan.names)
+    let done = std::fs::write(&file, &spec.names)
         .and_then(|()| rustix::mount::mount_bind(&file, hosts).map_err(io::Error::from));
     rustix::mount::unmount(shelf, UnmountFlags::DETACH)?;
     done
 }
 
-fn set_up_network(plan: &Plan) -> Result<Vec<File>, LabError> {
-    let host = &plan.name;
+fn set_up_network(spec: &HostSpec) -> Result<Vec<File>, LabError> {
+    let host = &spec.name;
     let interfaces = sys::Interfaces::open().map_err(failed("cannot make a socket"))?;
     interfaces.bring_up("lo").map_err(failed(format!("host '{host}': cannot bring up lo")))?;
     let mut tuns = Vec::new();
-    for port in &plan.ports {
+    for port in &spec.ports {
         let name = &port.interface;
         tuns.push(sys::make_tun(name).map_err(|source| LabError::NoTun { source })?);
         interfaces
-            .set_up_tun(name, plan.address, port.mtu_bytes)
+            .set_up_tun(name, spec.address, port.mtu_bytes)
             .map_err(failed(format!("host '{host}': cannot set up {name}")))?;
     }
-    for (to, port) in &plan.routes {
+    for (to, port) in &spec.routes {
         interfaces
-            .add_route(*to, &plan.ports[*port].interface)
+            .add_route(*to, &spec.ports[*port].interface)
             .map_err(failed(format!("host '{host}': cannot add the route to {to}")))?;
     }
     Ok(tuns)
 }
 
-/// The way into a host.
+/// The name spaces of a host: the way into it.
 #[derive(Debug)]
-pub struct Door {
+pub struct NameSpaces {
     spaces: Vec<(LinkNameSpaceType, OwnedFd)>,
 }
 
-impl Door {
-    /// The door of the host that this process holds.
+impl NameSpaces {
+    /// Those of the host that this process holds.
     ///
     /// # Errors
     /// If the process is gone, or this one may not enter.
-    pub fn open(holder_pid: u32) -> io::Result<Self> {
+    pub fn of(holder_pid: u32) -> io::Result<Self> {
         let kinds = [
             (LinkNameSpaceType::Network, "net"),
             (LinkNameSpaceType::HostNameAndNISDomainName, "uts"),

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
 
 use crate::error::LabError;
-use crate::host::{Door, Host, Plan, Port};
+use crate::host::{Host, HostSpec, NameSpaces, Port};
 use crate::relay::{Order, Relay, RelayView, Wire};
 use crate::routes;
 use crate::status::{DirectionStatus, HostState, HostStatus, LabStatus, LinkStatus};
@@ -47,8 +47,8 @@ fn address_of(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, host as u8 + 1)
 }
 
-/// The plans of all hosts.
-fn plans(topology: &Topology) -> Vec<Plan> {
+/// What each host is made from.
+fn host_specs(topology: &Topology) -> Vec<HostSpec> {
     let ends: Vec<[usize; 2]> = topology.links.iter().map(|link| link.ends).collect();
     let next = routes::next_links(topology.hosts.len(), &ends);
     let mut names = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
@@ -56,7 +56,7 @@ fn plans(topology: &Topology) -> Vec<Plan> {
         // Writing to a string cannot fail.
         let _ = writeln!(names, "{} {host}", address_of(index));
     }
-    let plan = |(host, name): (usize, &String)| {
+    let spec = |(host, name): (usize, &String)| {
         let own: Vec<usize> = (0..ends.len()).filter(|link| ends[*link].contains(&host)).collect();
         let port = |link: &usize| {
             let name = &topology.links[*link].name;
@@ -70,7 +70,7 @@ fn plans(topology: &Topology) -> Vec<Plan> {
             let link = next[host][other]?;
             Some((address_of(other), own.iter().position(|mine| *mine == link)?))
         };
-        Plan {
+        HostSpec {
             name: name.clone(),
             address: address_of(host),
             ports: own.iter().map(port).collect(),
@@ -79,7 +79,7 @@ fn plans(topology: &Topology) -> Vec<Plan> {
             sysctl: topology.sysctl.clone(),
         }
     };
-    topology.hosts.iter().enumerate().map(plan).collect()
+    topology.hosts.iter().enumerate().map(spec).collect()
 }
 
 impl Lab {
@@ -93,8 +93,8 @@ impl Lab {
         }
         let mut hosts = Vec::new();
         let mut ends: Vec<Vec<std::fs::File>> = topology.links.iter().map(|_| Vec::new()).collect();
-        for (index, plan) in plans(topology).into_iter().enumerate() {
-            let (host, tuns) = Host::make(plan)?;
+        for (index, spec) in host_specs(topology).into_iter().enumerate() {
+            let (host, tuns) = Host::make(spec)?;
             hosts.push(host);
             let own =
                 topology.links.iter().enumerate().filter(|(_, link)| link.ends.contains(&index));
@@ -248,7 +248,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The process that holds a host's name spaces, for [`Door::open`].
+    /// The process that holds a host's name spaces, for [`NameSpaces::of`].
     ///
     /// # Errors
     /// If there is no such host, or it is frozen.
@@ -260,8 +260,8 @@ impl Lab {
         Ok(self.hosts[index].holder().as_raw_pid().unsigned_abs())
     }
 
-    fn door(&self, host: &str) -> Result<Door, LabError> {
-        Door::open(self.holder_pid(host)?).map_err(|source| LabError::System {
+    fn name_spaces(&self, host: &str) -> Result<NameSpaces, LabError> {
+        NameSpaces::of(self.holder_pid(host)?).map_err(|source| LabError::System {
             what: format!("cannot enter host '{host}'"),
             source,
         })
@@ -280,7 +280,7 @@ impl Lab {
     /// # Errors
     /// If there is no such host, or the command cannot be started.
     pub fn spawn(&self, host: &str, command: &mut Command) -> Result<Child, LabError> {
-        self.door(host)?.spawn(command).map_err(|source| LabError::System {
+        self.name_spaces(host)?.spawn(command).map_err(|source| LabError::System {
             what: format!("cannot start {} in '{host}'", command.get_program().to_string_lossy()),
             source,
         })
@@ -309,9 +309,12 @@ impl Lab {
         host: &str,
         work: impl FnOnce() -> T + Send,
     ) -> Result<T, LabError> {
-        let door = self.door(host)?;
+        let spaces = self.name_spaces(host)?;
         let entered = std::thread::scope(|scope| {
-            scope.spawn(|| door.enter_network().map(|()| work())).join().map_err(|_| LabError::Gone)
+            scope
+                .spawn(|| spaces.enter_network().map(|()| work()))
+                .join()
+                .map_err(|_| LabError::Gone)
         })?;
         entered.map_err(|source| LabError::System {
             what: format!("cannot enter host '{host}'"),
@@ -364,8 +367,8 @@ impl Lab {
                 directions: directions
                     .iter()
                     .enumerate()
-                    .map(|(side, direction)| {
-                        let (from, to) = (name(link.ends[side]), name(link.ends[1 - side]));
+                    .map(|(end, direction)| {
+                        let (from, to) = (name(link.ends[end]), name(link.ends[1 - end]));
                         DirectionStatus::new(from, to, direction)
                     })
                     .collect(),

@@ -33,7 +33,7 @@ mod sys; //           system calls
 mod topology; //      the TOML file, changes
 
 pub use error::LabError;
-pub use host::Door;
+pub use host::NameSpaces;
 pub use lab::Lab;
 pub use shape::{Counters, Shape};
 pub use status::{DirectionStatus, HostState, HostStatus, LabStatus, LinkStatus};

@@ -26,10 +26,10 @@ const LEAD_NS_MAX: u64 = 150_000;
 /// Packets read from one device before the others have their turn.
 const TURN_PACKETS: usize = 32;
 /// What one direction holds at most, queue and delay together.
-const FLIGHT_BYTES_MAX: usize = 512 << 20;
+const DELAYED_BYTES_MAX: usize = 512 << 20;
 
 /// A packet on its way.
-struct Flight {
+struct DelayedPacket {
     due_ns: u64,
     /// Keeps the order of what is due at the same time.
     number: u64,
@@ -37,25 +37,25 @@ struct Flight {
     frame: Vec<u8>,
 }
 
-impl Ord for Flight {
+impl Ord for DelayedPacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
     }
 }
 
-impl PartialOrd for Flight {
+impl PartialOrd for DelayedPacket {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Flight {
+impl PartialEq for DelayedPacket {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Flight {}
+impl Eq for DelayedPacket {}
 
 /// One direction of a link. It comes from the device with its own index.
 struct Direction {
@@ -65,16 +65,16 @@ struct Direction {
     from_host: usize,
     to_host: usize,
     link_up: bool,
-    flight: BinaryHeap<Reverse<Flight>>,
-    flight_bytes: usize,
+    delayed: BinaryHeap<Reverse<DelayedPacket>>,
+    delayed_bytes: usize,
     delivered: u64,
 }
 
 impl Direction {
     fn flush(&mut self) {
-        self.shaper.counters.down_drops += self.flight.len() as u64;
-        self.flight.clear();
-        self.flight_bytes = 0;
+        self.shaper.counters.down_drops += self.delayed.len() as u64;
+        self.delayed.clear();
+        self.delayed_bytes = 0;
         self.shaper.flush();
     }
 }
@@ -94,7 +94,7 @@ pub(crate) struct DirectionView {
     pub(crate) counters: Counters,
     pub(crate) delivered: u64,
     pub(crate) waiting_bytes: u64,
-    pub(crate) flight_bytes: u64,
+    pub(crate) delayed_bytes: u64,
 }
 
 /// How the relay is.
@@ -144,17 +144,17 @@ impl Relay {
         let mut tuns = Vec::new();
         let mut directions = Vec::new();
         for (link, wire) in wires.into_iter().enumerate() {
-            for side in 0..2 {
-                let number = (2 * link + side) as u64;
+            for end in 0..2 {
+                let number = (2 * link + end) as u64;
                 let seed = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number << 32;
                 directions.push(Direction {
                     shaper: Shaper::new(wire.shape.clone(), seed),
-                    to_tun: 2 * link + 1 - side,
-                    from_host: wire.hosts[side],
-                    to_host: wire.hosts[1 - side],
+                    to_tun: 2 * link + 1 - end,
+                    from_host: wire.hosts[end],
+                    to_host: wire.hosts[1 - end],
                     link_up: true,
-                    flight: BinaryHeap::new(),
-                    flight_bytes: 0,
+                    delayed: BinaryHeap::new(),
+                    delayed_bytes: 0,
                     delivered: 0,
                 });
             }
@@ -200,7 +200,7 @@ impl Relay {
 
     /// Waits for packets, orders or the next delivery. Says whether there are orders.
     fn wait(&mut self, ready: &mut Vec<usize>) -> bool {
-        let next = self.directions.iter().filter_map(|d| Some(d.flight.peek()?.0.due_ns)).min();
+        let next = self.directions.iter().filter_map(|d| Some(d.delayed.peek()?.0.due_ns)).min();
         let now_ns = self.now_ns();
         let pause_ns = next.map(|due| due.saturating_sub(now_ns + self.lead_ns));
         let timeout = pause_ns.map(|ns| Timespec {
@@ -228,13 +228,13 @@ impl Relay {
     fn deliver(&mut self) {
         let until_ns = self.now_ns() + EARLY_NS;
         for direction in &mut self.directions {
-            while let Some(Reverse(first)) = direction.flight.peek()
+            while let Some(Reverse(first)) = direction.delayed.peek()
                 && first.due_ns <= until_ns
-                && let Some(Reverse(flight)) = direction.flight.pop()
+                && let Some(Reverse(packet)) = direction.delayed.pop()
             {
-                direction.flight_bytes -= flight.frame.len();
+                direction.delayed_bytes -= packet.frame.len();
                 // A host whose memory is full loses packets, as hosts do.
-                if (&self.tuns[direction.to_tun]).write(&flight.frame).is_ok() {
+                if (&self.tuns[direction.to_tun]).write(&packet.frame).is_ok() {
                     direction.delivered += 1;
                 }
             }
@@ -261,14 +261,14 @@ impl Relay {
         self.pieces.clear();
         direction.shaper.offer(now_ns, &burst, &mut self.pieces);
         for piece in &self.pieces {
-            if direction.flight_bytes + frame.len() > FLIGHT_BYTES_MAX {
+            if direction.delayed_bytes + frame.len() > DELAYED_BYTES_MAX {
                 direction.shaper.counters.memory_drops += u64::from(piece.segments);
                 continue;
             }
             let frame = segment::cut(frame, &burst, piece.first, piece.segments);
-            direction.flight_bytes += frame.len();
+            direction.delayed_bytes += frame.len();
             self.next_number += 1;
-            direction.flight.push(Reverse(Flight {
+            direction.delayed.push(Reverse(DelayedPacket {
                 due_ns: piece.due_ns,
                 number: self.next_number,
                 finish_ns: piece.finish_ns,
@@ -294,8 +294,8 @@ impl Relay {
         // Whoever asked may have gone; then nobody needs the answer.
         match order {
             Order::Change { link, directions, change, done } => {
-                for side in (0..2).filter(|side| directions[*side]) {
-                    self.change(2 * link + side, &change);
+                for end in (0..2).filter(|end| directions[*end]) {
+                    self.change(2 * link + end, &change);
                 }
                 let _ = done.send(());
             }
@@ -325,13 +325,13 @@ impl Relay {
         if change.shapes() {
             let shape = change.applied(direction.shaper.shape());
             let rescale = direction.shaper.change(now_ns, shape);
-            let flight = std::mem::take(&mut direction.flight).into_iter();
-            direction.flight = flight
-                .map(|Reverse(mut flight)| {
-                    let finish_ns = rescale.apply(flight.finish_ns);
-                    flight.due_ns = flight.due_ns - flight.finish_ns + finish_ns;
-                    flight.finish_ns = finish_ns;
-                    Reverse(flight)
+            let delayed = std::mem::take(&mut direction.delayed).into_iter();
+            direction.delayed = delayed
+                .map(|Reverse(mut packet)| {
+                    let finish_ns = rescale.apply(packet.finish_ns);
+                    packet.due_ns = packet.due_ns - packet.finish_ns + finish_ns;
+                    packet.finish_ns = finish_ns;
+                    Reverse(packet)
                 })
                 .collect();
         }
@@ -350,7 +350,7 @@ impl Relay {
                     counters: direction.shaper.counters,
                     delivered: direction.delivered,
                     waiting_bytes: direction.shaper.waiting_bytes(now_ns),
-                    flight_bytes: direction.flight_bytes as u64,
+                    delayed_bytes: direction.delayed_bytes as u64,
                 })
                 .collect(),
             cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,

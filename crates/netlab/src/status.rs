@@ -94,7 +94,7 @@ impl DirectionStatus {
             counters: view.counters,
             delivered: view.delivered,
             waiting_bytes: view.waiting_bytes,
-            flight_bytes: view.flight_bytes,
+            flight_bytes: view.delayed_bytes,
         }
     }
 }

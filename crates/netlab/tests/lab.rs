@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use azekura_netlab::{Change, HostState, Lab, LabError, Topology};
+use azekura_testkit::skip;
 
 const PAIR: &str = "hosts = ['near', 'far']
     links = [{ name = 'wan', between = ['near', 'far'] }]";
@@ -15,7 +16,7 @@ const PAIR: &str = "hosts = ['near', 'far']
 fn lab() -> Option<Lab> {
     match Lab::up(&Topology::parse(PAIR, "test").unwrap()) {
         Err(LabError::NotAllowed) => {
-            eprintln!("skipped: needs root");
+            skip("it needs root");
             None
         }
         other => Some(other.unwrap()),

@@ -4,11 +4,10 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use super::crew::Crew;
-use super::order::{IoOrder, Motion, Order, Place, Speed};
-use super::reference::{Bare, References, ScratchDir};
-use super::sheet::{Series, Sheet, Unit, rows_of};
-use super::{Door, Site, WhereArgs, series_beside, work_dir};
+use super::reference::{Bare, Baseline};
+use super::sheet::{Series, Sheet, Unit, figure, rows_of};
+use super::site::{Site, WhereArgs, work_dir};
+use crate::load::{AccessPath, IoOrder, Motion, Order, Speed, WorkerPool};
 use crate::report::{Progress, format_bytes, parse_bytes};
 
 /// Transfers of at least this size are counted in MiB/s, smaller ones in operations.
@@ -98,7 +97,7 @@ pub(crate) struct IoArgs {
 
 /// What all orders of a run have in common.
 #[derive(Clone)]
-struct Plan<'a> {
+struct Workload<'a> {
     args: &'a IoArgs,
     processes: usize,
     part_bytes: u64,
@@ -106,7 +105,7 @@ struct Plan<'a> {
     dir: String,
 }
 
-impl Plan<'_> {
+impl Workload<'_> {
     fn file(&self, process: usize) -> String {
         if self.args.file_per_process {
             format!("{}/data.{process}", self.dir)
@@ -128,6 +127,13 @@ impl Plan<'_> {
 
     fn transfer_bytes(&self, pattern: Pattern) -> u64 {
         self.args.transfer.unwrap_or(pattern.usual_transfer_bytes()).max(1)
+    }
+
+    fn series(&self, pattern: Pattern, baseline: &Baseline) -> Series {
+        let transfer_bytes = self.transfer_bytes(pattern);
+        let unit = if transfer_bytes >= STREAM_BYTES { Unit::Mib } else { Unit::Operations };
+        let label = format_bytes(transfer_bytes).replace(' ', "");
+        baseline.series(format!("{}_{label}", pattern.name()), unit, bare_of(pattern, unit))
     }
 
     fn orders(&self, pattern: Pattern, round: usize) -> Vec<Order> {
@@ -152,68 +158,6 @@ impl Plan<'_> {
     }
 }
 
-/// The figure of a run in the unit of its transfer size.
-fn figure(speed: Speed, unit: Unit) -> f64 {
-    match unit {
-        Unit::Mib => speed.mib_per_s,
-        Unit::Operations | Unit::RoundTrips => speed.operations_per_s,
-    }
-}
-
-/// What stands on the other side of the ratio.
-enum Against {
-    Bare(References),
-    Memory { crew: Crew, _scratch: ScratchDir },
-}
-
-impl Against {
-    fn hire(place: &Place, plan: &Plan<'_>) -> Result<Self> {
-        Ok(match place {
-            Place::Pool { .. } => Self::Bare(References::hire(
-                plan.processes,
-                plan.part_bytes * plan.processes as u64,
-                plan.limit_ms,
-            )?),
-            Place::Path(_) => {
-                let scratch = ScratchDir::make("memory")?;
-                let mut crew = Crew::hire(plan.processes)?;
-                crew.run_all(&Order::Settle(Place::Path(scratch.dir())))?;
-                crew.run_all(&Order::MakeDirectories(vec![plan.dir.clone()]))?;
-                Self::Memory { crew, _scratch: scratch }
-            }
-        })
-    }
-
-    fn series(&self, pattern: Pattern, transfer_bytes: u64) -> Series {
-        let unit = if transfer_bytes >= STREAM_BYTES { Unit::Mib } else { Unit::Operations };
-        let label = format_bytes(transfer_bytes).replace(' ', "");
-        let name = format!("{}_{label}", pattern.name());
-        let (reference_name, reference_unit) = match self {
-            Self::Bare(_) => {
-                let bare = bare_of(pattern, unit);
-                (bare.name().to_owned(), bare.unit())
-            }
-            Self::Memory { .. } => (format!("ref_{name}"), unit),
-        };
-        let (values, references) = (Vec::new(), Vec::new());
-        Series { name, unit, reference_name, reference_unit, values, references }
-    }
-
-    fn measure(&mut self, pattern: Pattern, unit: Unit, orders: &[Order]) -> Result<f64> {
-        match self {
-            Self::Bare(references) => references.measure(bare_of(pattern, unit)),
-            Self::Memory { crew, .. } => Ok(figure(Speed::of(&crew.run(orders)?), unit)),
-        }
-    }
-
-    fn fill(&mut self, orders: &[Order]) -> Result<()> {
-        if let Self::Memory { crew, .. } = self {
-            crew.run(orders)?;
-        }
-        Ok(())
-    }
-}
-
 fn bare_of(pattern: Pattern, unit: Unit) -> Bare {
     match (unit, pattern.writes()) {
         (Unit::Mib, true) => Bare::SocketToFileStream,
@@ -230,85 +174,90 @@ pub(super) fn run(args: &IoArgs) -> Result<()> {
     let site = args.at.look()?;
     let total_bytes = if args.at.quick { args.size.min(16 << 20) } else { args.size };
     let seconds = if args.at.quick { 0.1 } else { args.seconds.clamp(0.01, 3600.0) };
-    let plan = Plan {
+    let workload = Workload {
         args,
         processes: site.processes,
         part_bytes: total_bytes / site.processes as u64,
         limit_ms: (seconds * 1000.0) as u64,
-        dir: work_dir(Door::Native),
+        dir: work_dir(AccessPath::Native),
     };
-    let mut crew = Crew::hire(site.processes)?;
-    crew.run_all(&Order::Settle(site.place.clone()))?;
+    let mut workers = site.start_native()?;
     let mut beside: Vec<Beside<'_>> = site
-        .hire_beside()?
+        .start_beside()?
         .into_iter()
-        .map(|(door, crew)| {
-            let plan = Plan { dir: work_dir(door), ..plan.clone() };
-            Beside { door, crew, plan, series: Vec::new() }
+        .map(|(access, workers)| {
+            let workload = Workload { dir: work_dir(access), ..workload.clone() };
+            Beside { access, workers, workload, series: Vec::new() }
         })
         .collect();
-    crew.run(&[Order::MakeDirectories(vec![plan.dir.clone()])])?;
-    let measured = measure(&plan, &site, &mut crew, &mut beside);
-    let mut cleaned = crew.run(&[plan.clean_up()]);
-    for door in &mut beside {
-        cleaned = cleaned.and(door.crew.run(&[door.plan.clean_up()]));
+    workers.run(&[Order::MakeDirectories(vec![workload.dir.clone()])])?;
+    let measured = measure(&workload, &site, &mut workers, &mut beside);
+    let mut cleaned = workers.run(&[workload.clean_up()]);
+    for other in &mut beside {
+        cleaned = cleaned.and(other.workers.run(&[other.workload.clean_up()]));
     }
     let mut all = measured?;
-    all.extend(beside.into_iter().flat_map(|door| door.series));
+    all.extend(beside.into_iter().flat_map(|other| other.series));
     let rows = rows_of(&all);
     cleaned?;
     Sheet { rows, facts: site.facts }.print(args.at.json)
 }
 
-/// A door that is held against the native one.
+/// An access path that is held against the native one.
 struct Beside<'a> {
-    door: Door,
-    crew: Crew,
-    plan: Plan<'a>,
+    access: AccessPath,
+    workers: WorkerPool,
+    workload: Workload<'a>,
     series: Vec<Series>,
 }
 
 fn measure(
-    plan: &Plan<'_>,
+    workload: &Workload<'_>,
     site: &Site,
-    crew: &mut Crew,
+    workers: &mut WorkerPool,
     beside: &mut [Beside<'_>],
 ) -> Result<Vec<Series>> {
-    let wanted =
-        |pattern: &Pattern| plan.args.pattern.is_empty() || plan.args.pattern.contains(pattern);
+    let wanted = |pattern: &Pattern| {
+        workload.args.pattern.is_empty() || workload.args.pattern.contains(pattern)
+    };
     let patterns: Vec<Pattern> = Pattern::ALL.into_iter().filter(wanted).collect();
-    let mut against = Against::hire(&site.place, plan)?;
+    let mut baseline = Baseline::start(
+        &site.backend,
+        workload.processes,
+        vec![workload.dir.clone()],
+        workload.part_bytes * workload.processes as u64,
+        workload.limit_ms,
+    )?;
     let mut progress =
         Progress::count("measuring", (site.rounds * patterns.len() * (1 + beside.len())) as u64);
-    for door in &mut *beside {
-        door.crew.run(&[Order::MakeDirectories(vec![door.plan.dir.clone()])])?;
+    for other in &mut *beside {
+        other.workers.run(&[Order::MakeDirectories(vec![other.workload.dir.clone()])])?;
     }
     if patterns.first() != Some(&Pattern::SeqWrite) {
-        let orders = plan.orders(Pattern::SeqWrite, 0);
-        crew.run(&orders)?;
-        against.fill(&orders)?;
-        for door in &mut *beside {
-            door.crew.run(&door.plan.orders(Pattern::SeqWrite, 0))?;
+        let orders = workload.orders(Pattern::SeqWrite, 0);
+        workers.run(&orders)?;
+        baseline.prepare(&orders)?;
+        for other in &mut *beside {
+            other.workers.run(&other.workload.orders(Pattern::SeqWrite, 0))?;
         }
     }
-    let mut all: Vec<Series> = patterns
-        .iter()
-        .map(|pattern| against.series(*pattern, plan.transfer_bytes(*pattern)))
-        .collect();
-    for door in &mut *beside {
-        door.series = all.iter().map(|native| series_beside(door.door, native)).collect();
+    let mut all: Vec<Series> =
+        patterns.iter().map(|pattern| workload.series(*pattern, &baseline)).collect();
+    for other in &mut *beside {
+        other.series = all.iter().map(|native| Series::beside(other.access, native)).collect();
     }
     for round in 0..site.rounds {
         for (index, (pattern, series)) in patterns.iter().zip(&mut all).enumerate() {
-            let orders = plan.orders(*pattern, round);
-            series.references.push(against.measure(*pattern, series.unit, &orders)?);
-            let native = figure(Speed::of(&crew.run(&orders)?), series.unit);
+            let orders = workload.orders(*pattern, round);
+            let bare = bare_of(*pattern, series.unit);
+            series.references.push(baseline.measure(bare, series.unit, &orders)?);
+            let native = figure(Speed::of(&workers.run(&orders)?), series.unit);
             series.values.push(native);
             progress.advance(1);
-            for door in &mut *beside {
-                let tallies = door.crew.run(&door.plan.orders(*pattern, round))?;
-                door.series[index].references.push(native);
-                door.series[index].values.push(figure(Speed::of(&tallies), series.unit));
+            for other in &mut *beside {
+                let tallies = other.workers.run(&other.workload.orders(*pattern, round))?;
+                other.series[index].references.push(native);
+                other.series[index].values.push(figure(Speed::of(&tallies), series.unit));
                 progress.advance(1);
             }
         }

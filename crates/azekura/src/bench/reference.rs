@@ -1,18 +1,15 @@
 //! Measures the references beside the figures: the same number of bare processes, at the same time,
 //! on the same machine.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use anyhow::Result;
 
-use anyhow::{Context as _, Result};
-
-use super::crew::Crew;
-use super::order::{Order, Speed};
-use super::sheet::Unit;
+use super::sheet::{Series, Unit, figure};
+use crate::host::programs;
+use crate::load::{Backend, Order, ScratchDir, Speed, WorkerPool};
 
 /// What a figure of the native path is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bare {
+pub(super) enum Bare {
     /// Small messages to and fro.
     PingPong,
     /// A file sent with `sendfile` to a reader.
@@ -23,7 +20,7 @@ pub(crate) enum Bare {
 
 impl Bare {
     /// The name of its row.
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::PingPong => "ref_ping_pong",
             Self::SendfileStream => "ref_sendfile_stream",
@@ -32,7 +29,7 @@ impl Bare {
     }
 
     /// What it is counted in.
-    pub(crate) fn unit(self) -> Unit {
+    fn unit(self) -> Unit {
         match self {
             Self::PingPong => Unit::RoundTrips,
             Self::SendfileStream | Self::SocketToFileStream => Unit::Mib,
@@ -40,48 +37,9 @@ impl Bare {
     }
 }
 
-/// A directory of its own in memory-backed storage, gone when dropped.
-pub(crate) struct ScratchDir(PathBuf);
-
-impl ScratchDir {
-    /// Makes it.
-    pub(crate) fn make(what: &str) -> Result<Self> {
-        let shared = PathBuf::from("/dev/shm");
-        let base = if shared.is_dir() { shared } else { std::env::temp_dir() };
-        Self::make_in(&base, what)
-    }
-
-    /// Makes it in another directory.
-    pub(crate) fn make_in(base: &Path, what: &str) -> Result<Self> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let dir = base.join(format!("azekura-bench-{what}-{}-{number}", std::process::id()));
-        std::fs::create_dir(&dir)
-            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
-        Ok(Self(dir))
-    }
-
-    /// A path in it.
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-
-    /// The directory itself.
-    pub(crate) fn dir(&self) -> String {
-        self.0.to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for ScratchDir {
-    fn drop(&mut self) {
-        // Nothing more can be done about what does not let itself be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Pairs of bare processes.
-pub(crate) struct References {
-    crew: Crew,
+pub(super) struct References {
+    workers: WorkerPool,
     scratch: ScratchDir,
     pairs: usize,
     bytes: u64,
@@ -90,9 +48,9 @@ pub(crate) struct References {
 
 impl References {
     /// As many pairs as the bench has processes; streams of `bytes` in all.
-    pub(crate) fn hire(pairs: usize, bytes: u64, limit_ms: u64) -> Result<Self> {
+    fn start(pairs: usize, bytes: u64, limit_ms: u64) -> Result<Self> {
         Ok(Self {
-            crew: Crew::hire(2 * pairs)?,
+            workers: WorkerPool::start(&programs::own()?, 2 * pairs)?,
             scratch: ScratchDir::make("reference")?,
             pairs,
             bytes: bytes / pairs as u64,
@@ -104,7 +62,7 @@ impl References {
     ///
     /// # Errors
     /// If a process fails.
-    pub(crate) fn measure(&mut self, bare: Bare) -> Result<f64> {
+    fn measure(&mut self, bare: Bare) -> Result<f64> {
         let mut orders = Vec::with_capacity(2 * self.pairs);
         for pair in 0..self.pairs {
             let socket = self.scratch.path(&format!("{pair}.sock"));
@@ -131,7 +89,7 @@ impl References {
             };
             orders.extend([listening, calling]);
         }
-        let tallies = self.crew.run(&orders)?;
+        let tallies = self.workers.run(&orders)?;
         // The side that ends last knows how long it took.
         let first = match bare {
             Bare::PingPong => 1,
@@ -143,5 +101,62 @@ impl References {
             Bare::PingPong => speed.operations_per_s,
             Bare::SendfileStream | Bare::SocketToFileStream => speed.mib_per_s,
         })
+    }
+}
+
+/// What the figures of a run are held against: bare processes where it measures a pool, and memory
+/// where it measures a directory.
+pub(super) enum Baseline {
+    Bare(References),
+    Memory { workers: WorkerPool, _scratch: ScratchDir },
+}
+
+impl Baseline {
+    /// Starts as many processes as the run has; `dirs` are those that it works in.
+    pub(super) fn start(
+        backend: &Backend,
+        processes: usize,
+        dirs: Vec<String>,
+        stream_bytes: u64,
+        limit_ms: u64,
+    ) -> Result<Self> {
+        Ok(match backend {
+            Backend::Pool { .. } => {
+                Self::Bare(References::start(processes, stream_bytes, limit_ms)?)
+            }
+            Backend::Path(_) => {
+                let scratch = ScratchDir::make("memory")?;
+                let mut workers = WorkerPool::start(&programs::own()?, processes)?;
+                workers.run_all(&Order::Open(Backend::Path(scratch.dir())))?;
+                workers.run(&[Order::MakeDirectories(dirs)])?;
+                Self::Memory { workers, _scratch: scratch }
+            }
+        })
+    }
+
+    /// An empty row, with what it will be held against.
+    pub(super) fn series(&self, name: String, unit: Unit, bare: Bare) -> Series {
+        let (reference_name, reference_unit) = match self {
+            Self::Bare(_) => (bare.name().to_owned(), bare.unit()),
+            Self::Memory { .. } => (format!("ref_{name}"), unit),
+        };
+        let (values, references) = (Vec::new(), Vec::new());
+        Series { name, unit, reference_name, reference_unit, values, references }
+    }
+
+    /// Measures what a figure of these orders is held against.
+    pub(super) fn measure(&mut self, bare: Bare, unit: Unit, orders: &[Order]) -> Result<f64> {
+        match self {
+            Self::Bare(references) => references.measure(bare),
+            Self::Memory { workers, .. } => Ok(figure(Speed::of(&workers.run(orders)?), unit)),
+        }
+    }
+
+    /// Does what is not measured, but has to be done before.
+    pub(super) fn prepare(&mut self, orders: &[Order]) -> Result<()> {
+        if let Self::Memory { workers, .. } = self {
+            workers.run(orders)?;
+        }
+        Ok(())
     }
 }

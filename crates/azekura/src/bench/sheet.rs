@@ -4,11 +4,13 @@
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::host::machine::Machine;
+use crate::load::{AccessPath, Speed};
 use crate::report::{self, Table};
 
 /// What a figure counts per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Unit {
+pub(super) enum Unit {
     /// MiB.
     #[serde(rename = "MiB/s")]
     Mib,
@@ -32,62 +34,65 @@ impl Unit {
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(super) struct Row {
     /// What was measured.
-    pub(crate) name: String,
+    pub(super) name: String,
     /// Median over the rounds.
-    pub(crate) value: f64,
+    pub(super) value: f64,
     /// What it is counted in.
-    pub(crate) unit: Unit,
+    pub(super) unit: Unit,
     /// Median of the reference that was measured beside it, in its own unit.
-    pub(crate) reference: f64,
+    pub(super) reference: f64,
     /// Name of the row that has the reference.
-    pub(crate) reference_name: String,
+    pub(super) reference_name: String,
     /// Value over reference.
-    pub(crate) ratio: f64,
+    pub(super) ratio: f64,
     /// The value of each round.
-    pub(crate) rounds: Vec<f64>,
+    pub(super) rounds: Vec<f64>,
 }
 
 /// Facts about the machine and the run.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Facts {
+pub(super) struct Facts {
     /// Version of this program.
-    pub(crate) version: &'static str,
-    /// Kernel release.
-    pub(crate) kernel: String,
-    /// Model of the processor.
-    pub(crate) processor: String,
-    /// Processors that this process may use.
-    pub(crate) processors: usize,
-    /// Memory in bytes.
-    pub(crate) memory_bytes: u64,
+    pub(super) version: &'static str,
+    /// The machine.
+    #[serde(flatten)]
+    pub(super) machine: Machine,
     /// The pool or directory that was measured.
-    pub(crate) place: String,
+    pub(super) place: String,
     /// Targets of the pool; 0 for a directory.
-    pub(crate) targets: u16,
+    pub(super) targets: u16,
     /// Engines of the pool; 0 for a directory.
-    pub(crate) engines: usize,
+    pub(super) engines: usize,
     /// Worker processes.
-    pub(crate) processes: usize,
+    pub(super) processes: usize,
     /// Rounds of which medians were taken.
-    pub(crate) rounds: usize,
+    pub(super) rounds: usize,
     /// How cached entries were dropped, for runs on a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) entries_dropped_by: Option<&'static str>,
+    pub(super) entries_dropped_by: Option<&'static str>,
 }
 
 /// A whole result.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sheet {
+pub(super) struct Sheet {
     /// The figures, references last.
-    pub(crate) rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// About the run.
-    pub(crate) facts: Facts,
+    pub(super) facts: Facts,
+}
+
+/// The figure of a run in a unit.
+pub(super) fn figure(speed: Speed, unit: Unit) -> f64 {
+    match unit {
+        Unit::Mib => speed.mib_per_s,
+        Unit::Operations | Unit::RoundTrips => speed.operations_per_s,
+    }
 }
 
 /// The median of some figures; 0 of none.
-pub(crate) fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match (sorted.len(), sorted.len() / 2) {
@@ -99,17 +104,31 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 
 /// The figures of one row while the rounds go on.
 #[derive(Clone, Debug)]
-pub(crate) struct Series {
-    pub(crate) name: String,
-    pub(crate) unit: Unit,
-    pub(crate) reference_name: String,
-    pub(crate) reference_unit: Unit,
-    pub(crate) values: Vec<f64>,
-    pub(crate) references: Vec<f64>,
+pub(super) struct Series {
+    pub(super) name: String,
+    pub(super) unit: Unit,
+    pub(super) reference_name: String,
+    pub(super) reference_unit: Unit,
+    pub(super) values: Vec<f64>,
+    pub(super) references: Vec<f64>,
+}
+
+impl Series {
+    /// The row of another access path, held against the native row of the same run.
+    pub(super) fn beside(access: AccessPath, native: &Self) -> Self {
+        Self {
+            name: format!("{access}:{}", native.name),
+            unit: native.unit,
+            reference_name: native.name.clone(),
+            reference_unit: native.unit,
+            values: Vec::new(),
+            references: Vec::new(),
+        }
+    }
 }
 
 /// Rows of all series, followed by one row for each of their references.
-pub(crate) fn rows_of(all: &[Series]) -> Vec<Row> {
+pub(super) fn rows_of(all: &[Series]) -> Vec<Row> {
     let row = |series: &Series| {
         let (value, reference) = (median(&series.values), median(&series.references));
         Row {
@@ -147,21 +166,11 @@ pub(crate) fn rows_of(all: &[Series]) -> Vec<Row> {
 }
 
 impl Facts {
-    /// What this machine is.
-    pub(crate) fn of_machine(place: String, processes: usize, rounds: usize) -> Self {
-        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let processor = cpuinfo
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-            .map_or("unknown", |(_, model)| model.trim())
-            .to_owned();
-        let info = rustix::system::sysinfo();
+    /// A run on this machine.
+    pub(super) fn of_run(place: String, processes: usize, rounds: usize) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            processor,
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: info.totalram * u64::from(info.mem_unit),
+            machine: Machine::here(),
             place,
             targets: 0,
             engines: 0,
@@ -177,7 +186,7 @@ impl Sheet {
     ///
     /// # Errors
     /// If it has no form in JSON.
-    pub(crate) fn print(&self, json: bool) -> Result<()> {
+    pub(super) fn print(&self, json: bool) -> Result<()> {
         if json {
             return report::say_json(self);
         }
@@ -185,9 +194,9 @@ impl Sheet {
         report::say(format_args!(
             "{} on {} x {}, Linux {}, {} process{}, median of {} round{}",
             facts.place,
-            facts.processors,
-            facts.processor,
-            facts.kernel,
+            facts.machine.processors,
+            facts.machine.processor,
+            facts.machine.kernel,
             facts.processes,
             if facts.processes == 1 { "" } else { "es" },
             facts.rounds,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::DirShardStat;
-use azekura_proto::{Oid, TargetId, placement};
+use azekura_proto::{Oid, TargetId};
 
 use super::finding::{EntryAt, Finding};
 use super::snapshot::{InodeRecord, Snapshot};
@@ -65,7 +65,7 @@ impl<'a> Analysis<'a> {
 
     fn check_entries(&mut self) {
         for at in &self.snapshot.entries {
-            let expected = placement::entry_target(at.dir, &at.name, self.snapshot.targets);
+            let expected = self.snapshot.placement.entry_target(at.dir, &at.name);
             if at.target != expected {
                 self.findings.push(Finding::MisplacedEntry { at: at.clone(), expected });
                 continue;
@@ -211,17 +211,17 @@ impl<'a> Analysis<'a> {
                 // A plain array of the object API has no inode.
                 continue;
             }
-            if placement::shard_on_target(oid, target, self.snapshot.targets) != Some(shard) {
+            if self.snapshot.placement.shard_on_target(oid, target) != Some(shard) {
                 self.findings.push(Finding::MisplacedData { oid, shard, target });
                 continue;
             }
             match self.inode(oid) {
                 Some(inode) if inode.kind == FileKind::Regular => {
-                    let shards = oid.class().shards(self.snapshot.targets);
+                    let shards = self.snapshot.placement.shards(oid);
                     let beyond = data.bytes > 0
                         && shards > 1
                         && (shard > 0 || data.bytes > u64::from(inode.chunk_bytes));
-                    if beyond && !inode.wide && hidden.insert(oid) {
+                    if beyond && !inode.striped && hidden.insert(oid) {
                         self.findings.push(Finding::HiddenData { oid });
                     }
                 }

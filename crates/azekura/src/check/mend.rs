@@ -5,9 +5,10 @@
 use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
-use azekura_proto::message::{Repair, Reply, Request};
+use azekura_proto::message::Repair;
+use azekura_proto::message::typed::{self, Create, Creation, Lookup, SetStriped};
 use azekura_proto::transaction::Entry;
-use azekura_proto::{Oid, TargetId, placement};
+use azekura_proto::{Oid, TargetId};
 
 use super::finding::{EntryAt, Finding};
 
@@ -65,8 +66,8 @@ impl<'a> Mender<'a> {
             }
             Finding::HiddenData { oid } => {
                 self.pool
-                    .call(oid.home(), &Request::Widen { oid: *oid })
-                    .with_context(|| format!("cannot widen {oid}"))?;
+                    .call(oid.home(), SetStriped { oid: *oid })
+                    .with_context(|| format!("cannot make {oid} striped"))?;
             }
         }
         Ok(true)
@@ -75,8 +76,7 @@ impl<'a> Mender<'a> {
     fn repair(&self, target: TargetId, repair: Repair) -> Result<()> {
         let what = format!("{repair:?}");
         self.pool
-            .call(target, &Request::Repair { repair })
-            .map(drop)
+            .call(target, typed::Repair { repair })
             .with_context(|| format!("target {} cannot mend ({what})", target.0))
     }
 
@@ -91,7 +91,7 @@ impl<'a> Mender<'a> {
     /// Moves an entry to where it is looked for. If something else stands there, the entry goes,
     /// and what it led to is lost and found in the next pass.
     fn move_entry(&self, at: &EntryAt, expected: TargetId) -> Result<()> {
-        let there = self.pool.call(expected, &Request::Lookup { dir: at.dir, name: &at.name });
+        let there = self.pool.call(expected, Lookup { dir: at.dir, name: &at.name });
         if there.is_err() {
             self.insert_entry(expected, at.dir, &at.name, at.entry)?;
         }
@@ -99,13 +99,13 @@ impl<'a> Mender<'a> {
     }
 
     fn keep_lost(&mut self, entry: Entry) -> Result<()> {
-        let keeper = self.lost_and_found()?;
+        let lost_and_found = self.lost_and_found()?;
         let name = format!("#{}", entry.oid.inode_number()).into_bytes();
-        let target = placement::entry_target(keeper, &name, self.pool.target_count());
-        self.insert_entry(target, keeper, &name, entry)?;
+        let target = self.pool.placement().entry_target(lost_and_found, &name);
+        self.insert_entry(target, lost_and_found, &name, entry)?;
         let (oid, home) = (entry.oid, entry.oid.home());
         if entry.kind == FileKind::Directory {
-            self.repair(home, Repair::SetParent { dir: oid, parent: keeper })
+            self.repair(home, Repair::SetParent { dir: oid, parent: lost_and_found })
         } else {
             self.repair(home, Repair::SetLinks { oid, links: 1 })
         }
@@ -116,7 +116,7 @@ impl<'a> Mender<'a> {
             return Ok(dir);
         }
         let (dir, name) = (self.root, LOST_AND_FOUND);
-        let target = placement::entry_target(dir, name, self.pool.target_count());
+        let target = self.pool.placement().entry_target(dir, name);
         let inode = NewInode {
             kind: FileKind::Directory,
             mode: 0o700,
@@ -128,11 +128,13 @@ impl<'a> Mender<'a> {
             chunk_bytes: self.inheritance.chunk_bytes,
             inheritance: Some(self.inheritance),
         };
-        let request = Request::Create { dir, name, inode, hold: false };
-        let made = match self.pool.call(target, &request).context("cannot make /lost+found")? {
-            Reply::Created(attr) => attr.oid,
-            Reply::Entry { entry, .. } if entry.kind == FileKind::Directory => entry.oid,
-            _ => bail!("/lost+found is not a directory: rename it and check again"),
+        let request = Create { dir, name, inode, open: false };
+        let made = match self.pool.call(target, request).context("cannot make /lost+found")? {
+            Creation::New(attr) => attr.oid,
+            Creation::Existing(entry, _) if entry.kind == FileKind::Directory => entry.oid,
+            Creation::Existing(..) => {
+                bail!("/lost+found is not a directory: rename it and check again")
+            }
         };
         self.lost_and_found = Some(made);
         Ok(made)

@@ -19,17 +19,18 @@ use azekura_proto::message::Container;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::Verdict;
 use crate::commands::container;
-use crate::reach::{self, ContainerName, check_name};
+use crate::connect;
+use crate::names::{ContainerName, check_name};
+use crate::outcome::Verdict;
 use crate::report::{self, Progress, format_bytes};
 use analysis::{Paths, analyse, orphans};
 use finding::Finding;
 use mend::Mender;
-use snapshot::{Snapshot, reclaim_backlog, unsettled};
+use snapshot::{Snapshot, reclaim_backlog, under_way};
 
 /// Recovery and reclaim get this long to finish what is on record.
-const SETTLE_TIME: Duration = Duration::from_secs(5);
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
 const UNDER_WAY: Duration = Duration::from_millis(200);
 /// Repairs that uncover further ones come to an end long before this.
 const PASSES_MAX: usize = 6;
@@ -90,7 +91,7 @@ struct CheckReport {
 /// # Errors
 /// If an engine does not answer.
 pub(crate) fn run(args: &CheckArgs) -> Result<Verdict> {
-    let pool = reach::connect(&args.name.pool)?;
+    let pool = connect::pool(&args.name.pool)?;
     let name = args.container.as_deref().unwrap_or(args.name.container());
     let container = container::open(&pool, name)?;
     let (mut findings, mut snapshot) = look(&pool, &container)?;
@@ -144,7 +145,7 @@ fn look(pool: &Pool, container: &Container) -> Result<(Vec<Finding>, Snapshot)> 
     if first_findings.is_empty() {
         return Ok((Vec::new(), first));
     }
-    settle(pool, container)?;
+    wait_for_background_work(pool, container)?;
     let backlog = reclaim_backlog(pool)?;
     let second = Snapshot::read(pool, container.id, container.root)?;
     let mut findings = analyse(&second);
@@ -157,13 +158,13 @@ fn look(pool: &Pool, container: &Container) -> Result<(Vec<Finding>, Snapshot)> 
     Ok((findings, second))
 }
 
-/// Waits for background work to finish, for a while.
-fn settle(pool: &Pool, container: &Container) -> Result<()> {
+/// Waits for recovery and reclaim to finish, for a while.
+fn wait_for_background_work(pool: &Pool, container: &Container) -> Result<()> {
     let started = Instant::now();
     let mut progress = Progress::waiting("waiting for recovery and reclaim");
     // A request that was under way is over by then.
     std::thread::sleep(UNDER_WAY);
-    while unsettled(pool, container.id)? > 0 && started.elapsed() < SETTLE_TIME {
+    while under_way(pool, container.id)? > 0 && started.elapsed() < BACKGROUND_TIMEOUT {
         std::thread::sleep(Duration::from_millis(50));
         progress.tick();
     }

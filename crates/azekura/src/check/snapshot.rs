@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::{DirShardStat, Reply, Request, ScanItem, ScanKind};
+use azekura_proto::message::typed::{Report, Scan, ScanPage};
+use azekura_proto::message::{DirShardStat, ScanItem, ScanKind};
 use azekura_proto::transaction::TransactionId;
-use azekura_proto::{ContainerId, Oid, TargetId, Timestamp};
+use azekura_proto::{ContainerId, Oid, Placement, TargetId, Timestamp};
 
 use super::finding::EntryAt;
 use crate::report::Progress;
@@ -20,7 +21,7 @@ pub(crate) struct InodeRecord {
     pub(crate) kind: FileKind,
     pub(crate) nlink: u32,
     pub(crate) orphan: bool,
-    pub(crate) wide: bool,
+    pub(crate) striped: bool,
     pub(crate) chunk_bytes: u32,
     pub(crate) parent: Option<Oid>,
     pub(crate) ctime: Timestamp,
@@ -47,8 +48,8 @@ pub(crate) struct TransactionRecord {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) root: Oid,
-    /// Targets of the pool.
-    pub(crate) targets: u16,
+    /// Where objects lie in the pool.
+    pub(crate) placement: Placement,
     pub(crate) inodes: HashMap<Oid, InodeRecord>,
     pub(crate) dir_shards: HashMap<(Oid, TargetId), DirShardStat>,
     pub(crate) data: Vec<DataRecord>,
@@ -58,10 +59,10 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// A snapshot of an empty container.
-    pub(crate) fn empty(root: Oid, targets: u16) -> Self {
+    pub(crate) fn empty(root: Oid, placement: Placement) -> Self {
         Self {
             root,
-            targets,
+            placement,
             inodes: HashMap::new(),
             dir_shards: HashMap::new(),
             data: Vec::new(),
@@ -75,7 +76,7 @@ impl Snapshot {
     /// # Errors
     /// If a target does not answer.
     pub(crate) fn read(pool: &Pool, container: ContainerId, root: Oid) -> Result<Self> {
-        let mut snapshot = Self::empty(root, pool.target_count());
+        let mut snapshot = Self::empty(root, pool.placement());
         let mut progress = Progress::count("reading records", 0);
         let kinds = [
             ScanKind::Transactions,
@@ -106,7 +107,7 @@ impl Snapshot {
                     kind: attr.kind,
                     nlink: attr.nlink,
                     orphan,
-                    wide: attr.wide,
+                    striped: attr.striped,
                     chunk_bytes: attr.chunk_bytes,
                     parent: attr.parent,
                     ctime: attr.ctime,
@@ -156,13 +157,10 @@ fn scan_target(
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let reply =
-            pool.call(target, &Request::Scan { kind, container, after }).with_context(|| {
-                format!("cannot read the records ({kind:?}) of target {}", target.0)
-            })?;
-        let Reply::Scanned { items, next } = reply else {
-            bail!("target {} answered a scan with {reply:?}", target.0)
-        };
+        let page = pool.call(target, Scan { kind, container, after });
+        let ScanPage { items, next } = page.with_context(|| {
+            format!("cannot read the records ({kind:?}) of target {}", target.0)
+        })?;
         all.extend(items);
         match next {
             Some(next) => after = Some(next),
@@ -175,7 +173,7 @@ fn scan_target(
 ///
 /// # Errors
 /// If an engine does not answer.
-pub(crate) fn unsettled(pool: &Pool, container: ContainerId) -> Result<u64> {
+pub(crate) fn under_way(pool: &Pool, container: ContainerId) -> Result<u64> {
     let transactions: usize =
         scan(pool, ScanKind::Transactions, container)?.iter().map(|(_, items)| items.len()).sum();
     Ok(transactions as u64 + reclaim_backlog(pool)?)
@@ -189,12 +187,8 @@ pub(crate) fn reclaim_backlog(pool: &Pool) -> Result<u64> {
     let mut backlog = 0;
     for index in 0..pool.map().engines.len() {
         let engine = azekura_proto::EngineId(index as u16);
-        match pool.call_engine(engine, &Request::Report)? {
-            Reply::Report(report) => {
-                backlog += report.targets.iter().map(|target| target.reclaim_backlog).sum::<u64>();
-            }
-            other => bail!("engine {index} answered a report with {other:?}"),
-        }
+        let report = pool.call_engine(engine, Report)?;
+        backlog += report.targets.iter().map(|target| target.reclaim_backlog).sum::<u64>();
     }
     Ok(backlog)
 }

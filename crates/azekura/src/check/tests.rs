@@ -1,12 +1,18 @@
 use azekura_proto::attr::{FileKind, Inheritance};
 use azekura_proto::message::{DirShardStat, ScanItem};
+use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::transaction::{Entry, TransactionId};
-use azekura_proto::{Attr, ContainerId, ObjectClass, Oid, TargetId, Timestamp, placement};
+use azekura_proto::{Attr, ContainerId, ObjectClass, Oid, Placement, PoolId, PoolMap, TargetId};
 
 use super::analysis::{Paths, analyse, orphans};
 use super::snapshot::Snapshot;
 
 const TARGETS: u16 = 4;
+
+fn placement() -> Placement {
+    let engines = vec![EngineEntry { addresses: Vec::new() }];
+    Placement::of(&PoolMap::deal(PoolId([1; 16]), "p".to_owned(), engines, &[TARGETS]))
+}
 
 fn oid(serial: u64) -> Oid {
     Oid::new(ContainerId(1), ObjectClass::SX, TargetId((serial % 4) as u16), serial)
@@ -19,7 +25,7 @@ struct Builder {
 
 impl Builder {
     fn sound() -> Self {
-        let mut builder = Self { snapshot: Snapshot::empty(oid(1), TARGETS) };
+        let mut builder = Self { snapshot: Snapshot::empty(oid(1), placement()) };
         builder.inode(oid(1), FileKind::Directory, 1, Some(oid(1)));
         builder.inode(oid(2), FileKind::Directory, 1, Some(oid(1)));
         builder.inode(oid(3), FileKind::Regular, 1, None);
@@ -30,33 +36,21 @@ impl Builder {
     }
 
     fn inode(&mut self, oid: Oid, kind: FileKind, nlink: u32, parent: Option<Oid>) {
-        let time = Timestamp::default();
+        let inheritance = Some(Inheritance::default());
         let attr = Attr {
             oid,
-            kind,
-            mode: 0o755,
-            uid: 0,
-            gid: 0,
             nlink,
-            size: 0,
-            blocks_512: 0,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            btime: time,
-            rdev: 0,
             chunk_bytes: 1 << 20,
-            wide: false,
-            has_xattrs: false,
-            inheritance: Some(Inheritance::default()),
+            inheritance,
             parent,
+            ..azekura_testkit::attr(kind)
         };
         self.snapshot.add(oid.home(), ScanItem::Inode { attr, orphan: nlink == 0 });
     }
 
     /// An entry where it belongs, counted in its shard.
     fn entry(&mut self, dir: Oid, name: &str, oid: Oid, kind: FileKind) {
-        let target = placement::entry_target(dir, name.as_bytes(), TARGETS);
+        let target = placement().entry_target(dir, name.as_bytes());
         self.uncounted_entry(target, dir, name, oid, kind);
         let stat = self.snapshot.dir_shards.entry((dir, target)).or_default();
         stat.entries += 1;
@@ -77,7 +71,7 @@ impl Builder {
     }
 
     fn data(&mut self, oid: Oid, shard: u16, bytes: u64) {
-        let target = placement::shard_target(oid, shard, TARGETS);
+        let target = placement().shard_target(oid, shard);
         self.snapshot.add(target, ScanItem::DataShard { oid, shard, bytes });
     }
 
@@ -89,7 +83,7 @@ impl Builder {
 #[test]
 fn a_sound_container_has_no_findings() {
     let mut builder = Builder::sound();
-    // A second link, a wide file and a file that is open without a name are all in order.
+    // A second link, a striped file and a file that is open without a name are all in order.
     builder.inode(oid(5), FileKind::Regular, 2, None);
     builder.entry(oid(1), "one", oid(5), FileKind::Regular);
     builder.entry(oid(2), "two", oid(5), FileKind::Regular);
@@ -122,7 +116,7 @@ fn an_entry_of_another_type_or_in_another_place_is_found() {
     builder.inode(oid(5), FileKind::Fifo, 1, None);
     builder.entry(oid(2), "pipe", oid(5), FileKind::Regular);
     assert_eq!(builder.kinds(), ["entry-of-wrong-kind"]);
-    let right = placement::entry_target(oid(2), b"astray", TARGETS);
+    let right = placement().entry_target(oid(2), b"astray");
     let wrong = TargetId((right.0 + 1) % TARGETS);
     builder.uncounted_entry(wrong, oid(2), "astray", oid(3), FileKind::Regular);
     assert!(builder.kinds().contains(&"misplaced-entry"));
@@ -173,7 +167,7 @@ fn a_loop_is_named_once() {
 #[test]
 fn shards_that_count_wrongly_are_found() {
     let mut builder = Builder::sound();
-    let target = placement::entry_target(oid(2), b"file", TARGETS);
+    let target = placement().entry_target(oid(2), b"file");
     builder.snapshot.dir_shards.insert((oid(2), target), DirShardStat::default());
     builder.snapshot.dir_shards.insert((oid(9), TargetId(0)), DirShardStat::default());
     assert_eq!(builder.kinds(), ["shard-without-directory", "wrong-shard-count"]);

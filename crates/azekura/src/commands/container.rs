@@ -4,16 +4,20 @@ use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
-use azekura_proto::message::{Container, Reply, Request};
+use azekura_proto::message::Container;
+use azekura_proto::message::typed::{
+    ContainerChange, ContainerCreate, ContainerDestroy, ContainerList, ContainerOpen,
+};
 use azekura_proto::{ObjectClass, Status, TargetId};
 use clap::{Args, Subcommand};
 
-use crate::cli::usage;
-use crate::reach::{self, DEFAULT_CONTAINER, check_name};
+use crate::connect;
+use crate::names::{DEFAULT_CONTAINER, check_name};
+use crate::outcome::usage;
 use crate::report::{self, Table, format_bytes, parse_size_u32};
 
 /// Container requests go to the first target.
-const KEEPER: TargetId = TargetId(0);
+const LIST_TARGET: TargetId = TargetId(0);
 
 /// `azekura container`.
 #[derive(Debug, Subcommand)]
@@ -128,9 +132,8 @@ pub(crate) fn check_chunk_bytes(bytes: u32) -> Result<()> {
 /// If there is none of that name.
 pub(crate) fn open(pool: &Pool, name: &str) -> Result<Container> {
     let shown = pool.map().name.clone();
-    match pool.call(KEEPER, &Request::ContainerOpen { name }) {
-        Ok(Reply::Container(container)) => Ok(container),
-        Ok(other) => bail!("pool '{shown}' answered {other:?}"),
+    match pool.call(LIST_TARGET, ContainerOpen { name }) {
+        Ok(container) => Ok(container),
         Err(error) if error.status() == Some(Status::NotFound) => {
             bail!("pool '{shown}' has no container '{name}': see 'azekura container list {shown}'")
         }
@@ -152,10 +155,10 @@ pub(crate) fn run(command: &ContainerCommand) -> Result<()> {
 }
 
 fn create(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
-    let pool = reach::connect(&which.pool)?;
+    let pool = connect::pool(&which.pool)?;
     let inheritance = defaults.apply(Inheritance::default())?;
-    let request = Request::ContainerCreate { name: which.name.clone(), inheritance };
-    match pool.call(KEEPER, &request) {
+    let request = ContainerCreate { name: which.name.clone(), inheritance };
+    match pool.call(LIST_TARGET, request) {
         Ok(_) => {}
         Err(error) if error.status() == Some(Status::Exists) => {
             bail!("pool '{}' has a container '{}' already", which.pool, which.name)
@@ -174,14 +177,10 @@ fn create(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
 }
 
 fn list(pool: &str, json: bool) -> Result<()> {
-    let client = reach::connect(pool)?;
-    let mut containers = match client.call(KEEPER, &Request::ContainerList) {
-        Ok(Reply::Containers(containers)) => containers,
-        Ok(other) => bail!("pool '{pool}' answered {other:?}"),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot list containers of '{pool}'"));
-        }
-    };
+    let client = connect::pool(pool)?;
+    let mut containers = client
+        .call(LIST_TARGET, ContainerList)
+        .with_context(|| format!("cannot list containers of '{pool}'"))?;
     containers.sort_by(|one, other| one.name.cmp(&other.name));
     if json {
         let rows: Vec<_> = containers
@@ -217,10 +216,10 @@ fn set(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
     if defaults.says_nothing() {
         return Err(usage("say what to change: --file-class, --dir-class or --chunk-size"));
     }
-    let pool = reach::connect(&which.pool)?;
+    let pool = connect::pool(&which.pool)?;
     let inheritance = defaults.apply(open(&pool, &which.name)?.inheritance)?;
-    let request = Request::ContainerChange { name: &which.name, inheritance };
-    pool.call(KEEPER, &request)
+    let request = ContainerChange { name: &which.name, inheritance };
+    pool.call(LIST_TARGET, request)
         .with_context(|| format!("cannot change container '{}'", which.name))?;
     report::say(format_args!(
         "container '{}': new files {} in chunks of {}, new directories {}",
@@ -233,9 +232,9 @@ fn set(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
 }
 
 fn destroy(which: &WhichArgs) -> Result<()> {
-    let pool = reach::connect(&which.pool)?;
+    let pool = connect::pool(&which.pool)?;
     open(&pool, &which.name)?;
-    pool.call(KEEPER, &Request::ContainerDestroy { name: &which.name })
+    pool.call(LIST_TARGET, ContainerDestroy { name: &which.name })
         .with_context(|| format!("cannot destroy container '{}'", which.name))?;
     report::say(format_args!("container '{}' destroyed", which.name));
     Ok(())

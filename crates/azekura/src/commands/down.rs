@@ -12,9 +12,10 @@ use clap::Args;
 use rustix::process::Pid;
 
 use super::serve::{self, POOL_RECORD, TARGETS_DIR};
+use crate::connect;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{mounts, places, process};
-use crate::reach::{self, check_name};
+use crate::names::check_name;
 use crate::report;
 
 /// How long an engine may take to drain.
@@ -63,7 +64,8 @@ fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<S
     if let Some(file) = file {
         let secret = file.secret()?;
         for id in 0..file.map.engines.len() as u16 {
-            let Ok((address, report)) = reach::ask_engine(&file.map, EngineId(id), &secret) else {
+            let Ok((address, report)) = connect::ask_engine(&file.map, EngineId(id), &secret)
+            else {
                 continue;
             };
             if is_local(&address) {

@@ -1,11 +1,10 @@
 //! The commands that start, stop, join and show things, one module each.
 
-pub(crate) mod completions;
 pub(crate) mod container;
 pub(crate) mod dev;
 pub(crate) mod down;
+pub(crate) mod lab;
 pub(crate) mod mount;
-pub(crate) mod netlab;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod status;

@@ -12,10 +12,11 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::connect;
 use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
-use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
+use crate::names::{ContainerName, DEFAULT_CONTAINER};
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
 
@@ -156,7 +157,7 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
 }
 
 fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
-    let pool = reach::connect(&args.name.pool)?;
+    let pool = connect::pool(&args.name.pool)?;
     let fsname = match args.name.container() {
         DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
         other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),

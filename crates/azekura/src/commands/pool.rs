@@ -5,16 +5,17 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use azekura_client::{PoolFile, SecretSource};
-use azekura_proto::message::Request;
+use azekura_proto::message::typed::Adopt;
 use azekura_proto::pool_map::{Address, EngineEntry, PoolMap};
 use azekura_proto::{EngineId, PoolId};
 use azekura_wire::Secret;
 use clap::{Args, Subcommand};
 
 use super::{down, serve, status, up};
-use crate::cli::{Verdict, usage};
+use crate::connect::EngineLine;
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::reach::{EngineLine, check_name};
+use crate::names::check_name;
+use crate::outcome::{Verdict, usage};
 use crate::report::{self, Table};
 
 /// `azekura pool`.
@@ -165,8 +166,8 @@ fn create(args: CreateArgs) -> Result<()> {
 
 fn adopt(engines: &mut [Candidate], map: &PoolMap) -> Result<()> {
     for (index, engine) in engines.iter_mut().enumerate() {
-        let request = Request::Adopt { map: map.clone(), engine: EngineId(index as u16) };
-        engine.line.ask(&request).with_context(|| {
+        let request = Adopt { map: map.clone(), engine: EngineId(index as u16) };
+        engine.line.ask(request).with_context(|| {
             let address = engine.addresses.first().map(ToString::to_string).unwrap_or_default();
             format!(
                 "engine {index} at {address} did not become part of the pool; the {index} before \

@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::host::daemon::Starting;
 use crate::host::{places, process};
-use crate::reach::check_name;
+use crate::names::check_name;
 use crate::report;
 
 /// Targets of a new engine unless something else is said.

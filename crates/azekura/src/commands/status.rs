@@ -12,9 +12,9 @@ use azekura_wire::Secret;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::Verdict;
+use crate::connect;
 use crate::host::mounts;
-use crate::reach;
+use crate::outcome::Verdict;
 use crate::report::{self, Table, format_bytes, format_duration_s, format_rate};
 
 /// `azekura status`.
@@ -32,12 +32,13 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// How an engine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// How an engine is; a pool is as the worst of its engines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
     Up,
     Stopping,
+    #[default]
     Down,
 }
 
@@ -92,7 +93,7 @@ impl Rates {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct EngineStatus {
     id: u16,
     pid: Option<u32>,
@@ -135,22 +136,7 @@ pub(crate) struct PoolStatus {
 
 impl EngineStatus {
     fn down(id: u16, addresses: Vec<String>, error: &anyhow::Error) -> Self {
-        Self {
-            id,
-            pid: None,
-            addresses,
-            state: State::Down,
-            error: Some(report::explain(error)),
-            uptime_s: 0,
-            targets: Vec::new(),
-            sessions: 0,
-            connections: 0,
-            requests: 0,
-            read_bytes: 0,
-            written_bytes: 0,
-            resident_bytes: 0,
-            rates: Rates::default(),
-        }
+        Self { id, addresses, error: Some(report::explain(error)), ..Self::default() }
     }
 
     fn up(id: u16, addresses: Vec<String>, report: &EngineReport) -> Self {
@@ -198,7 +184,7 @@ impl PoolStatus {
         let mut engines = Vec::new();
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asked: Vec<_> = (0..map.engines.len() as u16)
-                .map(|id| scope.spawn(move || reach::ask_engine(map, EngineId(id), secret)))
+                .map(|id| scope.spawn(move || connect::ask_engine(map, EngineId(id), secret)))
                 .collect();
             asked.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
@@ -219,13 +205,7 @@ impl PoolStatus {
         for engine in &engines {
             rates.add(&engine.rates);
         }
-        let state = if engines.iter().any(|engine| engine.state == State::Down) {
-            State::Down
-        } else if engines.iter().any(|engine| engine.state == State::Stopping) {
-            State::Stopping
-        } else {
-            State::Up
-        };
+        let state = engines.iter().map(|engine| engine.state).max().unwrap_or(State::Up);
         let mounted = mounts::list().unwrap_or_default();
         Self {
             name: map.name.clone(),

@@ -1,18 +1,15 @@
-//! `azekura trace`: what was asked for of far files, and why, out of a file that `--trace` wrote. Owns
-//! the reading of its lines; writes nothing but a picture.
+//! `azekura trace`: what was asked for of far files, and why, out of a file that `--trace` wrote. Their
+//! form is the file system's; leaves drawing to `azekura-lab`.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+use azekura_posix::{TracePolicy, TraceRecord};
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::experiment::{Chart, Curve, Scale, draw};
+use super::lab;
 use crate::report::{self, Table, format_bytes, format_rate};
-
-/// Points of a curve at most; more cannot be told apart.
-const POINTS_MAX: usize = 600;
 
 /// `azekura trace`.
 #[derive(Debug, Args)]
@@ -25,7 +22,7 @@ pub(crate) struct TraceArgs {
     /// The file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Draw size and utilisation over the requests into this file
+    /// Draw size and utilisation over the requests into this file, with azekura-lab
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
     /// Only the summary
@@ -36,34 +33,12 @@ pub(crate) struct TraceArgs {
     json: bool,
 }
 
-/// A line of the trace, as the file system writes it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Record {
-    pid: u32,
-    us: u64,
-    object: String,
-    policy: String,
-    read_offset: u64,
-    read_bytes: u64,
-    offset: u64,
-    bytes: u64,
-    ranges: u64,
-    utilisation: Option<f64>,
-    decision: String,
-    round_trip_us: u64,
-    bytes_per_second: u64,
-    window_bytes: u64,
-    held_bytes: u64,
-    hit_bytes: u64,
-    wasted_bytes: u64,
-}
-
 /// What one file was read like by one process and policy.
 #[derive(Debug, Serialize)]
 struct Summary {
     pid: u32,
     object: String,
-    policy: String,
+    policy: TracePolicy,
     lines: u64,
     requests: u64,
     asked_bytes: u64,
@@ -76,19 +51,8 @@ struct Summary {
     bytes_per_second: u64,
 }
 
-fn load(path: &Path) -> Result<Vec<Record>> {
-    let file = std::fs::File::open(path)
-        .with_context(|| format!("cannot read the trace {}", path.display()))?;
-    let mut records = Vec::new();
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.with_context(|| format!("cannot read {}", path.display()))?;
-        if line.is_empty() {
-            continue;
-        }
-        let record = serde_json::from_str(&line)
-            .with_context(|| format!("{}:{}: not a line of a trace", path.display(), number + 1))?;
-        records.push(record);
-    }
+fn load(path: &Path) -> Result<Vec<TraceRecord>> {
+    let records = TraceRecord::load(path)?;
     if records.is_empty() {
         bail!(
             "{} is empty: nothing far was read, or all of it with --read-policy off",
@@ -98,7 +62,7 @@ fn load(path: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-fn summaries(records: &[Record]) -> Vec<Summary> {
+fn summaries(records: &[TraceRecord]) -> Vec<Summary> {
     let mut all: Vec<(Summary, Vec<u64>)> = Vec::new();
     for record in records {
         let found = all.iter().position(|(summary, _)| {
@@ -110,7 +74,7 @@ fn summaries(records: &[Record]) -> Vec<Summary> {
             let summary = Summary {
                 pid: record.pid,
                 object: record.object.clone(),
-                policy: record.policy.clone(),
+                policy: record.policy,
                 lines: 0,
                 requests: 0,
                 asked_bytes: 0,
@@ -153,7 +117,7 @@ fn milliseconds(us: u64) -> String {
     format_rate(us as f64 / 1000.0)
 }
 
-fn show_records(records: &[Record]) {
+fn show_records(records: &[TraceRecord]) {
     let mut table = Table::new(&[
         ">SECONDS",
         ">PID",
@@ -179,7 +143,7 @@ fn show_records(records: &[Record]) {
             format_bytes(record.bytes),
             record.ranges.to_string(),
             share(record.utilisation),
-            record.decision.clone(),
+            record.decision.to_string(),
             milliseconds(record.round_trip_us),
             format_rate(record.bytes_per_second as f64 / 1e6),
             format_bytes(record.window_bytes),
@@ -209,7 +173,7 @@ fn show_summaries(all: &[Summary]) {
         table.row([
             summary.pid.to_string(),
             summary.object.clone(),
-            summary.policy.clone(),
+            summary.policy.to_string(),
             summary.lines.to_string(),
             summary.requests.to_string(),
             format_bytes(summary.asked_bytes),
@@ -225,45 +189,6 @@ fn show_summaries(all: &[Summary]) {
     report::say(table);
 }
 
-/// Size above, utilisation below, both over the number of the request.
-fn picture(records: &[Record]) -> Result<String> {
-    let every = records.len().div_ceil(POINTS_MAX).max(1);
-    let points = |value: &dyn Fn(&Record) -> Option<f64>| -> Vec<(f64, f64)> {
-        let numbered = records.iter().enumerate().step_by(every);
-        numbered.filter_map(|(number, record)| Some((number as f64, value(record)?))).collect()
-    };
-    let chart = |title, y_title, y_scale, curves| Chart {
-        title,
-        x_title: "request",
-        x_scale: Scale::Linear,
-        y_title,
-        y_scale,
-        curves,
-    };
-    let curve = |title: &str, points| Curve { title: title.to_owned(), points };
-    let sizes = chart(
-        "Size of requests",
-        "bytes",
-        Scale::Sizes,
-        vec![
-            curve("window", points(&|record| Some(record.window_bytes.max(1) as f64))),
-            curve("asked for", points(&|record| Some(record.bytes.max(1) as f64))),
-        ],
-    );
-    let used = chart(
-        "Utilisation",
-        "%",
-        Scale::Linear,
-        vec![curve("used", points(&|record| record.utilisation.map(|share| share * 100.0)))],
-    );
-    let (above, below) = (draw(&sizes)?, draw(&used)?);
-    let below = below.replacen("<svg ", "<svg y=\"420\" ", 1);
-    Ok(format!(
-        "<svg width=\"760\" height=\"840\" viewBox=\"0 0 760 840\" \
-         xmlns=\"http://www.w3.org/2000/svg\">\n{above}{below}</svg>\n"
-    ))
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -272,7 +197,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
     let records = load(&args.file)?;
     let all = summaries(&records);
     if args.json {
-        let shown: &[Record] = if args.summary { &[] } else { &records };
+        let shown: &[TraceRecord] = if args.summary { &[] } else { &records };
         report::say_json(&serde_json::json!({ "records": shown, "summaries": all }))?;
     } else {
         if !args.summary {
@@ -281,8 +206,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
         show_summaries(&all);
     }
     if let Some(path) = &args.svg {
-        std::fs::write(path, picture(&records)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        lab::draw(&args.file, path)?;
         report::note(format_args!("azekura: {} drawn", path.display()));
     }
     Ok(())
@@ -297,7 +221,7 @@ mod tests {
 "#;
 
     #[test]
-    fn a_trace_is_summed_up_and_drawn() {
+    fn a_trace_is_summed_up() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace");
         std::fs::write(&path, LINES).unwrap();
@@ -305,9 +229,6 @@ mod tests {
         let all = summaries(&records);
         assert_eq!((all.len(), all[0].lines, all[0].asked_bytes), (1, 2, 196_608));
         assert_eq!((all[0].last_window_bytes, all[0].hit_bytes), (131_072, 65_536));
-        let svg = picture(&records).unwrap();
-        assert!(svg.contains("Utilisation") && svg.contains("Size of requests"));
-        assert_eq!(svg.matches("<svg ").count(), 3);
     }
 
     #[test]

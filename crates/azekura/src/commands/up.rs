@@ -10,17 +10,18 @@ use azekura_client::{PoolFile, PoolFileError};
 use azekura_engine::Engine;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::TARGETS_MAX;
-use azekura_proto::message::{Reply, Request};
+use azekura_proto::message::typed::{ContainerCreate, ContainerList};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, TargetId};
 use azekura_wire::SecretError;
 use clap::Args;
 
 use super::serve::{self, TARGETS_DIR};
-use crate::cli::usage;
+use crate::connect;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{daemon, places};
-use crate::reach::{self, DEFAULT_CONTAINER, check_name};
+use crate::names::{DEFAULT_CONTAINER, check_name};
+use crate::outcome::usage;
 use crate::report;
 
 /// A large pool may have much to recover.
@@ -134,7 +135,7 @@ fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
              choose another --name"
         );
     }
-    let Ok((_, report)) = reach::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
+    let Ok((_, report)) = connect::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
         return Ok(None);
     };
     let is_here = report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));
@@ -230,18 +231,13 @@ fn start(
 /// # Errors
 /// If the pool does not answer.
 pub(crate) fn ensure_default_container(pool: &str) -> Result<()> {
-    let client = reach::connect(pool)?;
+    let client = connect::pool(pool)?;
     let first = TargetId(0);
     let cannot = || format!("cannot make the default container of pool '{pool}'");
-    let Reply::Containers(containers) =
-        client.call(first, &Request::ContainerList).with_context(cannot)?
-    else {
-        bail!("pool '{pool}' gave no list of containers");
-    };
-    if containers.is_empty() {
+    if client.call(first, ContainerList).with_context(cannot)?.is_empty() {
         let name = DEFAULT_CONTAINER.to_owned();
-        let request = Request::ContainerCreate { name, inheritance: Inheritance::default() };
-        client.call(first, &request).with_context(cannot)?;
+        let request = ContainerCreate { name, inheritance: Inheritance::default() };
+        client.call(first, request).with_context(cannot)?;
     }
     Ok(())
 }

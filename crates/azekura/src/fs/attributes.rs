@@ -5,14 +5,15 @@ use anyhow::{Context as _, Result, bail};
 use azekura_posix::{Access, Attr, Errno, FileKind};
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::{AttrChange, Inheritance, NewInode};
-use azekura_proto::message::{Reply, Request};
-use azekura_proto::placement;
+use azekura_proto::message::typed::{Create, Creation, SetAttr};
 use clap::Args;
 
-use super::{Opened, OpenedOnce, split_last, umask};
-use crate::cli::usage;
+use super::opened::{Opened, OpenedOnce};
+use super::paths::split_last;
 use crate::commands::container::check_chunk_bytes;
-use crate::reach::Location;
+use crate::host::process;
+use crate::names::Location;
+use crate::outcome::usage;
 use crate::reading::ReadArgs;
 use crate::report::{self, Table, format_bytes, parse_size_u32};
 
@@ -132,7 +133,7 @@ fn change(container: &Opened, place: &Location, attr: &Attr, change: AttrChange)
     container
         .fs
         .pool()
-        .call(oid.home(), &Request::SetAttr { oid, change })
+        .call(oid.home(), SetAttr { oid, change })
         .map(drop)
         .with_context(|| format!("cannot set attributes of {place}"))
 }
@@ -179,7 +180,7 @@ fn create(container: &Opened, place: &Location, wanted: Wanted) -> Result<()> {
     let inherited = wanted.over(dir.inheritance.unwrap_or_default());
     let inode = NewInode {
         kind: FileKind::Regular,
-        mode: (0o666 & !umask()) as u16,
+        mode: (0o666 & !process::umask()) as u16,
         uid: container.caller.uid,
         // A setgid directory gives its group to what is made in it.
         gid: if dir.mode & 0o2000 == 0 { container.caller.gid } else { dir.gid },
@@ -192,12 +193,11 @@ fn create(container: &Opened, place: &Location, wanted: Wanted) -> Result<()> {
     let (dir, name) = (dir.oid, name.as_bytes());
     azekura_proto::message::check_name(name).with_context(cannot)?;
     let pool = container.fs.pool();
-    let target = placement::entry_target(dir, name, pool.target_count());
-    let request = Request::Create { dir, name, inode, hold: false };
-    match pool.call(target, &request).with_context(cannot)? {
-        Reply::Created(_) => Ok(()),
-        Reply::Entry { .. } => bail!("{place} was made by somebody else just now: try again"),
-        other => bail!("cannot make {place}: the engine answered {other:?}"),
+    let target = pool.placement().entry_target(dir, name);
+    let request = Create { dir, name, inode, open: false };
+    match pool.call(target, request).with_context(cannot)? {
+        Creation::New(_) => Ok(()),
+        Creation::Existing(..) => bail!("{place} was made by somebody else just now: try again"),
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn get(args: &GetAttrArgs) -> Result<()> {
             .metadata(&place.path)
             .with_context(|| format!("cannot look at {place}"))?;
         let class = attr.oid.class();
-        let shards = class.shards(container.fs.pool().target_count());
+        let shards = container.fs.pool().placement().shards(attr.oid);
         let given = |what: fn(&Inheritance) -> ObjectClass| {
             attr.inheritance.as_ref().map(what).map(ObjectClass::name)
         };

@@ -4,8 +4,10 @@ use anyhow::{Context as _, Result, bail};
 use azekura_posix::{Errno, FileKind, RenameMode};
 use clap::Args;
 
-use super::{Opened, OpenedOnce, join, split_last, umask};
-use crate::reach::Location;
+use super::opened::{Opened, OpenedOnce};
+use super::paths::{join, split_last};
+use crate::host::process;
+use crate::names::Location;
 use crate::reading::ReadArgs;
 use crate::report::{self, Progress};
 
@@ -53,7 +55,7 @@ pub(crate) struct RmArgs {
 /// Runs `azekura fs mkdir`.
 pub(super) fn mkdir(args: &MkdirArgs) -> Result<()> {
     let mut opened = OpenedOnce::default();
-    let mode = 0o777 & !umask();
+    let mode = 0o777 & !process::umask();
     for place in &args.places {
         let names = opened.of(place)?.names;
         let result = if args.parents {

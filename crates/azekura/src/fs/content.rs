@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use azekura_posix::OpenOptions;
 use clap::Args;
 
-use super::OpenedOnce;
-use crate::reach::Location;
+use super::opened::OpenedOnce;
+use crate::names::Location;
 use crate::reading::ReadArgs;
 use crate::report;
 

@@ -10,11 +10,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use azekura_posix::FileKind;
 use clap::Args;
 
-use super::side::{Meta, Side, bytes_of};
-use super::{OpenedOnce, join};
-use crate::cli::usage;
+use super::opened::OpenedOnce;
+use super::paths::join;
+use super::tree::{Meta, Tree, bytes_of};
 use crate::host::places;
-use crate::reach::Location;
+use crate::names::Location;
+use crate::outcome::usage;
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report::Progress;
 
@@ -22,7 +23,7 @@ use crate::report::Progress;
 const COPIERS: usize = 4;
 /// Files found but not copied yet.
 const QUEUE_FILES: usize = 1_024;
-/// One read and one write; spreads over the targets of a wide file.
+/// One read and one write; spreads over the targets of a striped file.
 const PIECE_BYTES: usize = 4 << 20;
 /// Failures that are shown one by one.
 const FAILURES_SHOWN: usize = 20;
@@ -90,7 +91,7 @@ enum End {
 
 /// A tree and a path in it.
 struct Spot {
-    side: Side,
+    tree: Tree,
     path: Vec<u8>,
 }
 
@@ -98,16 +99,16 @@ impl Spot {
     fn open(end: &End, opened: &mut OpenedOnce) -> Result<Self> {
         Ok(match end {
             End::Local(path) => {
-                Self { side: Side::Local, path: bytes_of(&places::absolute(path)?) }
+                Self { tree: Tree::Local, path: bytes_of(&places::absolute(path)?) }
             }
             End::Pool(place) => {
-                Self { side: Side::Pool(opened.of(place)?), path: place.path.clone().into_bytes() }
+                Self { tree: Tree::Pool(opened.of(place)?), path: place.path.clone().into_bytes() }
             }
         })
     }
 
     fn show(&self) -> String {
-        self.side.show(&self.path)
+        self.tree.show(&self.path)
     }
 
     /// The last name; `None` for a root and for dots.
@@ -154,7 +155,7 @@ pub(super) fn get(args: GetArgs) -> Result<()> {
 fn copy(from: &[End], to: &End, recursive: bool, reading: &ReadArgs) -> Result<()> {
     let mut opened = OpenedOnce::reading(reading);
     let to = Spot::open(to, &mut opened)?;
-    let into_dir = match to.side.meta(&to.path, true) {
+    let into_dir = match to.tree.meta(&to.path, true) {
         Ok(meta) => meta.kind == FileKind::Directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error).with_context(|| format!("cannot look at {}", to.show())),
@@ -170,8 +171,8 @@ fn copy(from: &[End], to: &End, recursive: bool, reading: &ReadArgs) -> Result<(
             _ => trim(&to.path).to_vec(),
         };
         let target = if target.is_empty() { b"/".to_vec() } else { target };
-        refuse_loop(&from, &to.side, &target)?;
-        totals.add(&copy_tree(&from, &to.side, &target, recursive)?);
+        refuse_loop(&from, &to.tree, &target)?;
+        totals.add(&copy_tree(&from, &to.tree, &target, recursive)?);
     }
     match totals.failures {
         0 => Ok(()),
@@ -180,11 +181,11 @@ fn copy(from: &[End], to: &End, recursive: bool, reading: &ReadArgs) -> Result<(
 }
 
 /// A tree copied into itself would never end.
-fn refuse_loop(from: &Spot, to: &Side, target: &[u8]) -> Result<()> {
+fn refuse_loop(from: &Spot, to: &Tree, target: &[u8]) -> Result<()> {
     let source = trim(&from.path);
     let below =
         target.strip_prefix(source).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
-    if from.side.is_same_as(to) && below {
+    if from.tree.is_same_as(to) && below {
         bail!("{} lies in {}: it cannot be copied there", to.show(target), from.show());
     }
     Ok(())
@@ -204,7 +205,7 @@ impl Totals {
 }
 
 /// A file to copy.
-struct Job {
+struct FileCopy {
     from: Vec<u8>,
     to: Vec<u8>,
     meta: Meta,
@@ -212,8 +213,8 @@ struct Job {
 
 /// What the threads of one copy share.
 struct Shared<'a> {
-    from: &'a Side,
-    to: &'a Side,
+    from: &'a Tree,
+    to: &'a Tree,
     state: Mutex<State>,
 }
 
@@ -241,25 +242,25 @@ impl Shared<'_> {
     }
 }
 
-fn copy_tree(from: &Spot, to: &Side, target: &[u8], recursive: bool) -> Result<Totals> {
+fn copy_tree(from: &Spot, to: &Tree, target: &[u8], recursive: bool) -> Result<Totals> {
     let meta =
-        from.side.meta(&from.path, true).with_context(|| format!("cannot copy {}", from.show()))?;
+        from.tree.meta(&from.path, true).with_context(|| format!("cannot copy {}", from.show()))?;
     if meta.kind == FileKind::Directory && !recursive {
         bail!("{} is a directory: add -r to copy it with all that is in it", from.show());
     }
     let state = State { progress: Progress::bytes("copying"), totals: Totals::default() };
-    let shared = Shared { from: &from.side, to, state: Mutex::new(state) };
-    let (jobs, queue) = sync_channel::<Job>(QUEUE_FILES);
+    let shared = Shared { from: &from.tree, to, state: Mutex::new(state) };
+    let (copies, queue) = sync_channel::<FileCopy>(QUEUE_FILES);
     let queue = Mutex::new(queue);
     let dirs = std::thread::scope(|scope| {
         for _ in 0..COPIERS {
             scope.spawn(|| copy_files(&shared, &queue));
         }
-        let first = Job { from: from.path.clone(), to: target.to_vec(), meta };
+        let first = FileCopy { from: from.path.clone(), to: target.to_vec(), meta };
         // Dropping the sender, at the end of the walk, lets the copiers end.
-        walk(&shared, first, move |job| {
-            // The copiers take jobs as long as there are any.
-            let _ = jobs.send(job);
+        walk(&shared, first, move |copy| {
+            // The copiers take copies as long as there are any.
+            let _ = copies.send(copy);
         })
     });
     // The deepest first: finishing a directory may take away the right to change what is in it.
@@ -273,78 +274,80 @@ fn copy_tree(from: &Spot, to: &Side, target: &[u8], recursive: bool) -> Result<T
 }
 
 /// Makes directories and finds files; gives back the directories, those above first.
-fn walk(shared: &Shared<'_>, first: Job, send: impl Fn(Job)) -> Vec<Job> {
+fn walk(shared: &Shared<'_>, first: FileCopy, send: impl Fn(FileCopy)) -> Vec<FileCopy> {
     let mut dirs = Vec::new();
     let mut waiting = vec![first];
-    while let Some(job) = waiting.pop() {
+    while let Some(copy) = waiting.pop() {
         {
             let mut state = shared.state();
             state.totals.seen += 1;
-            if job.meta.kind == FileKind::Regular {
-                state.progress.extend(job.meta.size);
+            if copy.meta.kind == FileKind::Regular {
+                state.progress.extend(copy.meta.size);
             }
         }
-        if job.meta.kind != FileKind::Directory {
-            send(job);
+        if copy.meta.kind != FileKind::Directory {
+            send(copy);
             continue;
         }
-        let names =
-            shared.to.make_dir(&job.to, job.meta.mode).and_then(|()| shared.from.list(&job.from));
+        let names = shared
+            .to
+            .make_dir(&copy.to, copy.meta.mode)
+            .and_then(|()| shared.from.list(&copy.from));
         match names {
             Ok(names) => {
                 for name in names {
-                    let (from, to) = (join(&job.from, &name), join(&job.to, &name));
+                    let (from, to) = (join(&copy.from, &name), join(&copy.to, &name));
                     match shared.from.meta(&from, false) {
-                        Ok(meta) => waiting.push(Job { from, to, meta }),
+                        Ok(meta) => waiting.push(FileCopy { from, to, meta }),
                         Err(error) => shared.failed(&from, &error),
                     }
                 }
-                dirs.push(job);
+                dirs.push(copy);
             }
-            Err(error) => shared.failed(&job.from, &error),
+            Err(error) => shared.failed(&copy.from, &error),
         }
     }
     dirs
 }
 
-fn copy_files(shared: &Shared<'_>, queue: &Mutex<Receiver<Job>>) {
+fn copy_files(shared: &Shared<'_>, queue: &Mutex<Receiver<FileCopy>>) {
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = next else { return };
-        if let Err(error) = copy_one(shared, &job, &mut buffer) {
-            shared.failed(&job.from, &error);
+        let Ok(copy) = next else { return };
+        if let Err(error) = copy_one(shared, &copy, &mut buffer) {
+            shared.failed(&copy.from, &error);
         }
     }
 }
 
-fn copy_one(shared: &Shared<'_>, job: &Job, buffer: &mut [u8]) -> io::Result<()> {
-    match job.meta.kind {
-        FileKind::Regular => copy_contents(shared, job, buffer)?,
+fn copy_one(shared: &Shared<'_>, copy: &FileCopy, buffer: &mut [u8]) -> io::Result<()> {
+    match copy.meta.kind {
+        FileKind::Regular => copy_contents(shared, copy, buffer)?,
         FileKind::Symlink => {
-            shared.to.make_symlink(&shared.from.read_link(&job.from)?, &job.to)?;
+            shared.to.make_symlink(&shared.from.read_link(&copy.from)?, &copy.to)?;
         }
         FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
-            shared.to.make_node(&job.to, &job.meta)?;
+            shared.to.make_node(&copy.to, &copy.meta)?;
         }
         // The walk makes these.
         FileKind::Directory => return Ok(()),
     }
-    shared.to.finish(&job.to, &job.meta)
+    shared.to.finish(&copy.to, &copy.meta)
 }
 
-fn copy_contents(shared: &Shared<'_>, job: &Job, buffer: &mut [u8]) -> io::Result<()> {
-    let to = shared.to.create(&job.to)?;
-    if job.meta.size == 0 {
+fn copy_contents(shared: &Shared<'_>, copy: &FileCopy, buffer: &mut [u8]) -> io::Result<()> {
+    let to = shared.to.create(&copy.to)?;
+    if copy.meta.size == 0 {
         return Ok(());
     }
-    let from = shared.from.open(&job.from)?;
-    let has_holes = job.meta.blocks_512 * 512 < job.meta.size;
+    let from = shared.from.open(&copy.from)?;
+    let has_holes = copy.meta.blocks_512 * 512 < copy.meta.size;
     let mut offset = 0;
     let mut written_end = 0;
     loop {
         // A small file's end is known, so one read is enough for it.
-        let wanted = job.meta.size.saturating_sub(offset).clamp(1, PIECE_BYTES as u64) as usize;
+        let wanted = copy.meta.size.saturating_sub(offset).clamp(1, PIECE_BYTES as u64) as usize;
         let bytes = match from.read_at(&mut buffer[..wanted], offset) {
             Ok(0) => break,
             Ok(bytes) => bytes,
@@ -358,7 +361,7 @@ fn copy_contents(shared: &Shared<'_>, job: &Job, buffer: &mut [u8]) -> io::Resul
         }
         offset += bytes as u64;
         shared.moved(bytes as u64);
-        if offset == job.meta.size {
+        if offset == copy.meta.size {
             break;
         }
     }
@@ -374,7 +377,7 @@ mod tests {
 
     #[test]
     fn the_last_name_of_a_spot() {
-        let spot = |path: &str| Spot { side: Side::Local, path: path.as_bytes().to_vec() };
+        let spot = |path: &str| Spot { tree: Tree::Local, path: path.as_bytes().to_vec() };
         assert_eq!(spot("/a/b/").name(), Some(&b"b"[..]));
         assert_eq!(spot("/").name(), None);
         assert_eq!(spot("/a/.").name(), None);
@@ -382,10 +385,10 @@ mod tests {
 
     #[test]
     fn a_tree_is_not_copied_into_itself() {
-        let from = Spot { side: Side::Local, path: b"/a/b".to_vec() };
-        assert!(refuse_loop(&from, &Side::Local, b"/a/b/c").is_err());
-        assert!(refuse_loop(&from, &Side::Local, b"/a/b").is_err());
-        assert!(refuse_loop(&from, &Side::Local, b"/a/bc").is_ok());
+        let from = Spot { tree: Tree::Local, path: b"/a/b".to_vec() };
+        assert!(refuse_loop(&from, &Tree::Local, b"/a/b/c").is_err());
+        assert!(refuse_loop(&from, &Tree::Local, b"/a/b").is_err());
+        assert!(refuse_loop(&from, &Tree::Local, b"/a/bc").is_ok());
     }
 
     #[test]
@@ -401,8 +404,8 @@ mod tests {
         let sparse = std::fs::File::create(from.join("sparse")).unwrap();
         sparse.set_len(9 << 20).unwrap();
         drop(sparse);
-        let spot = Spot { side: Side::Local, path: bytes_of(&from) };
-        let totals = copy_tree(&spot, &Side::Local, &bytes_of(&to), true).unwrap();
+        let spot = Spot { tree: Tree::Local, path: bytes_of(&from) };
+        let totals = copy_tree(&spot, &Tree::Local, &bytes_of(&to), true).unwrap();
         assert_eq!((totals.seen, totals.failures), (6, 0));
         assert_eq!(std::fs::read(to.join("dir/file")).unwrap(), b"contents");
         assert_eq!(std::fs::read_link(to.join("link")).unwrap().to_str(), Some("dir/file"));
@@ -411,6 +414,6 @@ mod tests {
         assert_eq!((old.mode(), old.mtime_nsec()), (new.mode(), new.mtime_nsec()));
         let sparse = std::fs::metadata(to.join("sparse")).unwrap();
         assert_eq!((sparse.len(), sparse.blocks()), (9 << 20, 0));
-        assert!(copy_tree(&spot, &Side::Local, &bytes_of(&to), false).is_err());
+        assert!(copy_tree(&spot, &Tree::Local, &bytes_of(&to), false).is_err());
     }
 }

@@ -6,8 +6,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Opened, OpenedOnce, join};
-use crate::reach::{ContainerName, Location};
+use super::opened::{Opened, OpenedOnce};
+use super::paths::join;
+use crate::names::{ContainerName, Location};
 use crate::reading::ReadArgs;
 use crate::report::{self, Table, format_bytes};
 
@@ -286,7 +287,7 @@ fn facts_of(
     place: &Location,
     attr: &Attr,
     shown: Shown,
-    targets: u16,
+    shards: u16,
 ) -> Vec<(&'static str, Value)> {
     let class = attr.oid.class();
     vec![
@@ -307,10 +308,10 @@ fn facts_of(
         ("object", attr.oid.to_string().into()),
         ("inode", attr.oid.inode_number().into()),
         ("class", class.name().into()),
-        ("shards", class.shards(targets).into()),
+        ("shards", shards.into()),
         ("home_target", attr.oid.home().0.into()),
         ("chunk_bytes", attr.chunk_bytes.into()),
-        ("wide", attr.wide.into()),
+        ("wide", attr.striped.into()),
     ]
 }
 
@@ -325,8 +326,8 @@ pub(super) fn stat(args: &StatArgs) -> Result<()> {
             .symlink_metadata(&place.path)
             .with_context(|| format!("cannot stat {place}"))?;
         let shown = show(&container, place.path.as_bytes(), &attr)?;
-        let targets = container.fs.pool().target_count();
-        all.push(facts_of(place, &attr, shown, targets));
+        let shards = container.fs.pool().placement().shards(attr.oid);
+        all.push(facts_of(place, &attr, shown, shards));
     }
     if args.json {
         let files: Vec<serde_json::Map<String, Value>> = all

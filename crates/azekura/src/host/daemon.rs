@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::programs;
 use crate::report::{self, Progress};
 
 /// A log file that has grown beyond this is set aside before the next start.
@@ -23,14 +24,9 @@ const READY: &str = "ready";
 ///
 /// # Errors
 /// What the child says went wrong, or the end of its log if it says nothing.
-pub(crate) fn launch(
-    arguments: &[OsString],
-    log: &Path,
-    timeout: Duration,
-    what: &str,
-) -> Result<u32> {
+pub fn launch(arguments: &[OsString], log: &Path, timeout: Duration, what: &str) -> Result<u32> {
     let log_file = open_log(log)?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = programs::own()?;
     let mut child = Command::new(&program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -78,13 +74,13 @@ pub(crate) fn launch(
 /// The child's side: tells the parent how the start went.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Starting {
+pub struct Starting {
     in_background: bool,
 }
 
 impl Starting {
     /// Leaves the session of the parent if this is a child in the background.
-    pub(crate) fn begin(in_background: bool) -> Result<Self> {
+    pub fn begin(in_background: bool) -> Result<Self> {
         if in_background {
             rustix::process::setsid().context("cannot start a session of its own")?;
             std::env::set_current_dir("/").context("cannot change to /")?;
@@ -93,7 +89,7 @@ impl Starting {
     }
 
     /// The work is ready: the parent may return.
-    pub(crate) fn ready(self) -> Result<()> {
+    pub fn ready(self) -> Result<()> {
         if self.in_background {
             say(READY);
             let nowhere = File::options().read(true).write(true).open("/dev/null")?;
@@ -103,7 +99,7 @@ impl Starting {
     }
 
     /// The work cannot start: the parent shows why.
-    pub(crate) fn failed(self, error: anyhow::Error) -> anyhow::Error {
+    pub fn failed(self, error: anyhow::Error) -> anyhow::Error {
         if self.in_background {
             // One line on the pipe, whatever the message has.
             say(&report::explain(&error).replace('\n', "\u{1f}"));

@@ -1,8 +1,10 @@
-//! This machine: where files belong, processes, mounts, and programs that run in the background.
-//! Knows nothing of pools beyond their names.
+//! This machine: where files belong, programs, processes, mounts, and programs that run in the
+//! background. Knows nothing of pools beyond their names.
 
-pub(crate) mod daemon;
+pub mod daemon;
+pub mod machine;
 pub(crate) mod mounts;
-pub(crate) mod places;
+pub mod places;
 pub(crate) mod process;
+pub mod programs;
 pub(crate) mod records;

@@ -45,7 +45,7 @@ pub(crate) fn data_dir() -> Result<PathBuf> {
 }
 
 /// The log file of a background program.
-pub(crate) fn log_file(name: &str) -> Result<PathBuf> {
+pub fn log_file(name: &str) -> Result<PathBuf> {
     let dir = state_dir()?.join("log");
     make_private_dir(&dir)?;
     Ok(dir.join(format!("{name}.log")))
@@ -61,7 +61,7 @@ pub(crate) fn memory_dir() -> Result<PathBuf> {
 }
 
 /// Where the UNIX sockets of this user's pools live.
-pub(crate) fn socket_dir() -> Result<PathBuf> {
+pub fn socket_dir() -> Result<PathBuf> {
     match from_environment("XDG_RUNTIME_DIR").filter(|path| path.is_dir()) {
         Some(path) => {
             let dir = path.join("azekura");
@@ -116,6 +116,6 @@ fn own_dir_in_shared_place(dir: &Path) -> Result<PathBuf> {
 }
 
 /// A path that stays true after a change of directory; the path need not exist.
-pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))
 }

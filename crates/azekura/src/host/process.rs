@@ -100,6 +100,15 @@ pub(crate) fn users_of(dir: &Path) -> Vec<String> {
     users
 }
 
+/// What keeps new files from having permissions that the user never gives.
+pub(crate) fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
+        .unwrap_or(0o022)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

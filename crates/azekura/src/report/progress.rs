@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::streams::note;
+
 /// Work shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bar of one piece of work.
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     since: Instant,
     shown: bool,
@@ -23,7 +25,7 @@ impl Progress {
     }
 
     /// Work measured in pieces; 0 if their number is not known.
-    pub(crate) fn count(what: &str, total: u64) -> Self {
+    pub fn count(what: &str, total: u64) -> Self {
         Self::with(
             what,
             (total > 0).then_some(total),
@@ -50,7 +52,7 @@ impl Progress {
     }
 
     /// That much more is done.
-    pub(crate) fn advance(&mut self, amount: u64) {
+    pub fn advance(&mut self, amount: u64) {
         self.bar.inc(amount);
         if !self.shown && self.since.elapsed() > PATIENCE {
             self.shown = true;
@@ -71,8 +73,8 @@ impl Progress {
     }
 
     /// Prints a line on standard error without tearing the bar.
-    pub(crate) fn note(&self, line: &str) {
-        self.bar.suspend(|| super::note(line));
+    pub fn note(&self, line: &str) {
+        self.bar.suspend(|| note(line));
     }
 }
 

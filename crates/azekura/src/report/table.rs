@@ -10,7 +10,7 @@ enum Align {
 }
 
 /// Rows under a heading.
-pub(crate) struct Table {
+pub struct Table {
     headings: Vec<String>,
     aligns: Vec<Align>,
     rows: Vec<Vec<String>>,
@@ -18,7 +18,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table with these headings; one that starts with `>` stands over numbers, to the right.
-    pub(crate) fn new(headings: &[&str]) -> Self {
+    pub fn new(headings: &[&str]) -> Self {
         let align = |heading: &&str| match heading.strip_prefix('>') {
             Some(text) => (text.to_owned(), Align::Right),
             None => ((*heading).to_owned(), Align::Left),
@@ -28,7 +28,7 @@ impl Table {
     }
 
     /// Adds a row; missing cells stay empty.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
     }
 }

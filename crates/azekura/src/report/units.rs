@@ -38,7 +38,7 @@ pub(crate) fn parse_size_u32(text: &str) -> Result<u32, String> {
 }
 
 /// A size with at most one decimal: `512 B`, `1 MiB`, `3.4 GiB`.
-pub(crate) fn format_bytes(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut index = 0;
     while value >= 1024.0 && index + 1 < NAMES.len() {
@@ -53,7 +53,7 @@ pub(crate) fn format_bytes(bytes: u64) -> String {
 }
 
 /// A number that spans orders of magnitude, to three or four digits.
-pub(crate) fn format_rate(value: f64) -> String {
+pub fn format_rate(value: f64) -> String {
     if value >= 100.0 {
         let whole = format!("{value:.0}");
         let mut out = String::new();
@@ -72,7 +72,7 @@ pub(crate) fn format_rate(value: f64) -> String {
 }
 
 /// Seconds as `12s`, `3m12s`, `5h03m`, `2d05h`.
-pub(crate) fn format_duration_s(seconds: u64) -> String {
+pub fn format_duration_s(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),

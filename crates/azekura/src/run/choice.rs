@@ -4,15 +4,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use azekura_executable::Script;
 use azekura_posix::{CachePolicy, Credentials, Namespace, OpenOptions};
 
-use super::elf::{self, HEAD_BYTES, Program};
-use crate::reach::{self, ContainerName};
+use super::program::{Own, Program, classify};
+use crate::connect;
+use crate::names::ContainerName;
 use crate::reading::ReadArgs;
 
 /// The kernel follows interpreters of interpreters this far.
@@ -66,15 +67,16 @@ pub(super) struct Chooser<'a> {
     name: &'a ContainerName,
     /// Where the command will start.
     cwd: PathBuf,
-    /// The head of this program's own file.
-    own: Vec<u8>,
+    /// This program; `None` if its own file cannot be read.
+    own: Option<Own>,
     container: Container,
 }
 
 impl<'a> Chooser<'a> {
     pub(super) fn new(name: &'a ContainerName, prefix: &'a Path, cwd: Option<&Path>) -> Self {
         let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-        let own = read_head(Path::new("/proc/self/exe")).unwrap_or_default();
+        let own = File::open("/proc/self/exe").ok();
+        let own = own.and_then(|own| Own::read(&|at, into: &mut [u8]| own.read_at(into, at)));
         let cwd = cwd.map_or_else(here, Path::to_owned);
         Self { prefix, name, cwd, own, container: Container::Unasked }
     }
@@ -134,7 +136,10 @@ impl<'a> Chooser<'a> {
     }
 
     fn on_host(&mut self, path: &Path, depth: usize) -> Choice {
-        let Ok(head) = read_head(path) else {
+        let kind = File::open(path).and_then(|file| {
+            classify(&|at, into: &mut [u8]| file.read_at(into, at), self.own.as_ref())
+        });
+        let Ok(kind) = kind else {
             return Choice::new(Way::Preload, "it cannot be read, so most likely dynamic");
         };
         if gives_privileges(path) {
@@ -143,7 +148,7 @@ impl<'a> Chooser<'a> {
                 "it gives privileges, and such programs preload nothing",
             );
         }
-        self.by_kind(elf::classify(&head, &self.own), depth)
+        self.by_kind(kind, depth)
     }
 
     fn by_kind(&mut self, kind: Program, depth: usize) -> Choice {
@@ -156,24 +161,21 @@ impl<'a> Chooser<'a> {
             }
             Program::OtherMachine => Choice::new(Way::Fuse, "it is for another kind of processor"),
             Program::Unknown => Choice::new(Way::Preload, "it is no ELF program, so the shell's"),
-            Program::Script { interpreter, argument } => {
-                let shown = String::from_utf8_lossy(&interpreter).into_owned();
-                let choice = self.script(&interpreter, argument.as_deref(), depth);
+            Program::Script(script) => {
+                let shown = String::from_utf8_lossy(&script.interpreter).into_owned();
+                let choice = self.script(&script, depth);
                 Choice { why: format!("it is a script of {shown}, and {}", choice.why), ..choice }
             }
         }
     }
 
-    fn script(&mut self, interpreter: &[u8], argument: Option<&[u8]>, depth: usize) -> Choice {
+    fn script(&mut self, script: &Script, depth: usize) -> Choice {
         if depth >= DEPTH_MAX {
             return Choice::new(Way::Preload, "too many interpreters follow");
         }
-        let path = Path::new(OsStr::from_bytes(interpreter));
-        let is_env = path.file_name() == Some(OsStr::new("env"));
-        let target = argument.filter(|_| is_env).and_then(elf::env_target);
-        let found = match target {
+        let found = match script.env_target() {
             Some(name) => self.find(OsStr::from_bytes(name)),
-            None => self.locate(path.to_owned()),
+            None => self.locate(PathBuf::from(OsStr::from_bytes(&script.interpreter))),
         };
         match found {
             Found::Nowhere => Choice::new(Way::Preload, "that was not found"),
@@ -187,42 +189,34 @@ impl<'a> Chooser<'a> {
     fn in_container(&mut self, path: &Path) -> Choice {
         let fuse = || Choice::new(Way::Fuse, "it lies in the container");
         let Ok(inside) = path.strip_prefix(self.prefix).map(Path::to_owned) else { return fuse() };
-        let mut head = vec![0; HEAD_BYTES];
-        let read = self.container().and_then(|names| {
+        let own = self.own.clone();
+        let kind = self.container().and_then(|names| {
             let file = names.open(in_container(&inside), &OpenOptions::read_only()).ok()?;
-            file.read_at(&mut head, 0).ok()
+            classify(&|at, into: &mut [u8]| file.read_at(into, at), own.as_ref()).ok()
         });
-        let Some(count) = read else { return fuse() };
-        let kind = elf::classify(&head[..count], &self.own);
-        let Program::Script { interpreter, argument } = kind.clone() else { return fuse() };
-        let choice = self.by_kind(kind, 0);
+        let Some(Program::Script(script)) = kind else { return fuse() };
+        let words = [Some(script.interpreter.clone()), script.argument.clone()];
+        let choice = self.by_kind(Program::Script(script), 0);
         if choice.way == Way::Fuse {
             return choice;
         }
-        let words = [Some(interpreter), argument].into_iter().flatten();
-        let mut words: Vec<OsString> =
-            words.map(|word| OsStr::from_bytes(&word).to_owned()).collect();
+        let words = words.into_iter().flatten();
+        let mut words: Vec<OsString> = words.map(OsString::from_vec).collect();
         words.push(path.into());
         Choice { instead: Some(words), ..choice }
     }
 }
 
 fn open(name: &ContainerName) -> Option<Namespace> {
-    let pool = reach::connect(&name.pool).ok()?;
-    let fs =
-        reach::file_system(pool, name.container(), CachePolicy::None, &ReadArgs::default()).ok()?;
+    let pool = connect::pool(&name.pool).ok()?;
+    let fs = connect::file_system(pool, name.container(), CachePolicy::None, &ReadArgs::default())
+        .ok()?;
     Some(Namespace::new(fs, Credentials::of_process()))
 }
 
 /// A path below the prefix as the container has it.
 fn in_container(inside: &Path) -> Vec<u8> {
     [b"/", inside.as_os_str().as_bytes()].concat()
-}
-
-fn read_head(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::with_capacity(HEAD_BYTES);
-    File::open(path)?.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
-    Ok(head)
 }
 
 /// Whether the program runs with more rights than its caller, as another user or by capabilities.
@@ -262,13 +256,15 @@ mod tests {
         assert_eq!(choice.way, Way::Preload);
         assert!(choice.why.contains("script"), "{choice:?}");
         // A static program: the same file without its program headers.
-        let mut head = read_head(&own).unwrap();
+        let mut head = std::fs::read(&own).unwrap();
+        head.truncate(64 << 10);
+        let whole = head.clone();
         head[56..58].fill(0);
         let program = make(dir.path(), "static", &head, 0o755);
         assert_eq!(choose(&program).way, Way::Fuse);
         let text = format!("#!{}\n", program.display());
         assert_eq!(choose(&make(dir.path(), "script", text.as_bytes(), 0o755)).way, Way::Fuse);
-        let program = make(dir.path(), "set-id", &read_head(&own).unwrap(), 0o4755);
+        let program = make(dir.path(), "set-id", &whole, 0o4755);
         assert_eq!(choose(&program).way, Way::Fuse);
     }
 

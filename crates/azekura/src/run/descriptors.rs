@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::FdFlags;
 
-use crate::cli::usage;
+use crate::outcome::usage;
 
 /// Descriptors that were handed to this process, standard ones aside. To be asked for before
 /// anything is opened: what this program opens itself is never among them, since it closes on exec.

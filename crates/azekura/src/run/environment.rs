@@ -4,12 +4,12 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use azekura_client::PoolFile;
 
-use super::RunArgs;
-use crate::host::places;
-use crate::reach::ContainerName;
+use super::args::RunArgs;
+use crate::host::{places, programs};
+use crate::names::ContainerName;
 
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 const POOL: &str = "AZEKURA_POOL";
@@ -48,7 +48,7 @@ pub(super) fn for_preload(
     args: &RunArgs,
     intercept: Intercept,
 ) -> Result<Variables> {
-    let binary = std::env::current_exe().context("cannot find this program's own file")?;
+    let binary = programs::own()?;
     let library = find_library(&binary)?;
     let preload = prepend(&library, std::env::var_os(LD_PRELOAD).as_deref());
     let report = args.report.as_deref().map(report_file).transpose()?;

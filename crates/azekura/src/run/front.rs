@@ -17,15 +17,17 @@ use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, waitpid};
 use signal_hook::consts::SIGINT;
 
+use super::args::Cache;
 use super::environment::{LD_PRELOAD, Variables};
 use super::handover::{self, ToFront};
 use super::inside::INSIDE_COMMAND;
 use super::launch::{self, Program};
 use super::namespace::Users;
-use super::{Cache, descriptors, signals};
-use crate::cli::Verdict;
+use super::{descriptors, signals};
+use crate::connect;
 use crate::host::mounts;
-use crate::reach::{self, ContainerName, DEFAULT_CONTAINER};
+use crate::names::{ContainerName, DEFAULT_CONTAINER};
+use crate::outcome::Verdict;
 use crate::reading::ReadArgs;
 
 /// Tells commands started from within which container is mounted already.
@@ -36,7 +38,7 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// What is to be run, and how.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct MountedCommand {
     pub(super) name: ContainerName,
     pub(super) prefix: PathBuf,
     pub(super) cache: Cache,
@@ -54,22 +56,23 @@ pub(super) struct Job {
 ///
 /// # Errors
 /// If the pool cannot be reached, or there cannot be a mount. The command was not started then.
-pub(super) fn run(job: &Job) -> Result<Verdict> {
+pub(super) fn run(mounted: &MountedCommand) -> Result<Verdict> {
     let inherited = descriptors::inherited();
-    let pool = reach::connect(&job.name.pool)?;
-    let mark = mark(&pool, job);
-    if std::env::var_os(MOUNTED).is_some_and(|value| value == *mark) && is_mounted(&job.prefix) {
-        return start_here(job);
+    let pool = connect::pool(&mounted.name.pool)?;
+    let mark = mark(&pool, mounted);
+    if std::env::var_os(MOUNTED).is_some_and(|value| value == *mark) && is_mounted(&mounted.prefix)
+    {
+        return start_here(mounted);
     }
-    let fsname = match job.name.container() {
+    let fsname = match mounted.name.container() {
         DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
         other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),
     };
     let caught = signals::catch()?;
-    let (socket, pid) = spawn(job, &fsname, &mark)?;
+    let (socket, pid) = spawn(mounted, &fsname, &mark)?;
     caught.pass_on_to(pid)?;
     handover::send_begin(&socket, rustix::stdio::stdin())?;
-    let server = match serve(job, pool, &socket) {
+    let server = match serve(mounted, pool, &socket) {
         Ok(Some(server)) => server,
         Ok(None) => return wait(pid).map(verdict),
         Err(error) => {
@@ -93,10 +96,10 @@ pub(super) fn run(job: &Job) -> Result<Verdict> {
 }
 
 /// What distinguishes this mount from others, whatever their names.
-fn mark(pool: &Pool, job: &Job) -> String {
-    let cache = if job.cache == Cache::None { "none" } else { "auto" };
+fn mark(pool: &Pool, mounted: &MountedCommand) -> String {
+    let cache = if mounted.cache == Cache::None { "none" } else { "auto" };
     let map = pool.map();
-    format!("{}/{}/{cache}@{}", map.pool, job.name.container(), job.prefix.display())
+    format!("{}/{}/{cache}@{}", map.pool, mounted.name.container(), mounted.prefix.display())
 }
 
 fn is_mounted(prefix: &Path) -> bool {
@@ -104,32 +107,32 @@ fn is_mounted(prefix: &Path) -> bool {
 }
 
 /// Starts the command within the mount that this process itself is in.
-fn start_here(job: &Job) -> Result<Verdict> {
-    if let Some(dir) = &job.cwd {
+fn start_here(mounted: &MountedCommand) -> Result<Verdict> {
+    if let Some(dir) = &mounted.cwd {
         rustix::process::chdir(dir).with_context(|| format!("cannot enter {}", dir.display()))?;
     }
-    for reopen in &job.reopen {
+    for reopen in &mounted.reopen {
         descriptors::Reopen::parse(reopen)?.open()?;
     }
-    Ok(launch::become_program(&job.program, &job.variables))
+    Ok(launch::become_program(&mounted.program, &mounted.variables))
 }
 
 /// Starts the child. Gives the front's end of the socket that is the child's standard input.
-fn spawn(job: &Job, fsname: &str, mark: &str) -> Result<(OwnedFd, Pid)> {
+fn spawn(mounted: &MountedCommand, fsname: &str, mark: &str) -> Result<(OwnedFd, Pid)> {
     let (ours, theirs) = handover::pair()?;
     // This very program, even if its file has been replaced since.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("azekura").arg(INSIDE_COMMAND).arg("--prefix").arg(&job.prefix);
+    command.arg0("azekura").arg(INSIDE_COMMAND).arg("--prefix").arg(&mounted.prefix);
     command.arg("--fsname").arg(fsname);
-    if let Some(cache) = job.cache.to_possible_value() {
+    if let Some(cache) = mounted.cache.to_possible_value() {
         command.arg("--cache").arg(cache.get_name());
     }
     // A directory that is gone has no path; the command then stays in it.
-    if let Some(dir) = job.cwd.clone().or_else(|| std::env::current_dir().ok()) {
+    if let Some(dir) = mounted.cwd.clone().or_else(|| std::env::current_dir().ok()) {
         command.arg("--cwd").arg(dir);
     }
     let mut preload = std::env::var_os(LD_PRELOAD);
-    for (name, value) in &job.variables {
+    for (name, value) in &mounted.variables {
         match value {
             Some(value) if *name == LD_PRELOAD => preload = Some(value.clone()),
             Some(value) => _ = command.env(name, value),
@@ -138,15 +141,15 @@ fn spawn(job: &Job, fsname: &str, mark: &str) -> Result<(OwnedFd, Pid)> {
     }
     command.env(MOUNTED, mark).env_remove(LD_PRELOAD);
     // With '=', since a value may begin with a dash.
-    for (option, value) in [("--ld-preload=", &preload), ("--argv0=", &job.program.argv0)] {
+    for (option, value) in [("--ld-preload=", &preload), ("--argv0=", &mounted.program.argv0)] {
         if let Some(value) = value {
             command.arg(joined(option, value));
         }
     }
-    for reopen in &job.reopen {
+    for reopen in &mounted.reopen {
         command.arg(joined("--reopen=", reopen));
     }
-    command.arg("--").args(&job.program.words).stdin(Stdio::from(theirs));
+    command.arg("--").args(&mounted.program.words).stdin(Stdio::from(theirs));
     let child = command.spawn().context("cannot start a child process")?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     Ok((ours, pid.context("the child process has no number")?))
@@ -159,12 +162,12 @@ fn joined(option: &str, value: &OsString) -> OsString {
 }
 
 /// Serves the mount that the child makes. `None` if the child has ended instead, by a signal.
-fn serve(job: &Job, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>> {
+fn serve(mounted: &MountedCommand, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>> {
     let (device, users) = match handover::receive_as_front(socket)? {
         None => return Ok(None),
         Some(ToFront::Mounted(device, users)) => (device, users),
         Some(ToFront::Refused(reason)) => {
-            bail!("cannot mount at {}: {reason}", job.prefix.display())
+            bail!("cannot mount at {}: {reason}", mounted.prefix.display())
         }
     };
     // Either the kernel checks permissions, or it knows nobody but this user.
@@ -173,14 +176,16 @@ fn serve(job: &Job, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>>
         Users::OneUser => View::OneUser(Credentials::of_process()),
     };
     let config = FsConfig {
-        cache: job.cache.policy(),
+        cache: mounted.cache.policy(),
         check_permissions: users == Users::OneUser,
         ..FsConfig::default()
     };
-    let fs = FileSystem::mount(pool, job.name.container(), job.reading.apply_to_mount(config)?)?;
-    let config = ServeConfig { cache: job.cache.of_mount(), threads: None, view };
-    let server = azekura_fuse::serve(device, fs, config)
-        .map_err(|error| anyhow!("cannot serve the mount at {}: {error}", job.prefix.display()))?;
+    let fs =
+        FileSystem::mount(pool, mounted.name.container(), mounted.reading.apply_to_mount(config)?)?;
+    let config = ServeConfig { cache: mounted.cache.of_mount(), threads: None, view };
+    let server = azekura_fuse::serve(device, fs, config).map_err(|error| {
+        anyhow!("cannot serve the mount at {}: {error}", mounted.prefix.display())
+    })?;
     Ok(Some(server))
 }
 

@@ -10,12 +10,13 @@ use azekura_fuse::AttachConfig;
 use clap::Args;
 use rustix::process::Signal;
 
+use super::args::Cache;
 use super::descriptors::Reopen;
 use super::handover::{self, ToChild};
 use super::launch::{self, Program};
 use super::namespace::Users;
-use super::{Cache, environment, namespace, root};
-use crate::cli::Verdict;
+use super::{environment, namespace, root};
+use crate::outcome::Verdict;
 use crate::report;
 
 /// Name of the hidden command. Its standard input is the socket to the parent.

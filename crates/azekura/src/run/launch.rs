@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use super::environment::Variables;
-use crate::cli::Verdict;
+use crate::outcome::Verdict;
 use crate::report;
 
 const CANNOT_RUN: u8 = 126;

@@ -1,0 +1,24 @@
+//! The evaluation of the DAOS file system: which transfer sizes, chunks, targets, numbers of processes
+//! and access paths make it fast.
+
+mod access;
+mod bandwidth;
+mod fixture;
+mod metadata;
+mod rates;
+mod targets;
+mod transfer;
+
+use super::frame::Experiment;
+
+/// All of them.
+pub(super) fn every() -> Vec<Box<dyn Experiment>> {
+    vec![
+        Box::new(transfer::Transfer::ByFiles),
+        Box::new(transfer::Transfer::ByChunk),
+        Box::new(targets::Targets),
+        Box::new(metadata::Metadata),
+        Box::new(access::Access),
+        Box::new(access::AccessMetadata),
+    ]
+}
