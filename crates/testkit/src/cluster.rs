@@ -1,0 +1,168 @@
+//! A small pool in this process: engines in a temporary directory, killed and started again when a
+//! test says so. Owns their start and end.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
+use azekura_engine::{Engine, EngineConfig};
+use azekura_posix::{
+    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
+};
+use azekura_proto::attr::Inheritance;
+use azekura_proto::pool_map::{Address, EngineEntry};
+use azekura_proto::{EngineId, PoolId, PoolMap};
+use azekura_wire::Secret;
+
+/// The engines of a pool.
+pub struct Cluster {
+    dir: tempfile::TempDir,
+    configs: Vec<EngineConfig>,
+    engines: Vec<Option<Engine>>,
+    file: PoolFile,
+}
+
+/// A directory in memory, if there is one: the tests are not about disks.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let memory = PathBuf::from("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.unwrap()
+}
+
+/// An address of this machine. Taken and let go: nobody else gets it in the next moment.
+fn free_port() -> String {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    taken.local_addr().unwrap().to_string()
+}
+
+impl Cluster {
+    /// Starts a pool with the container `default` on UNIX sockets.
+    pub fn start(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        Self::start_on(engines, targets_each, inheritance, false, |dir, index| {
+            Address::Unix(dir.join(format!("{index}.sock")))
+        })
+    }
+
+    /// The same, reached over the loopback interface only, with metrics.
+    pub fn start_far(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        let address = |_: &Path, _| Address::Tcp(free_port());
+        Self::start_on(engines, targets_each, inheritance, true, address)
+    }
+
+    /// How often the first engine has been asked for something since it started; it has metrics.
+    pub fn count(&self, request: &str) -> u64 {
+        let address = self.configs[0].metrics_listen.as_ref().unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let label = format!("\"{request}\"}} ");
+        let line = text.lines().find(|line| line.contains(&label));
+        line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+
+    fn start_on(
+        engines: u16,
+        targets_each: u16,
+        inheritance: Inheritance,
+        metrics: bool,
+        address: impl Fn(&Path, u16) -> Address,
+    ) -> Self {
+        // Shown with the output of a test that fails. Another test may have set it up.
+        let _ = tracing_subscriber::fmt().with_test_writer().try_init();
+        let dir = scratch();
+        let secret_file = dir.path().join("secret");
+        let secret = Secret::generate().unwrap();
+        secret.save_new(&secret_file).unwrap();
+        let addresses: Vec<Address> =
+            (0..engines).map(|index| address(dir.path(), index)).collect();
+        let entries = addresses
+            .iter()
+            .map(|address| EngineEntry { addresses: vec![address.clone()] })
+            .collect();
+        let counts = vec![targets_each; usize::from(engines)];
+        let map = PoolMap::deal(PoolId([7; 16]), "test".to_owned(), entries, &counts);
+        let configs: Vec<EngineConfig> = (0..engines)
+            .map(|index| EngineConfig {
+                dir: dir.path().join(format!("engine{index}")),
+                target_dirs: Vec::new(),
+                target_count: targets_each,
+                listen: vec![addresses[usize::from(index)].clone()],
+                secret: secret.clone(),
+                metrics_listen: metrics.then(free_port),
+            })
+            .collect();
+        let mut running = Vec::new();
+        for (index, config) in configs.iter().enumerate() {
+            Engine::format(config, &map, EngineId(index as u16)).unwrap();
+            running.push(Some(Engine::start(config.clone()).unwrap()));
+        }
+        let file = PoolFile { map, secret: SecretSource::File(secret_file) };
+        let cluster = Self { dir, configs, engines: running, file };
+        cluster.pool().container_create("default", inheritance).unwrap();
+        cluster
+    }
+
+    /// A session of its own.
+    pub fn pool(&self) -> Arc<Pool> {
+        let config =
+            ClientConfig { request_timeout: Duration::from_secs(20), ..ClientConfig::default() };
+        Pool::connect(&self.file, config).unwrap()
+    }
+
+    /// How to reach the pool.
+    pub fn file(&self) -> &PoolFile {
+        &self.file
+    }
+
+    /// A file system over a session of its own.
+    pub fn mount(&self, cache: CachePolicy) -> Arc<FileSystem> {
+        self.mount_reading(cache, ReadPolicy::default())
+    }
+
+    /// The same, with files read by a policy.
+    pub fn mount_reading(&self, cache: CachePolicy, read_policy: ReadPolicy) -> Arc<FileSystem> {
+        let config = FsConfig { cache, read_policy, ..FsConfig::default() };
+        FileSystem::mount(self.pool(), "default", config).unwrap()
+    }
+
+    /// The same, with writes kept in flight whatever the link.
+    pub fn mount_writing(&self, cache: CachePolicy, read_policy: ReadPolicy) -> Arc<FileSystem> {
+        let write_policy = WritePolicy::Always;
+        let config = FsConfig { cache, read_policy, write_policy, ..FsConfig::default() };
+        FileSystem::mount(self.pool(), "default", config).unwrap()
+    }
+
+    /// The file system by path, as root, in a session of its own.
+    pub fn root(&self) -> Namespace {
+        Namespace::new(self.mount(CachePolicy::None), Credentials::ROOT)
+    }
+
+    /// A directory that goes with the cluster.
+    pub fn scratch(&self) -> PathBuf {
+        self.dir.path().join("scratch")
+    }
+
+    /// Stops an engine.
+    pub fn stop(&mut self, engine: usize) {
+        if let Some(engine) = self.engines[engine].take() {
+            engine.stop();
+        }
+    }
+
+    /// Starts a stopped engine again.
+    pub fn restart(&mut self, engine: usize) {
+        self.stop(engine);
+        self.engines[engine] = Some(Engine::start(self.configs[engine].clone()).unwrap());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for engine in self.engines.iter_mut().filter_map(Option::take) {
+            engine.stop();
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What the tests of several crates share: pools whose engines run in this process, attributes to
+//! start from, a reference model, and the way in which a test says that it could not run. Owns
+//! nothing that is in a program or library that people use: other crates depend on it for their
+//! tests only.
+
+#![allow(clippy::unwrap_used, reason = "a fixture that fails fails the test that it is for")]
+#![allow(clippy::missing_panics_doc, reason = "the same")]
+
+mod attr;
+mod cluster;
+pub mod model;
+mod random;
+pub mod simulation;
+mod skip;
+
+pub use attr::attr;
+pub use cluster::Cluster;
+pub use random::Random;
+pub use skip::{mounts_are_possible, skip};

@@ -1,0 +1,65 @@
+//! One run of an engine: the real one, called without a socket. Owns where it is opened, and what a
+//! client and another engine reach it by.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use azekura_engine::{Attachment, EngineDir, Peers, Service, ServiceParts};
+use azekura_platform::SharedPlatform;
+use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
+use azekura_proto::{EngineId, PoolMap, SessionId};
+
+/// A session that an engine has let in, for as long as its connection is there.
+pub(crate) type Guest = Arc<Attachment>;
+
+/// One run of an engine. It ends as by a crash unless it is finished first.
+pub(crate) struct Run {
+    service: Service,
+    /// The connection of all other engines.
+    peer: Guest,
+}
+
+impl Run {
+    /// Makes an engine's directory.
+    pub(crate) fn format(dir: &Path, map: &PoolMap, engine: EngineId) {
+        EngineDir::new(dir.to_owned(), Vec::new()).format(map, engine).unwrap();
+    }
+
+    pub(crate) fn open(dir: &Path, platform: SharedPlatform, peers: Box<dyn Peers>) -> Self {
+        let dir = EngineDir::new(dir.to_owned(), Vec::new());
+        let service = Service::open(ServiceParts { platform, dir, peers }).unwrap();
+        let session = SessionId([0xee; 16]);
+        let (peer, _) = service.attach(session, Role::Engine, true).unwrap();
+        Self { service, peer: Arc::new(peer) }
+    }
+
+    /// Opens a connection of a session.
+    pub(crate) fn let_in(&self, session: SessionId) -> (Guest, Welcome) {
+        let (guest, welcome) = self.service.attach(session, Role::Client, true).unwrap();
+        (Arc::new(guest), welcome)
+    }
+
+    /// Serves what another engine asks.
+    pub(crate) fn serve_peer(
+        &self,
+        head: RequestHead,
+        request: &Request<'_>,
+        bulk: &[u8],
+    ) -> Answer {
+        self.peer.call(&head, request, bulk).0
+    }
+
+    pub(crate) fn background_pass(&self) {
+        self.service.background_pass();
+    }
+
+    /// Leaves everything in order.
+    pub(crate) fn finish(&self) {
+        self.service.finish();
+    }
+
+    /// Transactions that have no end yet.
+    pub(crate) fn unfinished(&self) -> u64 {
+        self.service.report().targets.iter().map(|target| target.transactions).sum()
+    }
+}

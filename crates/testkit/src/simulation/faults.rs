@@ -1,0 +1,80 @@
+//! What goes wrong in a simulation, and how often. Owns the list of faults under which a pool is not
+//! right yet: each has a switch that is off unless a test asks for it.
+
+/// A fault under which a history may go wrong. What is to be mended there is said beside each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KnownDefect {
+    /// An engine that gets no answer to a `Prepare` sends it again over a new connection, though it was
+    /// done. Its actions are done twice then.
+    PrepareSentAgain,
+    /// A write whose connection broke arrives after a later write of the same client. It has no number,
+    /// so nobody sees that it is late.
+    LateWrite,
+    /// A request with a number arrives once more, after later ones of its slot. If it was refused the
+    /// first time, or made something that is gone since, it is carried out now: refusals are not on
+    /// record, and of creations there is no record but what they made.
+    LateRequest,
+    /// A `Commit` is lost, and nobody waits until its engine has heard of the decision some other way:
+    /// attributes are read there as they were before, though the change has been answered.
+    ReadBeforeCommit,
+    /// After an engine has started again, a file loses its last name before everybody who has it open
+    /// has claimed it. There is a grace period for locks and none for open files, so it is gone.
+    UnlinkBeforeClaim,
+}
+
+/// How often what goes wrong: once in so many occasions, 0 for never.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// A request does not arrive, and its connection breaks.
+    pub request_lost: u64,
+    /// A request is done, and its connection breaks before the answer is here.
+    pub answer_lost: u64,
+    /// A request that is on record as carried out arrives once more, much later.
+    pub late_repeat: u64,
+    /// An engine ends before or after a request of a client, without loss of what it has written.
+    pub killed: u64,
+    /// An engine ends while it waits for another one.
+    pub killed_inside: u64,
+    /// An engine does not reach another one, or does not hear its answer.
+    pub peer_lost: u64,
+    /// What an engine asks another one is done twice.
+    pub peer_repeat: u64,
+    /// An engine is stopped and started in good order.
+    pub stopped: u64,
+    /// A defect that is known, to be shown on every other occasion.
+    pub known_defect: Option<KnownDefect>,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    pub const NONE: Self = Self {
+        request_lost: 0,
+        answer_lost: 0,
+        late_repeat: 0,
+        killed: 0,
+        killed_inside: 0,
+        peer_lost: 0,
+        peer_repeat: 0,
+        stopped: 0,
+        known_defect: None,
+    };
+
+    /// All under which every history has to be right.
+    pub const USUAL: Self = Self {
+        request_lost: 25,
+        answer_lost: 25,
+        late_repeat: 25,
+        killed: 120,
+        killed_inside: 60,
+        peer_lost: 30,
+        peer_repeat: 30,
+        stopped: 400,
+        known_defect: None,
+    };
+
+    /// The same with a defect that is known.
+    #[must_use]
+    pub const fn with(self, defect: KnownDefect) -> Self {
+        Self { known_defect: Some(defect), ..self }
+    }
+}

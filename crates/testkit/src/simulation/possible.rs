@@ -1,0 +1,107 @@
+//! What may be true. An operation that failed on its way may have been done or not, so there is more
+//! than one state that a container can be in; what is seen later says which. Owns the comparison of
+//! what a client got with what it may get.
+
+use crate::model::{Op, Outcome, agree};
+use azekura_posix::Errno;
+
+use super::tree::Tree;
+
+/// More states than this are never open in a history that is short.
+const STATES_MAX: usize = 256;
+
+/// All states that the container can be in, as far as its clients know.
+#[derive(Clone, Debug)]
+pub(crate) struct Possible(Vec<Tree>);
+
+impl Possible {
+    /// An empty container.
+    pub(crate) fn new() -> Self {
+        Self(vec![Tree::new()])
+    }
+
+    /// Takes note of what an operation gave.
+    ///
+    /// # Errors
+    ///
+    /// It is none of what it could give: these are the outcomes that could have been.
+    pub(crate) fn observe(&mut self, op: &Op, outcome: &Outcome) -> Result<(), Vec<Outcome>> {
+        if *outcome == Err(Errno::IO) {
+            let before = self.0.clone();
+            for mut tree in before {
+                tree.apply_unanswered(op);
+                if !self.0.contains(&tree) {
+                    self.0.push(tree);
+                }
+            }
+            assert!(self.0.len() <= STATES_MAX, "too many operations failed without an answer");
+            return Ok(());
+        }
+        let mut wanted = Vec::new();
+        self.0.retain_mut(|tree| {
+            let right = tree.apply(op);
+            let is_right = agree(op, &right, outcome);
+            if !is_right && !wanted.contains(&right) {
+                wanted.push(right);
+            }
+            is_right
+        });
+        if self.0.is_empty() { Err(wanted) } else { Ok(()) }
+    }
+
+    /// A client is gone without a word.
+    pub(crate) fn close(&mut self, slots: &[usize]) {
+        for tree in &mut self.0 {
+            tree.close(slots.iter().copied());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Answer;
+    use azekura_posix::OFlags;
+
+    fn create(name: &str) -> Op {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        Op::Open { slot: 0, path: name.into(), flags, mode: 0o755 }
+    }
+
+    #[test]
+    fn after_an_error_both_outcomes_are_open_until_one_is_seen() {
+        let stat = Op::Stat { path: b"a".to_vec(), follow: true };
+        for was_done in [false, true] {
+            let mut possible = Possible::new();
+            possible.observe(&create("a"), &Err(Errno::IO)).unwrap();
+            assert_eq!(possible.0.len(), 2);
+            let seen = if was_done { possible.0[1].apply(&stat) } else { Err(Errno::NOENT) };
+            possible.observe(&stat, &seen).unwrap();
+            assert_eq!(possible.0.len(), 1);
+            let now = if was_done { Err(Errno::EXIST) } else { Ok(Answer::Done) };
+            possible.observe(&create("a"), &now).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut possible = Possible::new();
+        possible.observe(&create("a"), &Ok(Answer::Done)).unwrap();
+        let wanted = possible.observe(&create("a"), &Ok(Answer::Done)).unwrap_err();
+        assert_eq!(wanted, [Err(Errno::EXIST)]);
+    }
+
+    #[test]
+    fn an_open_file_outlives_its_last_name_and_goes_with_its_client() {
+        let mut possible = Possible::new();
+        let done = Ok(Answer::Done);
+        possible.observe(&create("a"), &done).unwrap();
+        let write = Op::Write { slot: 0, offset: 2, data: b"xy".to_vec() };
+        possible.observe(&write, &Ok(Answer::Count(2))).unwrap();
+        possible.observe(&Op::Unlink { path: b"a".to_vec() }, &done).unwrap();
+        let read = Op::Read { slot: 0, offset: 0, bytes: 9 };
+        possible.observe(&read, &Ok(Answer::Data(b"\0\0xy".to_vec()))).unwrap();
+        possible.close(&[0]);
+        possible.observe(&read, &Ok(Answer::Skipped)).unwrap();
+    }
+}

@@ -1,0 +1,73 @@
+//! What the clients of a simulation do. Owns the small universe of names in which they meet.
+
+use azekura_posix::{OFlags, RenameMode};
+
+use crate::Random;
+use crate::model::{Op, SLOTS};
+
+const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
+/// Files stay shorter than this, in bytes.
+const FILE_BYTES_MAX: u64 = 600;
+
+/// Files that a client has open at a time.
+const OPEN_FILES: usize = 2;
+
+/// The slots of open files that belong to a client.
+pub(crate) fn slots_of(client: usize, clients: usize) -> Vec<usize> {
+    assert!(clients * OPEN_FILES <= SLOTS, "every client has slots of its own");
+    (0..OPEN_FILES).map(|number| number * clients + client).collect()
+}
+
+fn path(random: &mut Random) -> Vec<u8> {
+    let name = random.pick(&NAMES);
+    if random.one_in(2) { name.to_vec() } else { [random.pick(&NAMES), b"/", name].concat() }
+}
+
+/// An operation of a client, which has these slots for its open files.
+pub(crate) fn draw(random: &mut Random, slots: &[usize]) -> Op {
+    let slot = random.pick(slots);
+    match random.below(32) {
+        0..=5 => Op::Open { slot, path: path(random), flags: flags(random), mode: 0o755 },
+        6 => Op::Close { slot },
+        7..=9 => {
+            Op::Read { slot, offset: random.below(FILE_BYTES_MAX), bytes: FILE_BYTES_MAX as usize }
+        }
+        10..=13 => Op::Write { slot, offset: random.below(FILE_BYTES_MAX), data: data(random) },
+        14 => Op::Truncate { slot, bytes: random.below(FILE_BYTES_MAX) },
+        15 => Op::StatOpen { slot },
+        16..=18 => Op::Mkdir { path: path(random), mode: 0o755 },
+        19 => Op::Rmdir { path: path(random) },
+        20..=21 => Op::Unlink { path: path(random) },
+        22..=26 => Op::Rename { from: path(random), to: path(random), mode: mode(random) },
+        27..=28 => Op::Link { from: path(random), to: path(random) },
+        29..=30 => Op::Stat { path: path(random), follow: true },
+        _ => {
+            let path = if random.one_in(2) { Vec::new() } else { random.pick(&NAMES).to_vec() };
+            Op::List { path }
+        }
+    }
+}
+
+fn flags(random: &mut Random) -> OFlags {
+    let mut flags = OFlags::RDWR;
+    if random.one_in(3) {
+        flags |= OFlags::APPEND;
+    }
+    if !random.one_in(4) {
+        flags |= OFlags::CREATE;
+    }
+    if flags.contains(OFlags::CREATE) && random.one_in(3) {
+        flags |= OFlags::EXCL;
+    }
+    flags
+}
+
+fn data(random: &mut Random) -> Vec<u8> {
+    let (first, bytes) = (random.next_u64(), 1 + random.below(40));
+    (0..bytes).map(|index| (first.wrapping_add(index) % 251) as u8 + 1).collect()
+}
+
+fn mode(random: &mut Random) -> RenameMode {
+    let replace = RenameMode::Replace;
+    random.pick(&[replace, replace, replace, RenameMode::NoReplace, RenameMode::Exchange])
+}

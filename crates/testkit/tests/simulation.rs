@@ -1,0 +1,85 @@
+//! Simulated pools, seed after seed. `AZEKURA_SEED` plays one history and shows it;
+//! `AZEKURA_SIM_SEEDS` and `AZEKURA_SIM_SECONDS` bound how many are played, for a longer soak.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+use std::time::{Duration, Instant};
+
+use azekura_testkit::simulation::{Faults, KnownDefect, Series, Setting, run, run_series};
+
+const FIRST_SEED: u64 = 1;
+/// Histories that `make test` plays; longer series are a soak.
+const SEEDS: u64 = 200;
+
+fn number_from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn histories_under_the_usual_faults_are_right() {
+    if let Some(seed) = number_from_env("AZEKURA_SEED") {
+        let history = run(seed, &Setting::SHORT).unwrap_or_else(|violation| panic!("{violation}"));
+        return println!("{history}");
+    }
+    let series = Series {
+        first: FIRST_SEED,
+        count: number_from_env("AZEKURA_SIM_SEEDS").unwrap_or(SEEDS),
+        time: Duration::from_secs(number_from_env("AZEKURA_SIM_SECONDS").unwrap_or(150)),
+    };
+    let began = Instant::now();
+    let (right, violation) = run_series(series, &Setting::SHORT);
+    println!(
+        "{right} histories from seed {FIRST_SEED} on in {:.1} s",
+        began.elapsed().as_secs_f64()
+    );
+    if let Some(violation) = violation {
+        panic!("{violation}");
+    }
+    assert!(right > 0);
+}
+
+#[test]
+fn a_seed_gives_the_same_history_again() {
+    for seed in 1..6 {
+        let [one, other] = [(); 2].map(|()| run(seed, &Setting::SHORT).unwrap());
+        assert_eq!(one.to_string(), other.to_string());
+    }
+}
+
+/// A defect that is known shows in a short series, so that one that is not known would.
+fn is_found(faults: Faults, defect: KnownDefect) {
+    let setting = Setting { faults: faults.with(defect), ..Setting::SHORT };
+    let series = Series { first: FIRST_SEED, count: 4000, time: Duration::from_secs(120) };
+    let (right, violation) = run_series(series, &setting);
+    let violation = violation.unwrap_or_else(|| panic!("not found in {right} histories"));
+    println!("found after {right} histories: {}", violation.what);
+    let again = run(violation.seed, &setting).unwrap_err();
+    assert_eq!(again.what, violation.what, "seed {}", violation.seed);
+}
+
+#[test]
+fn prepares_that_are_sent_again_are_found() {
+    is_found(Faults::NONE, KnownDefect::PrepareSentAgain);
+}
+
+#[test]
+fn writes_that_come_late_are_found() {
+    is_found(Faults::NONE, KnownDefect::LateWrite);
+}
+
+#[test]
+#[ignore = "rare: it takes minutes until one is found"]
+fn reads_before_a_commit_are_found() {
+    is_found(Faults::NONE, KnownDefect::ReadBeforeCommit);
+}
+
+#[test]
+#[ignore = "rare: it takes minutes until one is found"]
+fn open_files_that_are_lost_in_a_restart_are_found() {
+    is_found(Faults { killed: 6, ..Faults::NONE }, KnownDefect::UnlinkBeforeClaim);
+}
+
+#[test]
+fn requests_that_come_late_are_found() {
+    is_found(Faults::NONE, KnownDefect::LateRequest);
+}
