@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 PREFIX ?= $(HOME)/.local
-CRATES = -p azekura -p azekura-preload -p azekura-capi -p azekura-daos
+CRATES = -p azekura -p azekura-lab -p azekura-preload -p azekura-capi -p azekura-daos
 
 .PHONY: help run stop build test check fuzz install uninstall clean
 
@@ -12,7 +12,7 @@ help:
 	@echo "make test    install what the tests need and run all of them"
 	@echo "make check   the quick checks only: format, lints, layers, licences"
 	@echo "make fuzz    run every fuzz target for FUZZ_SECONDS (default 600) in all"
-	@echo "make build   build the program and the libraries in target/release"
+	@echo "make build   build the programs and the libraries in target/release"
 	@echo "make install PREFIX=DIR    build, and install below DIR (default ~/.local)"
 	@echo "make uninstall PREFIX=DIR  remove what was installed there"
 	@echo "make clean   make stop, then remove that pool's files"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `place.sh install PREFIX` puts what `make build` has built below PREFIX: the program, the preload
-# library, and what C programs are compiled against. `place.sh uninstall PREFIX` removes just that.
+# `place.sh install PREFIX` puts what `make build` has built below PREFIX: the program, its
+# laboratory, the preload library, and what C programs are compiled against. `place.sh uninstall PREFIX` removes just that.
 # DESTDIR, if set, stands in front of PREFIX, for packagers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,6 +24,7 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/ s/^version = "\(.*\)"/\1/p' Car
 files=(
     "755 $built/azekura bin/azekura"
     "755 $built/libazekura_preload.so lib/libazekura_preload.so"
+    "755 $built/azekura-lab bin/azekura-lab"
     "644 $built/libazekura.a lib/libazekura.a"
     "644 crates/capi/include/azekura.h include/azekura.h"
     "644 crates/capi/man/azekura.3 share/man/man3/azekura.3"

@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BINARY = Path(os.environ.get("AZEKURA_BINARY", TARGET / "release" / "azekura"))
+LAB = BINARY.with_name("azekura-lab")
 TOOLS = TARGET / "tools" / "bin"
 # Marks every process that a world starts, so that leftovers are found and nobody else's are.
 MARK = "AZEKURA_TEST_WORLD"
@@ -120,13 +121,13 @@ class World:
         self.children = []
         WORLDS.append(self)
 
-    def command(self, *arguments):
-        return [str(BINARY), *map(str, arguments)]
+    def command(self, *arguments, program=BINARY):
+        return [str(program), *map(str, arguments)]
 
-    def run(self, *arguments, check=True, limit_s=COMMAND_S, **more):
-        """Runs the binary to its end."""
+    def run(self, *arguments, program=BINARY, check=True, limit_s=COMMAND_S, **more):
+        """Runs the binary, or another program, to its end."""
         done = subprocess.run(
-            self.command(*arguments),
+            self.command(*arguments, program=program),
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -143,11 +144,15 @@ class World:
     def json(self, *arguments, **more):
         return json.loads(self.run(*arguments, "--json", **more).stdout)
 
-    def start(self, *arguments, **more):
-        """Starts the binary in the foreground of its own and lets it run."""
+    def run_lab(self, *arguments, **more):
+        """Runs the laboratory's binary to its end."""
+        return self.run(*arguments, program=LAB, **more)
+
+    def start(self, *arguments, program=BINARY, **more):
+        """Starts the binary, or another program, in the foreground of its own and lets it run."""
         log = open(self.base / f"child-{next(_numbers)}.log", "w+")
         child = subprocess.Popen(
-            self.command(*arguments),
+            self.command(*arguments, program=program),
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -1,6 +1,7 @@
 """What other programs rely on: exit codes, messages, and the form of what is printed as JSON."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -74,6 +75,69 @@ def test_help_and_version(world):
     assert re.match(r"azekura \d+\.\d+\.\d+", world.run("--version").stdout)
     for shell in ("bash", "zsh", "fish"):
         assert "azekura" in world.run("completions", shell).stdout
+
+
+def test_help_and_version_of_the_laboratory(world):
+    text = world.run_lab("--help").stdout
+    for command in ("netlab", "experiment", "draw"):
+        assert re.search(rf"^ +{command} ", text, re.MULTILINE), command
+        assert "Usage" in world.run_lab(command, "--help").stdout
+        assert command not in world.run("--help").stdout
+    assert re.match(r"azekura-lab \d+\.\d+\.\d+", world.run_lab("--version").stdout)
+    assert "azekura-lab" in world.run_lab("completions", "bash").stdout
+
+
+def test_commands_of_the_laboratory_are_handed_over(world, tmp_path):
+    own, handed = (run("experiment", "list") for run in (world.run_lab, world.run))
+    assert own.stdout == handed.stdout
+    assert "azekura-lab netlab" in world.run("netlab", "--help").stdout
+    refused = world.run("experiment", "run", "nosuch", check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("azekura-lab: ")
+    alone = shutil.copy(BINARY, tmp_path)
+    for command in (["netlab", "status"], ["experiment", "list", "--json"]):
+        done = world.run(*command, program=alone, check=False)
+        assert done.returncode == 2
+        assert f"azekura-lab {command[0]}" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+TRACE = {
+    "pid": 7,
+    "us": 100,
+    "object": "0a",
+    "policy": "fixed",
+    "read_offset": 0,
+    "read_bytes": 4096,
+    "offset": 0,
+    "bytes": 65536,
+    "ranges": 1,
+    "utilisation": None,
+    "decision": "first",
+    "round_trip_us": 50000,
+    "bytes_per_second": 1000000,
+    "window_bytes": 65536,
+    "held_bytes": 65536,
+    "hit_bytes": 0,
+    "wasted_bytes": 0,
+}
+
+
+def test_a_trace_is_drawn_by_the_laboratory(world, tmp_path):
+    trace, svg = tmp_path / "t.jsonl", tmp_path / "t.svg"
+    trace.write_text(json.dumps(TRACE) + "\n" + json.dumps(dict(TRACE, us=200)) + "\n")
+    shown = world.run("trace", trace, "--svg", svg)
+    assert "fixed" in shown.stdout
+    assert str(svg) in shown.stderr
+    picture = svg.read_text()
+    assert "Utilisation" in picture
+    world.run_lab("draw", trace, tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == picture
+    alone = shutil.copy(BINARY, tmp_path)
+    done = world.run("trace", trace, "--svg", tmp_path / "no.svg", program=alone, check=False)
+    assert done.returncode == 1
+    assert done.stdout == shown.stdout
+    assert "azekura-lab" in done.stderr
 
 
 def test_output_that_nobody_reads_is_no_failure(world):

@@ -8,7 +8,7 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
-from pools import alive, wait_until
+from pools import LAB, alive, wait_until
 
 NAMES = (
     "daos-transfer",
@@ -34,7 +34,7 @@ def scratch_of(pid):
 
 @pytest.mark.limit(150)
 def test_every_experiment_of_the_daos_evaluation(world, tmp_path):
-    done = world.run(
+    done = world.run_lab(
         *("experiment", "run", "daos-*", "--quick", "--out", tmp_path), check=False, limit_s=90
     )
     assert done.returncode == 0, done.stderr
@@ -65,15 +65,15 @@ def test_every_experiment_of_the_daos_evaluation(world, tmp_path):
 
 
 def test_list(world):
-    text = world.run("experiment", "list").stdout
-    listed = world.json("experiment", "list")
+    text = world.run_lab("experiment", "list").stdout
+    listed = world.json("experiment", "list", program=LAB)
     for name in NAMES:
         assert name in text
         assert any(each["name"] == name and each["about"] for each in listed)
 
 
 def test_names_that_do_not_exist(world, tmp_path):
-    done = world.run(
+    done = world.run_lab(
         *("experiment", "run", "daos-transfer", "nosuch-*", "--out", tmp_path / "out"), check=False
     )
     assert done.returncode == 2
@@ -107,7 +107,7 @@ def test_a_run_that_was_cut_short_goes_on(world, tmp_path, how):
     command = ["experiment", "run", "daos-metadata", "--out", tmp_path]
     command += ["--scale", "0.01", "--seconds-per-point", "0.5"]
     csv_file = tmp_path / "daos-metadata" / "results.csv"
-    child = world.start(*command, start_new_session=True)
+    child = world.start(*command, program=LAB, start_new_session=True)
     wait_until(lambda: measured(csv_file) >= 2, "two points are measured")
     code = end_it(child, how)
     if how != signal.SIGKILL:
@@ -117,22 +117,22 @@ def test_a_run_that_was_cut_short_goes_on(world, tmp_path, how):
     nothing_is_left(world, child.pid)
 
     before = csv_file.read_text()
-    again = world.run(*command, check=False)
+    again = world.run_lab(*command, check=False)
     assert again.returncode == 2
     assert "--resume" in again.stderr
     other = [word if word != "0.01" else "0.02" for word in command]
-    refused = world.run(*other, "--resume", check=False)
+    refused = world.run_lab(*other, "--resume", check=False)
     assert refused.returncode == 2
     assert "--scale 0.01" in refused.stderr
     assert csv_file.read_text() == before
 
     kept = measured(csv_file)
-    assert f"{kept} kept" in world.run(*command, "--resume").stdout
+    assert f"{kept} kept" in world.run_lab(*command, "--resume").stdout
     after = csv_file.read_text()
     assert after.startswith(before)
     processes = [int(row["processes"]) for row in rows_of(csv_file.parent)]
     assert processes == [1, 2, 4, 8, 16, 32, 64]
-    assert "7 kept" in world.run(*command, "--resume").stdout
+    assert "7 kept" in world.run_lab(*command, "--resume").stdout
     assert csv_file.read_text() == after
 
 
@@ -141,7 +141,7 @@ def test_a_run_behind_a_mount_leaves_nothing(world, tmp_path, how):
     command = ["experiment", "run", "daos-access-metadata", "--out", tmp_path]
     command += ["--scale", "0.01", "--seconds-per-point", "0.5"]
     csv_file = tmp_path / "daos-access-metadata" / "results.csv"
-    child = world.start(*command, start_new_session=True)
+    child = world.start(*command, program=LAB, start_new_session=True)
     # Three points through the native path, then those behind a mount.
     wait_until(lambda: measured(csv_file) >= 4, "a point behind a mount is measured")
     end_it(child, how)
@@ -154,25 +154,25 @@ def test_what_was_written_by_hand_stays(world, tmp_path):
     (directory / "discussion.md").write_text("It was **windy** that day.\n")
     command = ["experiment", "run", "daos-metadata", "--quick", "--out", tmp_path]
     for option in ("--resume", "--overwrite"):
-        world.run(*command, option)
+        world.run_lab(*command, option)
         assert "It was **windy** that day." in (directory / "README.md").read_text()
         assert (directory / "discussion.md").read_text() == "It was **windy** that day.\n"
 
 
 @pytest.mark.parametrize("kind", ["io", "md"])
-def test_doors_are_held_against_the_native_one(world, kind):
+def test_access_paths_are_held_against_the_native_one(world, kind):
     pool = world.pool(memory=True)
-    doors = ("fuse", "fuse+data", "preload")
+    paths = ("fuse", "fuse+data", "preload")
     sheet = world.json(
         *("bench", kind, "--pool", pool.name, "--quick", "--processes", "2"),
-        *("--via", ",".join(doors)),
+        *("--via", ",".join(paths)),
     )
     rows = {row["name"]: row for row in sheet["rows"]}
     native = [name for name in rows if ":" not in name and not name.startswith("ref_")]
     assert native
     for name in native:
-        for door in doors:
-            row = rows[f"{door}:{name}"]
+        for path in paths:
+            row = rows[f"{path}:{name}"]
             assert row["reference_name"] == name
             assert row["value"] > 0
             assert row["reference"] == pytest.approx(rows[name]["value"])
@@ -180,7 +180,7 @@ def test_doors_are_held_against_the_native_one(world, kind):
     assert "azekura-bench" not in world.run("fs", "ls", f"{pool.name}:/").stdout
 
 
-def test_doors_lead_to_pools_only(world, tmp_path):
+def test_access_paths_lead_to_pools_only(world, tmp_path):
     done = world.run("bench", "md", "--path", tmp_path, "--via", "fuse", check=False)
     assert done.returncode == 2
     assert "--via" in done.stderr

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from pools import alive, wait_until
+from pools import LAB, alive, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -36,7 +36,7 @@ def key_of(row):
 
 
 def test_every_experiment_over_a_link(world, tmp_path):
-    done = world.run(
+    done = world.run_lab(
         *("experiment", "run", "wan-*", "--quick", "--out", tmp_path), check=False, limit_s=55
     )
     assert done.returncode == 0, done.stderr
@@ -82,13 +82,13 @@ def test_every_experiment_over_a_link(world, tmp_path):
 
 def test_optimal_waits_for_the_sizes(world, tmp_path):
     run = ("experiment", "run", "--quick", "--out", tmp_path)
-    world.run(*run, "wan-policies")
+    world.run_lab(*run, "wan-policies")
     directory = tmp_path / "wan-policies"
     before = rows_of(directory)
     assert "optimal" not in {row["policy"] for row in before}
     assert "are missing" in (directory / "README.md").read_text()
-    world.run(*run, "wan-fixed")
-    world.run(*run, "wan-policies", "--resume")
+    world.run_lab(*run, "wan-fixed")
+    world.run_lab(*run, "wan-policies", "--resume")
     after = rows_of(directory)
     assert after[: len(before)] == before
     assert {row["policy"] for row in after[len(before) :]} == {"optimal"}
@@ -104,7 +104,7 @@ def test_a_run_that_was_cut_short_leaves_nothing_and_goes_on(world, tmp_path, ho
     def measured():
         return csv_file.exists() and len(csv_file.read_text().splitlines()) - 1
 
-    child = world.start(*command, start_new_session=True)
+    child = world.start(*command, program=LAB, start_new_session=True)
     wait_until(lambda: measured() >= 2, "two points are measured")
     os.kill(child.pid, how)
     code = child.wait(30)
@@ -113,7 +113,7 @@ def test_a_run_that_was_cut_short_leaves_nothing_and_goes_on(world, tmp_path, ho
         assert "--resume" in child.log.read_text()
     nothing_is_left(world, child.pid)
     before = csv_file.read_text()
-    world.run(*command, "--resume")
+    world.run_lab(*command, "--resume")
     assert csv_file.read_text().startswith(before[: before.rfind("\n") + 1])
     assert measured() == 10
 
@@ -124,7 +124,7 @@ def test_without_root(world, tmp_path):
     out.mkdir()
     for path in (world.base, out):
         path.chmod(0o777)
-    done = world.run(
+    done = world.run_lab(
         *("experiment", "run", "wan-p", "--quick", "--out", out),
         check=False,
         user=nobody.pw_uid,

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, wait_until
+from pools import BINARY, LAB, wait_until
 from test_netlab import PAIR, Lab
 
 pytestmark = pytest.mark.root
@@ -74,6 +74,7 @@ class Far:
         self.engine = self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
             *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
+            program=LAB,
         )
         wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
 
@@ -106,6 +107,7 @@ class Far:
         child = self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
             *self.command(policy, pattern, trace),
+            program=LAB,
         )
         wait_until(
             lambda: trace.exists() and trace.read_text().count("\n") > 4, "something is asked for"

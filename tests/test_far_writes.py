@@ -5,7 +5,7 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, wait_until
+from pools import BINARY, LAB, wait_until
 from test_netlab import PAIR, Lab
 
 pytestmark = pytest.mark.root
@@ -71,6 +71,7 @@ class FarMount:
         self.engine = self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
             *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
+            program=LAB,
         )
         wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
 
@@ -89,6 +90,7 @@ class FarMount:
         child = self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
             *self.command(name, block, count, pause),
+            program=LAB,
         )
         wait_until(lambda: "writing" in child.log.read_text(), "the writer is in the middle")
         return child

@@ -38,7 +38,8 @@ def test_the_installed_program_finds_its_library(installed, world):
 
 
 def test_everything_goes_away_again(installed, tmp_path):
-    assert {"bin/azekura", "lib/libazekura_preload.so"} <= files(installed)
+    programs = {"bin/azekura", "bin/azekura-lab"}
+    assert programs | {"lib/libazekura_preload.so"} <= files(installed)
     place("install", tmp_path)
     (tmp_path / "lib" / "other.so").write_text("")
     place("install", tmp_path)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pools import BINARY, alive, kill_hard, wait_until
+from pools import LAB, alive, kill_hard, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -88,10 +88,10 @@ class Lab:
         self.name = name
         self.file = world.base / f"{name}.toml"
         self.file.write_text(text)
-        world.run("netlab", "up", self.file)
+        world.run_lab("netlab", "up", self.file)
 
     def tell(self, command, *arguments, **more):
-        return self.world.run("netlab", command, "--lab", self.name, *arguments, **more)
+        return self.world.run_lab("netlab", command, "--lab", self.name, *arguments, **more)
 
     def exec(self, host, *command, **more):
         return self.tell("exec", host, "--", *command, **more)
@@ -104,6 +104,7 @@ class Lab:
         child = self.world.start(
             *("netlab", "exec", "--lab", self.name, host, "--"),
             *(sys.executable, "-c", program, *arguments),
+            program=LAB,
         )
         wait_until(lambda: "ready" in child.log.read_text(), "the program listens")
         return child
@@ -114,7 +115,7 @@ class Lab:
         return int(came), float(fastest)
 
     def status(self):
-        return self.world.json("netlab", "status", "--lab", self.name)[0]
+        return self.world.json("netlab", "status", "--lab", self.name, program=LAB)[0]
 
     def direction(self, number=0):
         return self.status()["links"][0]["directions"][number]
@@ -126,14 +127,18 @@ def lab(world):
     return Lab(world, PAIR)
 
 
-def network_name_spaces():
-    """The network name spaces that processes of this machine are in."""
+def network_name_spaces(pids):
+    """The network name spaces that some processes are in, without the one of this test."""
     spaces = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                spaces.add(os.readlink(entry / "ns" / "net"))
-    return spaces
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            spaces.add(os.readlink(f"/proc/{pid}/ns/net"))
+    return spaces - {os.readlink("/proc/self/ns/net")}
+
+
+def name_spaces_in_use():
+    """The network name spaces that processes of this machine are in."""
+    return network_name_spaces(entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
 
 def test_hosts_are_apart_and_know_each_other(lab):
@@ -148,7 +153,7 @@ def test_hosts_are_apart_and_know_each_other(lab):
     assert "eth0" not in interfaces
     processes = [name for name in lab.exec("far", "ls", "/proc").stdout.split() if name.isdigit()]
     assert len(processes) <= 3
-    assert lab.world.run("netlab", "status").stdout.count("up") >= 4
+    assert lab.world.run_lab("netlab", "status").stdout.count("up") >= 4
 
 
 def test_exec_gives_exit_codes_and_directories(lab):
@@ -284,55 +289,56 @@ def test_hosts_in_between_pass_packets_on(world):
     sent = lab.python("a", SEND, "c", "3000000").stdout.strip()
     assert receiver.wait(30) == 0
     assert receiver.log.read_text().split()[-1] == sent
-    world.run("netlab", "down")
+    world.run_lab("netlab", "down")
 
 
 def test_down_removes_everything(world):
-    before = network_name_spaces()
     lab = Lab(world, PAIR)
     server = lab.start("far", ECHO)
-    assert len(network_name_spaces() - before) == 2
+    spaces = network_name_spaces(world.processes())
+    assert len(spaces) == 2
     lab.start("near", BACKGROUND)
     relay = lab.status()["pid"]
-    world.run("netlab", "down", "lab")
+    world.run_lab("netlab", "down", "lab")
     assert not alive(relay)
     assert server.wait(10) != 0
     wait_until(lambda: not list(world.processes()), "every process is gone")
-    wait_until(lambda: not network_name_spaces() - before, "every name space is gone")
-    gone = world.run("netlab", "status", "--lab", "lab", check=False)
+    wait_until(lambda: not spaces & name_spaces_in_use(), "every name space is gone")
+    gone = world.run_lab("netlab", "status", "--lab", "lab", check=False)
     assert gone.returncode == 1
     assert "netlab up" in gone.stderr
 
 
 @pytest.mark.parametrize("foreground", [False, True], ids=["background", "foreground"])
 def test_a_relay_that_is_killed_leaves_nothing(world, foreground):
-    before = network_name_spaces()
     if foreground:
         file = world.base / "lab.toml"
         file.write_text(PAIR)
-        child = world.start("netlab", "up", file, "--foreground")
+        child = world.start("netlab", "up", file, "--foreground", program=LAB)
         wait_until(lambda: "is up" in child.log.read_text(), "the lab is up")
         relay = child.pid
     else:
         lab = Lab(world, PAIR)
         relay = lab.status()["pid"]
-    background = world.start("netlab", "exec", "far", "--", sys.executable, "-c", BACKGROUND)
+    python = (sys.executable, "-c", BACKGROUND)
+    background = world.start("netlab", "exec", "far", "--", *python, program=LAB)
     assert background.wait(20) == 0
-    assert len(network_name_spaces() - before) == 2
+    spaces = network_name_spaces(world.processes())
+    assert len(spaces) == 2
     kill_hard(relay)
     wait_until(lambda: not list(world.processes()), "every process is gone")
-    wait_until(lambda: not network_name_spaces() - before, "every name space is gone")
+    wait_until(lambda: not spaces & name_spaces_in_use(), "every name space is gone")
     # Its socket goes with its last thread.
-    wait_until(lambda: "no lab" in world.run("netlab", "status", check=False).stdout, "no lab")
+    wait_until(lambda: "no lab" in world.run_lab("netlab", "status", check=False).stdout, "no lab")
     # The name is free again.
     Lab(world, PAIR)
-    world.run("netlab", "down")
+    world.run_lab("netlab", "down")
 
 
 def test_a_signal_ends_a_lab_in_the_foreground(world):
     file = world.base / "lab.toml"
     file.write_text(PAIR)
-    child = world.start("netlab", "up", file, "--foreground")
+    child = world.start("netlab", "up", file, "--foreground", program=LAB)
     wait_until(lambda: "is up" in child.log.read_text(), "the lab is up")
     child.terminate()
     assert child.wait(20) == 0
@@ -344,15 +350,15 @@ def test_two_labs_do_not_know_of_each_other(world):
     other.start("far", ECHO)
     assert one.ask(limit_s=0.1)[0] == 0
     assert other.ask()[0] == 5
-    unclear = world.run("netlab", "exec", "near", "--", "true", check=False)
+    unclear = world.run_lab("netlab", "exec", "near", "--", "true", check=False)
     assert unclear.returncode == 2
     assert "one, other" in unclear.stderr
-    taken = world.run("netlab", "up", one.file, check=False)
+    taken = world.run_lab("netlab", "up", one.file, check=False)
     assert taken.returncode == 1
     assert "runs already" in taken.stderr
-    world.run("netlab", "down", "one")
+    world.run_lab("netlab", "down", "one")
     assert other.ask()[0] == 5
-    world.run("netlab", "down")
+    world.run_lab("netlab", "down")
 
 
 @pytest.mark.parametrize(
@@ -368,11 +374,11 @@ def test_two_labs_do_not_know_of_each_other(world):
 def test_a_file_with_a_mistake_makes_nothing(world, text, says):
     file = world.base / "wrong.toml"
     file.write_text(text)
-    done = world.run("netlab", "up", file, check=False)
+    done = world.run_lab("netlab", "up", file, check=False)
     assert done.returncode == 2
     assert says in done.stderr
     assert "wrong.toml" in done.stderr
-    assert world.json("netlab", "status") == []
+    assert world.json("netlab", "status", program=LAB) == []
 
 
 def test_changes_with_mistakes_are_refused(lab):
@@ -391,7 +397,7 @@ def test_settings_of_the_kernel_are_per_host(world):
     assert lab.exec("near", "cat", "/proc/sys/net/ipv4/tcp_rmem").stdout.split()[2] == str(8 << 20)
     assert lab.exec("near", "cat", "/proc/sys/net/ipv4/tcp_sack").stdout.strip() == "0"
     assert Path("/proc/sys/net/ipv4/tcp_rmem").read_text() == before
-    world.run("netlab", "down")
+    world.run_lab("netlab", "down")
 
 
 def test_without_root_the_message_is_clear(world):
@@ -400,8 +406,8 @@ def test_without_root_the_message_is_clear(world):
     for directory in ("base", "storage"):
         os.chmod(getattr(world, directory), 0o755)
     # A copy, because the binary may lie where others cannot look.
-    binary = world.base / "azekura"
-    binary.write_bytes(BINARY.read_bytes())
+    binary = world.base / "azekura-lab"
+    binary.write_bytes(LAB.read_bytes())
     binary.chmod(0o755)
     environment = dict(world.environment, HOME=str(world.base / "nobody"))
     (world.base / "nobody").mkdir()

@@ -166,12 +166,16 @@ def content(pool, path):
     return pool.world.run("fs", "cat", f"{pool.name}:{path}").stdout
 
 
-def fuse_mounts():
-    """Mounts of Azekura in every namespace of the machine."""
+def fuse_mounts(pool):
+    """Mounts of a pool in every namespace of the machine. Other pools are somebody else's."""
     found = set()
     for table in Path("/proc").glob("[0-9]*/mounts"):
         with contextlib.suppress(OSError):
-            found |= {line for line in table.read_text().splitlines() if " fuse.azekura " in line}
+            found |= {
+                line
+                for line in table.read_text().splitlines()
+                if " fuse.azekura " in line and pool.name in line.split()[0]
+            }
     return found
 
 
@@ -322,9 +326,11 @@ def test_a_prefix_that_is_there(pool, run):
 def test_within_each_other(pool, run):
     """A command started from within gets the mount that is there, or one of its own."""
     own = [str(BINARY), "run", "--pool", pool.name, "--via", "fuse"]
+    # Others on this machine may have mounts too, which the command's namespace inherits.
+    mount = f"'{pool.name}.* fuse.azekura '"
     script = f"""
-        grep -c ' fuse.azekura ' /proc/self/mounts
-        {" ".join(own)} -- grep -c ' fuse.azekura ' /proc/self/mounts
+        grep -c {mount} /proc/self/mounts
+        {" ".join(own)} -- grep -c {mount} /proc/self/mounts
         {" ".join(own)} --cache none -- sh -c 'echo inner >{PREFIX}/inner'
         cat {PREFIX}/inner
     """
@@ -393,21 +399,21 @@ def within(pool, exact):
 
 
 def test_killing_the_front_ends_the_command(pool, start):
-    before = fuse_mounts()
+    before = fuse_mounts(pool)
     child = start("sleep", "1000.5")
     command = wait_until(lambda: list(within(pool, ["sleep", "1000.5"])), "the command runs")
     kill_hard(child.pid)
     wait_until(lambda: not any(map(alive, command)), "the command is gone")
-    wait_until(lambda: fuse_mounts() <= before, "the mount is gone")
+    wait_until(lambda: fuse_mounts(pool) <= before, "the mount is gone")
 
 
 def test_killing_the_command_ends_the_front(pool, start):
-    before = fuse_mounts()
+    before = fuse_mounts(pool)
     child = start("sleep", "1000.25")
     command = wait_until(lambda: list(within(pool, ["sleep", "1000.25"])), "the command runs")
     os.kill(command[0], signal.SIGKILL)
     assert child.wait(20) == 128 + signal.SIGKILL
-    wait_until(lambda: fuse_mounts() <= before, "the mount is gone")
+    wait_until(lambda: fuse_mounts(pool) <= before, "the mount is gone")
 
 
 def test_a_pipe_ends_with_the_command_and_not_with_the_front(start):

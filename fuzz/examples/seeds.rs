@@ -72,7 +72,7 @@ fn attr() -> Attr {
         btime: time,
         rdev: 0,
         chunk_bytes: 1 << 20,
-        wide: false,
+        striped: false,
         has_xattrs: true,
         inheritance: Some(Inheritance::default()),
         parent: Some(oid(0)),
@@ -119,11 +119,11 @@ fn requests() -> Vec<Request<'static>> {
     let id = TransactionId { coordinator: TargetId(1), number: 77 };
     vec![
         Request::Ping,
-        Request::Claim { holds: vec![oid(1), oid(2)], locks: vec![(oid(1), lock)] },
+        Request::Claim { open: vec![oid(1), oid(2)], locks: vec![(oid(1), lock)] },
         Request::Adopt { map: map(), engine: EngineId(1) },
         Request::ContainerCreate { name: "c".to_owned(), inheritance: Inheritance::default() },
         Request::Lookup { dir: oid(0), name: b"name" },
-        Request::Create { dir: oid(0), name: b"new", inode: new_inode(), hold: true },
+        Request::Create { dir: oid(0), name: b"new", inode: new_inode(), open: true },
         Request::Rename {
             from_dir: oid(0),
             from_name: b"a",
@@ -321,6 +321,45 @@ fn journal(corpus: &Corpus) {
     corpus.put("journal_record", "torn", &tagged(1, record));
 }
 
+/// A 64-bit program with these segments, which lie one after the other behind their headers.
+fn elf(segments: &[(u32, &[u8])]) -> Vec<u8> {
+    let data_at = 64 + segments.len() * 56;
+    let mut file = vec![0; data_at];
+    file[..8].copy_from_slice(b"\x7fELF\x02\x01\x01\0");
+    file[18..20].copy_from_slice(&62u16.to_le_bytes());
+    file[32..40].copy_from_slice(&64u64.to_le_bytes());
+    file[54..56].copy_from_slice(&56u16.to_le_bytes());
+    file[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    for (index, (kind, bytes)) in segments.iter().enumerate() {
+        let header = 64 + index * 56;
+        let at = (file.len() as u64).to_le_bytes();
+        file[header..header + 4].copy_from_slice(&kind.to_le_bytes());
+        // The offset in the file, and the address in memory: the same.
+        file[header + 8..header + 16].copy_from_slice(&at);
+        file[header + 16..header + 24].copy_from_slice(&at);
+        file[header + 32..header + 40].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        file.extend_from_slice(bytes);
+    }
+    file
+}
+
+fn executables(corpus: &Corpus) {
+    corpus.put("executable", "script", b"#!/usr/bin/env -S A=b python3 -u\n");
+    let interpreter: (u32, &[u8]) = (3, b"/lib64/ld-linux-x86-64.so.2\0");
+    // The texts lie behind three headers.
+    let texts: (u32, &[u8]) = (1, b"\0libc.so.6\0$ORIGIN/lib:/a\0");
+    let entries = [(1u64, 1u64), (29, 11), (14, 1), (5, 64 + 3 * 56), (0, 0)];
+    let dynamic: Vec<u8> = entries
+        .iter()
+        .flat_map(|(tag, value)| [tag, value])
+        .flat_map(|n| n.to_le_bytes())
+        .collect();
+    corpus.put("executable", "dynamic", &elf(&[texts, (2, &dynamic), interpreter]));
+    let note = [&4u32.to_le_bytes()[..], &4u32.to_le_bytes(), &4u32.to_le_bytes(), b"Go\0\0id=1"];
+    corpus.put("executable", "go", &elf(&[interpreter, (4, &note.concat()), texts]));
+    corpus.put("executable", "library", &elf(&[texts, (2, &dynamic), (4, b"torn")]));
+}
+
 const POOL_FILE: &str = r#"name = "pool"
 pool = "01010101010101010101010101010101"
 version = 1
@@ -343,5 +382,6 @@ fn main() {
     fuse(&corpus);
     stored(&corpus);
     journal(&corpus);
+    executables(&corpus);
     corpus.put("pool_file", "two_engines", POOL_FILE.as_bytes());
 }

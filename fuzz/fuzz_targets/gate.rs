@@ -1,4 +1,4 @@
-//! An engine's gate, or a client that dials, with a stranger at the other end of the socket.
+//! An engine's acceptor, or a client that dials, with a stranger at the other end of the socket.
 //! Nobody may get in, and nobody may be believed.
 
 #![no_main]
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use azekura_proto::message::{Refusal, Role};
 use azekura_proto::{PoolId, SessionId};
-use azekura_wire::{Gate, Secret, Socket, connect};
+use azekura_wire::{Acceptor, Secret, Socket, connect};
 use libfuzzer_sys::fuzz_target;
 
 const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -22,8 +22,8 @@ fuzz_target!(|bytes: &[u8]| {
     let secret = Secret::from_hex(SECRET).expect("64 hex digits");
     let pool = PoolId([1; 16]);
     if side & 1 == 0 {
-        let gate = Gate { secret: &secret, pool };
-        assert!(gate.receive(Socket::Unix(ours), |_| Err(Refusal::Full)).is_err());
+        let acceptor = Acceptor { secret: &secret, pool };
+        assert!(acceptor.receive(Socket::Unix(ours), |_| Err(Refusal::Full)).is_err());
     } else {
         let session = SessionId([2; 16]);
         assert!(connect(Socket::Unix(ours), pool, session, Role::Client, &secret).is_err());

@@ -4,11 +4,11 @@
 #![no_main]
 #![allow(dead_code, unreachable_pub, unused_imports, unfulfilled_lint_expectations)]
 
-#[path = "../../crates/store/src/record.rs"]
+#[path = "../../crates/store/src/kv/record.rs"]
 mod record;
 
 /// Stands in for the store's list of key spaces, which would bring the whole database along.
-mod batch {
+mod space {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Space {
         Known(u8),

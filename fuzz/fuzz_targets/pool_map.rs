@@ -3,8 +3,7 @@
 #![no_main]
 
 use azekura_proto::frame::decode;
-use azekura_proto::placement::{entry_target, shard_on_target, shard_target};
-use azekura_proto::{ContainerId, EngineId, ObjectClass, Oid, PoolMap, TargetId};
+use azekura_proto::{ContainerId, EngineId, ObjectClass, Oid, Placement, PoolMap, TargetId};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -12,15 +11,15 @@ fuzz_target!(|bytes: &[u8]| {
     if map.validate().is_err() {
         return;
     }
-    let targets = map.target_count();
+    let (targets, placement) = (map.target_count(), Placement::of(&map));
     for class in ObjectClass::ALL {
         let oid = Oid::new(ContainerId(1), class, TargetId(targets - 1), 1);
-        for shard in 0..class.shards(targets).min(64) {
-            let target = shard_target(oid, shard, targets);
-            assert_eq!(shard_on_target(oid, target, targets), Some(shard));
+        for shard in 0..placement.shards(oid).min(64) {
+            let target = placement.shard_target(oid, shard);
+            assert_eq!(placement.shard_on_target(oid, target), Some(shard));
             assert!(map.engine_of(target).is_some());
         }
-        assert!(map.engine_of(entry_target(oid, map.name.as_bytes(), targets)).is_some());
+        assert!(map.engine_of(placement.entry_target(oid, map.name.as_bytes())).is_some());
     }
     let listed: usize =
         (0..map.engines.len()).map(|engine| map.targets_of(EngineId(engine as u16)).count()).sum();

@@ -5,7 +5,7 @@
 #![no_main]
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
-#[path = "../../crates/engine/src/record.rs"]
+#[path = "../../crates/engine/src/records/record.rs"]
 mod record;
 
 use azekura_proto::frame;
