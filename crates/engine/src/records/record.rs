@@ -7,7 +7,8 @@ use azekura_proto::placement::name_hash;
 use azekura_proto::transaction::{Entry, TransactionId};
 use azekura_proto::{Attr, Oid, SessionId, Status, Timestamp};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Encodes a record. Records are small and bounded, so this cannot fail.
 pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
@@ -124,7 +125,25 @@ pub(crate) struct Slot {
 /// one. Keyed by hash and not by name, so that the readdir cookie leads straight to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Bucket {
+    #[serde(deserialize_with = "slots_in_places")]
     pub(crate) slots: Vec<Slot>,
+}
+
+/// Places in a bucket.
+const PLACES: u8 = 8;
+
+/// Refuses what no engine writes, two slots in one place or a place that is none: on a damaged disk it
+/// would break the bound on a bucket's slots.
+fn slots_in_places<'de, D: Deserializer<'de>>(stored: D) -> Result<Vec<Slot>, D::Error> {
+    let slots = Vec::<Slot>::deserialize(stored)?;
+    let mut taken = [false; PLACES as usize];
+    for slot in &slots {
+        match taken.get_mut(usize::from(slot.place)) {
+            Some(taken) if !*taken => *taken = true,
+            _ => return Err(D::Error::custom("an entry without a place of its own")),
+        }
+    }
+    Ok(slots)
 }
 
 impl Bucket {
@@ -138,12 +157,12 @@ impl Bucket {
             slot.entry = entry;
             return Ok(());
         }
-        let place = (0..8)
+        let place = (0..PLACES)
             .find(|place| self.slots.iter().all(|slot| slot.place != *place))
             .ok_or(Status::LimitReached)?;
         self.slots.push(Slot { place, name: name.to_vec(), entry });
         self.slots.sort_by_key(|slot| slot.place);
-        assert!(self.slots.len() <= 8, "each has a place of its own");
+        assert!(self.slots.len() <= usize::from(PLACES), "each has a place of its own");
         Ok(())
     }
 
@@ -255,6 +274,18 @@ mod tests {
             bucket.insert(&[name], entry(1)).unwrap();
         }
         assert_eq!(bucket.insert(b"one too many", entry(1)), Err(Status::LimitReached));
+    }
+
+    #[test]
+    fn a_bucket_with_a_wrong_place_is_refused() {
+        let slot = |place| Slot { place, name: vec![place], entry: entry(1) };
+        for (slots, is_good) in [
+            (vec![slot(7), slot(0)], true),
+            (vec![slot(3), slot(3)], false),
+            (vec![slot(8)], false),
+        ] {
+            assert_eq!(decode::<Bucket>(&encode(&Bucket { slots })).is_ok(), is_good);
+        }
     }
 
     #[test]
