@@ -2,6 +2,7 @@
 //! forgotten the session hears it before anything else is asked.
 
 use std::io;
+use std::time::Duration;
 
 use azekura_proto::message::{Request, Welcome};
 use azekura_proto::{Incarnation, Status, TargetId};
@@ -48,7 +49,7 @@ impl Claims {
             let (some_locks, other_locks) = locks.split_at(locks.len().min(CLAIM_ITEMS));
             (oids, locks) = (other_oids, other_locks);
             let request = Request::Claim { open: some_oids.to_vec(), locks: some_locks.to_vec() };
-            match slot.exchange(to, Attempt::default(), &request, &[], &mut [])? {
+            match slot.exchange(to, Attempt::default(), &request, &[], &mut [], Duration::ZERO)? {
                 Ok(_) => {}
                 Err(status @ (Status::Stopping | Status::Busy | Status::Grace)) => {
                     return Err(Failure::Broken(io::Error::other(status.to_string())));

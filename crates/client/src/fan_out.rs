@@ -4,6 +4,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use azekura_proto::message::{Reply, Request, TypedRequest};
 use azekura_proto::status::StatusClass;
@@ -84,6 +85,8 @@ struct Stream {
     engine: EngineId,
     map_version: u32,
     way: Way,
+    /// The engine was silent for all of the time: what had no answer gets none.
+    is_late: bool,
     /// Ordered calls are being repeated.
     repeats: bool,
     /// Why one of them has not reached the engine: those behind it must not be tried.
@@ -104,25 +107,27 @@ impl Session {
         if let [call] = calls {
             return vec![self.call(call)];
         }
+        // One bound for all of them, however many engines are silent.
+        let (platform, began) = (&*self.identity().platform, self.identity().platform.now());
         let mut progress: Vec<Progress> = calls.iter().map(|_| Progress::default()).collect();
-        let mut streams = self.open_streams(calls, &mut progress);
+        let mut streams = self.open_streams(calls, &mut progress, began);
         for index in 0..calls.len() {
             if progress[index].result.is_none()
                 && let Some(stream) = self.stream_of(&mut streams, &calls[index])
             {
-                stream.send(calls, &mut progress, index);
+                stream.send(calls, &mut progress, index, platform.elapsed(began));
             }
         }
         for stream in &mut streams {
             stream.flush();
         }
         for stream in &mut streams {
-            while stream.collect(calls, &mut progress) {}
+            while stream.collect(calls, &mut progress, platform.elapsed(began)) {}
         }
         calls
             .iter_mut()
             .zip(progress)
-            .map(|(call, progress)| self.complete(&mut streams, call, progress))
+            .map(|(call, progress)| self.complete(&mut streams, call, progress, began))
             .collect()
     }
 
@@ -143,6 +148,7 @@ impl Session {
         streams: &mut [Stream],
         call: &mut Exchange<'_, '_>,
         mut progress: Progress,
+        began: Instant,
     ) -> Result<Reply> {
         let is_behind = call.is_ordered && self.follows_a_repeated_one(streams, call);
         if is_behind && matches!(progress.result, Some(Ok(_))) {
@@ -159,7 +165,7 @@ impl Session {
         stream.repeats |= call.is_ordered;
         let result = match &stream.failure {
             Some(error) if call.is_ordered => Err(error.clone()),
-            _ => self.redo(stream, call, &progress),
+            _ => self.redo(stream, call, &progress, began),
         };
         if let Err(error) = &result
             && call.is_ordered
@@ -172,7 +178,12 @@ impl Session {
 
     /// A stream to each engine that takes part, borrowed in the order of the engines, so that two
     /// fan-outs never wait for each other.
-    fn open_streams(&self, calls: &[Exchange<'_, '_>], progress: &mut [Progress]) -> Vec<Stream> {
+    fn open_streams(
+        &self,
+        calls: &[Exchange<'_, '_>],
+        progress: &mut [Progress],
+        began: Instant,
+    ) -> Vec<Stream> {
         let mut links: Vec<(Arc<Link>, u32)> = Vec::new();
         for (call, progress) in calls.iter().zip(&mut *progress) {
             match self.link(call.target) {
@@ -190,9 +201,9 @@ impl Session {
             let engine = link.engine;
             match self.borrow(link) {
                 Ok(borrowed) => {
-                    let way = Way::of(borrowed);
-                    let (repeats, failure) = (false, None);
-                    streams.push(Stream { engine, map_version, way, repeats, failure });
+                    let way = Way::of(borrowed, self.identity().platform.elapsed(began));
+                    let (is_late, repeats, failure) = (false, false, None);
+                    streams.push(Stream { engine, map_version, way, is_late, repeats, failure });
                 }
                 Err(error) => {
                     for (call, progress) in calls.iter().zip(&mut *progress) {
@@ -232,22 +243,26 @@ impl Session {
         stream: &mut Stream,
         call: &mut Exchange<'_, '_>,
         progress: &Progress,
+        began: Instant,
     ) -> Result<Reply> {
         let map_version = stream.map_version;
         let borrowed = stream.way.slot();
+        if stream.is_late {
+            return Err(self.failed(&borrowed.link, &Failure::Late));
+        }
         let attempt = match progress.sequence {
             0 => Attempt { sequence: borrowed.sequence_for(call.request), resent: false },
             sequence => Attempt { sequence, resent: progress.sent },
         };
-        self.drive(borrowed, call, Attempts::new(attempt), map_version)
+        self.drive(borrowed, call, Attempts::new(attempt, call.request, began), map_version)
     }
 }
 
 impl Way {
-    fn of(mut borrowed: Borrowed) -> Self {
+    fn of(mut borrowed: Borrowed, gone: Duration) -> Self {
         if !borrowed.is_connected() {
             let (link, slot) = borrowed.parts();
-            if let Err(failure) = link.connect(slot, link.patience()) {
+            if let Err(failure) = link.connect(slot, link.patience().saturating_sub(gone)) {
                 tracing::debug!("no connection for several requests: {failure}");
             }
         }
@@ -274,7 +289,13 @@ impl Stream {
         }
     }
 
-    fn send(&mut self, calls: &mut [Exchange<'_, '_>], progress: &mut [Progress], index: usize) {
+    fn send(
+        &mut self,
+        calls: &mut [Exchange<'_, '_>],
+        progress: &mut [Progress],
+        index: usize,
+        gone: Duration,
+    ) {
         let map_version = self.map_version;
         loop {
             let Some(channel) = self.channel() else { return };
@@ -283,7 +304,7 @@ impl Stream {
                 break;
             }
             self.flush();
-            self.collect(calls, progress);
+            self.collect(calls, progress, gone);
         }
         let Some(channel) = self.channel() else { return };
         let Exchange { target, request, bulk_out, bulk_in, .. } = &calls[index];
@@ -307,11 +328,21 @@ impl Stream {
     }
 
     /// Takes in the answer to the oldest call; false if nothing is in flight any more.
-    fn collect(&mut self, calls: &mut [Exchange<'_, '_>], progress: &mut [Progress]) -> bool {
+    fn collect(
+        &mut self,
+        calls: &mut [Exchange<'_, '_>],
+        progress: &mut [Progress],
+        gone: Duration,
+    ) -> bool {
         let Some(channel) = self.channel() else { return false };
         let Some(&mut oldest) = channel.oldest() else { return false };
         let progress = &mut progress[oldest];
-        match channel.wait(calls[oldest].bulk_in).map(|(_, answer)| answer) {
+        let gone = channel.slot().link.forgone() + gone;
+        let answer = channel.wait(calls[oldest].bulk_in, gone).map(|(_, answer)| answer);
+        if answer.is_ok() {
+            channel.slot().link.note_up();
+        }
+        match answer {
             Ok(Ok(reply)) => progress.result = Some(Ok(reply)),
             // Sent again as the same request, which may have been carried out in part.
             Ok(Err(Status::PeerUnreachable)) => {}
@@ -336,6 +367,7 @@ impl Stream {
             }
             Failure::Broken(_) | Failure::Late => None,
         };
+        self.is_late |= matches!(failure, Failure::Late);
         if let Some(channel) = self.channel() {
             channel.end();
         }

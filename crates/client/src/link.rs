@@ -18,6 +18,9 @@ use crate::health::Health;
 use crate::open_references::OpenReferences;
 use crate::slots::Slots;
 
+/// Whoever tries to connect needs some time for it.
+const CONNECT_MIN: Duration = Duration::from_millis(1);
+
 /// What all links of a session share.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
@@ -130,6 +133,11 @@ impl Link {
         if self.is_down() { timeout.min(Duration::from_secs(1)) } else { timeout }
     }
 
+    /// What is taken off the time for an answer: one that is known to be down is not waited for again.
+    pub(crate) fn forgone(&self) -> Duration {
+        self.identity.caller.timeout - self.patience()
+    }
+
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.addresses.read().clone()
     }
@@ -166,7 +174,8 @@ impl Link {
         }
     }
 
-    fn note_up(&self) {
+    /// The engine has answered.
+    pub(crate) fn note_up(&self) {
         if self.health.set_down(false) {
             tracing::info!(
                 "engine {} of pool '{}' at {} is back",
@@ -196,6 +205,7 @@ impl Link {
         }
         let Identity { network, caller, .. } = &*self.identity;
         let addresses = self.addresses();
+        let timeout = timeout.max(CONNECT_MIN);
         let mut met = network.open(self.engine, &addresses, lacking.len(), caller, timeout);
         if let Some(round_trip) = met.round_trip {
             self.health.note_dialled(round_trip);

@@ -329,7 +329,7 @@ fn say_goodbye(link: &Link, map_version: u32) {
     // The engine ends the session with its last connection.
     drop(slots);
     let to = Destination { target: link.any_target, map_version };
-    match last.exchange(to, Attempt::default(), &Request::Goodbye, &[], &mut []) {
+    match last.exchange(to, Attempt::default(), &Request::Goodbye, &[], &mut [], Duration::ZERO) {
         Ok(Ok(_)) => {}
         other => tracing::debug!("engine {} did not take the goodbye: {other:?}", link.engine.0),
     }

@@ -37,7 +37,8 @@ impl Session {
         let (link, map_version) = self.link(exchange.target)?;
         let mut borrowed = self.borrow(link)?;
         let sequence = borrowed.sequence_for(exchange.request);
-        let attempts = Attempts::new(Attempt { sequence, resent: false });
+        let attempt = Attempt { sequence, resent: false };
+        let attempts = Attempts::new(attempt, exchange.request, self.identity().platform.now());
         self.drive(&mut borrowed, exchange, attempts, map_version)
     }
 
@@ -94,13 +95,17 @@ impl Session {
         attempts: &Attempts,
         map_version: u32,
     ) -> std::result::Result<Answer, Failure> {
+        let platform = &*self.identity().platform;
         if !slot.is_connected() {
-            let platform = &*self.identity().platform;
-            link.connect(slot, attempts.time_left(platform, link.patience()))?;
+            let left = link.patience().saturating_sub(attempts.gone(platform));
+            link.connect(slot, left)?;
         }
         let to = Destination { target: exchange.target, map_version };
         let Exchange { request, bulk_out, bulk_in, .. } = exchange;
-        slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in)
+        let gone = link.forgone() + attempts.gone(platform);
+        let answer = slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in, gone)?;
+        link.note_up();
+        Ok(answer)
     }
 
     fn after_status(&self, link: &Link, attempts: &mut Attempts, status: Status) -> Result<Step> {
@@ -157,7 +162,7 @@ impl Session {
     /// Asks the engine for its map; if that fails the old one is tried once more.
     fn refresh(&self, link: &Link, slot: &mut Slot, map_version: u32) {
         let to = Destination { target: link.any_target, map_version };
-        match slot.exchange(to, Attempt::default(), &Request::Map, &[], &mut []) {
+        match slot.exchange(to, Attempt::default(), &Request::Map, &[], &mut [], link.forgone()) {
             Ok(answer) => {
                 if let Some(map) = answer.ok().and_then(Map::read) {
                     self.adopt(map);

@@ -77,7 +77,8 @@ impl EngineState {
             .fill_random(&mut session)
             .map_err(io_error("cannot draw random numbers for", dir.path()))?;
         let (network, secret) = (Arc::new(Sockets::default()), self.config.secret.clone());
-        let peers = PeerClient::new(network, secret, SessionId(session));
+        let peers =
+            PeerClient::new(network, secret, SessionId(session), Arc::clone(&self.platform));
         let (metrics, stopping) = (Arc::clone(&self.metrics), Arc::clone(&self.stopping));
         let platform = Arc::clone(&self.platform);
         let parts = ServiceParts { platform, dir, peers: Box::new(peers) };

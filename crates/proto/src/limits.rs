@@ -95,8 +95,11 @@ pub const LEASES_MAX: usize = 64 * 1024;
 /// Whoever had locks before an engine started again may claim them for this long before others get them,
 /// in milliseconds.
 pub const LOCKS_GRACE_MS: u64 = 5_000;
-/// An operation waits this long for a transaction to let go of a record, in milliseconds.
-pub const RECORD_WAIT_MS: u64 = 10_000;
+/// An operation waits this long for a transaction to let go of a record, in milliseconds; then the engine
+/// says that it is busy, and is asked again.
+pub const RECORD_WAIT_MS: u64 = 3_000;
+/// An engine waits this long for the answers of other engines, in milliseconds.
+pub const PEER_ANSWER_MS: u64 = 5_000;
 /// A transaction that others are in the way of is tried again for this long, in milliseconds.
 pub const TRANSACTION_TRIES_MS: u64 = 10_000;
 /// A prepared part of a transaction that has waited this long asks its coordinator, in milliseconds.
@@ -111,3 +114,7 @@ pub const WRITES_IN_FLIGHT_FROM_US: u64 = 150;
 /// From this round trip on, connections for reading ahead are made before they are needed, in
 /// microseconds: making one takes three round trips.
 pub const CONNECT_EARLY_FROM_US: u64 = 5_000;
+
+// A peer that waits for a record is not taken for one that is silent, nor an engine that waits for a
+// peer: a client's default time-out is twice as long.
+const _: () = assert!(RECORD_WAIT_MS < PEER_ANSWER_MS);

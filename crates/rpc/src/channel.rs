@@ -161,13 +161,14 @@ impl<S: DerefMut<Target = Slot>, T> Channel<S, T> {
         self.in_flight.get_mut().oldest()
     }
 
-    /// Waits for the answer to the oldest request, for the one user of the channel.
+    /// Waits for the answer to the oldest request, for the one user of the channel, as long as is left
+    /// when so much of the call's time is `gone`.
     ///
     /// # Errors
     /// [`Failure`]; the channel is of no further use.
-    pub fn wait(&mut self, bulk_in: &mut [u8]) -> Result<(T, Answer), Failure> {
+    pub fn wait(&mut self, bulk_in: &mut [u8], gone: Duration) -> Result<(T, Answer), Failure> {
         let receiving = self.receiving.get_mut();
-        wait(&mut receiving.slot, &self.in_flight, bulk_in)
+        wait(&mut receiving.slot, &self.in_flight, bulk_in, gone)
     }
 
     /// Sends a request at once, while another thread may be reading. Requests that need an exact
@@ -257,7 +258,7 @@ impl<S: DerefMut<Target = Slot>, T> Reader<'_, S, T> {
     /// # Errors
     /// [`Failure`]; the channel is to be ended.
     pub fn wait(&mut self) -> Result<(T, Answer), Failure> {
-        wait(&mut self.receiving.slot, &self.channel.in_flight, &mut [])
+        wait(&mut self.receiving.slot, &self.channel.in_flight, &mut [], Duration::ZERO)
     }
 
     /// Takes what has come of the reply to the oldest request; never waits. A reader that waited for
@@ -307,9 +308,10 @@ fn wait<T>(
     slot: &mut Slot,
     in_flight: &Mutex<InFlight<T>>,
     bulk_in: &mut [u8],
+    gone: Duration,
 ) -> Result<(T, Answer), Failure> {
     let is_slow = in_flight.lock().front().is_some_and(|entry| entry.is_slow);
-    let answer = slot.receive(bulk_in, is_slow)?;
+    let answer = slot.receive(bulk_in, is_slow, gone)?;
     let context = in_flight.lock().pop();
     Ok((context.ok_or(Failure::Protocol("a reply that nobody has asked for"))?, answer))
 }
@@ -340,9 +342,9 @@ mod tests {
         channel.submit(outgoing(&read(9, 3), 3), Attempt::default(), "second").unwrap();
         channel.flush().unwrap();
         assert_eq!(channel.oldest(), Some(&mut "first"));
-        assert_eq!(channel.wait(&mut []).unwrap(), ("first", Ok(Reply::Done)));
+        assert_eq!(channel.wait(&mut [], Duration::ZERO).unwrap(), ("first", Ok(Reply::Done)));
         let mut data = [0; 3];
-        assert_eq!(channel.wait(&mut data).unwrap().0, "second");
+        assert_eq!(channel.wait(&mut data, Duration::ZERO).unwrap().0, "second");
         assert_eq!(data, [9; 3]);
         assert!(channel.close().is_connected(), "nothing was left in flight");
         let (head, _) = logs[0].lock()[0];
@@ -364,7 +366,7 @@ mod tests {
         let (network, _) = network(1);
         let mut channel = Channel::open(Box::new(slot(&network))).unwrap();
         channel.submit(outgoing(&read(0, 4), 3), Attempt::default(), ()).unwrap();
-        assert!(matches!(channel.wait(&mut [0; 3]), Err(Failure::Protocol(_))));
+        assert!(matches!(channel.wait(&mut [0; 3], Duration::ZERO), Err(Failure::Protocol(_))));
     }
 
     #[test]

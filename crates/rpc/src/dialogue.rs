@@ -57,7 +57,7 @@ impl Dialogue {
         let to = Destination { target: self.target, map_version: self.welcome.map_version };
         let request = request.into_request();
         let attempt = Attempt { sequence: self.slot.sequence_for(&request), resent: false };
-        match self.slot.exchange(to, attempt, &request, &[], &mut [])? {
+        match self.slot.exchange(to, attempt, &request, &[], &mut [], Duration::ZERO)? {
             Ok(reply) => R::read(reply).map(Ok).ok_or(Failure::Protocol(Failure::OTHER_REPLY)),
             Err(status) => Ok(Err(status)),
         }

@@ -1,23 +1,30 @@
 //! How an engine asks other engines of its pool. Owns how long it waits: a peer that does not answer in
-//! time is unreachable, and the operation fails rather than hangs. Everything that engines ask of each
-//! other may be done twice, so a request that a dead connection has lost is sent again.
+//! time is unreachable, and the operation fails rather than hangs; one that was just silent is not waited
+//! for again. Everything that engines ask of each other may be done twice, so a request that a dead
+//! connection has lost is sent again.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use azekura_platform::SharedPlatform;
+use azekura_proto::limits::PEER_ANSWER_MS;
 use azekura_proto::message::{Answer, Request, Role};
 use azekura_proto::{EngineId, PoolMap, SessionId, Status, TargetId};
 use azekura_wire::Secret;
 use parking_lot::Mutex;
 
 use crate::channel::{Channel, Outgoing};
+use crate::failure::Failure;
 use crate::slot::{Attempt, Destination, Slot};
 use crate::transport::{Caller, Network};
 
-/// How long to wait for a peer to accept or to answer.
-const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long asking peers may take, connecting included. Longer than a peer waits for a record that a
+/// transaction keeps, so that a busy peer does not look like a silent one.
+const PEER_TIMEOUT: Duration = Duration::from_millis(PEER_ANSWER_MS);
+/// A peer that was silent for all of that is not asked again before this time is over.
+const SILENCE_MEMORY: Duration = Duration::from_secs(1);
 /// Idle connections kept for each peer.
 const IDLE_MAX: usize = 32;
 
@@ -47,13 +54,30 @@ pub struct PeerClient {
     network: Arc<dyn Network>,
     secret: Secret,
     session: SessionId,
-    idle: Mutex<HashMap<EngineId, Vec<Slot>>>,
+    platform: SharedPlatform,
+    /// [`PEER_TIMEOUT`], but in tests.
+    timeout: Duration,
+    peers: Mutex<HashMap<EngineId, Peer>>,
+}
+
+/// What is kept of a peer.
+#[derive(Debug, Default)]
+struct Peer {
+    idle: Vec<Slot>,
+    /// It was silent: unreachable until then for all but who finds out.
+    avoided_until: Option<Instant>,
 }
 
 impl PeerClient {
     /// No connection yet.
-    pub fn new(network: Arc<dyn Network>, secret: Secret, session: SessionId) -> Self {
-        Self { network, secret, session, idle: Mutex::default() }
+    pub fn new(
+        network: Arc<dyn Network>,
+        secret: Secret,
+        session: SessionId,
+        platform: SharedPlatform,
+    ) -> Self {
+        let peers = Mutex::default();
+        Self { network, secret, session, platform, timeout: PEER_TIMEOUT, peers }
     }
 
     /// Asks a target of another engine. A connection that turns out to be dead is replaced and the
@@ -62,19 +86,28 @@ impl PeerClient {
     /// # Errors
     /// What the target answered, or that it cannot be reached.
     pub fn call(&self, map: &PoolMap, asked: &mut PeerRequest<'_>) -> Answer {
+        self.call_since(map, asked, self.platform.now())
+    }
+
+    fn call_since(&self, map: &PoolMap, asked: &mut PeerRequest<'_>, began: Instant) -> Answer {
         let engine = map.engine_of(asked.target).ok_or(Status::WrongTarget)?;
         let to = Destination { target: asked.target, map_version: map.version };
         loop {
-            let mut slot = self.borrow(map, engine)?;
+            let mut slot = self.borrow(map, engine, began)?;
             let PeerRequest { request, bulk_out, bulk_in, .. } = &mut *asked;
-            match slot.exchange(to, Attempt::default(), request, bulk_out, bulk_in) {
-                Ok(answer) => return answer,
-                Err(failure) if slot.is_fresh => {
-                    slot.disconnect();
-                    tracing::warn!(engine = engine.0, "engine does not answer: {failure}");
-                    return Err(Status::PeerUnreachable);
+            let gone = self.platform.elapsed(began);
+            match slot.exchange(to, Attempt::default(), request, bulk_out, bulk_in, gone) {
+                Ok(answer) => {
+                    slot.has_answered();
+                    return answer;
                 }
-                Err(_) => slot.disconnect(),
+                Err(failure) => {
+                    let is_over = slot.is_fresh || matches!(failure, Failure::Late);
+                    slot.fail(&failure);
+                    if is_over {
+                        return Err(Status::PeerUnreachable);
+                    }
+                }
             }
         }
     }
@@ -87,19 +120,21 @@ impl PeerClient {
         asked: &mut [PeerRequest<'_>],
         meanwhile: impl FnOnce(),
     ) -> Vec<Answer> {
+        let began = self.platform.now();
         let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
-        let mut open: HashMap<EngineId, Channel<Borrowed<'_>, usize>> = HashMap::new();
+        let mut open: HashMap<EngineId, Option<Channel<Borrowed<'_>, usize>>> = HashMap::new();
         for index in 0..asked.len() {
             let Some(engine) = map.engine_of(asked[index].target) else { continue };
-            if !open.contains_key(&engine)
-                && let Ok(slot) = self.borrow(map, engine)
-                && let Ok(channel) = Channel::open(slot)
-            {
-                open.insert(engine, channel);
-            }
-            let Some(channel) = open.get_mut(&engine) else { continue };
+            let channel = open.entry(engine).or_insert_with(|| {
+                let slot = self.borrow(map, engine, began).ok()?;
+                Channel::open(slot).ok()
+            });
+            let Some(channel) = channel else {
+                answers[index] = Some(Err(Status::PeerUnreachable));
+                continue;
+            };
             while !channel.has_room(asked[index].request, asked[index].bulk_out)
-                && collect_one(channel, asked, &mut answers)
+                && self.collect_one(channel, asked, &mut answers, began)
             {}
             let PeerRequest { target, request, bulk_out, bulk_in } = &asked[index];
             let to = Destination { target: *target, map_version: map.version };
@@ -109,24 +144,71 @@ impl PeerClient {
                 channel.end();
             }
         }
-        for channel in open.values_mut().filter(|channel| channel.is_whole()) {
+        let mut open: Vec<_> = open.into_values().flatten().collect();
+        for channel in open.iter_mut().filter(|channel| channel.is_whole()) {
             if channel.flush().is_err() {
                 channel.end();
             }
         }
         meanwhile();
-        for channel in open.values_mut() {
-            while collect_one(channel, asked, &mut answers) {}
+        for channel in &mut open {
+            while self.collect_one(channel, asked, &mut answers, began) {}
         }
         drop(open);
         // What an old connection lost is asked again, one by one.
         let answers = answers.into_iter().zip(asked);
-        answers.map(|(answer, asked)| answer.unwrap_or_else(|| self.call(map, asked))).collect()
+        let again = |asked| self.call_since(map, asked, began);
+        answers.map(|(answer, asked)| answer.unwrap_or_else(|| again(asked))).collect()
     }
 
-    fn borrow(&self, map: &PoolMap, engine: EngineId) -> Result<Borrowed<'_>, Status> {
-        if let Some(slot) = self.idle.lock().get_mut(&engine).and_then(Vec::pop) {
-            return Ok(Borrowed { peers: self, engine, slot, is_fresh: false });
+    /// Takes one answer in; false where none will come any more.
+    fn collect_one(
+        &self,
+        channel: &mut Channel<Borrowed<'_>, usize>,
+        asked: &mut [PeerRequest<'_>],
+        answers: &mut [Option<Answer>],
+        began: Instant,
+    ) -> bool {
+        let Some(&mut oldest) = channel.oldest() else { return false };
+        let gone = self.platform.elapsed(began);
+        let answer = channel.flush().and_then(|()| channel.wait(asked[oldest].bulk_in, gone));
+        match answer {
+            Ok((index, answer)) => {
+                answers[index] = Some(answer);
+                channel.slot().has_answered();
+                true
+            }
+            Err(failure) => {
+                let lost = channel.end();
+                if matches!(failure, Failure::Late) {
+                    channel.slot().fail(&failure);
+                    lost.into_iter().for_each(|index| {
+                        answers[index] = Some(Err(Status::PeerUnreachable));
+                    });
+                }
+                false
+            }
+        }
+    }
+
+    /// A connection to a peer, of those kept or a new one.
+    fn borrow(
+        &self,
+        map: &PoolMap,
+        engine: EngineId,
+        began: Instant,
+    ) -> Result<Borrowed<'_>, Status> {
+        let left = self.timeout.saturating_sub(self.platform.elapsed(began));
+        let is_avoided = {
+            let mut peers = self.peers.lock();
+            let peer = peers.entry(engine).or_default();
+            if let Some(slot) = peer.idle.pop() {
+                return Ok(Borrowed { peers: self, engine, slot, is_fresh: false });
+            }
+            self.is_avoided(peer)
+        };
+        if is_avoided || left.is_zero() {
+            return Err(Status::PeerUnreachable);
         }
         let entry = map.engines.get(usize::from(engine.0)).ok_or(Status::WrongTarget)?;
         let caller = Caller {
@@ -134,15 +216,42 @@ impl PeerClient {
             session: self.session,
             role: Role::Engine,
             secret: self.secret.clone(),
-            timeout: PEER_TIMEOUT,
+            timeout: self.timeout,
         };
-        let mut met = self.network.open(engine, &entry.addresses, 1, &caller, PEER_TIMEOUT);
+        let mut met = self.network.open(engine, &entry.addresses, 1, &caller, left);
         let Some((conversation, _)) = met.good.pop() else {
-            let cause = met.first_error.map(|error| error.to_string()).unwrap_or_default();
-            tracing::warn!(engine = engine.0, "engine cannot be reached: {cause}");
+            if let Some(error) = met.first_error {
+                self.note_unreachable(engine, &error.into());
+            }
             return Err(Status::PeerUnreachable);
         };
         Ok(Borrowed { peers: self, engine, slot: Slot::single(conversation), is_fresh: true })
+    }
+
+    /// Whether a peer has been silent lately. Once that is over, the first who asks finds out, and the
+    /// others avoid it meanwhile.
+    fn is_avoided(&self, peer: &mut Peer) -> bool {
+        let Some(until) = peer.avoided_until else { return false };
+        let now = self.platform.now();
+        if now < until {
+            return true;
+        }
+        peer.avoided_until = Some(now + self.timeout);
+        false
+    }
+
+    /// A peer could not be reached: where that took time, nobody else is to wait as long.
+    fn note_unreachable(&self, engine: EngineId, failure: &Failure) {
+        let mut peers = self.peers.lock();
+        let peer = peers.entry(engine).or_default();
+        let is_silent = matches!(failure, Failure::Late);
+        if is_silent {
+            // The others lead to the same silence.
+            peer.idle.clear();
+        }
+        peer.avoided_until = is_silent.then(|| self.platform.now() + SILENCE_MEMORY);
+        drop(peers);
+        tracing::warn!(engine = engine.0, "engine cannot be reached: {failure}");
     }
 }
 
@@ -154,6 +263,26 @@ struct Borrowed<'p> {
     slot: Slot,
     /// The connection has just been made, so that it cannot have died of age.
     is_fresh: bool,
+}
+
+impl Borrowed<'_> {
+    /// The peer is there.
+    fn has_answered(&mut self) {
+        if self.is_fresh {
+            self.is_fresh = false;
+            if let Some(peer) = self.peers.peers.lock().get_mut(&self.engine) {
+                peer.avoided_until = None;
+            }
+        }
+    }
+
+    /// The connection is of no further use.
+    fn fail(&mut self, failure: &Failure) {
+        self.slot.disconnect();
+        if self.is_fresh || matches!(failure, Failure::Late) {
+            self.peers.note_unreachable(self.engine, failure);
+        }
+    }
 }
 
 impl Deref for Borrowed<'_> {
@@ -175,28 +304,12 @@ impl Drop for Borrowed<'_> {
         if !self.slot.is_connected() {
             return;
         }
-        let mut idle = self.peers.idle.lock();
-        let stack = idle.entry(self.engine).or_default();
-        if stack.len() < IDLE_MAX {
-            stack.push(std::mem::take(&mut self.slot));
+        let mut peers = self.peers.peers.lock();
+        let idle = &mut peers.entry(self.engine).or_default().idle;
+        if idle.len() < IDLE_MAX {
+            idle.push(std::mem::take(&mut self.slot));
         }
     }
-}
-
-/// Takes one answer in; false where none will come any more.
-fn collect_one(
-    channel: &mut Channel<Borrowed<'_>, usize>,
-    asked: &mut [PeerRequest<'_>],
-    answers: &mut [Option<Answer>],
-) -> bool {
-    let Some(&mut oldest) = channel.oldest() else { return false };
-    let answer = channel.flush().and_then(|()| channel.wait(asked[oldest].bulk_in));
-    let Ok((index, answer)) = answer else {
-        channel.end();
-        return false;
-    };
-    answers[index] = Some(answer);
-    true
 }
 
 #[cfg(test)]
@@ -213,7 +326,8 @@ mod tests {
         let engines = vec![EngineEntry { addresses: Vec::new() }; 2];
         let map = PoolMap::deal(PoolId([1; 16]), "p".to_owned(), engines, &[2, 2]);
         let network = Arc::clone(network) as Arc<dyn Network>;
-        (PeerClient::new(network, Secret::generate().unwrap(), SessionId([7; 16])), map)
+        let secret = Secret::generate().unwrap();
+        (PeerClient::new(network, secret, SessionId([7; 16]), azekura_platform::system()), map)
     }
 
     #[test]
@@ -240,7 +354,10 @@ mod tests {
         assert_eq!(answers[5], Ok(Reply::Data { bytes: 4, striped: false }));
         assert_eq!(data, [6; 4]);
         assert!(logs[0].lock().iter().any(|(_, bulk_bytes)| *bulk_bytes == 3));
-        assert_eq!(peers.idle.lock().values().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(
+            peers.peers.lock().values().map(|peer| peer.idle.len()).collect::<Vec<_>>(),
+            [1, 1]
+        );
     }
 
     #[test]
@@ -259,6 +376,42 @@ mod tests {
         assert_eq!(ask(TargetId(3)), Err(Status::PeerUnreachable));
         assert_eq!(ask(TargetId(9)), Err(Status::WrongTarget));
         assert_eq!(peers.call_all(&map, &mut asked, || {})[0], Err(Status::PeerUnreachable));
+    }
+
+    /// Two peers that take requests and answer none, each behind several connections that were good.
+    #[test]
+    fn a_silent_peer_costs_its_time_once_and_is_then_known() {
+        let (network, _) = network(3);
+        let (mut peers, mut map) = peers(&network);
+        let engines = vec![EngineEntry { addresses: Vec::new() }; 3];
+        map = PoolMap::deal(map.pool, map.name, engines, &[2, 2, 2]);
+        peers.timeout = Duration::from_millis(300);
+        let (ping, unanswered) = (Request::Ping, Request::Release { oids: Vec::new() });
+        for engine in [EngineId(1), EngineId(2)] {
+            let kept: Vec<_> = (0..4)
+                .map(|_| peers.borrow(&map, engine, Instant::now()).unwrap())
+                .map(|mut slot| std::mem::take(&mut slot.slot))
+                .collect();
+            peers.peers.lock().entry(engine).or_default().idle = kept;
+        }
+        let took = |began: Instant| began.elapsed().as_millis();
+        let began = Instant::now();
+        let targets = [0, 1, 2, 4, 5].map(TargetId);
+        let mut asked = targets.map(|target| PeerRequest::new(target, &unanswered));
+        asked[0].request = &ping;
+        let answers = peers.call_all(&map, &mut asked, || {});
+        assert_eq!(answers[0], Ok(Reply::Done));
+        assert!(answers[1..].iter().all(|answer| *answer == Err(Status::PeerUnreachable)));
+        assert!(took(began) < 2 * 300, "one bound for all, not {} ms", took(began));
+        let began = Instant::now();
+        for target in targets {
+            let answer = peers.call(&map, &mut PeerRequest::new(target, &ping));
+            assert_eq!(answer.is_ok(), target.0 == 0);
+        }
+        assert!(took(began) < 300, "they are known, but it took {} ms", took(began));
+        std::thread::sleep(SILENCE_MEMORY);
+        let ask = |target| peers.call(&map, &mut PeerRequest::new(TargetId(target), &ping));
+        assert_eq!((ask(1), ask(2)), (Ok(Reply::Done), Ok(Reply::Done)), "and found when back");
     }
 
     #[test]

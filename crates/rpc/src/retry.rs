@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use azekura_platform::Platform;
 use azekura_proto::Status;
 use azekura_proto::limits::LEASE_MS;
+use azekura_proto::message::Request;
 use azekura_proto::status::StatusClass;
 
 use crate::failure::Failure;
@@ -17,7 +18,7 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 /// First and longest wait before a busy engine is asked again.
 const BUSY: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 
-/// How long attempts go on, counted from the first that failed.
+/// How long a call may take with all its attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// For an engine that cannot be reached.
@@ -46,15 +47,19 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Attempts {
     attempt: Attempt,
-    deadline: Option<Instant>,
+    /// From when on the call's time is counted; none before the first failure of a request that may
+    /// rightly take long.
+    counted_from: Option<Instant>,
+    has_failed: bool,
     wait: Duration,
     refreshed: bool,
 }
 
 impl Attempts {
-    /// Before the first attempt, or after one that is `resent` now.
-    pub fn new(attempt: Attempt) -> Self {
-        Self { attempt, deadline: None, wait: Duration::ZERO, refreshed: false }
+    /// Before the first attempt, or after one that is `resent` now, of a call that began at `started`.
+    pub fn new(attempt: Attempt, request: &Request<'_>, started: Instant) -> Self {
+        let counted_from = (!request.may_be_slow()).then_some(started);
+        Self { attempt, counted_from, has_failed: false, wait: Duration::ZERO, refreshed: false }
     }
 
     /// As which request it is sent.
@@ -67,10 +72,9 @@ impl Attempts {
         self.attempt = Attempt { sequence, resent: false };
     }
 
-    /// Time left of so much for the whole call; never nothing, since whoever tries needs some.
-    pub fn time_left(&self, platform: &dyn Platform, limit: Duration) -> Duration {
-        let left = self.deadline.map(|at| at.saturating_duration_since(platform.now()));
-        left.unwrap_or(limit).max(Duration::from_millis(1))
+    /// How much of the call's time has gone.
+    pub fn gone(&self, platform: &dyn Platform) -> Duration {
+        self.counted_from.map_or(Duration::ZERO, |began| platform.elapsed(began))
     }
 
     /// After an answer other than a reply: what to do, having rested where that is due, or nothing if
@@ -113,9 +117,9 @@ impl Attempts {
         match failure {
             // The whole time-out went by in waiting for the answer.
             Failure::Late | Failure::TooLarge | Failure::Protocol(_) => None,
-            Failure::Broken(error) if self.deadline.is_none() && is_stale(error) => {
+            Failure::Broken(error) if !self.has_failed && is_stale(error) => {
                 // A connection that lay idle while the engine restarted: connect anew at once.
-                self.deadline = Some(platform.now() + patience.engine);
+                self.note_failure(platform.now());
                 self.note_resent();
                 Some(Step::Again)
             }
@@ -136,6 +140,12 @@ impl Attempts {
         Some(Step::Again)
     }
 
+    /// Tells from when on the time is counted.
+    fn note_failure(&mut self, now: Instant) -> Instant {
+        self.has_failed = true;
+        *self.counted_from.get_or_insert(now)
+    }
+
     fn note_resent(&mut self) {
         self.attempt.resent = self.attempt.sequence > 0;
     }
@@ -148,7 +158,7 @@ impl Attempts {
         limit: Duration,
     ) -> bool {
         let now = platform.now();
-        let deadline = *self.deadline.get_or_insert(now + limit);
+        let deadline = self.note_failure(now) + limit;
         if now >= deadline {
             return false;
         }
@@ -217,8 +227,13 @@ mod tests {
     };
 
     fn start(sequence: u64) -> (Attempts, Virtual) {
-        let attempts = Attempts::new(Attempt { sequence, resent: false });
-        (attempts, Virtual(Instant::now(), AtomicU64::new(0)))
+        start_of(&Request::Ping, sequence)
+    }
+
+    fn start_of(request: &Request<'_>, sequence: u64) -> (Attempts, Virtual) {
+        let platform = Virtual(Instant::now(), AtomicU64::new(0));
+        let attempt = Attempt { sequence, resent: false };
+        (Attempts::new(attempt, request, platform.now()), platform)
     }
 
     fn refused() -> Failure {
@@ -251,15 +266,27 @@ mod tests {
         let step = attempts.after_failure(&stale, &platform, &PATIENCE);
         assert_eq!((step, platform.passed()), (Some(Step::Again), Duration::ZERO));
         assert_eq!(attempts.attempt(), Attempt { sequence: 4, resent: true });
-        assert_eq!(attempts.time_left(&platform, Duration::ZERO), PATIENCE.engine);
         while attempts.after_failure(&refused(), &platform, &PATIENCE).is_some() {}
         assert_eq!(platform.passed(), PATIENCE.engine);
-        assert_eq!(attempts.time_left(&platform, Duration::ZERO), Duration::from_millis(1));
+        assert_eq!(attempts.gone(&platform), PATIENCE.engine);
         attempts.renumber(5);
         assert_eq!(attempts.attempt(), Attempt { sequence: 5, resent: false });
         let (mut attempts, platform) = start(4);
         let step = attempts.after_status(Status::PeerUnreachable, &platform, &PATIENCE);
         assert!(step == Some(Step::Again) && attempts.attempt().resent);
+    }
+
+    #[test]
+    fn the_time_of_the_whole_call_counts_unless_it_may_be_slow() {
+        let (mut attempts, platform) = start(4);
+        platform.sleep(PATIENCE.engine);
+        assert_eq!(attempts.after_failure(&refused(), &platform, &PATIENCE), None);
+        let sync = Request::Sync { data: Some(crate::test_engine::shard()) };
+        let (mut attempts, platform) = start_of(&sync, 0);
+        platform.sleep(10 * PATIENCE.engine);
+        assert_eq!(attempts.gone(&platform), Duration::ZERO);
+        while attempts.after_failure(&refused(), &platform, &PATIENCE).is_some() {}
+        assert_eq!(platform.passed(), 11 * PATIENCE.engine);
     }
 
     #[test]

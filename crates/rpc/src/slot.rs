@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use azekura_proto::message::{Answer, Reply, Request, RequestHead};
 use azekura_proto::{Oid, TargetId};
@@ -115,7 +116,8 @@ impl Slot {
         self.sequence
     }
 
-    /// Sends a request and waits for its answer. Bulk data of the reply go to `bulk_in`.
+    /// Sends a request and waits for its answer, as long as is left when so much of the call's time is
+    /// `gone`. Bulk data of the reply go to `bulk_in`.
     ///
     /// # Errors
     /// [`Failure`]; after all but `TooLarge` the conversation is of no further use.
@@ -126,9 +128,10 @@ impl Slot {
         request: &Request<'_>,
         bulk_out: &[u8],
         bulk_in: &mut [u8],
+        gone: Duration,
     ) -> Result<Answer, Failure> {
         self.send(to, attempt, request, bulk_out)?;
-        self.receive(bulk_in, request.may_be_slow())
+        self.receive(bulk_in, request.may_be_slow(), gone)
     }
 
     /// Sends a request whose answer nobody waits for.
@@ -150,10 +153,15 @@ impl Slot {
         sent
     }
 
-    pub(crate) fn receive(&mut self, bulk_in: &mut [u8], is_slow: bool) -> Result<Answer, Failure> {
+    pub(crate) fn receive(
+        &mut self,
+        bulk_in: &mut [u8],
+        is_slow: bool,
+        gone: Duration,
+    ) -> Result<Answer, Failure> {
         let conversation = self.connected()?;
         let timeouts = if is_slow { SLOW_TIMEOUTS } else { 1 };
-        let (answer, bulk_bytes) = conversation.receiver.receive(timeouts)?;
+        let (answer, bulk_bytes) = conversation.receiver.receive(timeouts, gone)?;
         let bulk_bytes = checked(&answer, bulk_bytes, bulk_in.len())?;
         if bulk_bytes > 0 {
             conversation.receiver.read_bulk(&mut bulk_in[..bulk_bytes])?;

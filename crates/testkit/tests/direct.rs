@@ -43,7 +43,8 @@ impl Engines {
     fn start(&self, engine: EngineId) {
         let network = Arc::clone(&self.network) as Arc<_>;
         let session = SessionId([engine.0 as u8 + 1; 16]);
-        let peers = Box::new(PeerClient::new(network, Secret::generate().unwrap(), session));
+        let secret = Secret::generate().unwrap();
+        let peers = Box::new(PeerClient::new(network, secret, session, system()));
         let parts = ServiceParts { platform: system(), dir: self.dir_of(engine), peers };
         self.network.add(engine, Arc::new(Service::open(parts).unwrap()));
     }

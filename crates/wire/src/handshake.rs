@@ -72,6 +72,8 @@ fn transcript<'a>(side: &'a [u8], hello: &'a Hello, engine_nonce: &'a [u8]) -> [
     [side, &hello.pool.0, &hello.session.0, role, &hello.nonce, engine_nonce]
 }
 
+/// No time at all would mean for ever to a socket.
+const LIMIT_MIN: Duration = Duration::from_millis(1);
 const ENGINE_SIDE: &[u8] = b"azekura 1 engine";
 const CALLER_SIDE: &[u8] = b"azekura 1 caller";
 
@@ -81,17 +83,18 @@ const CALLER_SIDE: &[u8] = b"azekura 1 caller";
 pub struct HelloSent {
     connection: Connection,
     hello: Hello,
-    sent: Instant,
+    deadline: Instant,
 }
 
 /// The caller's side of the handshake, its proof sent: it waits to be let in.
 #[derive(Debug)]
 pub struct ProofSent {
     connection: Connection,
-    sent: Instant,
+    deadline: Instant,
 }
 
-/// Sends the hello to the engine at the other end.
+/// Sends the hello to the engine at the other end, which is to let the caller in within `limit`, and
+/// within the handshake's own in any case.
 ///
 /// # Errors
 /// [`ConnectError::Io`].
@@ -100,13 +103,15 @@ pub fn begin(
     pool: PoolId,
     session: SessionId,
     role: Role,
+    limit: Duration,
 ) -> Result<HelloSent, ConnectError> {
-    set_timeouts(&socket, Some(Duration::from_millis(HANDSHAKE_MS)))?;
+    let limit = limit.clamp(LIMIT_MIN, Duration::from_millis(HANDSHAKE_MS));
+    set_timeouts(&socket, Some(limit))?;
     let mut connection = Connection::new(socket);
     let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce: draw_nonce()? };
     connection.queue(&hello, 0)?;
     connection.flush(&[])?;
-    Ok(HelloSent { connection, hello, sent: Instant::now() })
+    Ok(HelloSent { connection, hello, deadline: Instant::now() + limit })
 }
 
 impl HelloSent {
@@ -115,7 +120,7 @@ impl HelloSent {
     /// # Errors
     /// [`ConnectError`].
     pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
-        let challenge = receive_by::<Offer>(&mut self.connection, self.sent)??;
+        let challenge = receive_by::<Offer>(&mut self.connection, self.deadline)??;
         let hello = &self.hello;
         if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
             return Err(ConnectError::Impostor);
@@ -123,7 +128,7 @@ impl HelloSent {
         let proof = Proof { proof: secret.sign(&transcript(CALLER_SIDE, hello, &challenge.nonce)) };
         self.connection.queue(&proof, 0)?;
         self.connection.flush(&[])?;
-        Ok(ProofSent { connection: self.connection, sent: Instant::now() })
+        Ok(ProofSent { connection: self.connection, deadline: self.deadline })
     }
 }
 
@@ -133,7 +138,7 @@ impl ProofSent {
     /// # Errors
     /// [`ConnectError`].
     pub fn finish(mut self) -> Result<(Connection, Welcome), ConnectError> {
-        let welcome = receive_by::<Verdict>(&mut self.connection, self.sent)??;
+        let welcome = receive_by::<Verdict>(&mut self.connection, self.deadline)??;
         set_timeouts(self.connection.socket(), None)?;
         Ok((self.connection, welcome))
     }
@@ -142,11 +147,10 @@ impl ProofSent {
 /// [`HelloSent::prove`] for several, in the order in which the challenges come: an engine gives up a
 /// caller that does not answer, so one that is silent must not make the others late.
 pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSent, ConnectError>> {
-    let begun = Instant::now();
     let mut proven = Vec::with_capacity(callers.len());
     let mut waiting = callers;
-    while !waiting.is_empty() {
-        let left = Duration::from_millis(HANDSHAKE_MS).saturating_sub(begun.elapsed());
+    while let Some(deadline) = waiting.iter().map(|caller| caller.deadline).max() {
+        let left = deadline.saturating_duration_since(Instant::now());
         let sockets: Vec<_> =
             waiting.iter().map(|caller| caller.connection.shared_socket()).collect();
         let come = wait_for_any(&sockets, left);
@@ -164,19 +168,20 @@ pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSe
     proven
 }
 
-/// Reads the answer to what was sent at `sent`. The time is counted from there, so that several
-/// silent engines are waited for as long as one.
+/// Reads the engine's next answer. Several silent engines are waited for as long as one, since each
+/// has the deadline that was set when it was called.
 fn receive_by<T: DeserializeOwned>(
     connection: &mut Connection,
-    sent: Instant,
+    deadline: Instant,
 ) -> Result<T, ConnectError> {
-    let left = Duration::from_millis(HANDSHAKE_MS).saturating_sub(sent.elapsed());
-    // No time at all would mean for ever; what lies there already is taken in any case.
-    connection.socket().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    // What lies there already is taken in any case.
+    connection.socket().set_read_timeout(Some(left.max(LIMIT_MIN)))?;
     Ok(frame::decode::<T>(connection.recv()?.1)?)
 }
 
-/// Introduces this program to the engine at the other end. The socket keeps no time-outs.
+/// Introduces this program to the engine at the other end, as [`begin`] does. The socket keeps no
+/// time-outs.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -186,8 +191,9 @@ pub fn connect(
     session: SessionId,
     role: Role,
     secret: &Secret,
+    limit: Duration,
 ) -> Result<(Connection, Welcome), ConnectError> {
-    begin(socket, pool, session, role)?.prove(secret)?.finish()
+    begin(socket, pool, session, role, limit)?.prove(secret)?.finish()
 }
 
 /// Who has come in.
@@ -261,6 +267,8 @@ impl Acceptor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
     use azekura_proto::{EngineId, Incarnation};
 
     fn meet(caller: &Secret, engine: &Secret, pool: PoolId) -> Result<Welcome, ConnectError> {
@@ -276,7 +284,7 @@ mod tests {
             };
             acceptor.receive(far, |_| Ok(welcome)).map(|(_, guest)| guest)
         });
-        let met = connect(near, pool, SessionId([5; 16]), Role::Client, caller);
+        let met = connect(near, pool, SessionId([5; 16]), Role::Client, caller, LONG);
         let guest = accepting.join().unwrap();
         assert_eq!(met.is_ok(), guest.is_ok());
         met.map(|(_, welcome)| welcome)
@@ -314,7 +322,7 @@ mod tests {
                     let acceptor = Acceptor { secret: acceptor_secret, pool };
                     acceptor.receive(far, |_| Ok(welcome())).is_ok()
                 });
-                begun.push(begin(near, pool, SessionId([5; 16]), Role::Client).unwrap());
+                begun.push(begin(near, pool, SessionId([5; 16]), Role::Client, LONG).unwrap());
             }
             let proven = prove_all(begun, &secret);
             let failed: Vec<_> = proven.iter().filter_map(|proven| proven.as_ref().err()).collect();
@@ -330,7 +338,7 @@ mod tests {
         let (first, late) = Socket::pair().unwrap();
         let (second, early) = Socket::pair().unwrap();
         let begun = [first, second]
-            .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client).unwrap());
+            .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client, LONG).unwrap());
         std::thread::scope(|scope| {
             let proving = scope.spawn(|| prove_all(begun.into(), &secret));
             let acceptor = Acceptor { secret: &secret, pool };
@@ -347,10 +355,21 @@ mod tests {
     #[test]
     fn an_engine_that_goes_away_between_the_steps_is_an_error() {
         let (near, far) = Socket::pair().unwrap();
-        let begun = begin(near, PoolId::NONE, SessionId([5; 16]), Role::Client).unwrap();
+        let begun = begin(near, PoolId::NONE, SessionId([5; 16]), Role::Client, LONG).unwrap();
         drop(far);
         let error = begun.prove(&Secret::generate().unwrap()).unwrap_err();
         assert!(matches!(error, ConnectError::Io(_)), "{error}");
+    }
+
+    #[test]
+    fn a_silent_engine_is_given_up_when_the_callers_time_is_over() {
+        let (near, _far) = Socket::pair().unwrap();
+        let limit = Duration::from_millis(200);
+        let begun = Instant::now();
+        let caller = begin(near, PoolId::NONE, SessionId([5; 16]), Role::Client, limit).unwrap();
+        let proven = prove_all(vec![caller], &Secret::generate().unwrap());
+        assert!(matches!(proven[..], [Err(ConnectError::Io(_))]));
+        assert!(begun.elapsed() >= limit && begun.elapsed() < 10 * limit);
     }
 
     #[test]

@@ -225,8 +225,8 @@ impl Receiver {
 }
 
 impl ReceiveHalf for Receiver {
-    fn receive(&mut self, timeouts: u32) -> Result<(Answer, usize), Failure> {
-        self.take(self.timeout * timeouts)?.ok_or(Failure::Late)
+    fn receive(&mut self, timeouts: u32, gone: Duration) -> Result<(Answer, usize), Failure> {
+        self.take((self.timeout * timeouts).saturating_sub(gone))?.ok_or(Failure::Late)
     }
 
     fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {

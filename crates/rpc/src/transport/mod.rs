@@ -63,12 +63,12 @@ pub trait SendHalf: Debug + Send {
 
 /// The half of a conversation that receives.
 pub trait ReceiveHalf: Debug + Send {
-    /// Waits for the next answer, through so many time-outs; tells how many bulk bytes follow, which
-    /// are to be read next.
+    /// Waits for the next answer, through so many time-outs less what of the call's time is `gone`;
+    /// tells how many bulk bytes follow, which are to be read next.
     ///
     /// # Errors
     /// The conversation is over.
-    fn receive(&mut self, timeouts: u32) -> Result<(Answer, usize), Failure>;
+    fn receive(&mut self, timeouts: u32, gone: Duration) -> Result<(Answer, usize), Failure>;
 
     /// Takes the next answer if it is there; never waits.
     ///

@@ -42,7 +42,7 @@ impl Network for Sockets {
         let mut first_error = None;
         for address in in_order_of_preference(addresses) {
             let mut met = match azekura_wire::dial_several(address, count, timeout) {
-                Ok(dialled) => self.meet(engine, dialled, caller),
+                Ok(dialled) => self.meet(engine, dialled, caller, timeout),
                 Err(error) => Met { first_error: Some(error), ..Met::default() },
             };
             if !met.good.is_empty() {
@@ -74,7 +74,13 @@ impl Network for Sockets {
 
 impl Sockets {
     /// Takes the handshakes on fresh sockets through their steps side by side.
-    fn meet(self, engine: EngineId, dialled: Vec<Dialled>, caller: &Caller) -> Met {
+    fn meet(
+        self,
+        engine: EngineId,
+        dialled: Vec<Dialled>,
+        caller: &Caller,
+        timeout: Duration,
+    ) -> Met {
         let round_trip = dialled.iter().map(|dialled| dialled.took).min();
         let mut met = Met { round_trip, ..Met::default() };
         // All are settled before any can fail: a socket of ours is closed as one of ours.
@@ -87,7 +93,7 @@ impl Sockets {
             .collect();
         let mut begun = Vec::with_capacity(settled.len());
         for socket in settled {
-            match azekura_wire::begin(socket, caller.pool, caller.session, caller.role) {
+            match azekura_wire::begin(socket, caller.pool, caller.session, caller.role, timeout) {
                 Ok(caller) => begun.push(caller),
                 Err(error) => note(&mut met, error),
             }
@@ -122,8 +128,9 @@ pub(crate) fn open_at(
     caller: &Caller,
 ) -> Result<(Conversation, Welcome), ConnectError> {
     let socket = azekura_wire::dial(address, caller.timeout)?;
-    let Caller { pool, session, role, secret, .. } = caller;
-    let (connection, welcome) = azekura_wire::connect(socket, *pool, *session, *role, secret)?;
+    let Caller { pool, session, role, secret, timeout } = caller;
+    let (connection, welcome) =
+        azekura_wire::connect(socket, *pool, *session, *role, secret, *timeout)?;
     Ok((converse(connection, caller)?, welcome))
 }
 
@@ -136,7 +143,8 @@ fn converse(connection: Connection, caller: &Caller) -> io::Result<Conversation>
     if caller.role == Role::Client && matches!(*socket, Socket::Unix(_)) {
         reader.set_patience(LOCAL_PATIENCE);
     }
-    Ok(Conversation::new(Box::new(Sender { writer }), Box::new(Receiver { reader }), socket))
+    let receiver = Receiver { reader, timeout: caller.timeout, turn: caller.timeout };
+    Ok(Conversation::new(Box::new(Sender { writer }), Box::new(receiver), socket))
 }
 
 impl Line for Socket {
@@ -178,15 +186,34 @@ impl SendHalf for Sender {
 #[derive(Debug)]
 struct Receiver {
     reader: FrameReader,
+    /// How long a wait for an answer may take.
+    timeout: Duration,
+    /// How long the socket waits now.
+    turn: Duration,
+}
+
+impl Receiver {
+    /// Lets the socket wait for as much of a time-out as is left. Whole seconds, so that a call which
+    /// has just begun changes nothing at the socket.
+    fn set_turn(&mut self, left: Duration) -> Result<(), Failure> {
+        let seconds = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).max(1);
+        let turn = Duration::from_secs(seconds).min(self.timeout);
+        if turn != self.turn {
+            self.reader.socket().set_read_timeout(Some(turn))?;
+            self.turn = turn;
+        }
+        Ok(())
+    }
 }
 
 impl ReceiveHalf for Receiver {
-    fn receive(&mut self, timeouts: u32) -> Result<(Answer, usize), Failure> {
-        let mut waits = 1;
+    fn receive(&mut self, timeouts: u32, gone: Duration) -> Result<(Answer, usize), Failure> {
+        let mut left = (self.timeout * timeouts).saturating_sub(gone);
+        self.set_turn(left)?;
         let (head, body) = loop {
             match self.reader.recv() {
                 Ok(frame) => break frame,
-                Err(RecvError::Idle) if waits < timeouts => waits += 1,
+                Err(RecvError::Idle) if left > self.turn => left -= self.turn,
                 Err(error) => return Err(error.into()),
             }
         };
