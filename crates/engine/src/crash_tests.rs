@@ -8,7 +8,7 @@ use azekura_platform::{Platform as _, SharedPlatform};
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
 use azekura_proto::message::{Answer, RenameMode, Reply, Request};
 use azekura_proto::pool_map::EngineEntry;
-use azekura_proto::transaction::{Action, Entry};
+use azekura_proto::transaction::{Action, Entry, TransactionId};
 use azekura_proto::{EngineId, ObjectClass, Oid, PoolId, PoolMap, Status, TargetId};
 use tempfile::TempDir;
 
@@ -171,6 +171,40 @@ fn a_rename_that_was_decided_is_finished() {
     pool.recover(&node);
     assert_eq!(pool.find(&node, &from), None);
     assert_eq!(pool.find(&node, &to), Some(entry.oid));
+}
+
+/// A participant gets the same part again: from a peer that lost its connection before the answer, at
+/// the same time, or out of an old connection when all is over.
+#[test]
+fn a_part_that_is_prepared_again_is_done_once() {
+    let pool = Pool::new();
+    let node = pool.boot();
+    let file = pool.create(&node, b"file", FileKind::Regular).oid;
+    let home = node.local_home(file).unwrap();
+    let links = || match node.call(file.home(), &Request::GetAttr { oid: file }).unwrap() {
+        Reply::Attr(attr) => attr.nlink,
+        other => panic!("{other:?}"),
+    };
+    let id = TransactionId { coordinator: TargetId(9), number: 1 };
+    let part = vec![Action::AddLinks { oid: file, links: 1 }];
+    let prepare = || node.call(home.id, &Request::Prepare { id, actions: part.clone() });
+    prepare().unwrap();
+    prepare().unwrap();
+    // A further part of the same transaction adds to it.
+    let tree = vec![Action::LockTree { root: pool.root }];
+    for _ in 0..2 {
+        let request = Request::Prepare { id, actions: tree.clone() };
+        node.call(home.id, &request).unwrap();
+    }
+    node.call(home.id, &Request::Commit { id }).unwrap();
+    assert_eq!(links(), 2);
+    assert_eq!(prepare(), Err(Status::Busy), "it is over");
+    node.call(home.id, &Request::Commit { id }).unwrap();
+    assert_eq!((links(), home.lock().locks.len()), (2, 0));
+    let aborted = TransactionId { number: 2, ..id };
+    node.call(home.id, &Request::Abort { id: aborted }).unwrap();
+    let late = node.call(home.id, &Request::Prepare { id: aborted, actions: part.clone() });
+    assert_eq!((late, home.lock().locks.len()), (Err(Status::Busy), 0));
 }
 
 #[test]

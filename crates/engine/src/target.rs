@@ -2,7 +2,7 @@
 //! under which every change of the namespace is checked and committed, and the serial numbers of
 //! new objects. It knows nothing of other targets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +21,7 @@ use crate::data::leases::{Given, Leases};
 use crate::namespace::dir_shards::DirShards;
 use crate::records::record::encode;
 use crate::records::stored::{load, store_status};
+use crate::transaction::finished::Finished;
 use crate::transaction::key_locks::{KeyLocks, Wanted};
 
 /// How long an operation waits for a transaction to let go of a record.
@@ -42,11 +43,22 @@ pub(crate) struct Prepared {
     pub(crate) since: Instant,
 }
 
+impl Prepared {
+    /// Whether it has these actions as a part. No two parts of a transaction are alike: one locks the
+    /// tree, the other changes what is below it.
+    pub(crate) fn has_part(&self, actions: &[Action]) -> bool {
+        actions.is_empty() || self.actions.windows(actions.len()).any(|part| part == actions)
+    }
+}
+
 /// What the namespace lock guards.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) locks: KeyLocks,
     pub(crate) prepared: HashMap<TransactionId, Prepared>,
+    /// Parts that are being looked at, without the lock.
+    pub(crate) preparing: HashSet<TransactionId>,
+    pub(crate) finished: Finished,
 }
 
 /// The namespace lock of a target, taken.

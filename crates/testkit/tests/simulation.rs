@@ -58,11 +58,6 @@ fn is_found(faults: Faults, defect: KnownDefect) {
 }
 
 #[test]
-fn prepares_that_are_sent_again_are_found() {
-    is_found(Faults::NONE, KnownDefect::PrepareSentAgain);
-}
-
-#[test]
 fn writes_that_come_late_are_found() {
     is_found(Faults::NONE, KnownDefect::LateWrite);
 }

@@ -3,5 +3,6 @@
 
 pub(crate) mod action;
 pub(crate) mod coordinator;
+pub(crate) mod finished;
 pub(crate) mod key_locks;
 pub(crate) mod participant;

@@ -52,7 +52,8 @@ pub(crate) fn check(node: &Node, target: &Target, actions: &[Action]) -> Result<
     actions.iter().try_for_each(|action| actor.apply(&mut update, action))
 }
 
-/// First phase. A second call for the same transaction adds to it.
+/// First phase. A second part of the same transaction adds to the first; the same part again, from a
+/// coordinator that has had no answer, adds nothing.
 pub(crate) fn prepare(
     node: &Node,
     target: &Target,
@@ -62,13 +63,22 @@ pub(crate) fn prepare(
     let keys = keys_of_all(actions);
     {
         let mut state = target.lock();
+        if state.prepared.get(&id).is_some_and(|prepared| prepared.has_part(actions)) {
+            return Ok(());
+        }
+        // Another copy is being prepared, or it is over and nobody waits for this one any more.
+        if state.preparing.contains(&id) || state.finished.contains(id) {
+            return Err(Status::Busy);
+        }
         target.take_keys(&mut state, id, &keys)?;
+        state.preparing.insert(id);
     }
-    let prepared = ask_homes(node, target, actions)
-        .and_then(|()| check(node, target, actions))
-        .and_then(|()| store_prepared(target, id, actions, &keys));
+    let is_possible = ask_homes(node, target, actions).and_then(|()| check(node, target, actions));
+    let mut state = target.lock();
+    state.preparing.remove(&id);
+    let prepared =
+        is_possible.and_then(|()| store_prepared(target, &mut state, id, actions, &keys));
     if prepared.is_err() {
-        let mut state = target.lock();
         target.give_back_keys(&mut state, id, &keys);
     }
     prepared
@@ -76,18 +86,21 @@ pub(crate) fn prepare(
 
 fn store_prepared(
     target: &Target,
+    state: &mut State,
     id: TransactionId,
     actions: &[Action],
     keys: &[Wanted],
 ) -> Result<(), Status> {
-    let mut state = target.lock();
+    if state.finished.contains(id) {
+        // It was given up meanwhile.
+        return Err(Status::Busy);
+    }
     let entry = state.prepared.entry(id).or_insert_with(|| Prepared {
         actions: Vec::new(),
         keys: Vec::new(),
         since: target.platform.now(),
     });
     let before = entry.actions.len();
-    assert!(before == 0 || !entry.keys.is_empty(), "what is prepared keeps its records locked");
     entry.actions.extend_from_slice(actions);
     let mut update = Update::new(target);
     update.put_bytes(Space::Transaction, &prepared_key(id), encode(&entry.actions));
@@ -120,6 +133,8 @@ pub(crate) fn commit(node: &Node, target: &Target, id: TransactionId) -> Result<
 /// The transaction will not be.
 pub(crate) fn abort(target: &Target, id: TransactionId) -> Result<(), Status> {
     let mut state = target.lock();
+    // Also where nothing is prepared yet: the part may be on its way.
+    state.finished.insert(id);
     if !state.prepared.contains_key(&id) {
         return Ok(());
     }
@@ -131,6 +146,7 @@ pub(crate) fn abort(target: &Target, id: TransactionId) -> Result<(), Status> {
 }
 
 fn forget(target: &Target, state: &mut State, id: TransactionId) {
+    state.finished.insert(id);
     if let Some(prepared) = state.prepared.remove(&id) {
         target.give_back_keys(state, id, &prepared.keys);
     }

@@ -4,9 +4,6 @@
 /// A fault under which a history may go wrong. What is to be mended there is said beside each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KnownDefect {
-    /// An engine that gets no answer to a `Prepare` sends it again over a new connection, though it was
-    /// done. Its actions are done twice then.
-    PrepareSentAgain,
     /// A write whose connection broke arrives after a later write of the same client. It has no number,
     /// so nobody sees that it is late.
     LateWrite,

@@ -29,12 +29,7 @@ impl PeerNetwork for Pool {
         kill_inside("killed before");
         self.travel();
         alive_or_unwind();
-        let is_prepare = matches!(request, Request::Prepare { .. });
-        let repeats = if is_prepare {
-            self.strikes_known(KnownDefect::PrepareSentAgain)
-        } else {
-            self.strikes(|faults| faults.peer_repeat)
-        };
+        let repeats = self.strikes(|faults| faults.peer_repeat);
         let lost = |when: &str| {
             self.note(format!("{when}: {} from engine {} to {}", request.name(), from.0, to.0));
             Err(Status::PeerUnreachable)
