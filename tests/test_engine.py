@@ -1,5 +1,6 @@
 """An engine and its peers: strangers, broken ones, many at once, and orders to stop."""
 
+import contextlib
 import json
 import os
 import re
@@ -125,6 +126,8 @@ GARBAGE = {
     "bulk too long": struct.pack("<II", 10, 1 << 31) + b"x" * 10,
     "empty body": frame(b""),
     "wrong magic": frame(hello(bytes(16), bytes(16), bytes(32), magic=b"NOTTHIS\n")),
+    "more than a hello": struct.pack("<II", 1000, 0),
+    "bulk behind a hello": struct.pack("<II", 100, 1),
     "cut hello": frame(hello(bytes(16), bytes(16), bytes(32))[:40]),
     "endless number": frame(b"AZEKURA\n" + b"\xff" * 30),
 }
@@ -213,6 +216,45 @@ def test_a_frame_that_never_ends_holds_nobody_up(reach, still_serves):
     assert is_closed(stuck[0])
     for each in stuck:
         each.close()
+
+
+@pytest.mark.limit(120)
+def test_strangers_that_trickle_cost_a_bounded_number_of_threads(reach, pool, still_serves):
+    """Callers that send a byte now and then and never prove who they are: as many threads as may be
+    in the handshake, no longer than the handshake may take; whoever comes behind them gets in."""
+    threads_max, handshake_s = 512, 5
+    plugs = []
+    for _ in range(threads_max + 100):
+        plug = reach.dial()
+        plug.sendall(struct.pack("<II", 100, 0))
+        plugs.append(plug)
+    started = time.monotonic()
+    tasks = f"/proc/{pool.pids()[0]}/task"
+    most = 0
+    came_in = None
+    while time.monotonic() - started < 4 * handshake_s and came_in is None:
+        for plug in plugs:
+            with contextlib.suppress(OSError):
+                plug.send(b"x")
+        most = max(most, len(os.listdir(tasks)))
+        if time.monotonic() - started > 2:
+            came_in = enter(reach)
+        time.sleep(0.5)
+    assert came_in is not None and ping(came_in)
+    assert threads_max / 2 < most < threads_max + 100
+    wait_until(lambda: all(map(is_closed_now, plugs[:threads_max])), "they are cut off", limit_s=20)
+    for plug in plugs:
+        plug.close()
+
+
+def is_closed_now(plug):
+    plug.settimeout(0.01)
+    try:
+        return plug.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def test_a_peer_that_reads_nothing_holds_nobody_up(reach, still_serves):

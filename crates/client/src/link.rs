@@ -135,7 +135,7 @@ impl Link {
 
     /// What is taken off the time for an answer: one that is known to be down is not waited for again.
     pub(crate) fn forgone(&self) -> Duration {
-        self.identity.caller.timeout - self.patience()
+        self.identity.caller.timeout.saturating_sub(self.patience())
     }
 
     pub(crate) fn addresses(&self) -> Vec<Address> {

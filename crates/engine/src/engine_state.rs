@@ -50,6 +50,8 @@ pub(crate) struct EngineState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) open_connections: AtomicUsize,
+    /// Connections that are in the middle of the handshake.
+    pub(crate) handshakes: AtomicUsize,
 }
 
 impl EngineState {
@@ -63,6 +65,7 @@ impl EngineState {
             platform,
             stopping: Arc::new(AtomicBool::new(false)),
             open_connections: AtomicUsize::new(0),
+            handshakes: AtomicUsize::new(0),
         };
         if let Some((engine, map)) = state.config.engine_dir().read_place()? {
             *state.service.write() = Some(state.open_service(engine, map)?);

@@ -67,10 +67,14 @@ pub const RELEASES_MAX: usize = 1024;
 /// Most actions in one part of a transaction.
 pub const ACTIONS_MAX: usize = 64;
 
-/// A peer must finish the handshake within this time, in milliseconds.
+/// Largest body of a frame of the handshake, in bytes: what comes before the proof costs nobody memory.
+pub const HANDSHAKE_BODY_BYTES_MAX: u32 = 512;
+/// Most connections at one engine that are in the middle of the handshake; further ones wait their turn.
+pub const HANDSHAKES_MAX: usize = 512;
+/// A peer must finish the handshake within this time, in milliseconds, however it spreads its bytes.
 pub const HANDSHAKE_MS: u64 = 5_000;
-/// A peer that has sent the first byte of a frame must send the rest within this time, in
-/// milliseconds.
+/// An engine waits this long in all for the rest of a frame that has begun, in milliseconds, beside what
+/// a slow link needs for its size.
 pub const FRAME_MS: u64 = 30_000;
 /// A session whose last connection is gone keeps its open files and locks for this long, in
 /// milliseconds.

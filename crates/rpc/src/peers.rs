@@ -182,9 +182,9 @@ impl PeerClient {
                 let lost = channel.end();
                 if matches!(failure, Failure::Late) {
                     channel.slot().fail(&failure);
-                    lost.into_iter().for_each(|index| {
+                    for index in lost {
                         answers[index] = Some(Err(Status::PeerUnreachable));
-                    });
+                    }
                 }
                 false
             }

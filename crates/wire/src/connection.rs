@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{FrameError, FrameHead};
 use serde::Serialize;
@@ -39,6 +40,21 @@ impl Connection {
     /// The socket, to be waited on beside others.
     pub(crate) fn shared_socket(&self) -> Arc<Socket> {
         Arc::clone(self.reader.socket())
+    }
+
+    /// As [`FrameReader::distrust`].
+    pub fn distrust(&mut self, deadline: Instant, body_bytes_max: u32) {
+        self.reader.distrust(deadline, body_bytes_max);
+    }
+
+    /// As [`FrameReader::trust`].
+    pub fn trust(&mut self) {
+        self.reader.trust();
+    }
+
+    /// As [`FrameReader::set_frame_time`].
+    pub fn set_frame_time(&mut self, limit: Duration) {
+        self.reader.set_frame_time(limit);
     }
 
     /// As [`FrameReader::has_buffered_input`].
@@ -165,6 +181,40 @@ mod tests {
         assert_eq!(frame::decode::<Vec<u8>>(body).unwrap(), vec![7u8; 100_000]);
         drop(sender.join().unwrap().unwrap());
         assert!(matches!(other.recv(), Err(RecvError::Closed)));
+    }
+
+    #[test]
+    fn a_frame_that_comes_byte_by_byte_has_its_time() {
+        let (one, mut other) = pair();
+        other.set_frame_time(Duration::from_millis(200));
+        let mut frame = Vec::new();
+        frame::encode_into(&mut frame, &vec![7u8; 100], 0).unwrap();
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for byte in frame.chunks(1) {
+                    if one.socket().send_all(byte).is_err() {
+                        return;
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            assert!(matches!(other.recv(), Err(RecvError::Io(_))));
+            assert!(begun.elapsed() < Duration::from_secs(2));
+            drop(other);
+        });
+        // The time between two frames is not counted.
+        let (mut one, mut other) = pair();
+        other.set_frame_time(Duration::from_millis(50));
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                let received = scope.spawn(|| other.recv().is_ok());
+                std::thread::sleep(Duration::from_millis(150));
+                one.queue(&"late", 0).unwrap();
+                one.flush(&[]).unwrap();
+                assert!(received.join().unwrap());
+            });
+        }
     }
 
     #[test]

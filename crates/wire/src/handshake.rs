@@ -6,12 +6,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, FrameError};
-use azekura_proto::limits::HANDSHAKE_MS;
+use azekura_proto::limits::{HANDSHAKE_BODY_BYTES_MAX, HANDSHAKE_MS};
 use azekura_proto::message::{
     Challenge, Hello, MAGIC, NONCE_BYTES, Proof, Refusal, Role, VERSION, Welcome,
 };
 use azekura_proto::{PoolId, SessionId};
-use serde::de::DeserializeOwned;
 
 use crate::connection::Connection;
 use crate::reader::RecvError;
@@ -90,7 +89,6 @@ pub struct HelloSent {
 #[derive(Debug)]
 pub struct ProofSent {
     connection: Connection,
-    deadline: Instant,
 }
 
 /// Sends the hello to the engine at the other end, which is to let the caller in within `limit`, and
@@ -108,10 +106,12 @@ pub fn begin(
     let limit = limit.clamp(LIMIT_MIN, Duration::from_millis(HANDSHAKE_MS));
     set_timeouts(&socket, Some(limit))?;
     let mut connection = Connection::new(socket);
+    let deadline = Instant::now() + limit;
+    connection.distrust(deadline, HANDSHAKE_BODY_BYTES_MAX);
     let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce: draw_nonce()? };
     connection.queue(&hello, 0)?;
     connection.flush(&[])?;
-    Ok(HelloSent { connection, hello, deadline: Instant::now() + limit })
+    Ok(HelloSent { connection, hello, deadline })
 }
 
 impl HelloSent {
@@ -120,7 +120,7 @@ impl HelloSent {
     /// # Errors
     /// [`ConnectError`].
     pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
-        let challenge = receive_by::<Offer>(&mut self.connection, self.deadline)??;
+        let challenge = frame::decode::<Offer>(self.connection.recv()?.1)??;
         let hello = &self.hello;
         if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
             return Err(ConnectError::Impostor);
@@ -128,7 +128,7 @@ impl HelloSent {
         let proof = Proof { proof: secret.sign(&transcript(CALLER_SIDE, hello, &challenge.nonce)) };
         self.connection.queue(&proof, 0)?;
         self.connection.flush(&[])?;
-        Ok(ProofSent { connection: self.connection, deadline: self.deadline })
+        Ok(ProofSent { connection: self.connection })
     }
 }
 
@@ -138,7 +138,8 @@ impl ProofSent {
     /// # Errors
     /// [`ConnectError`].
     pub fn finish(mut self) -> Result<(Connection, Welcome), ConnectError> {
-        let welcome = receive_by::<Verdict>(&mut self.connection, self.deadline)??;
+        let welcome = frame::decode::<Verdict>(self.connection.recv()?.1)??;
+        self.connection.trust();
         set_timeouts(self.connection.socket(), None)?;
         Ok((self.connection, welcome))
     }
@@ -166,18 +167,6 @@ pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSe
         waiting = silent;
     }
     proven
-}
-
-/// Reads the engine's next answer. Several silent engines are waited for as long as one, since each
-/// has the deadline that was set when it was called.
-fn receive_by<T: DeserializeOwned>(
-    connection: &mut Connection,
-    deadline: Instant,
-) -> Result<T, ConnectError> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    // What lies there already is taken in any case.
-    connection.socket().set_read_timeout(Some(left.max(LIMIT_MIN)))?;
-    Ok(frame::decode::<T>(connection.recv()?.1)?)
 }
 
 /// Introduces this program to the engine at the other end, as [`begin`] does. The socket keeps no
@@ -228,8 +217,10 @@ impl Acceptor<'_> {
         socket: Socket,
         admit: impl FnOnce(&Guest) -> Result<Welcome, Refusal>,
     ) -> Result<(Connection, Guest), ConnectError> {
-        set_timeouts(&socket, Some(Duration::from_millis(HANDSHAKE_MS)))?;
+        let limit = Duration::from_millis(HANDSHAKE_MS);
+        set_timeouts(&socket, Some(limit))?;
         let mut connection = Connection::new(socket);
+        connection.distrust(Instant::now() + limit, HANDSHAKE_BODY_BYTES_MAX);
         let hello = frame::decode::<Hello>(connection.recv()?.1)?;
         if hello.magic != MAGIC {
             return Err(FrameError::Malformed.into());
@@ -259,6 +250,7 @@ impl Acceptor<'_> {
         connection.queue(&verdict, 0)?;
         connection.flush(&[])?;
         verdict?;
+        connection.trust();
         set_timeouts(connection.socket(), None)?;
         Ok((connection, guest))
     }
@@ -370,6 +362,31 @@ mod tests {
         let proven = prove_all(vec![caller], &Secret::generate().unwrap());
         assert!(matches!(proven[..], [Err(ConnectError::Io(_))]));
         assert!(begun.elapsed() >= limit && begun.elapsed() < 10 * limit);
+    }
+
+    /// A caller that sends a byte now and then for ever, or announces more than a hello.
+    #[test]
+    fn a_stranger_gets_neither_time_nor_memory() {
+        let secret = Secret::generate().unwrap();
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]) };
+        let (near, far) = Socket::pair().unwrap();
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let refused = scope.spawn(|| acceptor.receive(far, |_| Err(Refusal::Full)).is_err());
+            near.send_all(&[200, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+            while !refused.is_finished() && begun.elapsed() < Duration::from_secs(30) {
+                // It fails once the engine has hung up.
+                let _ = near.send_all(&[0]);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            assert!(refused.join().unwrap());
+        });
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(2 * HANDSHAKE_MS), "held for {took:?}");
+        let (near, far) = Socket::pair().unwrap();
+        near.send_all(&[0, 4, 0, 0, 0, 0, 0, 0]).unwrap();
+        let refused = acceptor.receive(far, |_| Err(Refusal::Full));
+        assert!(matches!(refused, Err(ConnectError::Io(_))), "without waiting for the body");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Frames off a socket. Owns how a frame is read without asking the kernel more often than needed:
-//! what comes in behind it is kept for the next one. After any error but `Idle` it is of no further use.
+//! what comes in behind it is kept for the next one, and how long a peer may keep a frame incomplete.
+//! After any error but `Idle` it is of no further use.
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +40,23 @@ pub struct FrameReader {
     end: usize,
     body: Vec<u8>,
     patience: Duration,
+    stranger: Option<StrangerBounds>,
+    /// How long the rest of a frame that has begun may be waited for, but for its size.
+    frame_time: Option<Duration>,
+    /// The same for the current frame, and how much of it has gone.
+    allowed: Duration,
+    waited: Duration,
 }
+
+/// What a peer may do that has not proven yet who it is.
+#[derive(Clone, Copy, Debug)]
+struct StrangerBounds {
+    deadline: Instant,
+    body_bytes_max: u32,
+}
+
+/// A peer that sends more slowly than this stands still, in bytes a second.
+const RATE_MIN: u32 = 64 * 1024;
 
 impl FrameReader {
     pub(crate) fn new(socket: Arc<Socket>) -> Self {
@@ -50,7 +67,28 @@ impl FrameReader {
             end: 0,
             body: Vec::new(),
             patience: Duration::ZERO,
+            stranger: None,
+            frame_time: None,
+            allowed: Duration::MAX,
+            waited: Duration::ZERO,
         }
+    }
+
+    /// Until [`FrameReader::trust`], frames come before this instant whatever the pauses between their
+    /// bytes, and are no larger than this.
+    pub fn distrust(&mut self, deadline: Instant, body_bytes_max: u32) {
+        self.stranger = Some(StrangerBounds { deadline, body_bytes_max });
+    }
+
+    /// The peer has proven who it is. The socket's time-outs are to be set again.
+    pub fn trust(&mut self) {
+        self.stranger = None;
+    }
+
+    /// Bounds the time that waiting for the rest of a frame may take in all, beside what a slow link
+    /// needs for its size.
+    pub fn set_frame_time(&mut self, limit: Duration) {
+        self.frame_time = Some(limit);
     }
 
     /// The socket, for options and shutdown.
@@ -75,12 +113,19 @@ impl FrameReader {
     /// # Errors
     /// [`RecvError`]; after all but `Idle` the connection is dead.
     pub fn recv(&mut self) -> Result<(FrameHead, &[u8]), RecvError> {
+        self.waited = Duration::ZERO;
+        self.allowed = self.frame_time.unwrap_or(Duration::MAX);
         while self.end - self.start < HEAD_BYTES {
             self.fill()?;
         }
         let mut head = [0; HEAD_BYTES];
         head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
         let head = FrameHead::decode(head)?;
+        self.check_stranger(head)?;
+        if let Some(limit) = self.frame_time {
+            let bytes = head.body_bytes + head.bulk_bytes;
+            self.allowed = limit + Duration::from_secs(u64::from(bytes / RATE_MIN));
+        }
         let body_bytes = head.body_bytes as usize;
         if HEAD_BYTES + body_bytes <= INPUT_BYTES {
             while self.end - self.start < HEAD_BYTES + body_bytes {
@@ -155,7 +200,7 @@ impl FrameReader {
         self.start += buffered;
         let mut rest = &mut buffer[buffered..];
         while !rest.is_empty() {
-            match self.socket.read(rest)? {
+            match self.read_on(rest)? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 bytes => rest = &mut rest[bytes..],
             }
@@ -176,6 +221,37 @@ impl FrameReader {
             left -= part as u64;
         }
         Ok(())
+    }
+
+    fn check_stranger(&self, head: FrameHead) -> Result<(), FrameError> {
+        let FrameHead { body_bytes, bulk_bytes } = head;
+        match self.stranger {
+            Some(bounds) if body_bytes > bounds.body_bytes_max || bulk_bytes > 0 => {
+                Err(FrameError::TooLarge { body_bytes, bulk_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads more of a frame that has begun.
+    fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stranger.is_some() || self.allowed == Duration::MAX {
+            return self.read_in_time(buffer);
+        }
+        let began = Instant::now();
+        let read = self.socket.read(buffer);
+        self.waited += began.elapsed();
+        if self.waited > self.allowed { Err(io::ErrorKind::TimedOut.into()) } else { read }
+    }
+
+    /// Reads within a stranger's deadline, if there is one.
+    fn read_in_time(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(StrangerBounds { deadline, .. }) = self.stranger {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // What lies there already is taken in any case; no time at all would mean for ever.
+            self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        }
+        self.socket.read(buffer)
     }
 
     fn read_patiently(&mut self) -> io::Result<Option<usize>> {
@@ -220,12 +296,23 @@ impl FrameReader {
         }
     }
 
+    /// [`FrameReader::read_on`] behind what has come.
+    fn fill_on(&mut self) -> io::Result<usize> {
+        let mut input = std::mem::take(&mut self.input);
+        let read = self.read_on(&mut input[self.end..]);
+        self.input = input;
+        read
+    }
+
     fn fill(&mut self) -> Result<(), RecvError> {
         self.make_room();
         let at_frame_start = self.start == self.end;
         let read = match self.read_patiently()? {
             Some(bytes) => Ok(bytes),
-            None => self.socket.read(&mut self.input[self.end..]),
+            None if at_frame_start && self.stranger.is_none() => {
+                self.socket.read(&mut self.input[self.end..])
+            }
+            None => self.fill_on(),
         };
         match read {
             Ok(0) if at_frame_start => Err(RecvError::Closed),

@@ -1,18 +1,22 @@
 //! What an engine answers before it belongs to a pool: what it has, and `Adopt`. Owns nothing else;
 //! a connection that asks for more is told that the engine does not serve it.
 
+use std::time::Duration;
+
 use azekura_proto::frame;
+use azekura_proto::limits::FRAME_MS;
 use azekura_proto::message::{
     Answer, EngineReport, Reply, Request, RequestHead, SpaceStat, TargetReport, Welcome,
 };
 use azekura_proto::{EngineId, Incarnation, PoolId, Status, TargetId};
-use azekura_wire::{Acceptor, Connection, Socket};
+use azekura_wire::{Acceptor, Connection, RecvError, Socket};
 
 use crate::engine_state::EngineState;
+use crate::listen::handshakes::HandshakePermit;
 use crate::report::resident_bytes;
 
 /// Serves a connection until it ends.
-pub(crate) fn serve(state: &EngineState, socket: Socket) {
+pub(crate) fn serve(state: &EngineState, socket: Socket, handshake: HandshakePermit) {
     let acceptor = Acceptor { secret: &state.config.secret, pool: PoolId::NONE };
     let welcome = Welcome {
         engine: EngineId(0),
@@ -27,11 +31,26 @@ pub(crate) fn serve(state: &EngineState, socket: Socket) {
             return;
         }
     };
+    drop(handshake);
+    let frame_time = Duration::from_millis(FRAME_MS);
+    connection.set_frame_time(frame_time);
+    let socket = connection.socket();
+    if socket
+        .set_read_timeout(Some(frame_time))
+        .and(socket.set_write_timeout(Some(frame_time)))
+        .is_err()
+    {
+        return;
+    }
     while answer(state, &mut connection).is_some() {}
 }
 
 fn answer(state: &EngineState, connection: &mut Connection) -> Option<()> {
-    let (_, body) = connection.recv().ok()?;
+    let body = match connection.recv() {
+        Ok((_, body)) => body,
+        Err(RecvError::Idle) => return Some(()),
+        Err(_) => return None,
+    };
     let (_, request): (RequestHead, Request<'_>) = frame::decode_borrowed(body).ok()?;
     let answer: Answer = match request {
         Request::Ping => Ok(Reply::Done),

@@ -2,5 +2,6 @@
 
 pub(crate) mod adoption;
 pub(crate) mod connection;
+pub(crate) mod handshakes;
 pub(crate) mod metrics_server;
 pub(crate) mod server;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::engine_state::EngineState;
 use crate::listen::adoption;
 use crate::listen::connection::serve;
+use crate::listen::handshakes::HandshakePermit;
 use crate::requests::attachment::Attachment;
 use crate::service::Service;
 
@@ -108,9 +109,7 @@ fn accept_all(state: &Arc<EngineState>, listener: &Listener, open: &Arc<OpenSock
                 continue;
             }
         };
-        if state.is_stopping() {
-            return;
-        }
+        let Some(handshake) = HandshakePermit::wait_for(state) else { return };
         let worker = Arc::clone(state);
         let open = Arc::clone(open);
         state.open_connections.fetch_add(1, Ordering::AcqRel);
@@ -118,7 +117,7 @@ fn accept_all(state: &Arc<EngineState>, listener: &Listener, open: &Arc<OpenSock
             .name("connection".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                handle(&worker, socket, &open);
+                handle(&worker, socket, &open, handshake);
                 worker.open_connections.fetch_sub(1, Ordering::AcqRel);
             });
         if let Err(error) = spawned {
@@ -128,19 +127,29 @@ fn accept_all(state: &Arc<EngineState>, listener: &Listener, open: &Arc<OpenSock
     }
 }
 
-fn handle(state: &Arc<EngineState>, socket: Socket, open: &OpenSockets) {
+fn handle(
+    state: &Arc<EngineState>,
+    socket: Socket,
+    open: &OpenSockets,
+    handshake: HandshakePermit,
+) {
     let Ok(id) = open.add(&socket) else {
         tracing::warn!("no descriptor left for a connection");
         return;
     };
     match state.service() {
-        Some(service) => handle_guest(state, &service, socket),
-        None => adoption::serve(state, socket),
+        Some(service) => handle_guest(state, &service, socket, handshake),
+        None => adoption::serve(state, socket, handshake),
     }
     open.remove(id);
 }
 
-fn handle_guest(state: &EngineState, service: &Service, socket: Socket) {
+fn handle_guest(
+    state: &EngineState,
+    service: &Service,
+    socket: Socket,
+    handshake: HandshakePermit,
+) {
     let acceptor = Acceptor { secret: &state.config.secret, pool: service.pool() };
     let remote = matches!(socket, Socket::Tcp(_));
     let mut attached: Option<Attachment> = None;
@@ -152,10 +161,13 @@ fn handle_guest(state: &EngineState, service: &Service, socket: Socket) {
         attached = Some(attachment);
         Ok(welcome)
     });
+    drop(handshake);
     match (admitted, &mut attached) {
         (Ok((mut connection, _)), Some(attachment)) => {
             // An idle peer is fine; one that stops inside a frame is not.
-            let timeout = Some(Duration::from_millis(FRAME_MS));
+            let frame_time = Duration::from_millis(FRAME_MS);
+            connection.set_frame_time(frame_time);
+            let timeout = Some(frame_time);
             let socket = connection.socket();
             if socket.set_read_timeout(timeout).and(socket.set_write_timeout(timeout)).is_ok() {
                 state.metrics.connections.fetch_add(1, Ordering::Relaxed);
