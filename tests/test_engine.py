@@ -424,6 +424,25 @@ def test_a_second_engine_keeps_out_of_a_directory_in_use(world):
     engines.pool.check()
 
 
+def test_an_engine_keeps_its_files_to_itself(world):
+    """Whatever the umask is that it was started with."""
+    before = os.umask(0)
+    try:
+        engines = world.engines(1, targets=2)
+    finally:
+        os.umask(before)
+    mount = engines.pool.mount()
+    (mount / "file").write_bytes(b"x" * (3 << 20))
+    (mount / "file").chmod(0o666)
+    seen = []
+    for top, directories, files in os.walk(engines.directories[0]):
+        for name in [*directories, *files]:
+            path = os.path.join(top, name)
+            seen.append(path)
+            assert os.lstat(path).st_mode & 0o077 == 0, path
+    assert len(seen) > 20
+
+
 def test_metrics(world):
     port, listen = free_ports(2)
     child = world.start(

@@ -11,6 +11,7 @@ use azekura_proto::pool_map::{Address, EngineEntry, PoolMap};
 use azekura_proto::{EngineId, PoolId};
 use azekura_wire::Secret;
 use clap::Args;
+use rustix::fs::Mode;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -173,6 +174,9 @@ fn start(args: &ServeArgs) -> Result<Engine> {
 /// # Errors
 /// If it cannot be started.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    // What the pool's users may see is decided by the pool alone: nobody else reads its directories,
+    // whatever a shell or a service manager has set.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let starting = Starting::begin(args.in_background)?;
     // From here on a signal waits until the engine can be stopped in good order.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
