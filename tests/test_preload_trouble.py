@@ -8,7 +8,7 @@ import time
 
 import pytest
 from pools import World
-from preloading import PREFIX, Preloading
+from preloading import PREFIX, Preloading, compile_c
 
 # An ordinary user, where the tests themselves are run by root.
 USER = 1000 if os.geteuid() == 0 else None
@@ -132,6 +132,18 @@ def test_reports_that_cannot_be_written(door):
         done = run(door, "ls", PREFIX, environment={"AZEKURA_REPORT": report})
         assert done.returncode == 0
         assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_children_of_a_process_whose_threads_work(door, tmp_path):
+    """By fork, vfork and posix_spawn, while other threads are anywhere in the library, begin and end.
+    Many short runs: at the beginning everything is made for the first time."""
+    program = compile_c("forks", tmp_path)
+    os.chmod(program.parent, 0o755)
+    assert run(door, "bash", "-c", f"echo some text > {PREFIX}/file").returncode == 0
+    for children in [8] * 15 + [600]:
+        done = run(door, program, f"{PREFIX}/file", str(children), limit_s=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "some text\n" * (children * 3 // 4)
 
 
 def test_no_word_without_a_report(door):

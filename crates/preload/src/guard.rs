@@ -4,9 +4,8 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
-
-use parking_lot::RwLock;
-use parking_lot::lock_api::RawRwLock as _;
+use std::mem::ManuallyDrop;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::handlers::{self, MaskBefore};
 use crate::host;
@@ -24,11 +23,42 @@ thread_local! {
     static MASK_BEFORE_FORK: Cell<MaskBefore> = const { Cell::new(MaskBefore::NONE) };
     /// Whether that thread could be cancelled.
     static CANCEL_BEFORE_FORK: Cell<c_int> = const { Cell::new(0) };
+    /// What the thread that is forking holds.
+    static FORKING: Cell<Option<ManuallyDrop<RwLockWriteGuard<'static, ()>>>> =
+        const { Cell::new(None) };
+    /// Lives as long as the thread, from when it first came here.
+    static VISITOR: Visitor = const { Visitor };
 }
 
 /// Read by every operation, written by a fork: so that the child does not inherit a lock of a thread
-/// that it does not have.
+/// that it does not have. Of the standard library, whose lock is a number in memory: one that allocates
+/// for those that wait would have them in the allocator, outside of it, while the process forks.
 static OPERATIONS: RwLock<()> = RwLock::new(());
+
+fn enter_operations() -> RwLockReadGuard<'static, ()> {
+    OPERATIONS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" {
+    /// Of our allocator: gives back what it keeps for the calling thread.
+    fn mi_thread_done();
+}
+
+/// A thread that has been here. When it ends, what our allocator keeps for it goes with forks kept out;
+/// the allocator's own end of a thread would come behind this and finds nothing left to do.
+struct Visitor;
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        // The first thread ends before the library does, which needs memory until its end.
+        if rustix::thread::gettid() == rustix::process::getpid() {
+            return;
+        }
+        let _operation = enter_operations();
+        // SAFETY: may be called by any thread at any time; what the thread allocates later is begun anew.
+        unsafe { mi_thread_done() };
+    }
+}
 
 /// Whether the calling thread is in our code, so that a hook has to pass its call on.
 pub(crate) fn is_inside() -> bool {
@@ -59,6 +89,7 @@ pub(crate) struct Guard {
     errno: c_int,
     mask: MaskBefore,
     cancelling: c_int,
+    operation: ManuallyDrop<RwLockReadGuard<'static, ()>>,
 }
 
 impl Guard {
@@ -73,17 +104,18 @@ impl Guard {
         // outside.
         let mask = handlers::block();
         INSIDE.set(true);
-        // SAFETY: given back by this value's drop; the thread does not come here twice.
-        unsafe { OPERATIONS.raw() }.lock_shared();
-        Some(Self { errno, mask, cancelling })
+        let operation = ManuallyDrop::new(enter_operations());
+        // In a thread that is being torn down it has gone, with nothing left to do.
+        let _ = VISITOR.try_with(|_| ());
+        Some(Self { errno, mask, cancelling, operation })
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         debug_assert!(is_inside(), "a thread leaves our code that is not in it");
-        // SAFETY: taken by `enter`.
-        unsafe { OPERATIONS.raw().unlock_shared() };
+        // SAFETY: the value is being dropped, so it is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.operation) };
         host::set_errno(self.errno);
         INSIDE.set(false);
         self.mask.restore();
@@ -96,15 +128,16 @@ pub(crate) fn close_for_fork() {
     CANCEL_BEFORE_FORK.set(change_cancelling(CANCEL_DISABLE));
     MASK_BEFORE_FORK.set(handlers::block());
     INSIDE.set(true);
-    // SAFETY: given back by `open_after_fork` in parent and child.
-    unsafe { OPERATIONS.raw() }.lock_exclusive();
+    let alone = OPERATIONS.write().unwrap_or_else(PoisonError::into_inner);
+    // Given back by `open_after_fork` in parent and child.
+    FORKING.set(Some(ManuallyDrop::new(alone)));
 }
 
 /// Lets the others in again, in the parent and in the child.
 pub(crate) fn open_after_fork() {
     debug_assert!(is_inside(), "a fork ends that was not prepared");
-    // SAFETY: taken by `close_for_fork` of the same thread, which the child is a copy of.
-    unsafe { OPERATIONS.raw().unlock_exclusive() };
+    // Those that wait in the parent are not there in the child, which is no harm to this lock.
+    drop(FORKING.take().map(ManuallyDrop::into_inner));
     INSIDE.set(false);
     MASK_BEFORE_FORK.replace(MaskBefore::NONE).restore();
     change_cancelling(CANCEL_BEFORE_FORK.get());

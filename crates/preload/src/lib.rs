@@ -4,6 +4,7 @@
 //! somebody else's process: it must never exit, print, start a thread, or let a panic out.
 
 // What each of them owns stands at its head.
+mod allocator;
 mod calls;
 mod descriptors;
 mod guard;
@@ -18,7 +19,5 @@ mod settings;
 mod start;
 mod stdio;
 
-/// The host's allocator may be in any state when a signal handler of the host calls us, so ours is a
-/// separate one.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Guarded = allocator::Guarded;

@@ -166,12 +166,13 @@ fn copy_inside(
 /// # Safety
 /// As for `copy_file_range`.
 unsafe fn copy_range(from: &Endpoint, to: &Endpoint, bytes: size_t) -> ssize_t {
-    if let (Some(source), Some(target)) = (table::get(from.fd), table::get(to.fd)) {
-        let copied = hook::run(|| copy_inside((&source, from), (&target, to), bytes));
-        let copied = copied.unwrap_or(Err(Errno::IO)).map(|done| done as ssize_t);
-        hook::inside(|| {
-            drop((source, target));
+    if table::is_ours(from.fd) && table::is_ours(to.fd) {
+        let copied = hook::run(|| {
+            let source = table::get(from.fd).ok_or(Errno::BADF)?;
+            let target = table::get(to.fd).ok_or(Errno::BADF)?;
+            copy_inside((&source, from), (&target, to), bytes)
         });
+        let copied = copied.unwrap_or(Err(Errno::IO)).map(|done| done as ssize_t);
         return hook::conclude(counter!("copy_file_range"), copied);
     }
     pump(from, bytes, |piece, done| {

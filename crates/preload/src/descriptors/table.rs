@@ -1,5 +1,6 @@
 //! Which numbers are ours, and what they stand for. Owns the answer to "is it ours", which every
-//! hook with a descriptor asks first, so it takes one load from memory.
+//! hook with a descriptor asks first, so it takes one load from memory. All else counts as
+//! being inside our code, which a fork keeps others out of: its child would find the lock taken.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 
 use super::description::Description;
+use crate::guard::Guard;
 
 /// Numbers from here on are never ours: the kernel's own bound is usually this.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -30,12 +32,14 @@ pub(crate) fn get(fd: c_int) -> Option<Arc<Description>> {
     if !is_ours(fd) {
         return None;
     }
+    let _guard = Guard::enter();
     TABLE.read().get(fd as usize).cloned().flatten()
 }
 
 /// Makes the number stand for this from now on; gives what it stood for. False if the number is too
 /// large to be kept.
 pub(crate) fn set(fd: c_int, description: Arc<Description>) -> bool {
+    let _guard = Guard::enter();
     let Some((word, bit)) = place(fd) else { return false };
     let mut table = TABLE.write();
     if table.len() <= fd as usize {
@@ -55,6 +59,7 @@ pub(crate) fn take(fd: c_int) -> Option<Arc<Description>> {
     if !is_ours(fd) {
         return None;
     }
+    let _guard = Guard::enter();
     let mut table = TABLE.write();
     OURS[word].fetch_and(!bit, Ordering::Relaxed);
     table.get_mut(fd as usize)?.take()
@@ -62,6 +67,7 @@ pub(crate) fn take(fd: c_int) -> Option<Arc<Description>> {
 
 /// All numbers that are ours, with what they stand for.
 pub(crate) fn all() -> Vec<(c_int, Arc<Description>)> {
+    let _guard = Guard::enter();
     TABLE
         .read()
         .iter()

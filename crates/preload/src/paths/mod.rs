@@ -11,6 +11,7 @@ use std::ffi::{CStr, c_char, c_int};
 use azekura_posix::{Errno, LEFT, Namespace, Result, below_prefix, take_way_out};
 
 use crate::descriptors::table;
+use crate::guard::Guard;
 use crate::host::{self, Failing};
 use crate::report::Counter;
 use crate::service;
@@ -93,21 +94,35 @@ pub(crate) fn descriptor_path(path: &[u8]) -> Option<c_int> {
 }
 
 fn classify(settings: &Settings, dirfd: c_int, path: &[u8]) -> Route {
+    // Not for a path of the host's, which costs no more than looking at it.
+    let guarded = |base, path: &[u8]| {
+        let _guard = Guard::enter();
+        Route::Pool(base, path.to_vec())
+    };
     match path.first() {
         Some(b'/') => match below_prefix(&settings.prefix, path) {
-            Some(b"") => Route::Pool(Base::Root, b"/".to_vec()),
-            Some(below) => Route::Pool(Base::Root, below.to_vec()),
-            None => match descriptor_path(path).and_then(table::get) {
-                Some(description) if !description.path().is_empty() => {
-                    Route::Pool(Base::Root, description.path().to_vec())
-                }
-                _ => Route::Host,
+            Some(b"") => guarded(Base::Root, b"/"),
+            Some(below) => guarded(Base::Root, below),
+            None => match descriptor_path(path).filter(|number| table::is_ours(*number)) {
+                Some(number) => classify_descriptor(number),
+                None => Route::Host,
             },
         },
         Some(_) if dirfd == libc::AT_FDCWD && working_directory::is_ours() => {
-            Route::Pool(Base::WorkingDirectory, path.to_vec())
+            guarded(Base::WorkingDirectory, path)
         }
-        Some(_) if table::is_ours(dirfd) => Route::Pool(Base::Descriptor(dirfd), path.to_vec()),
+        Some(_) if table::is_ours(dirfd) => guarded(Base::Descriptor(dirfd), path),
+        _ => Route::Host,
+    }
+}
+
+/// Where a path leads that names one of our descriptors.
+fn classify_descriptor(number: c_int) -> Route {
+    let _guard = Guard::enter();
+    match table::get(number) {
+        Some(description) if !description.path().is_empty() => {
+            Route::Pool(Base::Root, description.path().to_vec())
+        }
         _ => Route::Host,
     }
 }

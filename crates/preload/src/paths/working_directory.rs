@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use azekura_posix::{Errno, FileKind, Oid, Result};
 use parking_lot::RwLock;
 
+use crate::guard::Guard;
 use crate::{service, settings};
 
 /// A working directory in the container.
@@ -48,11 +49,13 @@ pub(crate) fn is_ours() -> bool {
 
 /// The working directory, if it lies in the container.
 pub(crate) fn get() -> Option<Arc<WorkingDirectory>> {
+    let _guard = Guard::enter();
     CURRENT.read().clone()
 }
 
 /// Sets it; `None` if the kernel's counts again.
 pub(crate) fn set(place: Option<WorkingDirectory>) {
+    let _guard = Guard::enter();
     let mut now = CURRENT.write();
     OURS.store(place.is_some(), Ordering::Relaxed);
     *now = place.map(Arc::new);
