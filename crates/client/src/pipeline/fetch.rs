@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use azekura_proto::TargetId;
-use azekura_proto::message::{Request, ShardRef};
+use azekura_proto::message::typed::{LeaseRead, Leased, Read};
+use azekura_proto::message::{Answer, Request, ShardRef, TypedRequest as _};
 use parking_lot::Mutex;
 
 /// What a request in flight asks for.
@@ -25,7 +26,7 @@ pub enum Wanted {
 
 /// What came of a request.
 #[derive(Debug)]
-pub(super) enum State {
+enum State {
     /// Not sent yet, or no reply yet.
     Waiting,
     /// The bytes of a shard: fewer than asked for where its file ends.
@@ -131,12 +132,15 @@ impl Fetch {
         }
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
-        self.wanted
-    }
-
-    pub(super) fn complete(&self, state: State) {
-        *self.state.lock() = state;
+    /// The answer has come, with its data.
+    pub(super) fn complete(&self, answer: Answer, data: Vec<u8>) {
+        let state = answer.ok().and_then(|reply| match self.wanted {
+            Wanted::Data { .. } => Read::read(reply).map(|_| State::Data(data)),
+            Wanted::Lease => LeaseRead::read(reply)
+                .map(|Leased { lease_ms, version }| State::Lease(lease_ms, version)),
+        });
+        // Otherwise the connection is whole, and what was asked for cannot be had.
+        *self.state.lock() = state.unwrap_or(State::Failed);
     }
 
     pub(super) fn fail(&self) {
