@@ -8,9 +8,8 @@ use std::sync::Arc;
 use azekura_proto::frame::{FrameError, FrameHead};
 use serde::Serialize;
 
-use crate::reader::{FrameReader, RecvError};
+use crate::frames::{FrameReader, FrameWriter, RecvError};
 use crate::socket::Socket;
-use crate::writer::FrameWriter;
 
 /// A socket that carries frames.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use azekura_proto::{PoolId, SessionId};
 use serde::de::DeserializeOwned;
 
 use crate::connection::Connection;
-use crate::reader::RecvError;
+use crate::frames::RecvError;
 use crate::secret::Secret;
 use crate::socket::{Socket, wait_for_any};
 
