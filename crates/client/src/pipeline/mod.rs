@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::Pool;
 use crate::link::Borrowed;
 use crate::session::this_process;
-pub use fetch::{Fetch, Wanted};
+pub use fetch::Fetch;
 use scheduler::{Clock, Pending, Scheduler, Taken};
 
 /// A wait for bytes that is shorter than this found them lying there.

@@ -184,7 +184,7 @@ impl Scheduler {
             let to = Destination { target: fetch.target, map_version: self.map_version };
             let outgoing = Outgoing {
                 to,
-                request: &fetch.request(),
+                request: &fetch.request,
                 bulk: &[],
                 reply_bytes_max: fetch.asked_bytes() as usize,
             };

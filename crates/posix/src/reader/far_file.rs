@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use azekura_client::{Fetch, Pipeline, Wanted};
+use azekura_client::{Fetch, Pipeline};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{ByteRange, LinkEstimate};
 use azekura_proto::Layout;
@@ -99,8 +99,8 @@ impl FarFile {
         let request_bytes = if link.untried { FIRST_REQUEST_BYTES } else { REQUEST_BYTES };
         let mut fetches = Vec::new();
         let mut part = |piece: Piece| {
-            let wanted = Wanted::Data { offset: piece.local_offset, bytes: piece.bytes as u32 };
-            let fetch = Fetch::new(piece.target, piece.data, wanted);
+            let Piece { target, data, local_offset, .. } = piece;
+            let fetch = Fetch::data(target, data, local_offset, piece.bytes as u32);
             fetches.push(Arc::clone(&fetch));
             Part {
                 range: ByteRange::new(piece.offset, piece.bytes),
@@ -139,7 +139,7 @@ impl FarFile {
             let Some(request) = lease.request.take_if(|request| request.is_over()) else {
                 continue;
             };
-            let (Some((lease_ms, version)), Some(asked)) = (request.lease(), request.asked())
+            let (Some((lease_ms, version)), Some(asked)) = (request.granted(), request.asked())
             else {
                 continue;
             };
@@ -160,7 +160,7 @@ impl FarFile {
         let mut requests = Vec::new();
         for (lease, (target, data)) in self.leases.iter_mut().zip(self.layout.all_shards()) {
             if lease.request.is_none() && lease.until.is_none_or(|until| until < soon) {
-                let request = Fetch::new(target, data, Wanted::Lease);
+                let request = Fetch::lease(target, data);
                 lease.request = Some(Arc::clone(&request));
                 requests.push(request);
             }
