@@ -125,20 +125,20 @@ mod tests {
         let mut frame = Vec::new();
         frame::encode_into(&mut frame, &"first", 6).unwrap();
         let (early, late) = frame.split_at(HEAD_BYTES + 2);
-        one.socket().send_all(early).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(early)], false).unwrap();
         assert!(other.reader.try_recv().unwrap().is_none());
-        one.socket().send_all(late).unwrap();
-        one.socket().send_all(b"abc").unwrap();
+        one.socket().write_all(&mut [IoSlice::new(late)], false).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(b"abc")], false).unwrap();
         let (head, body) = other.reader.try_recv().unwrap().unwrap();
         assert_eq!(head.bulk_bytes, 6);
         assert_eq!(frame::decode::<String>(body).unwrap(), "first");
         let mut bulk = [0; 6];
         assert_eq!(other.reader.try_read_bulk(&mut bulk).unwrap(), 3);
         assert_eq!(other.reader.try_read_bulk(&mut bulk[3..]).unwrap(), 0);
-        one.socket().send_all(b"def").unwrap();
+        one.socket().write_all(&mut [IoSlice::new(b"def")], false).unwrap();
         assert_eq!(other.reader.try_read_bulk(&mut bulk[3..]).unwrap(), 3);
         assert_eq!(&bulk, b"abcdef");
-        one.socket().send_all(&frame).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(&frame)], false).unwrap();
         drop(one);
         assert!(other.reader.try_recv().unwrap().is_some());
         assert!(

@@ -284,7 +284,7 @@ impl FrameWriter {
     ///
     /// # Errors
     /// If the socket fails.
-    pub fn flush_before_bulk(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_before_bulk(&mut self) -> io::Result<()> {
         let sent = self.socket.write_all(&mut [IoSlice::new(&self.output)], true);
         self.output.clear();
         sent

@@ -114,7 +114,7 @@ impl HelloSent {
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
+    pub(crate) fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
         let challenge = receive_by::<Offer>(&mut self.connection, self.sent)??;
         let hello = &self.hello;
         if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
