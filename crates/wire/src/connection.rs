@@ -66,7 +66,7 @@ impl Connection {
         self.writer.flush(bulk)
     }
 
-    /// As [`FrameWriter::flush_before_bulk`].
+    /// Sends the waiting messages; bulk data follow at once through the socket.
     ///
     /// # Errors
     /// If the socket fails.

@@ -139,7 +139,7 @@ impl ProofSent {
     }
 }
 
-/// [`HelloSent::prove`] for several, in the order in which the challenges come: an engine gives up a
+/// `HelloSent::prove` for several, in the order in which the challenges come: an engine gives up a
 /// caller that does not answer, so one that is silent must not make the others late.
 pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSent, ConnectError>> {
     let begun = Instant::now();

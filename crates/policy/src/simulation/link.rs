@@ -40,7 +40,7 @@ impl Transfer {
     }
 }
 
-/// The link. Time must not go backward from one [`SimulatedLink::send`] to the next.
+/// The link. Time must not go backward from one `send` to the next.
 #[derive(Clone, Debug)]
 pub struct SimulatedLink {
     phases: Vec<LinkPhase>,
