@@ -124,8 +124,7 @@ impl Pipeline {
                 self.open(target, engine, 1);
                 scheduler = self.scheduler();
             }
-            scheduler.dispatch(engine, self.now_us());
-            if scheduler.has_waiting(engine) {
+            if scheduler.dispatch(engine, self.now_us()) {
                 // Those that are there have as much to carry as they may.
                 let missing = scheduler.missing(engine);
                 scheduler.way(engine).opening += missing;

@@ -149,8 +149,8 @@ impl Scheduler {
         }
     }
 
-    /// Sends of what waits as much as the connections may carry.
-    pub(super) fn dispatch(&mut self, engine: EngineId, now_us: u64) {
+    /// Sends of what waits as much as the connections may carry. Tells whether something still waits.
+    pub(super) fn dispatch(&mut self, engine: EngineId, now_us: u64) -> bool {
         // A connection's share of what keeps the link busy through a pause. More would only wait at the
         // engine, where it cannot be called off.
         let product_bytes = self.way(engine).link.estimate().hoped_product_bytes();
@@ -158,7 +158,7 @@ impl Scheduler {
         let most_bytes = (product_bytes.saturating_mul(TRUST) / connections).max(MOST_BYTES_MIN);
         loop {
             let way = self.ways.entry(engine).or_default();
-            let Some(fetch) = way.queue.pop_front() else { return };
+            let Some(fetch) = way.queue.pop_front() else { return false };
             if fetch.is_over() {
                 continue;
             }
@@ -173,7 +173,7 @@ impl Scheduler {
             let free = self.channels.iter_mut().filter(free);
             let Some(open) = free.min_by_key(|open| open.pending_bytes()) else {
                 way.queue.push_front(fetch);
-                return;
+                return true;
             };
             if open.is_idle() {
                 open.silent = Duration::ZERO;
@@ -302,11 +302,6 @@ impl Scheduler {
         for engine in engines {
             self.fail_stranded(engine);
         }
-    }
-
-    /// Whether requests to an engine wait that no connection may carry yet.
-    pub(super) fn has_waiting(&self, engine: EngineId) -> bool {
-        self.ways.get(&engine).is_some_and(|way| !way.queue.is_empty())
     }
 
     /// How many connections an engine's link is worth beside those that there are.
