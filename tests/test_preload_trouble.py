@@ -134,11 +134,10 @@ def test_reports_that_cannot_be_written(door):
         assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_children_of_a_process_whose_threads_work(door, tmp_path):
+def test_children_of_a_process_whose_threads_work(door):
     """By fork, vfork and posix_spawn, while other threads are anywhere in the library, begin and end.
     Many short runs: at the beginning everything is made for the first time."""
-    program = compile_c("forks", tmp_path)
-    os.chmod(program.parent, 0o755)
+    program = compile_c("forks", door.pool.world.base)
     assert run(door, "bash", "-c", f"echo some text > {PREFIX}/file").returncode == 0
     for children in [8] * 15 + [600]:
         done = run(door, program, f"{PREFIX}/file", str(children), limit_s=60)

@@ -79,13 +79,10 @@ fn picture(records: &[TraceRecord]) -> Result<String> {
 mod tests {
     use super::*;
 
-    const LINES: &str = r#"{"pid":7,"us":100,"object":"0a","policy":"sync-adaptive","read_offset":0,"read_bytes":4096,"offset":0,"bytes":65536,"ranges":1,"utilisation":null,"decision":"first","round_trip_us":50000,"bytes_per_second":1000000,"window_bytes":65536,"held_bytes":65536,"hit_bytes":0,"wasted_bytes":0}
-{"pid":7,"us":200,"object":"0a","policy":"sync-adaptive","read_offset":65536,"read_bytes":4096,"offset":65536,"bytes":131072,"ranges":1,"utilisation":1.0,"decision":"grow","round_trip_us":50000,"bytes_per_second":2000000,"window_bytes":131072,"held_bytes":131072,"hit_bytes":65536,"wasted_bytes":0}
-"#;
-
     #[test]
     fn a_trace_is_drawn() {
-        let records: Vec<TraceRecord> = LINES.lines().map(|line| line.parse().unwrap()).collect();
+        let records: Vec<TraceRecord> =
+            azekura_testkit::TRACE_LINES.lines().map(|line| line.parse().unwrap()).collect();
         let svg = picture(&records).unwrap();
         assert!(svg.contains("Utilisation") && svg.contains("Size of requests"));
         assert_eq!(svg.matches("<svg ").count(), 3);

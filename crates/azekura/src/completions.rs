@@ -1,4 +1,5 @@
-//! `azekura completions`: scripts that teach a shell a command line.
+//! `azekura completions`: scripts that teach a shell a command line; and what each command of a command
+//! line must teach people: an example.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -20,4 +21,39 @@ pub fn print(shell: Shell, command: &mut Command) {
     let mut script = Vec::new();
     clap_complete::generate(shell, command, name, &mut script);
     report::say_bytes(&script);
+}
+
+/// The commands below `command`, each with those above it, whose help shows no example of the program. A
+/// command line is sound where there is none.
+pub fn without_example(command: &Command) -> Vec<String> {
+    fn visit(command: &Command, path: &str, program: &str, found: &mut Vec<String>) {
+        let mut below = command.get_subcommands().filter(|below| !below.is_hide_set()).peekable();
+        if below.peek().is_none() {
+            let help = command.clone().render_long_help().to_string();
+            if !(help.contains("Example") && help.contains(&format!("{program} "))) {
+                found.push(path.to_owned());
+            }
+        }
+        for command in below {
+            visit(command, &format!("{path} {}", command.get_name()), program, found);
+        }
+    }
+    let mut found = Vec::new();
+    visit(command, command.get_name(), command.get_name(), &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_without_an_example_is_found() {
+        let with = Command::new("with").after_long_help("Example:\n  program with");
+        let command = Command::new("program")
+            .subcommand(with.clone())
+            .subcommand(Command::new("bare").hide(true))
+            .subcommand(Command::new("above").subcommand(with).subcommand(Command::new("bare")));
+        assert_eq!(without_example(&command), ["program above bare"]);
+    }
 }

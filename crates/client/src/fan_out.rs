@@ -57,7 +57,7 @@ impl<'a, R: TypedRequest<'a>> Call<'a, R> {
     }
 
     /// A request that fetches bulk data.
-    pub fn fetching(target: TargetId, request: R, bulk_in: &'a mut [u8]) -> Self {
+    pub(crate) fn fetching(target: TargetId, request: R, bulk_in: &'a mut [u8]) -> Self {
         Self { bulk_in, ..Self::new(target, request) }
     }
 

@@ -28,7 +28,7 @@ pub use fan_out::Call;
 pub use objects::{KeyCursor, Objects};
 pub use open::{Created, OpenReference};
 pub use outbox::{Outbox, Outcome, Posted};
-pub use pipeline::{Fetch, Pipeline, Wanted};
+pub use pipeline::{Fetch, Pipeline};
 pub use pool::{ClientConfig, Pool};
 pub use pool_file::{PoolFile, SecretSource, pools_dir};
 pub use session::this_process;

@@ -106,7 +106,7 @@ impl Posted {
     }
 
     /// Whether something has come of it.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         !matches!(*self.outcome.lock(), Outcome::Waiting)
     }
 

@@ -10,7 +10,7 @@ use azekura_platform::{SharedPlatform, system};
 use azekura_proto::message::typed::Ping;
 use azekura_proto::message::{Reply, Request, Role, TypedRequest};
 use azekura_proto::pool_map::PoolMap;
-use azekura_proto::{EngineId, Incarnation, Placement, SessionId, TargetId};
+use azekura_proto::{EngineId, Incarnation, Placement, TargetId};
 use azekura_rpc::transport::{Caller, Network, Sockets};
 use azekura_rpc::{Attempt, Destination, Failure, Releases as _};
 
@@ -145,11 +145,6 @@ impl Pool {
         self.session().links().iter().filter_map(|link| link.dialled_us()).max().unwrap_or(0)
     }
 
-    /// This process's session.
-    pub fn session_id(&self) -> SessionId {
-        self.session().identity().caller.session
-    }
-
     pub(crate) fn session(&self) -> &Session {
         self.session.of_process()
     }
@@ -159,7 +154,7 @@ impl Pool {
     }
 
     /// Clock, chance and threads, as the client was told to take them.
-    pub fn platform(&self) -> &SharedPlatform {
+    pub(crate) fn platform(&self) -> &SharedPlatform {
         &self.session.identity().platform
     }
 
@@ -290,25 +285,6 @@ impl Pool {
             }
             link.slots.put_idle(slots);
         }
-    }
-
-    /// Starts a thread that calls [`Pool::tick`] every second as long as the pool is in use.
-    ///
-    /// # Errors
-    /// If the system has no thread to give.
-    pub fn spawn_ticker(self: &Arc<Self>) -> std::io::Result<()> {
-        let pool = Arc::downgrade(self);
-        let platform = Arc::clone(self.platform());
-        let tick = move || {
-            loop {
-                platform.sleep(Duration::from_secs(1));
-                match pool.upgrade() {
-                    Some(pool) => pool.tick(),
-                    None => return,
-                }
-            }
-        };
-        self.platform().spawn("azekura-ticker", Box::new(tick)).map(drop)
     }
 }
 

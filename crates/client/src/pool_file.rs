@@ -224,7 +224,7 @@ impl PoolFile {
     ///
     /// # Errors
     /// If the URL is malformed, the secret cannot be read, or the engine does not answer.
-    pub fn from_url(url: &str) -> Result<Self, PoolFileError> {
+    pub(crate) fn from_url(url: &str) -> Result<Self, PoolFileError> {
         let parts = UrlParts::parse(url)?;
         let secret = Secret::load(&parts.secret_file)?;
         let map = fetch_map(&parts, &secret).map_err(|source| PoolFileError::Connect {

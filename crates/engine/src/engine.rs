@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use azekura_platform::Thread;
 use azekura_proto::limits::DRAIN_MS;
-use azekura_proto::message::EngineReport;
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolMap};
 use azekura_wire::Listener;
@@ -86,11 +85,6 @@ impl Engine {
     /// The pool map; `None` before a pool has adopted the engine.
     pub fn map(&self) -> Option<PoolMap> {
         self.state.service().map(|service| service.map())
-    }
-
-    /// What the engine says of itself; `None` before a pool has adopted it.
-    pub fn report(&self) -> Option<EngineReport> {
-        self.state.service().map(|service| service.report())
     }
 
     /// Drains: takes no more connections, lets requests under way end, makes everything durable.

@@ -95,7 +95,7 @@ impl EngineDir {
     ///
     /// # Errors
     /// If the file cannot be read or makes no sense.
-    pub fn read_place(&self) -> Result<Option<(EngineId, PoolMap)>, EngineError> {
+    pub(crate) fn read_place(&self) -> Result<Option<(EngineId, PoolMap)>, EngineError> {
         let path = self.path.join(POOL_FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,

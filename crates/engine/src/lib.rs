@@ -36,5 +36,4 @@ pub use engine_state::EngineConfig;
 pub use error::EngineError;
 pub use peers::Peers;
 pub use requests::attachment::Attachment;
-pub use requests::bulk::{BulkIn, BulkOut, FileRange, Response};
 pub use service::{Service, ServiceParts};

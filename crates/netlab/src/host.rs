@@ -262,7 +262,7 @@ impl NameSpaces {
     ///
     /// # Errors
     /// If the host is gone, or this process may not enter.
-    pub fn enter_network(&self) -> io::Result<()> {
+    pub(crate) fn enter_network(&self) -> io::Result<()> {
         for (kind, space) in &self.spaces {
             if matches!(kind, LinkNameSpaceType::Network) {
                 move_into_link_name_space(space.as_fd(), Some(*kind))?;
@@ -275,7 +275,7 @@ impl NameSpaces {
     ///
     /// # Errors
     /// If the host is gone, or the command cannot be started.
-    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         std::thread::scope(|scope| {
             let spawned = scope.spawn(|| {
                 self.enter()?;

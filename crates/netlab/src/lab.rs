@@ -232,7 +232,7 @@ impl Lab {
     ///
     /// # Errors
     /// If there is no such host.
-    pub fn kill(&self, host: &str) -> Result<(), LabError> {
+    pub(crate) fn kill(&self, host: &str) -> Result<(), LabError> {
         self.signal(host, Signal::KILL, false)
     }
 
@@ -252,7 +252,7 @@ impl Lab {
     ///
     /// # Errors
     /// If there is no such host, or it is frozen.
-    pub fn holder_pid(&self, host: &str) -> Result<u32, LabError> {
+    pub(crate) fn holder_pid(&self, host: &str) -> Result<u32, LabError> {
         let index = self.host_index(host)?;
         if self.conditions.lock()[index].frozen {
             return Err(LabError::Frozen(host.to_owned()));

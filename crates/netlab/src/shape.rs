@@ -52,7 +52,7 @@ impl Shape {
     ///
     /// # Errors
     /// A sentence that says what is wrong with the name or the value.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "delay" => self.delay_ns = quantity::parse_delay_ns(value)?,
             "jitter" => self.jitter_ns = quantity::parse_delay_ns(value)?,

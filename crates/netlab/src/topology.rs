@@ -291,7 +291,7 @@ impl Change {
     }
 
     /// The shape after the change.
-    pub fn applied(&self, shape: &Shape) -> Shape {
+    pub(crate) fn applied(&self, shape: &Shape) -> Shape {
         let mut shape = shape.clone();
         for (key, value) in &self.settings {
             // Was tried when the change was read.
@@ -301,7 +301,7 @@ impl Change {
     }
 
     /// Whether a direction's shape changes.
-    pub fn shapes(&self) -> bool {
+    pub(crate) fn shapes(&self) -> bool {
         !self.settings.is_empty()
     }
 }

@@ -16,10 +16,10 @@ use crate::link::LinkEstimate;
 use crate::range::ByteRange;
 
 /// Blocks in the map of used blocks at most: 512 bytes of bitmap.
-pub const BLOCKS_MAX: u64 = 4096;
+pub(crate) const BLOCKS_MAX: u64 = 4096;
 
 /// Utilisations remembered at most: `m_normal` and `m_small` may not be larger.
-pub const HISTORY_MAX: usize = 8;
+pub(crate) const HISTORY_MAX: usize = 8;
 
 /// The parameters of the method, under the names of its authors.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,13 +207,8 @@ impl SyncAdaptive {
     }
 
     /// The size of the next request in bytes, as it stands now.
-    pub const fn size_bytes(&self) -> u64 {
+    pub(crate) const fn size_bytes(&self) -> u64 {
         self.size_bytes
-    }
-
-    /// The range that the buffer holds.
-    pub const fn buffer(&self) -> ByteRange {
-        self.buffer
     }
 
     /// The last request with its decision, for a trace. A caller that keeps a trace takes it after
@@ -360,7 +355,7 @@ mod tests {
         count: usize,
         used: impl Fn(u64) -> u64,
     ) -> Vec<Decision> {
-        let mut at = policy.buffer().end();
+        let mut at = policy.buffer.end();
         let mut decisions = Vec::new();
         for _ in 0..count {
             let Plan::Fetch(range) = policy.plan(0, at, 1, 1 << 60, LINK) else { panic!("a hit") };

@@ -16,11 +16,6 @@ impl Budget {
         Self { limit_bytes, taken_bytes: AtomicU64::new(0) }
     }
 
-    /// The limit in bytes.
-    pub const fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
-    }
-
     /// Bytes taken now.
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes.load(Ordering::Relaxed)
@@ -43,7 +38,7 @@ impl Budget {
 
     /// What a file that holds `own_bytes` may hold now: its own and half of what is free, so that
     /// a file that comes later finds room too.
-    pub fn allowance_bytes(&self, own_bytes: u64) -> u64 {
+    pub(crate) fn allowance_bytes(&self, own_bytes: u64) -> u64 {
         own_bytes + self.limit_bytes.saturating_sub(self.taken_bytes()) / 2
     }
 }

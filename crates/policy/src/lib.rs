@@ -11,21 +11,22 @@
 //! to. [`predict`] describes the reading side step by step, [`writing`] the writing side.
 //! [`simulation`] drives the same objects over a link that exists only as arithmetic.
 
-pub mod adaptive;
-pub mod budget;
-pub mod choice;
-pub mod link;
-pub mod pattern;
-pub mod pieces;
+mod adaptive;
+mod budget;
+mod choice;
+mod link;
+mod pattern;
+mod pieces;
 pub mod predict;
-pub mod range;
+mod range;
 pub mod simulation;
 pub mod writing;
 
-pub use adaptive::{AdaptiveParameters, Plan, SyncAdaptive};
+pub use adaptive::{AdaptiveParameters, Decision, DecisionRecord, Plan, SyncAdaptive};
 pub use budget::Budget;
 pub use choice::{ReadPolicy, ReadPolicyError};
 pub use link::{LinkEstimate, LinkEstimator, SentRequest};
+pub use pattern::Knowledge;
 pub use predict::{Actions, PredictiveParameters, ReadAhead};
 pub use range::ByteRange;
 pub use writing::{WritePolicy, WritePolicyError, WriteWindow};

@@ -68,12 +68,12 @@ impl LinkEstimate {
     }
 
     /// Whether both rate and round trip are known.
-    pub const fn is_known(self) -> bool {
+    pub(crate) const fn is_known(self) -> bool {
         self.bytes_per_second > 0 && self.round_trip_us > 0
     }
 
     /// Rate times round trip in bytes: what is on the way on a full link.
-    pub fn bandwidth_delay_product_bytes(self) -> u64 {
+    pub(crate) fn bandwidth_delay_product_bytes(self) -> u64 {
         let product = u128::from(self.bytes_per_second) * u128::from(self.round_trip_us);
         u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
     }
@@ -87,7 +87,7 @@ impl LinkEstimate {
     }
 
     /// Bytes that the link moves in `us` microseconds.
-    pub fn bytes_in(self, us: u64) -> u64 {
+    pub(crate) fn bytes_in(self, us: u64) -> u64 {
         let product = u128::from(self.bytes_per_second) * u128::from(us);
         u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
     }
@@ -125,7 +125,7 @@ pub struct SentRequest {
 
 impl SentRequest {
     /// Bytes of the reply that have not come yet.
-    pub const fn missing_bytes(&self) -> u64 {
+    pub(crate) const fn missing_bytes(&self) -> u64 {
         self.asked_bytes.saturating_sub(self.received_bytes)
     }
 }
@@ -239,13 +239,8 @@ impl LinkEstimator {
     }
 
     /// Rate times round trip in bytes; 0 while unknown.
-    pub fn bandwidth_delay_product_bytes(&self) -> u64 {
+    pub(crate) fn bandwidth_delay_product_bytes(&self) -> u64 {
         self.estimate().bandwidth_delay_product_bytes()
-    }
-
-    /// Bytes asked for that have not come.
-    pub const fn in_flight_bytes(&self) -> u64 {
-        self.in_flight_bytes
     }
 
     /// A request for `bytes` bytes was sent.
@@ -596,7 +591,7 @@ mod tests {
         estimator.received(&mut part, 10, 400, true);
         estimator.failed(part);
         estimator.failed(request);
-        assert_eq!(estimator.in_flight_bytes(), 0);
+        assert_eq!(estimator.in_flight_bytes, 0);
     }
 
     #[test]

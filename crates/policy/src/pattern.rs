@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use crate::range::ByteRange;
 
 /// Runs that can be gone on with, at most.
-pub const STREAMS_MAX: usize = 64;
+pub(crate) const STREAMS_MAX: usize = 64;
 /// Groups of jumps remembered, at most.
-pub const GROUPS_MAX: usize = 64;
+pub(crate) const GROUPS_MAX: usize = 64;
 /// Jumps looked at for the drift of a random walk.
 const JUMPS_MAX: usize = 16;
 /// A single earlier jump of a run this long is believed to come back after it; in bytes.
@@ -33,7 +33,7 @@ const RUN_LENGTHS: usize = 4;
 
 /// The end of a run: its length, and from its end to the beginning of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jump {
+pub(crate) struct Jump {
     /// Length of the run in bytes.
     pub run_bytes: u64,
     /// From the end of the run to the beginning of the next, in bytes.
@@ -62,7 +62,7 @@ struct Stream {
 
 /// What a read was, in view of those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// It goes on with the current run.
     Onward,
     /// It goes on with an older run.
@@ -78,7 +78,7 @@ pub enum Step {
 
 /// Drift of runs whose jumps can't be predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drift {
+pub(crate) struct Drift {
     /// Mean length of a run in bytes.
     pub run_bytes: u64,
     /// Mean way from the beginning of a run to that of the next, in bytes.
@@ -111,7 +111,7 @@ pub enum Knowledge {
 
 /// The detector for one open file.
 #[derive(Clone, Debug, Default)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     streams: Vec<Stream>,
     current: usize,
     groups: VecDeque<Group>,
@@ -125,13 +125,13 @@ pub struct Pattern {
 
 impl Pattern {
     /// A detector that has seen nothing.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Notes a read. `link_bytes` is the bandwidth-delay product of the link, as in
     /// [`Pattern::foresee`].
-    pub fn observe(&mut self, offset: u64, bytes: u64, link_bytes: u64) -> Step {
+    pub(crate) fn observe(&mut self, offset: u64, bytes: u64, link_bytes: u64) -> Step {
         let read = ByteRange::new(offset, bytes);
         if read.is_empty() {
             return Step::Again;
@@ -170,12 +170,12 @@ impl Pattern {
     }
 
     /// End of the current run: where the last read ended.
-    pub fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.streams.get(self.current).map_or(0, |stream| stream.head)
     }
 
     /// Runs read in turn by several readers: how many were read lately, at least 1.
-    pub fn active_streams(&self) -> u64 {
+    pub(crate) fn active_streams(&self) -> u64 {
         let lately = self.reads.saturating_sub(4 * STREAMS_MAX as u64);
         let active = |stream: &&Stream| stream.resumed && stream.last_read > lately;
         (self.streams.iter().filter(active).count() as u64).max(1)
@@ -184,7 +184,11 @@ impl Pattern {
     /// Gives out, in the order in which they will be read, the ranges that are expected after the
     /// last read, as long as `accept` returns true. `link_bytes` is the bandwidth-delay product:
     /// beside a run much longer than that, a jump predicted in vain costs little.
-    pub fn foresee(&self, link_bytes: u64, mut accept: impl FnMut(ByteRange) -> bool) -> Knowledge {
+    pub(crate) fn foresee(
+        &self,
+        link_bytes: u64,
+        mut accept: impl FnMut(ByteRange) -> bool,
+    ) -> Knowledge {
         let Some(stream) = self.streams.get(self.current) else { return Knowledge::Nothing };
         let so_far_bytes = stream.head - stream.start;
         let mut walk = self.walk(link_bytes);
@@ -219,7 +223,7 @@ impl Pattern {
     }
 
     /// The drift of the last runs, if there were enough and they move forward.
-    pub fn drift(&self) -> Option<Drift> {
+    pub(crate) fn drift(&self) -> Option<Drift> {
         if self.jumps.len() < JUMPS_MAX / 2 {
             return None;
         }

@@ -5,11 +5,11 @@
 use crate::range::ByteRange;
 
 /// Pieces of one file at most.
-pub const PIECES_MAX: usize = 2048;
+pub(crate) const PIECES_MAX: usize = 2048;
 
 /// Why a piece was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// It is expected to be read; unread, it is waste.
     Ahead,
     /// It is read because that is cheaper than to leave it out.
@@ -20,51 +20,51 @@ pub enum Purpose {
 
 /// One piece.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// Where it lies.
-    pub range: ByteRange,
+    pub(crate) range: ByteRange,
     /// Bytes that have come.
-    pub arrived_bytes: u64,
+    pub(crate) arrived_bytes: u64,
     /// Bytes that were read, at most its length.
-    pub read_bytes: u64,
+    pub(crate) read_bytes: u64,
     /// The number of the last plan that wanted it.
-    pub wanted: u64,
+    pub(crate) wanted: u64,
     /// Why it was asked for.
-    pub purpose: Purpose,
+    pub(crate) purpose: Purpose,
 }
 
 impl Piece {
     /// Whether all of it has come.
-    pub const fn has_arrived(&self) -> bool {
+    pub(crate) const fn has_arrived(&self) -> bool {
         self.arrived_bytes >= self.range.bytes
     }
 
     /// Whether all of it was read.
-    pub const fn is_read(&self) -> bool {
+    pub(crate) const fn is_read(&self) -> bool {
         self.read_bytes >= self.range.bytes
     }
 }
 
 /// The pieces of one file, in the order of their offsets, none overlapping.
 #[derive(Clone, Debug, Default)]
-pub struct Pieces {
+pub(crate) struct Pieces {
     pieces: Vec<Piece>,
     total_bytes: u64,
 }
 
 impl Pieces {
     /// Bytes of all pieces.
-    pub const fn total_bytes(&self) -> u64 {
+    pub(crate) const fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
     /// Whether another piece may be put in.
-    pub const fn has_room(&self) -> bool {
+    pub(crate) const fn has_room(&self) -> bool {
         self.pieces.len() < PIECES_MAX
     }
 
     /// All pieces.
-    pub fn iter(&self) -> impl Iterator<Item = &Piece> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter()
     }
 
@@ -74,7 +74,7 @@ impl Pieces {
     }
 
     /// Calls `visit` for each piece that overlaps `range`.
-    pub fn visit(&mut self, range: ByteRange, mut visit: impl FnMut(&mut Piece)) {
+    pub(crate) fn visit(&mut self, range: ByteRange, mut visit: impl FnMut(&mut Piece)) {
         let first = self.first_ending_after(range.offset);
         for piece in self.pieces.iter_mut().skip(first) {
             if piece.range.offset >= range.end() {
@@ -85,7 +85,7 @@ impl Pieces {
     }
 
     /// Gives the parts of `range` that are in no piece to `missing`, in order.
-    pub fn uncovered(&self, range: ByteRange, mut missing: impl FnMut(ByteRange)) {
+    pub(crate) fn uncovered(&self, range: ByteRange, mut missing: impl FnMut(ByteRange)) {
         let mut at = range.offset;
         for piece in self.pieces.iter().skip(self.first_ending_after(range.offset)) {
             if piece.range.offset >= range.end() {
@@ -104,7 +104,7 @@ impl Pieces {
     }
 
     /// Puts in a piece that overlaps no other.
-    pub fn insert(&mut self, piece: Piece) {
+    pub(crate) fn insert(&mut self, piece: Piece) {
         let index = self.first_ending_after(piece.range.offset);
         debug_assert!(self.pieces.get(index).is_none_or(|next| !next.range.overlaps(piece.range)));
         self.total_bytes += piece.range.bytes;
@@ -112,7 +112,7 @@ impl Pieces {
     }
 
     /// Takes out the pieces for which `leaves` is true and gives them to `taken`.
-    pub fn remove_if(
+    pub(crate) fn remove_if(
         &mut self,
         mut leaves: impl FnMut(&Piece) -> bool,
         mut taken: impl FnMut(Piece),

@@ -337,13 +337,6 @@ impl ReadAhead {
         (full / share).min(parameters.window_max_bytes) / self.pattern.active_streams()
     }
 
-    fn piece_bytes(&self, window_bytes: u64) -> u64 {
-        let piece = (window_bytes / 8).max(1);
-        let rounded = 1 << piece.ilog2();
-        rounded
-            .clamp(self.parameters.piece_min_bytes.max(1), self.parameters.piece_max_bytes.max(1))
-    }
-
     fn make_plan(
         &mut self,
         now_us: u64,
@@ -365,7 +358,9 @@ impl ReadAhead {
             self.parameters.behind_bytes
         };
         self.replan_bytes = (draft.piece_bytes / 2).min(draft.planned_bytes / 4);
-        self.want(&draft);
+        for range in &draft.ranges {
+            self.pieces.visit(*range, |piece| piece.wanted = self.plan);
+        }
         self.evict(read, retained_bytes, actions);
         let asked_bytes = self.ask(&draft, actions);
         self.last = Some(PlanRecord {
@@ -386,12 +381,15 @@ impl ReadAhead {
         window_bytes: u64,
         link: LinkEstimate,
     ) -> (Draft, Knowledge, Option<Drift>) {
+        let (piece_min, piece_max) =
+            (self.parameters.piece_min_bytes.max(1), self.parameters.piece_max_bytes.max(1));
+        let rounded = 1 << (window_bytes / 8).max(1).ilog2();
         let mut draft = Draft {
             ranges: std::mem::take(&mut self.scratch),
             purpose: Purpose::Ahead,
             planned_bytes: 0,
             window_bytes,
-            piece_bytes: self.piece_bytes(window_bytes),
+            piece_bytes: rounded.clamp(piece_min, piece_max),
             merge_bytes: link.bytes_in(self.parameters.request_cost_us),
             file_bytes: self.file_bytes,
         };
@@ -444,14 +442,6 @@ impl ReadAhead {
                 wanted: self.plan,
                 purpose: Purpose::Demand,
             });
-        }
-    }
-
-    /// Notes which pieces the plan wants.
-    fn want(&mut self, draft: &Draft) {
-        let plan = self.plan;
-        for range in &draft.ranges {
-            self.pieces.visit(*range, |piece| piece.wanted = plan);
         }
     }
 

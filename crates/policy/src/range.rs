@@ -18,7 +18,7 @@ impl ByteRange {
     }
 
     /// The range from `start` up to, not including, `end`; empty when `end` lies before `start`.
-    pub const fn between(start: u64, end: u64) -> Self {
+    pub(crate) const fn between(start: u64, end: u64) -> Self {
         Self { offset: start, bytes: end.saturating_sub(start) }
     }
 
@@ -38,11 +38,6 @@ impl ByteRange {
             && other.offset < self.end()
             && !self.is_empty()
             && !other.is_empty()
-    }
-
-    /// Whether every byte of `other` is in this range.
-    pub const fn covers(self, other: Self) -> bool {
-        self.offset <= other.offset && other.end() <= self.end()
     }
 
     /// What the two share.
@@ -66,6 +61,5 @@ mod tests {
     fn empty_ranges_overlap_nothing() {
         let empty = ByteRange::new(5, 0);
         assert!(!empty.overlaps(ByteRange::new(0, 10)));
-        assert!(ByteRange::new(0, 10).covers(empty));
     }
 }

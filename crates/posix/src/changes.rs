@@ -2,6 +2,7 @@
 //! handed out after it. Owns the counters. A change counts twice, when it begins and when it is over,
 //! on every way out: what was asked for in between may be from before or after it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use azekura_proto::Oid;
@@ -13,8 +14,12 @@ const COUNTERS: usize = 256;
 /// The counters of a file system. Where nothing is ever read ahead there are none.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    counters: Box<[AtomicU64]>,
+    counters: Box<[Arc<AtomicU64>]>,
 }
+
+/// How often a file's data, or those of one that shares its counter, were changed.
+#[derive(Debug)]
+pub(crate) struct ChangeCount(Arc<AtomicU64>);
 
 /// A change of a file's data that is under way: whatever changes data is given one. Dropping it says
 /// that the change is over, whether it came to anything or not.
@@ -25,31 +30,37 @@ pub(crate) struct DataChange<'c>(Option<&'c AtomicU64>);
 impl Changes {
     pub(crate) fn new(anything_is_read_ahead: bool) -> Self {
         let count = if anything_is_read_ahead { COUNTERS } else { 0 };
-        Self { counters: (0..count).map(|_| AtomicU64::new(0)).collect() }
+        Self { counters: (0..count).map(|_| Arc::default()).collect() }
     }
 
-    fn counter(&self, oid: Oid) -> Option<&AtomicU64> {
+    fn counter(&self, oid: Oid) -> Option<&Arc<AtomicU64>> {
         if self.counters.is_empty() {
             return None;
         }
         self.counters.get(name_hash(&oid.to_bytes()) as usize % COUNTERS)
     }
 
-    /// How often the file, or one that shares its counter, was changed.
-    pub(crate) fn of(&self, oid: Oid) -> u64 {
-        self.counter(oid).map_or(0, |counter| counter.load(Ordering::SeqCst))
+    /// The count of a file, for whoever keeps bytes of it.
+    pub(crate) fn count_of(&self, oid: Oid) -> ChangeCount {
+        ChangeCount(self.counter(oid).cloned().unwrap_or_default())
     }
 
     /// A change of the file's data begins.
     pub(crate) fn begin(&self, oid: Oid) -> DataChange<'_> {
-        let change = DataChange(self.counter(oid));
+        let change = DataChange(self.counter(oid).map(|counter| &**counter));
         change.count();
         change
     }
 
     /// The file's data have been changed by what was sent earlier.
     pub(crate) fn note(&self, oid: Oid) {
-        drop(DataChange(self.counter(oid)));
+        drop(DataChange(self.counter(oid).map(|counter| &**counter)));
+    }
+}
+
+impl ChangeCount {
+    pub(crate) fn now(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -78,15 +89,15 @@ mod tests {
         let changes = Changes::new(true);
         let failing = || -> Result<(), ()> {
             let _change = changes.begin(oid);
-            assert_eq!(changes.of(oid), 1);
+            assert_eq!(changes.count_of(oid).now(), 1);
             Err(())
         };
         assert!(failing().is_err());
-        assert_eq!(changes.of(oid), 2);
+        assert_eq!(changes.count_of(oid).now(), 2);
         changes.note(oid);
-        assert_eq!(changes.of(oid), 3);
+        assert_eq!(changes.count_of(oid).now(), 3);
         let off = Changes::new(false);
         drop(off.begin(oid));
-        assert_eq!(off.of(oid), 0);
+        assert_eq!(off.count_of(oid).now(), 0);
     }
 }

@@ -34,7 +34,7 @@ impl Credentials {
     }
 
     /// Whether the caller is in the group.
-    pub fn in_group(&self, gid: u32) -> bool {
+    pub(crate) fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 }

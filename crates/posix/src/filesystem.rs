@@ -193,18 +193,9 @@ impl FileSystem {
         self.config.check_permissions
     }
 
-    pub(crate) fn target_count(&self) -> u16 {
-        self.pool.target_count()
-    }
-
     /// The target that holds an entry.
     pub(crate) fn entry_target(&self, dir: Oid, name: &[u8]) -> TargetId {
         self.pool.placement().entry_target(dir, name)
-    }
-
-    /// The target that holds a shard of a directory.
-    pub(crate) fn dir_target(&self, dir: Oid, shard: u16) -> TargetId {
-        self.pool.placement().shard_target(dir, shard)
     }
 
     pub(crate) fn call<'a, R: TypedRequest<'a>>(

@@ -29,9 +29,7 @@ pub use credentials::Credentials;
 pub use errno::{Errno, Result};
 pub use filesystem::{CachePolicy, FileSystem, FsConfig, MountError};
 pub use handle::OpenFile;
-pub use namespace::{
-    Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix, take_way_out,
-};
+pub use namespace::{Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix};
 pub use ops::attr::AttrUpdate;
 pub use ops::create::{NewEntry, Striping};
 pub use ops::readdir::{AttrsWanted, DirPage, Listed};

@@ -4,7 +4,7 @@
 
 use azekura_posix::{
     Access, Allocation, AttrUpdate, CachePolicy, Credentials, Errno, FileKind, LEFT, Namespace,
-    NewEntry, OFlags, OpenOptions, RenameMode, SeekTo, SetTime, Timestamp, XattrMode, take_way_out,
+    NewEntry, OFlags, OpenOptions, RenameMode, SeekTo, SetTime, Timestamp, XattrMode,
 };
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
@@ -367,9 +367,12 @@ fn a_path_has_one_form_without_symlinks_and_dots() {
     assert_eq!(of(""), Err(Errno::NOENT));
     assert_eq!(of("/loop"), Err(Errno::LOOP));
     assert_eq!(of("/out"), Err(LEFT));
-    assert_eq!(take_way_out(), Some(b"/etc/passwd".to_vec()));
+    assert_eq!(root.way_out("/out"), Some(b"/etc/passwd".to_vec()));
     assert_eq!(of("/a/../../x"), Err(LEFT));
-    assert_eq!(take_way_out(), Some(b"/mnt/x".to_vec()));
+    assert_eq!(root.way_out("/a/../../x"), Some(b"/mnt/x".to_vec()));
+    assert_eq!(root.way_out("/out/of/it"), Some(b"/etc/passwd/of/it".to_vec()));
+    assert_eq!(root.way_out("/absolute/b"), None);
+    assert_eq!(root.way_out("/a/none"), None);
     let (path, attr) = root.canonicalize(b"", "/a/b").unwrap();
     let below = root.at(attr.oid);
     assert_eq!(below.canonicalize(&path, "../b/file").unwrap().0, b"/a/b/file");

@@ -45,7 +45,7 @@ impl Geometry {
 
     /// The extents that cover `bytes` bytes from `offset`, in file order. With one shard, chunks
     /// touch each other and come as one extent.
-    pub fn extents(self, offset: u64, bytes: u64) -> impl Iterator<Item = Extent> {
+    pub(crate) fn extents(self, offset: u64, bytes: u64) -> impl Iterator<Item = Extent> {
         let end = offset.saturating_add(bytes);
         let mut at = offset;
         std::iter::from_fn(move || {

@@ -45,7 +45,7 @@ impl Placement {
     }
 
     /// The shard of a directory that holds an entry.
-    pub fn entry_shard(self, dir: Oid, name: &[u8]) -> u16 {
+    pub(crate) fn entry_shard(self, dir: Oid, name: &[u8]) -> u16 {
         ((name_hash(name) & 0xffff) % u64::from(self.shards(dir))) as u16
     }
 

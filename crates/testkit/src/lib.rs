@@ -1,5 +1,5 @@
-//! What the tests of several crates share: pools whose engines run in this process, attributes to
-//! start from, a reference model, and the way in which a test says that it could not run. Owns
+//! What the tests of several crates share: pools whose engines run in this process, attributes and
+//! a trace to start from, a reference model, and the way in which a test says that it could not run. Owns
 //! nothing that is in a program or library that people use: other crates depend on it for their
 //! tests only.
 
@@ -12,8 +12,10 @@ pub mod model;
 mod random;
 pub mod simulation;
 mod skip;
+mod trace;
 
 pub use attr::attr;
 pub use cluster::Cluster;
 pub use random::Random;
 pub use skip::{mounts_are_possible, skip};
+pub use trace::TRACE_LINES;

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use azekura_proto::frame::{FrameError, FrameHead};
 use serde::Serialize;
 
-use crate::reader::{FrameReader, RecvError};
+use crate::frames::{FrameReader, FrameWriter, RecvError};
 use crate::socket::Socket;
-use crate::writer::FrameWriter;
 
 /// A socket that carries frames.
 #[derive(Debug)]
@@ -83,7 +82,7 @@ impl Connection {
         self.writer.flush(bulk)
     }
 
-    /// As [`FrameWriter::flush_before_bulk`].
+    /// Sends the waiting messages; bulk data follow at once through the socket.
     ///
     /// # Errors
     /// If the socket fails.
@@ -142,20 +141,20 @@ mod tests {
         let mut frame = Vec::new();
         frame::encode_into(&mut frame, &"first", 6).unwrap();
         let (early, late) = frame.split_at(HEAD_BYTES + 2);
-        one.socket().send_all(early).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(early)], false).unwrap();
         assert!(other.reader.try_recv().unwrap().is_none());
-        one.socket().send_all(late).unwrap();
-        one.socket().send_all(b"abc").unwrap();
+        one.socket().write_all(&mut [IoSlice::new(late)], false).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(b"abc")], false).unwrap();
         let (head, body) = other.reader.try_recv().unwrap().unwrap();
         assert_eq!(head.bulk_bytes, 6);
         assert_eq!(frame::decode::<String>(body).unwrap(), "first");
         let mut bulk = [0; 6];
         assert_eq!(other.reader.try_read_bulk(&mut bulk).unwrap(), 3);
         assert_eq!(other.reader.try_read_bulk(&mut bulk[3..]).unwrap(), 0);
-        one.socket().send_all(b"def").unwrap();
+        one.socket().write_all(&mut [IoSlice::new(b"def")], false).unwrap();
         assert_eq!(other.reader.try_read_bulk(&mut bulk[3..]).unwrap(), 3);
         assert_eq!(&bulk, b"abcdef");
-        one.socket().send_all(&frame).unwrap();
+        one.socket().write_all(&mut [IoSlice::new(&frame)], false).unwrap();
         drop(one);
         assert!(other.reader.try_recv().unwrap().is_some());
         assert!(
@@ -193,7 +192,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for byte in frame.chunks(1) {
-                    if one.socket().send_all(byte).is_err() {
+                    if one.socket().write_all(&mut [IoSlice::new(byte)], false).is_err() {
                         return;
                     }
                     std::thread::sleep(Duration::from_millis(20));

@@ -13,7 +13,7 @@ use azekura_proto::message::{
 use azekura_proto::{PoolId, SessionId};
 
 use crate::connection::Connection;
-use crate::reader::RecvError;
+use crate::frames::RecvError;
 use crate::secret::Secret;
 use crate::socket::{Socket, wait_for_any};
 
@@ -119,7 +119,7 @@ impl HelloSent {
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
+    pub(crate) fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
         let challenge = frame::decode::<Offer>(self.connection.recv()?.1)??;
         let hello = &self.hello;
         if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
@@ -145,7 +145,7 @@ impl ProofSent {
     }
 }
 
-/// [`HelloSent::prove`] for several, in the order in which the challenges come: an engine gives up a
+/// `HelloSent::prove` for several, in the order in which the challenges come: an engine gives up a
 /// caller that does not answer, so one that is silent must not make the others late.
 pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSent, ConnectError>> {
     let mut proven = Vec::with_capacity(callers.len());
@@ -373,10 +373,10 @@ mod tests {
         let begun = Instant::now();
         std::thread::scope(|scope| {
             let refused = scope.spawn(|| acceptor.receive(far, |_| Err(Refusal::Full)).is_err());
-            near.send_all(&[200, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+            near.write_all(&mut [io::IoSlice::new(&[200, 0, 0, 0, 0, 0, 0, 0])], false).unwrap();
             while !refused.is_finished() && begun.elapsed() < Duration::from_secs(30) {
                 // It fails once the engine has hung up.
-                let _ = near.send_all(&[0]);
+                let _ = near.write_all(&mut [io::IoSlice::new(&[0])], false);
                 std::thread::sleep(Duration::from_millis(100));
             }
             assert!(refused.join().unwrap());
@@ -384,7 +384,7 @@ mod tests {
         let took = begun.elapsed();
         assert!(took < Duration::from_millis(2 * HANDSHAKE_MS), "held for {took:?}");
         let (near, far) = Socket::pair().unwrap();
-        near.send_all(&[0, 4, 0, 0, 0, 0, 0, 0]).unwrap();
+        near.write_all(&mut [io::IoSlice::new(&[0, 4, 0, 0, 0, 0, 0, 0])], false).unwrap();
         let refused = acceptor.receive(far, |_| Err(Refusal::Full));
         assert!(matches!(refused, Err(ConnectError::Io(_))), "without waiting for the body");
     }

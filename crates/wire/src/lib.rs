@@ -3,17 +3,15 @@
 //! what is in them, and it starts no threads.
 
 mod connection;
+mod frames;
 mod handshake;
-mod reader;
 mod secret;
 mod socket;
-mod writer;
 
 pub use connection::Connection;
+pub use frames::{FrameReader, FrameWriter, RecvError};
 pub use handshake::{
     Acceptor, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all,
 };
-pub use reader::{FrameReader, RecvError};
 pub use secret::{Secret, SecretError};
 pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};
-pub use writer::FrameWriter;

@@ -100,22 +100,6 @@ impl Socket {
         }
     }
 
-    /// Writes all of a frame.
-    ///
-    /// # Errors
-    /// If the socket fails.
-    pub fn send_all(&self, frame: &[u8]) -> io::Result<()> {
-        self.write_all(&mut [IoSlice::new(frame)], false)
-    }
-
-    /// Writes all of a frame and its bulk data.
-    ///
-    /// # Errors
-    /// If the socket fails.
-    pub fn send_with_bulk(&self, frame: &[u8], bulk: &[u8]) -> io::Result<()> {
-        self.write_all(&mut [IoSlice::new(frame), IoSlice::new(bulk)], false)
-    }
-
     /// Writes all of the parts in order. `more`: further bytes follow at once.
     pub(crate) fn write_all(&self, parts: &mut [IoSlice<'_>], more: bool) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
@@ -412,7 +396,7 @@ mod tests {
             let flags = rustix::io::fcntl_getfd(&one.socket).unwrap();
             assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
             assert!(one.took < TIMEOUT);
-            one.socket.send_all(b"x").unwrap();
+            one.socket.write_all(&mut [IoSlice::new(b"x")], false).unwrap();
             let accepted = listener.accept().unwrap();
             assert_eq!(accepted.read(&mut [0; 4]).unwrap(), 1);
         }

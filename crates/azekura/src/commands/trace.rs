@@ -214,17 +214,15 @@ pub(crate) fn run(args: &TraceArgs) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use azekura_testkit::TRACE_LINES;
 
-    const LINES: &str = r#"{"pid":7,"us":100,"object":"0a","policy":"sync-adaptive","read_offset":0,"read_bytes":4096,"offset":0,"bytes":65536,"ranges":1,"utilisation":null,"decision":"first","round_trip_us":50000,"bytes_per_second":1000000,"window_bytes":65536,"held_bytes":65536,"hit_bytes":0,"wasted_bytes":0}
-{"pid":7,"us":200,"object":"0a","policy":"sync-adaptive","read_offset":65536,"read_bytes":4096,"offset":65536,"bytes":131072,"ranges":1,"utilisation":1.0,"decision":"grow","round_trip_us":50000,"bytes_per_second":2000000,"window_bytes":131072,"held_bytes":131072,"hit_bytes":65536,"wasted_bytes":0}
-"#;
+    use super::*;
 
     #[test]
     fn a_trace_is_summed_up() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace");
-        std::fs::write(&path, LINES).unwrap();
+        std::fs::write(&path, TRACE_LINES).unwrap();
         let records = load(&path).unwrap();
         let all = summaries(&records);
         assert_eq!((all.len(), all[0].lines, all[0].asked_bytes), (1, 2, 196_608));
@@ -235,7 +233,7 @@ mod tests {
     fn what_is_no_trace_is_refused_with_its_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace");
-        std::fs::write(&path, format!("{LINES}nonsense\n")).unwrap();
+        std::fs::write(&path, format!("{TRACE_LINES}nonsense\n")).unwrap();
         assert!(format!("{:#}", load(&path).unwrap_err()).contains("trace:3"));
         std::fs::write(&path, "").unwrap();
         assert!(load(&path).unwrap_err().to_string().contains("nothing far"));

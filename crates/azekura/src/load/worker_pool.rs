@@ -183,7 +183,7 @@ impl WorkerPool {
     ///
     /// # Errors
     /// As for [`Self::run`].
-    pub fn run_all(&mut self, order: &Order) -> Result<Vec<Tally>> {
+    pub(crate) fn run_all(&mut self, order: &Order) -> Result<Vec<Tally>> {
         self.run(&vec![order.clone(); self.workers.len()])
     }
 }

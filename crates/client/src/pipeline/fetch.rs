@@ -6,26 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use azekura_proto::TargetId;
-use azekura_proto::message::{Request, ShardRef};
+use azekura_proto::message::typed::{LeaseRead, Leased, Read};
+use azekura_proto::message::{Answer, Request, ShardRef, TypedRequest as _};
 use parking_lot::Mutex;
-
-/// What a request in flight asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
-    /// Bytes of a shard.
-    Data {
-        /// Offset in the shard's file, in bytes.
-        offset: u64,
-        /// How many.
-        bytes: u32,
-    },
-    /// A read lease of the shard.
-    Lease,
-}
 
 /// What came of a request.
 #[derive(Debug)]
-pub(super) enum State {
+enum State {
     /// Not sent yet, or no reply yet.
     Waiting,
     /// The bytes of a shard: fewer than asked for where its file ends.
@@ -39,8 +26,8 @@ pub(super) enum State {
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) target: TargetId,
-    data: ShardRef,
-    wanted: Wanted,
+    /// A read of bytes, or one for a lease.
+    pub(super) request: Request<'static>,
     /// When it was given to the pipeline.
     asked: OnceLock<Instant>,
     /// The connection that it went over; 0 until it was sent.
@@ -49,11 +36,20 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// A request to the target that has the shard.
-    pub fn new(target: TargetId, data: ShardRef, wanted: Wanted) -> Arc<Self> {
+    /// A request for bytes of a shard, to the target that has it.
+    pub fn data(target: TargetId, data: ShardRef, offset: u64, bytes: u32) -> Arc<Self> {
+        Self::new(target, Request::Read { data, offset, bytes })
+    }
+
+    /// A request for a read lease of a shard, to the target that has it.
+    pub fn lease(target: TargetId, data: ShardRef) -> Arc<Self> {
+        Self::new(target, Request::LeaseRead { data })
+    }
+
+    fn new(target: TargetId, request: Request<'static>) -> Arc<Self> {
         let state = Mutex::new(State::Waiting);
         let channel = AtomicU64::new(0);
-        Arc::new(Self { target, data, wanted, asked: OnceLock::new(), channel, state })
+        Arc::new(Self { target, request, asked: OnceLock::new(), channel, state })
     }
 
     /// When it was asked for, not later than it was sent; nothing before that.
@@ -89,8 +85,8 @@ impl Fetch {
         }
     }
 
-    /// The lease: how long it holds in milliseconds, and its version.
-    pub fn lease(&self) -> Option<(u32, u64)> {
+    /// The lease that has come: how long it holds in milliseconds, and its version.
+    pub fn granted(&self) -> Option<(u32, u64)> {
         match *self.state.lock() {
             State::Lease(lease_ms, version) => Some((lease_ms, version)),
             _ => None,
@@ -116,27 +112,23 @@ impl Fetch {
         self.channel.store(channel, Ordering::Relaxed);
     }
 
-    pub(super) fn request(&self) -> Request<'static> {
-        match self.wanted {
-            Wanted::Data { offset, bytes } => Request::Read { data: self.data, offset, bytes },
-            Wanted::Lease => Request::LeaseRead { data: self.data },
-        }
-    }
-
     /// Bytes of data that it asks for.
     pub(super) fn asked_bytes(&self) -> u32 {
-        match self.wanted {
-            Wanted::Data { bytes, .. } => bytes,
-            Wanted::Lease => 0,
+        match self.request {
+            Request::Read { bytes, .. } => bytes,
+            _ => 0,
         }
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
-        self.wanted
-    }
-
-    pub(super) fn complete(&self, state: State) {
-        *self.state.lock() = state;
+    /// The answer has come, with its data.
+    pub(super) fn complete(&self, answer: Answer, data: Vec<u8>) {
+        let state = answer.ok().and_then(|reply| match self.request {
+            Request::Read { .. } => Read::read(reply).map(|_| State::Data(data)),
+            _ => LeaseRead::read(reply)
+                .map(|Leased { lease_ms, version }| State::Lease(lease_ms, version)),
+        });
+        // Otherwise the connection is whole, and what was asked for cannot be had.
+        *self.state.lock() = state.unwrap_or(State::Failed);
     }
 
     pub(super) fn fail(&self) {

@@ -8,24 +8,21 @@ mod scheduler;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azekura_platform::Signal;
 use azekura_policy::LinkEstimate;
 use azekura_proto::limits::CONNECT_EARLY_FROM_US;
-use azekura_proto::message::typed::{LeaseRead, Leased, Read};
-use azekura_proto::message::{Answer, TypedRequest as _};
 use azekura_proto::{EngineId, TargetId};
+use azekura_rpc::Channel;
 use azekura_rpc::transport::Line;
-use azekura_rpc::{Channel, Reader};
 use parking_lot::Mutex;
 
 use crate::Pool;
 use crate::link::Borrowed;
 use crate::session::this_process;
-use fetch::State;
-pub use fetch::{Fetch, Wanted};
-use scheduler::{Got, Pending, Scheduler, Taken};
+pub use fetch::Fetch;
+use scheduler::{Clock, Pending, Scheduler, Taken};
 
 /// A wait for bytes that is shorter than this found them lying there.
 const WAITED: Duration = Duration::from_micros(30);
@@ -35,8 +32,8 @@ const UNSENT: Duration = Duration::from_millis(200);
 /// Reads kept in flight for all files of a pool.
 pub struct Pipeline {
     pool: Arc<Pool>,
-    started: Instant,
     process: AtomicU32,
+    clock: Clock,
     scheduler: Mutex<Scheduler>,
     changed: Signal,
 }
@@ -50,22 +47,19 @@ impl std::fmt::Debug for Pipeline {
 impl Pipeline {
     /// A pipeline without connections.
     pub fn new(pool: Arc<Pool>) -> Arc<Self> {
+        let clock = Clock { started: pool.platform().now() };
         Arc::new(Self {
-            started: pool.platform().now(),
             pool,
             process: AtomicU32::new(this_process()),
-            scheduler: Mutex::new(Scheduler::new()),
+            clock,
+            scheduler: Mutex::new(Scheduler::new(clock)),
             changed: Signal::new(),
         })
     }
 
     /// Microseconds on the clock of the estimates.
     pub fn now_us(&self) -> u64 {
-        self.us_at(self.pool.platform().now())
-    }
-
-    fn us_at(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.started).as_micros() as u64
+        self.clock.us_at(self.pool.platform().now())
     }
 
     /// The links to the engines of these targets, as one. An engine that nothing is known of makes
@@ -81,18 +75,14 @@ impl Pipeline {
         let estimates = of_engines.into_iter().map(|(engine, target)| {
             let link = &mut scheduler.way(engine).link;
             if link.estimate().round_trip_us == 0
-                && let Some(dialled_us) = self.dialled_us(target)
+                && let Ok((connected, _)) = self.pool.session().link(target)
+                && let Some(dialled_us) = connected.dialled_us()
             {
                 link.suppose_round_trip(now_us, dialled_us);
             }
             link.estimate()
         });
         estimates.reduce(LinkEstimate::with).unwrap_or_default()
-    }
-
-    /// How long the quickest dialling of a target's engine has taken.
-    fn dialled_us(&self, target: TargetId) -> Option<u64> {
-        self.pool.session().link(target).ok()?.0.dialled_us()
     }
 
     /// The scheduler. A forked child has none of its parent's connections.
@@ -108,6 +98,9 @@ impl Pipeline {
     /// Sends requests, without waiting for what comes of them. Those that no connection may carry
     /// yet are sent when others have been answered; one that cannot be sent has failed.
     pub fn send(self: &Arc<Self>, fetches: &[Arc<Fetch>]) {
+        if fetches.is_empty() {
+            return;
+        }
         let map = self.pool.map();
         let now = self.pool.platform().now();
         let mut engines: Vec<(EngineId, TargetId)> = Vec::new();
@@ -125,19 +118,20 @@ impl Pipeline {
             }
         }
         for (engine, target) in engines {
-            let is_first = scheduler.channels_of(engine) == 0 && scheduler.way(engine).opening == 0;
-            if is_first {
+            if scheduler.channels_of(engine) == 0 && scheduler.way(engine).opening == 0 {
                 scheduler.way(engine).opening = 1;
                 drop(scheduler);
                 self.open(target, engine, 1);
                 scheduler = self.scheduler();
             }
-            scheduler.dispatch(engine, self.now_us());
-            let lacking = scheduler.lacking(engine);
-            scheduler.way(engine).opening += lacking;
-            drop(scheduler);
-            self.open_further(target, engine, lacking);
-            scheduler = self.scheduler();
+            if scheduler.dispatch(engine, self.now_us()) {
+                // Those that are there have as much to carry as they may.
+                let missing = scheduler.missing(engine);
+                scheduler.way(engine).opening += missing;
+                drop(scheduler);
+                self.open_further(target, engine, missing);
+                scheduler = self.scheduler();
+            }
         }
         drop(scheduler);
         // A connection may have failed, with what others wait for.
@@ -253,33 +247,31 @@ impl Pipeline {
         let begun = self.pool.platform().now();
         let ready = self.pool.session().identity().network.wait_for_any(&lines, limit);
         let took = self.pool.platform().elapsed(begun);
-        let mut silent = Vec::new();
-        for (taken, is_ready) in taken.iter().zip(ready) {
-            if is_ready {
+        for (taken, is_ready) in taken.iter().zip(&ready) {
+            if *is_ready {
                 self.read(taken, took >= WAITED);
-            } else {
-                silent.push(taken.number);
             }
         }
         let mut scheduler = self.scheduler();
-        for number in silent {
-            scheduler.note_silence(number, took, patience);
-        }
-        for taken in taken {
-            scheduler.give_back(taken);
+        for (taken, is_ready) in taken.iter().zip(ready) {
+            let silent = if is_ready { Duration::ZERO } else { took };
+            scheduler.give_back(taken.number, silent, patience);
         }
         drop(scheduler);
         self.changed.notify_all();
     }
 
     /// Takes what has come on a connection. What of a further reply is in the connection's own buffer
-    /// would wake nobody, and so is taken too.
+    /// would wake nobody, and so is taken too. `waited`: it did not lie in a buffer before.
     fn read(&self, taken: &Taken, mut waited: bool) {
         let mut reader = taken.channel.reader();
         loop {
-            let got = self.look(&mut reader, waited);
-            let is_over = got.reply.is_some();
-            let is_good = self.scheduler().note(taken, got, self.now_us());
+            let Ok(arrival) = reader.poll(&**self.pool.platform()) else {
+                self.scheduler().end(taken.number);
+                return;
+            };
+            let is_over = arrival.reply.is_some();
+            let is_good = self.scheduler().note(taken, arrival, waited, self.now_us());
             if is_over {
                 self.changed.notify_all();
             }
@@ -289,31 +281,4 @@ impl Pipeline {
             waited = false;
         }
     }
-
-    fn look(&self, reader: &mut Reader<'_, Borrowed, Pending>, waited: bool) -> Got {
-        match reader.poll(&**self.pool.platform()) {
-            Ok(arrival) => Got {
-                head_us: arrival.head_at.map(|at| self.us_at(at)),
-                bytes: arrival.bytes,
-                waited,
-                reply: arrival.reply.map(|(pending, answer, data)| {
-                    let state = state_of(pending.fetch.wanted(), answer, data);
-                    (pending, state)
-                }),
-                is_broken: false,
-            },
-            Err(_) => Got { is_broken: true, ..Got::default() },
-        }
-    }
-}
-
-/// What an answer means to a request.
-fn state_of(wanted: Wanted, answer: Answer, data: Vec<u8>) -> State {
-    let state = answer.ok().and_then(|reply| match wanted {
-        Wanted::Data { .. } => Read::read(reply).map(|_| State::Data(data)),
-        Wanted::Lease => LeaseRead::read(reply)
-            .map(|Leased { lease_ms, version }| State::Lease(lease_ms, version)),
-    });
-    // The connection is whole, and what was asked for cannot be had.
-    state.unwrap_or(State::Failed)
 }

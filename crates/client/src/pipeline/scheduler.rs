@@ -4,14 +4,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_policy::{LinkEstimator, SentRequest};
 use azekura_proto::EngineId;
 use azekura_proto::limits::READ_CONNECTIONS_MAX;
-use azekura_rpc::{Channel, Destination, Outgoing};
+use azekura_rpc::{Arrival, Channel, Destination, Outgoing};
 
-use super::fetch::{Fetch, State};
+use super::fetch::Fetch;
 use crate::link::Borrowed;
 use crate::window::connection_window_bytes;
 
@@ -50,12 +50,6 @@ pub(super) struct ReadChannel {
 }
 
 impl ReadChannel {
-    /// Whether it has as much to carry as may be trusted to it.
-    fn is_laden(&self, first_bytes: u64, most_bytes: u64) -> bool {
-        let shown_bytes = self.brought_bytes.saturating_mul(TRUST).max(first_bytes);
-        self.pending_bytes() >= shown_bytes.min(most_bytes)
-    }
-
     fn pending_bytes(&self) -> u64 {
         self.channel.in_flight().reply_bytes()
     }
@@ -74,30 +68,15 @@ pub(super) struct Taken {
     pub(super) channel: Arc<Channel<Borrowed, Pending>>,
 }
 
-/// What a look at a connection has brought, in microseconds of the pipeline's clock.
-#[derive(Debug, Default)]
-pub(super) struct Got {
-    /// When the reply's head has come, if it was now.
-    pub(super) head_us: Option<u64>,
-    /// Bytes of data.
-    pub(super) bytes: u64,
-    /// Whether somebody waited for it, so that it did not lie in a buffer before.
-    pub(super) waited: bool,
-    /// A reply that is complete.
-    pub(super) reply: Option<(Pending, State)>,
-    /// The connection is of no further use.
-    pub(super) is_broken: bool,
+/// The time that estimates count in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) started: Instant,
 }
 
-impl Got {
-    /// Notes at a request's estimate what of its reply has come.
-    fn tell(&self, link: &mut LinkEstimator, sent: &mut SentRequest, now_us: u64) {
-        if let Some(head_us) = self.head_us {
-            link.received(sent, head_us, 0, self.waited);
-        }
-        if self.bytes > 0 {
-            link.received(sent, now_us, self.bytes, self.waited);
-        }
+impl Clock {
+    pub(super) fn us_at(self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_micros() as u64
     }
 }
 
@@ -112,11 +91,11 @@ pub(super) struct Way {
 }
 
 /// All connections and engines.
-#[derive(Default)]
 pub(super) struct Scheduler {
     pub(super) channels: Vec<ReadChannel>,
     next_number: u64,
     pub(super) ways: HashMap<EngineId, Way>,
+    clock: Clock,
     /// What one connection carries per round trip, in bytes.
     connection_window_bytes: u64,
     /// The version of the pool's map that requests are sent by.
@@ -124,8 +103,15 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new() -> Self {
-        Self { connection_window_bytes: connection_window_bytes(), ..Self::default() }
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            channels: Vec::new(),
+            next_number: 0,
+            ways: HashMap::new(),
+            clock,
+            connection_window_bytes: connection_window_bytes(),
+            map_version: 0,
+        }
     }
 
     pub(super) fn way(&mut self, engine: EngineId) -> &mut Way {
@@ -163,12 +149,16 @@ impl Scheduler {
         }
     }
 
-    /// Sends of what waits as much as the connections may carry.
-    pub(super) fn dispatch(&mut self, engine: EngineId, now_us: u64) {
-        let most_bytes = self.most_bytes(engine);
+    /// Sends of what waits as much as the connections may carry. Tells whether something still waits.
+    pub(super) fn dispatch(&mut self, engine: EngineId, now_us: u64) -> bool {
+        // A connection's share of what keeps the link busy through a pause. More would only wait at the
+        // engine, where it cannot be called off.
+        let product_bytes = self.way(engine).link.estimate().hoped_product_bytes();
+        let connections = self.channels_of(engine).max(1) as u64;
+        let most_bytes = (product_bytes.saturating_mul(TRUST) / connections).max(MOST_BYTES_MIN);
         loop {
-            let Some(way) = self.ways.get_mut(&engine) else { return };
-            let Some(fetch) = way.queue.pop_front() else { return };
+            let way = self.ways.entry(engine).or_default();
+            let Some(fetch) = way.queue.pop_front() else { return false };
             if fetch.is_over() {
                 continue;
             }
@@ -176,12 +166,14 @@ impl Scheduler {
             // Connections that come in a moment get their share.
             let first_bytes = if way.opening > 0 { FIRST_BYTES / 2 } else { FIRST_BYTES };
             let free = |open: &&mut ReadChannel| {
-                open.engine == engine && (is_light || !open.is_laden(first_bytes, most_bytes))
+                let shown_bytes = open.brought_bytes.saturating_mul(TRUST).max(first_bytes);
+                open.engine == engine
+                    && (is_light || open.pending_bytes() < shown_bytes.min(most_bytes))
             };
             let free = self.channels.iter_mut().filter(free);
             let Some(open) = free.min_by_key(|open| open.pending_bytes()) else {
                 way.queue.push_front(fetch);
-                return;
+                return true;
             };
             if open.is_idle() {
                 open.silent = Duration::ZERO;
@@ -192,7 +184,7 @@ impl Scheduler {
             let to = Destination { target: fetch.target, map_version: self.map_version };
             let outgoing = Outgoing {
                 to,
-                request: &fetch.request(),
+                request: &fetch.request,
                 bulk: &[],
                 reply_bytes_max: fetch.asked_bytes() as usize,
             };
@@ -206,14 +198,6 @@ impl Scheduler {
                 self.end(number);
             }
         }
-    }
-
-    /// Most that one connection to an engine is asked for, in bytes: its share of what keeps the link
-    /// busy through a pause. More would only wait at the engine, where it cannot be called off.
-    fn most_bytes(&self, engine: EngineId) -> u64 {
-        let estimate = self.ways.get(&engine).map(|way| way.link.estimate()).unwrap_or_default();
-        let connections = self.channels_of(engine).max(1) as u64;
-        (estimate.hoped_product_bytes().saturating_mul(TRUST) / connections).max(MOST_BYTES_MIN)
     }
 
     /// What waits for an engine to which there is no way fails.
@@ -238,51 +222,58 @@ impl Scheduler {
             .collect()
     }
 
-    /// Gives a reading side back.
-    pub(super) fn give_back(&mut self, taken: &Taken) {
-        if let Some(open) = self.channel(taken.number) {
-            open.is_read = false;
-        }
-    }
-
-    /// Notes what was read on a connection, whose reading side is still away. Tells whether it is good
-    /// for more.
-    pub(super) fn note(&mut self, taken: &Taken, got: Got, now_us: u64) -> bool {
-        let link = &mut self.ways.entry(taken.engine).or_default().link;
-        let open = self.channels.iter_mut().find(|open| open.number == taken.number);
-        if got.is_broken {
-            self.end(taken.number);
-            return false;
-        }
-        let is_whole = open.is_some();
-        let brought_bytes = got.reply.as_ref().map_or(0, |(done, _)| done.fetch.asked_bytes());
-        if let Some(open) = open {
-            open.silent = Duration::ZERO;
-            open.brought_bytes += u64::from(brought_bytes);
-            if got.reply.is_none()
-                && let Some(pending) = open.channel.in_flight().oldest()
-            {
-                got.tell(link, &mut pending.sent, now_us);
-            }
-        }
-        let mut got = got;
-        if let Some((mut done, state)) = got.reply.take() {
-            got.tell(link, &mut done.sent, now_us);
-            link.finished(done.sent, now_us);
-            done.fetch.complete(state);
-            self.dispatch(taken.engine, now_us);
-        }
-        is_whole
-    }
-
-    /// Nothing has come on a connection for so long. After `patience` in all it is ended.
-    pub(super) fn note_silence(&mut self, number: u64, waited: Duration, patience: Duration) {
+    /// Gives a reading side back, on which nothing has come for so long as it was waited on now. After
+    /// `patience` in all the connection is ended.
+    pub(super) fn give_back(&mut self, number: u64, silent: Duration, patience: Duration) {
         if let Some(open) = self.channel(number) {
-            open.silent += waited;
+            open.is_read = false;
+            open.silent += silent;
             if open.silent >= patience {
                 self.end(number);
             }
         }
+    }
+
+    /// Notes what was read on a connection, whose reading side is still away. `waited` tells whether
+    /// somebody waited for it. Tells whether the connection is good for more.
+    pub(super) fn note(
+        &mut self,
+        taken: &Taken,
+        arrival: Arrival<Pending>,
+        waited: bool,
+        now_us: u64,
+    ) -> bool {
+        let Arrival { head_at, bytes, reply } = arrival;
+        let head_us = head_at.map(|at| self.clock.us_at(at));
+        let received = |link: &mut LinkEstimator, sent: &mut SentRequest| {
+            if let Some(head_us) = head_us {
+                link.received(sent, head_us, 0, waited);
+            }
+            if bytes > 0 {
+                link.received(sent, now_us, bytes, waited);
+            }
+        };
+        let link = &mut self.ways.entry(taken.engine).or_default().link;
+        let open = self.channels.iter_mut().find(|open| open.number == taken.number);
+        let is_whole = open.is_some();
+        if let Some(open) = open {
+            open.silent = Duration::ZERO;
+            match &reply {
+                Some((done, ..)) => open.brought_bytes += u64::from(done.fetch.asked_bytes()),
+                None => {
+                    if let Some(pending) = open.channel.in_flight().oldest() {
+                        received(link, &mut pending.sent);
+                    }
+                }
+            }
+        }
+        if let Some((mut done, answer, data)) = reply {
+            received(link, &mut done.sent);
+            link.finished(done.sent, now_us);
+            done.fetch.complete(answer, data);
+            self.dispatch(taken.engine, now_us);
+        }
+        is_whole
     }
 
     /// Ends a connection: what was under way on it will not come.
@@ -311,13 +302,6 @@ impl Scheduler {
         for engine in engines {
             self.fail_stranded(engine);
         }
-    }
-
-    /// How many connections to an engine are to be made now: none before those that are there have
-    /// as much to carry as they may.
-    pub(super) fn lacking(&self, engine: EngineId) -> usize {
-        let waits = self.ways.get(&engine).is_some_and(|way| !way.queue.is_empty());
-        if waits { self.missing(engine) } else { 0 }
     }
 
     /// How many connections an engine's link is worth beside those that there are.

@@ -8,7 +8,7 @@ use azekura_proto::attr::{DirectoryChange, FileKind, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::{Answer, Reply, Request, check_name};
 use azekura_proto::transaction::{Action, Entry};
-use azekura_proto::{ContainerId, Oid, SessionId, Status};
+use azekura_proto::{ContainerId, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::namespace::attributes::{DIRECTORY_BYTES, complete, load_inode};
@@ -243,6 +243,29 @@ pub(crate) fn open(node: &Node, target: &Target, session: &Session, oid: Oid) ->
     Ok(Reply::Attr(Box::new(complete(node, target, Some(session.id), oid, &inode)?)))
 }
 
+/// Takes a name away in one transaction with `further`, which adds what else is to be done or says why
+/// not. `None` if an earlier sending of the request has done it.
+fn remove_entry(
+    node: &Node,
+    target: &Target,
+    caller: &Caller,
+    (dir, name): (Oid, &[u8]),
+    further: impl Fn(&mut Parts, Entry) -> Result<(), Status>,
+) -> Result<Option<Timestamp>, Status> {
+    check_name(name)?;
+    if caller.first_answer(&target.store)?.is_some() {
+        return Ok(None);
+    }
+    let stamp = run(node, target, caller, || {
+        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+        let mut parts = Parts::default();
+        parts.add(target.id, Action::RemoveEntry { dir, name: name.to_vec(), entry });
+        further(&mut parts, entry)?;
+        Ok(parts)
+    })?;
+    Ok(Some(stamp))
+}
+
 /// Answer to `Unlink`.
 pub(crate) fn unlink(
     node: &Node,
@@ -251,21 +274,14 @@ pub(crate) fn unlink(
     dir: Oid,
     name: &[u8],
 ) -> Answer {
-    check_name(name)?;
-    if caller.first_answer(&target.store)?.is_some() {
-        return Ok(Reply::Done);
-    }
-    let stamp = run(node, target, caller, || {
-        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+    let stamp = remove_entry(node, target, caller, (dir, name), |parts, entry| {
         if entry.kind == FileKind::Directory {
             return Err(Status::IsDirectory);
         }
-        let mut parts = Parts::default();
-        parts.add(target.id, Action::RemoveEntry { dir, name: name.to_vec(), entry });
         parts.add(entry.oid.home(), Action::AddLinks { oid: entry.oid, links: -1 });
-        Ok(parts)
+        Ok(())
     })?;
-    Ok(Reply::Changed(stamp))
+    Ok(stamp.map_or(Reply::Done, Reply::Changed))
 }
 
 /// The actions that remove an empty directory, but for its entry.
@@ -284,19 +300,12 @@ pub(crate) fn remove_directory(
     dir: Oid,
     name: &[u8],
 ) -> Answer {
-    check_name(name)?;
-    if caller.first_answer(&target.store)?.is_some() {
-        return Ok(Reply::Done);
-    }
-    run(node, target, caller, || {
-        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+    remove_entry(node, target, caller, (dir, name), |parts, entry| {
         if entry.kind != FileKind::Directory {
             return Err(Status::NotDirectory);
         }
-        let mut parts = Parts::default();
-        parts.add(target.id, Action::RemoveEntry { dir, name: name.to_vec(), entry });
-        add_directory_removal(node, &mut parts, entry.oid);
-        Ok(parts)
+        add_directory_removal(node, parts, entry.oid);
+        Ok(())
     })?;
     Ok(Reply::Done)
 }

@@ -44,7 +44,7 @@ impl Attachment {
     ///
     /// # Errors
     /// If the bulk data break off.
-    pub fn serve<'b>(
+    pub(crate) fn serve<'b>(
         &mut self,
         head: &RequestHead,
         request: &Request<'_>,

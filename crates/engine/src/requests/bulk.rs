@@ -15,7 +15,7 @@ use crate::records::stored::store_status;
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// The bulk data that come with a request.
-pub enum BulkIn<'a> {
+pub(crate) enum BulkIn<'a> {
     /// All of them are here.
     Bytes(&'a [u8]),
     /// They are taken piece by piece.
@@ -29,7 +29,7 @@ pub enum BulkIn<'a> {
 
 impl BulkIn<'_> {
     /// How many bytes there are.
-    pub fn bytes(&self) -> u32 {
+    pub(crate) fn bytes(&self) -> u32 {
         match self {
             Self::Bytes(data) => data.len() as u32,
             Self::Stream { bytes, .. } => *bytes,
@@ -38,17 +38,17 @@ impl BulkIn<'_> {
 }
 
 /// A part of a shard's file.
-pub struct FileRange {
+pub(crate) struct FileRange {
     pub(crate) file: Arc<ShardFile>,
     /// Where it begins in the file, in bytes.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// How long it is. The file may be cut meanwhile: zeros stand for what is missing then.
-    pub bytes: u32,
+    pub(crate) bytes: u32,
 }
 
 impl FileRange {
     /// The file, to be sent from without a copy; `None` if it is on a simulated disk.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.descriptor()
     }
 
@@ -56,7 +56,7 @@ impl FileRange {
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn read(&self) -> Result<Vec<u8>, Status> {
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Status> {
         let mut data = vec![0; self.bytes as usize];
         self.file.read_at(&mut data, self.offset).map_err(store_status)?;
         Ok(data)
@@ -64,7 +64,7 @@ impl FileRange {
 }
 
 /// The bulk data that go with an answer.
-pub enum BulkOut<'b> {
+pub(crate) enum BulkOut<'b> {
     /// None.
     None,
     /// In memory.
@@ -74,11 +74,11 @@ pub enum BulkOut<'b> {
 }
 
 /// What a request gets.
-pub struct Response<'b> {
+pub(crate) struct Response<'b> {
     /// The answer; `None` for the one request that has none.
-    pub answer: Option<Answer>,
+    pub(crate) answer: Option<Answer>,
     /// What goes with it.
-    pub bulk: BulkOut<'b>,
+    pub(crate) bulk: BulkOut<'b>,
 }
 
 enum Output {

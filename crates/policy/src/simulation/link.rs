@@ -25,13 +25,13 @@ pub struct Transfer {
 
 impl Transfer {
     /// When the first `bytes` bytes are there, in microseconds.
-    pub fn time_of(&self, bytes: u64) -> f64 {
+    pub(crate) fn time_of(&self, bytes: u64) -> f64 {
         let share = bytes.min(self.bytes) as f64 / self.bytes.max(1) as f64;
         self.first_us + (self.last_us - self.first_us) * share
     }
 
     /// Bytes that are there at `now_us`.
-    pub fn bytes_at(&self, now_us: f64) -> u64 {
+    pub(crate) fn bytes_at(&self, now_us: f64) -> u64 {
         if now_us >= self.last_us {
             return self.bytes;
         }
@@ -40,7 +40,7 @@ impl Transfer {
     }
 }
 
-/// The link. Time must not go backward from one [`SimulatedLink::send`] to the next.
+/// The link. Time must not go backward from one `send` to the next.
 #[derive(Clone, Debug)]
 pub struct SimulatedLink {
     phases: Vec<LinkPhase>,
@@ -82,7 +82,7 @@ impl SimulatedLink {
     }
 
     /// Bytes of contents sent so far.
-    pub const fn sent_bytes(&self) -> u64 {
+    pub(crate) const fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
 
@@ -130,7 +130,7 @@ impl SimulatedLink {
     }
 
     /// Sends a request for `bytes` bytes at `now_us`.
-    pub fn send(&mut self, now_us: f64, bytes: u64) -> Transfer {
+    pub(crate) fn send(&mut self, now_us: f64, bytes: u64) -> Transfer {
         let round_trip_us = self.phase_at(now_us).round_trip_us as f64;
         let half_us = round_trip_us / 2.0;
         self.engine_free_us =

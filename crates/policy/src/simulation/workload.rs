@@ -111,7 +111,7 @@ impl Workload {
     }
 
     /// The stretches that are read without a gap, in order.
-    pub fn regions(self) -> Vec<ByteRange> {
+    pub(crate) fn regions(self) -> Vec<ByteRange> {
         let mut regions = Vec::new();
         let mut left = self.useful_bytes;
         let mut add = |offset: u64, bytes: u64| {

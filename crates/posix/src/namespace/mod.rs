@@ -15,7 +15,7 @@ use crate::{Credentials, FileSystem};
 
 pub use directory::{Directory, DirectoryEntry};
 pub use file::{File, OpenOptions};
-pub use walk::{LEFT, below_prefix, take_way_out};
+pub use walk::{LEFT, below_prefix};
 
 /// A file system by path, for one user. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Namespace {
 
     /// The same, standing at the absolute path `prefix` of a larger tree: symlinks with absolute
     /// texts count from that tree's root, and `..` leads out. A call whose path ends up outside
-    /// fails with [`LEFT`], and [`take_way_out`] then tells where.
+    /// fails with [`LEFT`], and [`Namespace::way_out`] tells where it leads.
     #[must_use]
     pub fn standing_at(&self, prefix: &[u8]) -> Self {
         Self { prefix: Some(Arc::from(prefix)), ..self.clone() }

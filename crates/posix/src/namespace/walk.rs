@@ -2,7 +2,6 @@
 //! end of a path: a name in a directory, or a directory that no name stands for; and the paths that
 //! lead out of the file system, where it stands at a place of a larger tree.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use azekura_proto::attr::FileKind;
@@ -36,23 +35,34 @@ struct Walk {
     slash: bool,
 }
 
-/// What a walk fails with when it leaves the file system; see [`Namespace::standing_at`]. Nothing else
-/// gives this errno.
+/// What a call fails with whose path leaves the file system; see [`Namespace::standing_at`]. Nothing
+/// else gives this errno.
 pub const LEFT: Errno = Errno::REMOTE;
 
-thread_local! {
-    /// Where this thread's last walk left to: an errno has no room for a path.
-    static WAY_OUT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+/// Why a walk ends before the end of its path.
+pub(super) enum Stop {
+    /// It leads out of the file system, to this path of the larger tree.
+    Left(Vec<u8>),
+    Failed(Errno),
 }
 
-/// The path outside to which the last call of this thread led, if it failed with [`LEFT`].
-pub fn take_way_out() -> Option<Vec<u8>> {
-    WAY_OUT.take()
+/// What a step of a walk comes to.
+type Walked<T> = std::result::Result<T, Stop>;
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
 }
 
-fn leave<T>(to: Vec<u8>) -> Result<T> {
-    WAY_OUT.set(Some(to));
-    Err(LEFT)
+/// An errno has no room for the path: [`Namespace::way_out`] tells it.
+impl From<Stop> for Errno {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Left(_) => LEFT,
+            Stop::Failed(errno) => errno,
+        }
+    }
 }
 
 /// The rest of a path below `prefix`, by whole components: empty or with a leading slash. Repeated
@@ -99,19 +109,19 @@ impl Walk {
 
 impl Namespace {
     /// Walks up to the last name of a path, which is not looked up.
-    pub(super) fn place(&self, path: &[u8]) -> Result<Place> {
+    pub(super) fn place(&self, path: &[u8]) -> Walked<Place> {
         self.place_from(self.base, path, &mut 0)
     }
 
-    fn place_from(&self, base: Oid, path: &[u8], links: &mut u32) -> Result<Place> {
+    fn place_from(&self, base: Oid, path: &[u8], links: &mut u32) -> Walked<Place> {
         if path.is_empty() {
-            return Err(Errno::NOENT);
+            return Err(Errno::NOENT.into());
         }
         if path.len() >= PATH_BYTES_MAX {
-            return Err(Errno::NAMETOOLONG);
+            return Err(Errno::NAMETOOLONG.into());
         }
         if path.contains(&0) {
-            return Err(Errno::INVAL);
+            return Err(Errno::INVAL.into());
         }
         let mut walk = Walk { rest: Vec::new(), links: *links, slash: ends_with_slash(path) };
         let mut at = if path[0] == b'/' { self.fs.root() } else { base };
@@ -138,22 +148,22 @@ impl Namespace {
     }
 
     /// One step up, out of the file system from its root.
-    fn step_up(&self, dir: Oid, walk: &Walk) -> Result<Oid> {
+    fn step_up(&self, dir: Oid, walk: &Walk) -> Walked<Oid> {
         self.fs.check_search(&self.caller, dir)?;
         if let Some(prefix) = self.prefix.as_deref().filter(|_| dir == self.fs.root()) {
             let cut = prefix.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             let mut out = prefix[..cut].to_vec();
             out.extend_from_slice(&walk.remainder());
-            return leave(if out.is_empty() { b"/".to_vec() } else { out });
+            return Err(Stop::Left(if out.is_empty() { b"/".to_vec() } else { out }));
         }
-        self.fs.parent_of(dir)
+        Ok(self.fs.parent_of(dir)?)
     }
 
     /// One step along a symlink with this text, in `dir`.
-    fn follow_step(&self, dir: Oid, text: &[u8], walk: &mut Walk) -> Result<Oid> {
+    fn follow_step(&self, dir: Oid, text: &[u8], walk: &mut Walk) -> Walked<Oid> {
         walk.links += 1;
         if walk.links > SYMLINKS_MAX {
-            return Err(Errno::LOOP);
+            return Err(Errno::LOOP.into());
         }
         if text.first() != Some(&b'/') {
             walk.push(text);
@@ -164,9 +174,9 @@ impl Namespace {
     }
 
     /// One step down, along a symlink if there is one.
-    fn step(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Oid> {
+    fn step(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Walked<Oid> {
         if name.len() > NAME_BYTES_MAX {
-            return Err(Errno::NAMETOOLONG);
+            return Err(Errno::NAMETOOLONG.into());
         }
         self.fs.check_search(&self.caller, dir)?;
         let step = match self.fs.cache.step(dir, name) {
@@ -180,11 +190,11 @@ impl Namespace {
     }
 
     /// The part of a symlink's absolute text that counts from the root of the file system.
-    fn inside<'a>(&self, text: &'a [u8], rest: impl FnOnce() -> Vec<u8>) -> Result<&'a [u8]> {
+    fn inside<'a>(&self, text: &'a [u8], rest: impl FnOnce() -> Vec<u8>) -> Walked<&'a [u8]> {
         let Some(prefix) = &self.prefix else { return Ok(text) };
         match below_prefix(prefix, text) {
             Some(below) => Ok(below),
-            None => leave([text, &rest()].concat()),
+            None => Err(Stop::Left([text, &rest()].concat())),
         }
     }
 
@@ -202,10 +212,10 @@ impl Namespace {
 
     /// The place that a path leads to once a symlink at its end is followed, as `open` with
     /// `O_CREAT` needs it: the last name need not be there.
-    pub(super) fn followed(&self, dir: Oid, link: Oid, links: &mut u32) -> Result<Place> {
+    pub(super) fn followed(&self, dir: Oid, link: Oid, links: &mut u32) -> Walked<Place> {
         *links += 1;
         if *links > SYMLINKS_MAX {
-            return Err(Errno::LOOP);
+            return Err(Errno::LOOP.into());
         }
         let text = self.fs.readlink(link)?;
         if text.first() != Some(&b'/') {
@@ -223,7 +233,18 @@ impl Namespace {
     /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`, `EACCES`.
     pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attr> {
         let place = self.place(path.as_ref())?;
-        self.resolve_place(place, follow, &mut 0)
+        Ok(self.resolve_place(place, follow, &mut 0)?)
+    }
+
+    /// The path of the larger tree to which a path leads, if it leads out; see
+    /// [`Namespace::standing_at`]. For a path with which a call has failed with [`LEFT`].
+    pub fn way_out(&self, path: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        let place = self.place(path.as_ref());
+        // Whatever a call does with the end of a path, it leaves where a symlink there would be followed.
+        match place.and_then(|place| self.resolve_place(place, true, &mut 0)) {
+            Err(Stop::Left(path)) => Some(path),
+            Ok(_) | Err(Stop::Failed(_)) => None,
+        }
     }
 
     pub(super) fn resolve_place(
@@ -231,11 +252,11 @@ impl Namespace {
         mut place: Place,
         follow: bool,
         links: &mut u32,
-    ) -> Result<Attr> {
+    ) -> Walked<Attr> {
         let mut must_be_dir = false;
         loop {
             let (dir, name, slash) = match place {
-                Place::Dot(oid) | Place::DotDot(oid) => return self.fs.getattr(oid),
+                Place::Dot(oid) | Place::DotDot(oid) => return Ok(self.fs.getattr(oid)?),
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;
@@ -245,7 +266,7 @@ impl Namespace {
                     place = self.followed(dir, attr.oid, links)?;
                 }
                 FileKind::Directory => return Ok(attr),
-                _ if must_be_dir => return Err(Errno::NOTDIR),
+                _ if must_be_dir => return Err(Errno::NOTDIR.into()),
                 _ => return Ok(attr),
             }
         }

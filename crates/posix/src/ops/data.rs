@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use crate::changes::DataChange;
 use crate::errno::of_client;
 use crate::layout::FileLayout;
-use crate::reader::{Direct, FarRead};
+use crate::reader::Direct;
 use crate::writer::{Settled, WriteLeases, Written};
 use crate::{Errno, FileSystem, OpenFile, Result};
 
@@ -37,8 +37,8 @@ impl FileSystem {
         }
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
         match file.reader.read(&self.reading, &file.layout, offset, buffer) {
-            FarRead::Done(got) => Ok(got),
-            FarRead::Direct(why) => {
+            Ok(got) => Ok(got),
+            Err(why) => {
                 let got = self.read_directly(settled, &file.layout, offset, buffer)?;
                 if why == Direct::BeyondKnownEnd {
                     file.reader.learn_length(offset + got as u64);

@@ -176,7 +176,7 @@ impl FileSystem {
     ) -> Result<bool> {
         let page_bytes = filling.room().max(SHARD_PAGE_BYTES);
         let request = ReadDirectory { dir, after, page_bytes, with_attrs };
-        let page = self.call(self.dir_target(dir, shard), request)?;
+        let page = self.call(self.pool().placement().shard_target(dir, shard), request)?;
         filling.extend(page.entries);
         Ok(page.end)
     }
@@ -192,10 +192,11 @@ impl FileSystem {
     ) -> Result<u16> {
         let last = shards.min(first + SHARDS_AT_ONCE);
         let page_bytes = (filling.room() / u32::from(last - first)).max(SHARD_PAGE_BYTES);
+        let placement = self.pool().placement();
         let mut calls: Vec<_> = (first..last)
             .map(|shard| {
                 let request = ReadDirectory { dir, after: 0, page_bytes, with_attrs };
-                Call::new(self.dir_target(dir, shard), request)
+                Call::new(placement.shard_target(dir, shard), request)
             })
             .collect();
         for (page, ended) in self.pool().call_all(&mut calls).into_iter().zip(0..) {

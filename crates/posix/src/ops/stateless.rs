@@ -109,8 +109,9 @@ impl FileSystem {
     fn write_verifier(&self, oid: Oid) -> Result<WriteVerifier> {
         let mut verifier = 0_u64;
         let mut engines = Vec::new();
-        for shard in 0..self.pool().placement().shards(oid) {
-            let target = self.dir_target(oid, shard);
+        let placement = self.pool().placement();
+        for shard in 0..placement.shards(oid) {
+            let target = placement.shard_target(oid, shard);
             let engine = self.pool().map().engine_of(target);
             if engines.contains(&engine) {
                 continue;

@@ -29,7 +29,7 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if a target does not answer.
     pub fn statfs(&self) -> Result<StatFs> {
-        let targets = (0..self.target_count()).map(TargetId);
+        let targets = (0..self.pool().target_count()).map(TargetId);
         let mut calls: Vec<_> = targets.map(|target| Call::new(target, Space)).collect();
         let spaces = self.pool().call_all(&mut calls);
         let id = self.pool().map().pool.0;

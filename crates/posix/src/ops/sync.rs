@@ -55,7 +55,7 @@ impl FileSystem {
     /// `EIO` if any target fails to.
     pub fn syncfs(&self) -> Result<()> {
         self.writing.settle_all(WriteLeases::Keep)?;
-        let targets = (0..self.target_count()).map(azekura_proto::TargetId);
+        let targets = (0..self.pool().target_count()).map(azekura_proto::TargetId);
         self.sync_all(targets.map(|target| Call::new(target, SyncAll)).collect())
     }
 

@@ -7,7 +7,7 @@ use azekura_client::this_process;
 use azekura_policy::{ReadPolicy, SyncAdaptive};
 use parking_lot::Mutex;
 
-use super::parts::{Direct, FarRead};
+use super::far_file::{Direct, FarFile};
 use super::readahead::Readahead;
 use super::reading::Reading;
 use super::window::Window;
@@ -21,29 +21,13 @@ pub(crate) struct FileReader {
     way: OnceLock<Way>,
 }
 
+/// What is read ahead stands with the process that began it: in a forked child the lock may be held by a
+/// thread that is not there.
 #[derive(Debug)]
 enum Way {
     Direct,
-    Readahead(OfProcess<Readahead>),
-    Window(OfProcess<Window>),
-}
-
-/// A state and the process that began it: in a forked child the lock may be held by a thread that is
-/// not there.
-#[derive(Debug)]
-struct OfProcess<T> {
-    process: u32,
-    state: Box<Mutex<T>>,
-}
-
-impl<T> OfProcess<T> {
-    fn new(state: T) -> Self {
-        Self { process: this_process(), state: Box::new(Mutex::new(state)) }
-    }
-
-    fn get(&self) -> Option<&Mutex<T>> {
-        (self.process == this_process()).then_some(&self.state)
-    }
+    Readahead(u32, Box<Mutex<Readahead>>),
+    Window(u32, Box<Mutex<Window>>),
 }
 
 impl FileReader {
@@ -51,53 +35,52 @@ impl FileReader {
         Self { bytes_at_open, way: OnceLock::new() }
     }
 
-    /// Reads by the file's policy, unless it is to be read directly.
+    /// Reads by the file's policy, and gives how many bytes lie in the buffer; or says why the read is to
+    /// be done by requests of just its bytes.
     pub(crate) fn read(
         &self,
         reading: &Reading,
         layout: &FileLayout,
         offset: u64,
         buffer: &mut [u8],
-    ) -> FarRead {
+    ) -> Result<usize, Direct> {
         match self.way.get_or_init(|| self.choose(reading, layout)) {
-            Way::Direct => FarRead::Direct(Direct::Near),
-            Way::Readahead(state) => match state.get() {
-                Some(state) => Readahead::read(state, reading, layout, offset, buffer),
-                None => FarRead::Direct(Direct::Forked),
-            },
-            Way::Window(state) => match state.get() {
-                Some(state) => state.lock().read(reading, layout, offset, buffer),
-                None => FarRead::Direct(Direct::Forked),
-            },
+            Way::Direct => Err(Direct::Near),
+            Way::Readahead(process, state) if *process == this_process() => {
+                Readahead::read(state, offset, buffer)
+            }
+            Way::Window(process, state) if *process == this_process() => {
+                state.lock().read(offset, buffer)
+            }
+            Way::Readahead(..) | Way::Window(..) => Err(Direct::Forked),
         }
     }
 
     /// A direct read has seen that the file is at least this long.
     pub(crate) fn learn_length(&self, file_bytes: u64) {
         match self.way.get() {
-            Some(Way::Readahead(state)) => {
-                if let Some(state) = state.get() {
-                    state.lock().learn_length(file_bytes);
-                }
+            Some(Way::Readahead(process, state)) if *process == this_process() => {
+                state.lock().learn_length(file_bytes);
             }
-            Some(Way::Window(state)) => {
-                if let Some(state) = state.get() {
-                    state.lock().learn_length(file_bytes);
-                }
+            Some(Way::Window(process, state)) if *process == this_process() => {
+                state.lock().learn_length(file_bytes);
             }
-            Some(Way::Direct) | None => {}
+            _ => {}
         }
     }
 
     fn choose(&self, reading: &Reading, layout: &FileLayout) -> Way {
-        let bytes = self.bytes_at_open;
-        let window =
-            |policy| Way::Window(OfProcess::new(Window::new(policy, reading, layout, bytes)));
+        let file = || FarFile::new(reading, layout, self.bytes_at_open);
+        let window = |policy| {
+            let window = Window::new(policy, reading, file());
+            Way::Window(this_process(), Box::new(Mutex::new(window)))
+        };
         match &reading.policy {
             ReadPolicy::Off => Way::Direct,
             ReadPolicy::Predictive(_) if !reading.is_remote(layout) => Way::Direct,
             ReadPolicy::Predictive(parameters) => {
-                Way::Readahead(OfProcess::new(Readahead::new(parameters, reading, layout, bytes)))
+                let readahead = Readahead::new(parameters, reading, file());
+                Way::Readahead(this_process(), Box::new(Mutex::new(readahead)))
             }
             ReadPolicy::SyncAdaptive(parameters) => window(SyncAdaptive::new(parameters.clone())),
             ReadPolicy::Fixed(bytes) => window(SyncAdaptive::fixed(*bytes)),

@@ -3,15 +3,14 @@
 //! client's pipeline. Whatever does not come out here is read in the ordinary way; why is said by
 //! [`Direct`].
 
+mod far_file;
 mod file;
-mod leases;
-mod parts;
 mod readahead;
 mod reading;
 mod trace;
 mod window;
 
+pub(crate) use far_file::Direct;
 pub(crate) use file::FileReader;
-pub(crate) use parts::{Direct, FarRead};
 pub(crate) use reading::Reading;
 pub use trace::{Trace, TraceDecision, TracePolicy, TraceRecord};

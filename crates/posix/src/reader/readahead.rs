@@ -5,14 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use azekura_client::Pipeline;
 use azekura_policy::{Actions, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead};
 use parking_lot::Mutex;
 
-use super::leases::ReadLeases;
-use super::parts::{Direct, FarRead, Part, cut};
+use super::far_file::{Direct, FarFile, Part, copy_out};
 use super::reading::Reading;
-use crate::layout::FileLayout;
+use super::trace::Trace;
 
 /// Reads after which a near link is looked at again.
 const LOOK_AGAIN: u32 = 256;
@@ -20,19 +18,18 @@ const LOOK_AGAIN: u32 = 256;
 /// What an open file has ahead.
 #[derive(Debug)]
 pub(super) struct Readahead {
+    file: FarFile,
     plan: ReadAhead,
     /// Ranges of the plan by their start, each with its requests.
     entries: BTreeMap<u64, (ByteRange, Vec<Part>)>,
     actions: Actions,
-    leases: ReadLeases,
     /// A link with a shorter round trip than this is near, in microseconds.
     near_us: u64,
-    /// The length of the file as last heard of, in bytes.
-    file_bytes: u64,
-    /// The counter of own changes when what is kept was asked for.
+    /// The count of own changes when what is kept was asked for.
     changes: u64,
     /// Reads left until a near link is looked at again.
     near_reads: u32,
+    trace: Option<Arc<Trace>>,
 }
 
 /// What a read waits for.
@@ -44,163 +41,117 @@ struct Awaited {
 }
 
 impl Readahead {
-    pub(super) fn new(
-        parameters: &PredictiveParameters,
-        reading: &Reading,
-        layout: &FileLayout,
-        file_bytes: u64,
-    ) -> Self {
-        let mut readahead = Self {
-            plan: ReadAhead::new(parameters.clone(), Arc::clone(&reading.budget)),
+    pub(super) fn new(parameters: &PredictiveParameters, reading: &Reading, file: FarFile) -> Self {
+        let mut plan = ReadAhead::new(parameters.clone(), Arc::clone(&reading.budget));
+        let mut actions = Actions::default();
+        plan.on_eof(file.bytes, &mut actions);
+        Self {
+            changes: file.changes.now(),
+            file,
+            plan,
             entries: BTreeMap::new(),
-            actions: Actions::default(),
-            leases: ReadLeases::new(layout.shards(), Arc::clone(&reading.platform)),
+            actions,
             near_us: parameters.round_trip_min_us,
-            file_bytes,
-            changes: reading.changes.of(layout.oid()),
             near_reads: 0,
-        };
-        readahead.plan.on_eof(file_bytes, &mut readahead.actions);
-        readahead
+            trace: reading.trace.clone(),
+        }
     }
 
-    /// Reads by prediction.
+    /// Reads by prediction: plans and asks under the lock, waits without it.
     pub(super) fn read(
         state: &Mutex<Self>,
-        reading: &Reading,
-        layout: &FileLayout,
         offset: u64,
         buffer: &mut [u8],
-    ) -> FarRead {
+    ) -> Result<usize, Direct> {
         let read = ByteRange::new(offset, buffer.len() as u64);
         let mut readahead = state.lock();
         if readahead.near_reads > 0 {
             readahead.near_reads -= 1;
-            return FarRead::Direct(Direct::Near);
+            return Err(Direct::Near);
         }
-        let changes = reading.changes.of(layout.oid());
-        readahead.forget_changed(changes);
-        if read.end() > readahead.file_bytes {
-            return FarRead::Direct(Direct::BeyondKnownEnd);
+        let changes = readahead.file.changes.now();
+        if std::mem::replace(&mut readahead.changes, changes) != changes {
+            readahead.invalidate();
         }
-        let pipeline = reading.pipeline();
+        let FarFile { bytes: file_bytes, pipeline, layout, .. } = &readahead.file;
+        if read.end() > *file_bytes {
+            return Err(Direct::BeyondKnownEnd);
+        }
+        let pipeline = Arc::clone(pipeline);
         let link = pipeline.estimate(layout.shard_targets());
         if link.round_trip_us > 0 && link.round_trip_us < readahead.near_us {
             readahead.near_reads = LOOK_AGAIN;
-            return FarRead::Direct(Direct::Near);
+            return Err(Direct::Near);
         }
-        let begun = readahead.begin(reading, layout, link, read);
+        let Awaited { kept, fresh } = readahead.begin(link, read).ok_or(Direct::NoLease)?;
         drop(readahead);
-        let Some(Awaited { kept, fresh }) = begun else {
-            return FarRead::Direct(Direct::NoLease);
-        };
-        for part in fresh.iter().chain(&kept) {
+        let parts = || fresh.iter().chain(&kept);
+        for part in parts() {
             pipeline.wait(&part.fetch);
         }
-        if !kept.is_empty() {
-            let now = reading.changes.of(layout.oid());
-            if now != changes || !state.lock().confirm(pipeline, layout, &kept, now) {
-                return FarRead::Direct(Direct::NoLease);
-            }
+        if !kept.is_empty() && !state.lock().may_use(&kept, changes) {
+            return Err(Direct::NoLease);
         }
-        let covered_bytes: u64 =
-            fresh.iter().chain(&kept).map(|part| part.range.intersection(read).bytes).sum();
-        if covered_bytes >= read.bytes
-            && fresh.iter().chain(&kept).all(|part| part.copy(read, buffer))
-        {
-            FarRead::Done(buffer.len())
-        } else {
-            FarRead::Direct(Direct::NotThere)
-        }
+        if copy_out(parts(), read, buffer) { Ok(buffer.len()) } else { Err(Direct::NotThere) }
     }
 
     /// Plans a read and sends what it takes. `None` if nothing may be kept of the file now.
-    fn begin(
-        &mut self,
-        reading: &Reading,
-        layout: &FileLayout,
-        link: LinkEstimate,
-        read: ByteRange,
-    ) -> Option<Awaited> {
-        let pipeline = reading.pipeline();
-        if !self.leases.take_in() {
+    fn begin(&mut self, link: LinkEstimate, read: ByteRange) -> Option<Awaited> {
+        if !self.file.take_in_leases() {
             self.invalidate();
             return None;
         }
-        self.leases.request(pipeline, layout);
+        self.file.request_leases();
         self.count_arrivals();
-        let now_us = pipeline.now_us();
+        let now_us = self.file.pipeline.now_us();
         self.plan.on_read(now_us, read.offset, read.bytes, link, &mut self.actions);
         self.drop_given_up();
-        if let (Some(trace), Some(record)) = (reading.trace(), self.plan.last_plan())
+        if let (Some(trace), Some(record)) = (&self.trace, self.plan.last_plan())
             && record.now_us == now_us
         {
-            trace.plan(layout.oid(), &self.plan, record, &self.actions);
+            trace.plan(self.file.layout.oid(), &self.plan, record, &self.actions);
         }
         let keeps = self.actions.keep_demand;
         if keeps {
             // What is to be kept must be asked for under a lease.
-            self.leases.acquire(pipeline, layout);
+            self.file.acquire_leases();
         }
         let kept = self.parts_of(read);
-        let demand = std::mem::take(&mut self.actions.demand);
-        let mut fresh = self.send(pipeline, layout, link, &demand, keeps);
-        self.actions.demand = demand;
-        fresh.retain(|part| part.range.overlaps(read));
+        let mut fresh = Vec::new();
+        for (range, parts) in self.file.send(link, &self.actions.demand) {
+            fresh.extend(parts.iter().filter(|part| part.range.overlaps(read)).cloned());
+            if keeps {
+                self.entries.insert(range.offset, (range, parts));
+            }
+        }
         // Otherwise the leases travel beside what the read itself needs.
-        if !self.leases.acquire(pipeline, layout) {
+        if !self.file.acquire_leases() {
             self.invalidate();
             return kept.is_empty().then_some(Awaited { kept, fresh });
         }
-        let mut ahead = std::mem::take(&mut self.actions.ahead);
-        self.send(pipeline, layout, link, &ahead, true);
-        ahead.clear();
-        self.actions.ahead = ahead;
+        let ahead = self.file.send(link, &self.actions.ahead);
+        self.entries.extend(ahead.into_iter().map(|entry| (entry.0.offset, entry)));
         Some(Awaited { kept, fresh })
     }
 
-    /// Asks for ranges, and keeps what comes of them if `keeps`.
-    fn send(
-        &mut self,
-        pipeline: &Arc<Pipeline>,
-        layout: &FileLayout,
-        link: LinkEstimate,
-        ranges: &[ByteRange],
-        keeps: bool,
-    ) -> Vec<Part> {
-        let (mut sent, mut fetches) = (Vec::new(), Vec::new());
-        for range in ranges {
-            let parts = cut(layout, &self.leases, link, *range, &mut fetches);
-            sent.extend(parts.iter().cloned());
-            if keeps {
-                self.entries.insert(range.offset, (*range, parts));
-            }
+    /// Whether parts that were kept before a read may be used now; if not, all is thrown away. `changes`
+    /// is the count when the read began.
+    fn may_use(&mut self, kept: &[Part], changes: u64) -> bool {
+        if self.file.changes.now() != changes {
+            // The next read throws away what is old.
+            return false;
         }
-        pipeline.send(&fetches);
-        sent
-    }
-
-    /// Whether kept parts may be used now; if not, they are thrown away.
-    fn confirm(
-        &mut self,
-        pipeline: &Arc<Pipeline>,
-        layout: &FileLayout,
-        kept: &[Part],
-        changes: u64,
-    ) -> bool {
-        self.forget_changed(changes);
-        self.leases.take_in();
-        let good = |leases: &ReadLeases| kept.iter().all(|part| part.is_good(leases));
-        if good(&self.leases) {
+        self.file.take_in_leases();
+        if self.file.are_good(kept) {
             return true;
         }
         // A lease may have run out while the bytes were on their way, and nothing have changed.
-        self.leases.acquire(pipeline, layout);
-        if good(&self.leases) {
-            return true;
+        self.file.acquire_leases();
+        let are_good = self.file.are_good(kept);
+        if !are_good {
+            self.invalidate();
         }
-        self.invalidate();
-        false
+        are_good
     }
 
     /// The parts of entries that a read needs.
@@ -240,14 +191,6 @@ impl Readahead {
         }
     }
 
-    /// Throws away what own writes have made old.
-    fn forget_changed(&mut self, changes: u64) {
-        if self.changes != changes {
-            self.changes = changes;
-            self.invalidate();
-        }
-    }
-
     fn invalidate(&mut self) {
         self.plan.on_invalidate(&mut self.actions);
         self.drop_given_up();
@@ -255,8 +198,8 @@ impl Readahead {
 
     /// The file is at least this long.
     pub(super) fn learn_length(&mut self, file_bytes: u64) {
-        if file_bytes > self.file_bytes {
-            self.file_bytes = file_bytes;
+        if file_bytes > self.file.bytes {
+            self.file.bytes = file_bytes;
             self.plan.on_eof(file_bytes, &mut self.actions);
             self.drop_given_up();
         }
@@ -264,10 +207,9 @@ impl Readahead {
 
     fn drop_given_up(&mut self) {
         for range in self.actions.drop.drain(..) {
-            if let Some((_, parts)) = self.entries.remove(&range.offset) {
-                for part in parts {
-                    part.fetch.abandon();
-                }
+            let (_, parts) = self.entries.remove(&range.offset).unwrap_or_default();
+            for part in parts {
+                part.fetch.abandon();
             }
         }
     }

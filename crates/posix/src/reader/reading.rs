@@ -27,7 +27,8 @@ pub(crate) struct Reading {
     /// The own changes of files' data.
     pub(super) changes: Arc<Changes>,
     pub(super) platform: SharedPlatform,
-    trace: Option<Arc<Trace>>,
+    /// Where requests are written down, if they are.
+    pub(super) trace: Option<Arc<Trace>>,
     pool: Arc<Pool>,
     pipeline: OnceLock<Arc<Pipeline>>,
     /// Whether it was seen that something may be read.
@@ -52,11 +53,6 @@ impl Reading {
             pipeline: OnceLock::new(),
             expects: AtomicBool::new(false),
         }
-    }
-
-    /// Where requests are written down, if they are.
-    pub(super) fn trace(&self) -> Option<&Trace> {
-        self.trace.as_deref()
     }
 
     /// The connections for reads in flight.

@@ -11,10 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_client::this_process;
-use azekura_policy::adaptive::{Decision, DecisionRecord};
-use azekura_policy::pattern::Knowledge;
 use azekura_policy::predict::PlanRecord;
-use azekura_policy::{Actions, ByteRange, ReadAhead};
+use azekura_policy::{Actions, ByteRange, Decision, DecisionRecord, Knowledge, ReadAhead};
 use azekura_proto::Oid;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::OnceLock;
 
 use azekura_executable::{Needs, Script};
-use azekura_posix::{Access, Errno, FileKind, LEFT, OFlags, OpenOptions, Result, take_way_out};
+use azekura_posix::{Access, Errno, FileKind, LEFT, OFlags, OpenOptions, Result};
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, SealFlags};
 
 pub(crate) use c_strings::array;
@@ -206,7 +206,8 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
     for _ in 0..STEPS_MAX {
         let found = match look_at(dirfd, &path) {
             Err(LEFT) => {
-                path = Cow::Owned(take_way_out().ok_or(Errno::IO)?);
+                let spot = find(dirfd, &path)?.ok_or(Errno::IO)?;
+                path = Cow::Owned(spot.ns.way_out(&spot.path).ok_or(Errno::IO)?);
                 dirfd = libc::AT_FDCWD;
                 continue;
             }

@@ -8,7 +8,7 @@ pub(crate) mod working_directory;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
 
-use azekura_posix::{Errno, LEFT, Namespace, Result, below_prefix, take_way_out};
+use azekura_posix::{Errno, LEFT, Namespace, Result, below_prefix};
 
 use crate::descriptors::table;
 use crate::guard::Guard;
@@ -53,6 +53,13 @@ enum Base {
     Root,
     WorkingDirectory,
     Descriptor(c_int),
+}
+
+/// What a call with a path that leads into the container comes to.
+enum Led<R> {
+    Done(R),
+    /// Out of the container again, to this path. None if it leads elsewhere by now.
+    Out(Option<Vec<u8>>),
 }
 
 /// Whether a pointer can be one of a program: not null, near it, or in the kernel's half. The kernel
@@ -186,17 +193,22 @@ pub(crate) unsafe fn by_path<R: Failing>(
             }
         }
         let Route::Pool(base, below) = route else { return R::FAILED };
-        let result = hook::run(|| spot(&base, below).and_then(|spot| ours(&spot)));
-        let Some(result) = result else { return hosts(at.0, at.1.as_ptr()) };
-        if result.as_ref().err() != Some(&LEFT) {
-            return hook::conclude(counter, result);
-        }
-        match hook::run(|| Ok(take_way_out())) {
-            Some(Ok(Some(out))) => match std::ffi::CString::new(out) {
+        let result = hook::run(|| {
+            let spot = spot(&base, below)?;
+            match ours(&spot) {
+                Err(LEFT) => Ok(Led::Out(spot.ns.way_out(&spot.path))),
+                other => other.map(Led::Done),
+            }
+        });
+        match result {
+            None => return hosts(at.0, at.1.as_ptr()),
+            Some(Ok(Led::Out(None))) => {}
+            Some(Ok(Led::Out(Some(out)))) => match std::ffi::CString::new(out) {
                 Ok(out) => at = (libc::AT_FDCWD, Cow::Owned(out)),
                 Err(_) => return hook::conclude(counter, Err(Errno::INVAL)),
             },
-            _ => return hook::conclude(counter, Err(Errno::IO)),
+            Some(Ok(Led::Done(result))) => return hook::conclude(counter, Ok(result)),
+            Some(Err(errno)) => return hook::conclude(counter, Err(errno)),
         }
     }
     hook::conclude(counter, Err(Errno::LOOP))

@@ -49,13 +49,13 @@ impl Local {
     }
 
     /// The kind that a path leads to.
-    pub fn kind_of(&self, path: &[u8]) -> Option<FileKind> {
+    pub(crate) fn kind_of(&self, path: &[u8]) -> Option<FileKind> {
         let stat = fs::statat(&self.base, OsStr::from_bytes(path), AtFlags::empty()).ok()?;
         Some(kind(stat.st_mode))
     }
 
     /// Everything in the regular file of a slot, however it is open.
-    pub fn contents(&self, slot: usize) -> Option<Vec<u8>> {
+    pub(crate) fn contents(&self, slot: usize) -> Option<Vec<u8>> {
         let file = self.open[slot].as_ref()?;
         let again = std::fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         read(&OwnedFd::from(again), 0, 1 << 20).ok()
@@ -73,7 +73,7 @@ impl Local {
     }
 
     /// Carries out an operation.
-    pub fn apply(&mut self, op: &Op) -> Outcome {
+    pub(crate) fn apply(&mut self, op: &Op) -> Outcome {
         if let Some(outcome) = self.apply_open(op) {
             return outcome;
         }

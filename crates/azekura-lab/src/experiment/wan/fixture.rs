@@ -12,7 +12,8 @@ use azekura_proto::pool_map::Address;
 
 use super::pattern::Pattern;
 use super::reader::{READER_COMMAND, Reading};
-use crate::experiment::frame::{Cells, Parameter, Settings, Value};
+use crate::chart::Scale;
+use crate::experiment::frame::{Cells, Figure, Line, Parameter, Settings, Value};
 use crate::experiment::scratch_pool::EngineProcess;
 
 /// Round trips that the link adds, in milliseconds.
@@ -50,6 +51,24 @@ pub(super) const VALUES: [Value; 6] = [
 /// The round trips of a run, in milliseconds.
 pub(super) fn delays_ms(settings: &Settings) -> &'static [u64] {
     if settings.quick { &QUICK_DELAYS_MS } else { &DELAYS_MS }
+}
+
+/// A pattern's figure over the round trips.
+pub(super) fn figure_by_delay(
+    pattern: Pattern,
+    (y_title, y_scale): (&'static str, Scale),
+    lines: Vec<Line>,
+) -> Figure {
+    Figure {
+        file: pattern.name(),
+        title: pattern.name(),
+        x: DELAY.name,
+        x_title: "added round trip, ms",
+        x_scale: Scale::Linear,
+        y_title,
+        y_scale,
+        lines,
+    }
 }
 
 /// How the link and the file are, for pages.

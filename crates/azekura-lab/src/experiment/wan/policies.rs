@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::fixed;
 use super::fixture::{
     DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, USEFUL, VALUES, Workload, delays_ms,
-    values_of,
+    figure_by_delay, values_of,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
@@ -89,25 +89,17 @@ impl Experiment for Policies {
     }
 
     fn figures(&self, settings: &Settings) -> Vec<Figure> {
-        let figure = |pattern: &Pattern| Figure {
-            file: pattern.name(),
-            title: pattern.name(),
-            x: DELAY.name,
-            x_title: "added round trip, ms",
-            x_scale: Scale::Linear,
-            y_title: "useful MB/s",
-            y_scale: Scale::Linear,
-            lines: policies_of(*pattern)
-                .into_iter()
-                .map(|policy| Line {
-                    title: policy.to_owned(),
-                    value: USEFUL,
-                    only: vec![
-                        (PATTERN.name, pattern.name().to_owned()),
-                        (POLICY.name, policy.to_owned()),
-                    ],
-                })
-                .collect(),
+        let figure = |pattern: &Pattern| {
+            let line = |policy: &str| Line {
+                title: policy.to_owned(),
+                value: USEFUL,
+                only: vec![
+                    (PATTERN.name, pattern.name().to_owned()),
+                    (POLICY.name, policy.to_owned()),
+                ],
+            };
+            let lines = policies_of(*pattern).into_iter().map(line).collect();
+            figure_by_delay(*pattern, ("useful MB/s", Scale::Linear), lines)
         };
         Pattern::chosen(settings).iter().map(figure).collect()
     }

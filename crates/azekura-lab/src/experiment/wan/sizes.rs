@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result};
 
-use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, Workload, delays_ms, values_of};
+use super::fixture::{
+    DELAY, FarPool, METHOD, PATTERN, USEFUL, Workload, delays_ms, figure_by_delay, values_of,
+};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -98,23 +100,15 @@ impl Experiment for Sizes {
     }
 
     fn figures(&self, settings: &Settings) -> Vec<Figure> {
-        let figure = |pattern: &Pattern| Figure {
-            file: pattern.name(),
-            title: pattern.name(),
-            x: DELAY.name,
-            x_title: "added round trip, ms",
-            x_scale: Scale::Linear,
-            y_title: "MiB",
-            y_scale: Scale::Powers,
-            lines: ["chosen", "paper's Adaptive", "paper's Optimal"]
-                .into_iter()
-                .zip(VALUES)
-                .map(|(title, value)| Line {
-                    title: title.to_owned(),
-                    value: value.name,
-                    only: vec![(PATTERN.name, pattern.name().to_owned())],
-                })
-                .collect(),
+        let figure = |pattern: &Pattern| {
+            let line = |(title, value): (&str, Value)| Line {
+                title: title.to_owned(),
+                value: value.name,
+                only: vec![(PATTERN.name, pattern.name().to_owned())],
+            };
+            let titles = ["chosen", "paper's Adaptive", "paper's Optimal"];
+            let lines = titles.into_iter().zip(VALUES).map(line).collect();
+            figure_by_delay(*pattern, ("MiB", Scale::Powers), lines)
         };
         patterns(settings).iter().map(figure).collect()
     }

@@ -1,12 +1,14 @@
-//! Frames off a socket. Owns how a frame is read without asking the kernel more often than needed:
-//! what comes in behind it is kept for the next one, and how long a peer may keep a frame incomplete.
-//! After any error but `Idle` it is of no further use.
+//! Frames off a socket and onto it. Owns how a frame is read without asking the kernel more often than
+//! needed: what comes in behind it is kept for the next one; how long a peer may keep a frame
+//! incomplete; and the buffer in which small messages wait to be sent together. After any error but
+//! `Idle` a reader is of no further use.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use azekura_proto::frame::{FrameError, FrameHead, HEAD_BYTES};
+use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
+use serde::Serialize;
 
 use crate::socket::Socket;
 
@@ -326,5 +328,52 @@ impl FrameReader {
             }
             Err(error) => Err(RecvError::Io(error)),
         }
+    }
+}
+
+/// The writing side of a socket that carries frames.
+#[derive(Debug)]
+pub struct FrameWriter {
+    socket: Arc<Socket>,
+    output: Vec<u8>,
+}
+
+impl FrameWriter {
+    pub(crate) fn new(socket: Arc<Socket>) -> Self {
+        Self { socket, output: Vec::with_capacity(512) }
+    }
+
+    /// Encodes a message behind those that wait to be sent.
+    ///
+    /// # Errors
+    /// If the message passes the bounds of a frame.
+    pub fn queue<T: Serialize>(&mut self, message: &T, bulk_bytes: u32) -> Result<(), FrameError> {
+        frame::encode_into(&mut self.output, message, bulk_bytes)
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn queued_bytes(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Sends the waiting messages and, right behind them, bulk data.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
+        let parts = &mut [IoSlice::new(&self.output), IoSlice::new(bulk)];
+        let sent = self.socket.write_all(parts, false);
+        self.output.clear();
+        sent
+    }
+
+    /// Sends the waiting messages; bulk data follow at once through the socket.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub(crate) fn flush_before_bulk(&mut self) -> io::Result<()> {
+        let sent = self.socket.write_all(&mut [IoSlice::new(&self.output)], true);
+        self.output.clear();
+        sent
     }
 }

@@ -1,0 +1,218 @@
+//! What a read of far data needs of one open file: where its shards are, the connections to them, and the
+//! read leases under which bytes of them may be kept. Owns the way from ranges to requests and back to a
+//! buffer, and the answer to "may these bytes be used now". What to ask for is decided elsewhere.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use azekura_client::{Fetch, Pipeline};
+use azekura_platform::SharedPlatform;
+use azekura_policy::{ByteRange, LinkEstimate};
+use azekura_proto::Layout;
+
+use super::reading::Reading;
+use crate::changes::ChangeCount;
+use crate::layout::{FileLayout, Piece};
+
+/// Most bytes of one request: small enough that the first bytes of a long range can be used early.
+const REQUEST_BYTES: u64 = 256 * 1024;
+/// The same while it is not known what the link can carry: the parts are dealt to several connections,
+/// all of which are slow at first.
+const FIRST_REQUEST_BYTES: u64 = 64 * 1024;
+/// A lease is asked for again when less than this is left of it.
+const RENEW: Duration = Duration::from_millis(600);
+/// For this long after a refusal nothing is read ahead.
+const REFUSAL: Duration = Duration::from_millis(azekura_proto::limits::LEASE_REFUSAL_MS);
+/// A lease that is lost with its connection is asked for once more, over another.
+const ATTEMPTS: u32 = 2;
+
+/// Why a read is done by requests of just its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direct {
+    /// Files are read so, or the data are so near that nothing is gained by asking early.
+    Near,
+    /// This is a forked child: a thread that is not there may hold the lock of what was read ahead.
+    Forked,
+    /// Only the pool knows what lies behind the end that is known.
+    BeyondKnownEnd,
+    /// Others write to the file, or its leases cannot be had, so that nothing may be kept of it.
+    NoLease,
+    /// What was asked for is not there: a hole, the end of a file that was cut, or lost on the way.
+    NotThere,
+}
+
+/// A part of a range: what one request brings.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Where it lies in the file.
+    pub(super) range: ByteRange,
+    shard: u16,
+    /// The version of the shard's data that the lease named when it was asked for.
+    version: Option<u64>,
+    pub(super) fetch: Arc<Fetch>,
+    /// Whether its coming has been told to the policy.
+    pub(super) counted: bool,
+}
+
+/// The read lease of one shard.
+#[derive(Clone, Debug, Default)]
+struct Lease {
+    until: Option<Instant>,
+    version: u64,
+    /// What it was asked for with, until the answer has been taken in.
+    request: Option<Arc<Fetch>>,
+}
+
+/// An open file whose data are far away.
+#[derive(Debug)]
+pub(super) struct FarFile {
+    pub(super) layout: Layout,
+    pub(super) pipeline: Arc<Pipeline>,
+    /// How often its data were changed from here.
+    pub(super) changes: ChangeCount,
+    /// Its length as last heard of, in bytes.
+    pub(super) bytes: u64,
+    leases: Vec<Lease>,
+    refused_until: Option<Instant>,
+    platform: SharedPlatform,
+}
+
+impl FarFile {
+    pub(super) fn new(reading: &Reading, layout: &FileLayout, bytes: u64) -> Self {
+        Self {
+            layout: **layout,
+            pipeline: Arc::clone(reading.pipeline()),
+            changes: reading.changes.count_of(layout.oid()),
+            bytes,
+            leases: vec![Lease::default(); usize::from(layout.shards())],
+            refused_until: None,
+            platform: Arc::clone(&reading.platform),
+        }
+    }
+
+    /// Asks for ranges without waiting, each in several requests.
+    pub(super) fn send(
+        &self,
+        link: LinkEstimate,
+        ranges: &[ByteRange],
+    ) -> Vec<(ByteRange, Vec<Part>)> {
+        let request_bytes = if link.untried { FIRST_REQUEST_BYTES } else { REQUEST_BYTES };
+        let mut fetches = Vec::new();
+        let mut part = |piece: Piece| {
+            let Piece { target, data, local_offset, .. } = piece;
+            let fetch = Fetch::data(target, data, local_offset, piece.bytes as u32);
+            fetches.push(Arc::clone(&fetch));
+            Part {
+                range: ByteRange::new(piece.offset, piece.bytes),
+                shard: piece.data.shard,
+                version: self.leased_version(piece.data.shard),
+                fetch,
+                counted: false,
+            }
+        };
+        let mut sent = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let pieces = self.layout.pieces(range.offset, range.bytes, request_bytes);
+            sent.push((*range, pieces.map(&mut part).collect()));
+        }
+        self.pipeline.send(&fetches);
+        sent
+    }
+
+    /// The version of a shard's data, if its lease holds now.
+    fn leased_version(&self, shard: u16) -> Option<u64> {
+        let lease = self.leases.get(usize::from(shard))?;
+        lease.until.is_some_and(|until| until > self.platform.now()).then_some(lease.version)
+    }
+
+    /// Whether the bytes of parts may be used now: they are of the versions that leases hold for.
+    pub(super) fn are_good(&self, parts: &[Part]) -> bool {
+        let is_good =
+            |part: &Part| part.version.is_some() && self.leased_version(part.shard) == part.version;
+        parts.iter().all(is_good)
+    }
+
+    /// Takes in the answers to requests for leases that have come. False if others write to the file,
+    /// so that nothing may be kept of it.
+    pub(super) fn take_in_leases(&mut self) -> bool {
+        for lease in &mut self.leases {
+            let Some(request) = lease.request.take_if(|request| request.is_over()) else {
+                continue;
+            };
+            let (Some((lease_ms, version)), Some(asked)) = (request.granted(), request.asked())
+            else {
+                continue;
+            };
+            lease.version = version;
+            lease.until = None;
+            if lease_ms == 0 {
+                self.refused_until = Some(asked + REFUSAL);
+            } else {
+                lease.until = Some(asked + Duration::from_millis(lease_ms.into()));
+            }
+        }
+        self.refused_until.is_none_or(|until| until <= self.platform.now())
+    }
+
+    /// Asks, without waiting, for leases that are not there or end soon.
+    pub(super) fn request_leases(&mut self) {
+        let soon = self.platform.now() + RENEW;
+        let mut requests = Vec::new();
+        for (lease, (target, data)) in self.leases.iter_mut().zip(self.layout.all_shards()) {
+            if lease.request.is_none() && lease.until.is_none_or(|until| until < soon) {
+                let request = Fetch::lease(target, data);
+                lease.request = Some(Arc::clone(&request));
+                requests.push(request);
+            }
+        }
+        self.pipeline.send(&requests);
+    }
+
+    /// Sees to it that all leases hold: asks for those that do not, and waits for them. False if not
+    /// all can be had; then none is asked for in a while.
+    pub(super) fn acquire_leases(&mut self) -> bool {
+        let mut attempts = 0;
+        while self.take_in_leases() {
+            let is_lacking = |shard: &u16| self.leased_version(*shard).is_none();
+            let lacking: Vec<u16> = (0..self.leases.len() as u16).filter(is_lacking).collect();
+            if lacking.is_empty() {
+                return true;
+            }
+            if attempts == ATTEMPTS {
+                // An engine is away, or of an earlier release.
+                self.refused_until = Some(self.platform.now() + REFUSAL);
+                break;
+            }
+            attempts += 1;
+            self.request_leases();
+            for shard in lacking {
+                if let Some(request) = &self.leases[usize::from(shard)].request {
+                    self.pipeline.wait(request);
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Copies what parts have of a read into its buffer. False if that is not all of it.
+pub(super) fn copy_out<'p>(
+    parts: impl Iterator<Item = &'p Part>,
+    read: ByteRange,
+    buffer: &mut [u8],
+) -> bool {
+    let mut missing_bytes = read.bytes;
+    for part in parts {
+        let within = part.range.intersection(read);
+        if within.is_empty() {
+            continue;
+        }
+        let from = (within.offset - part.range.offset) as usize;
+        let to = (within.offset - read.offset) as usize;
+        if !part.fetch.copy(from, &mut buffer[to..to + within.bytes as usize]) {
+            return false;
+        }
+        missing_bytes = missing_bytes.saturating_sub(within.bytes);
+    }
+    missing_bytes == 0
+}
