@@ -34,8 +34,8 @@ const FAILURES_SHOWN: usize = 20;
     azekura fs cp -r ./src default:/backup\n  \
     azekura fs cp default:/a default:/b ./here\n  \
     azekura fs cp -r default:/data other/archive:/data\n\n\
-    Modes, times and symlinks are kept; hard links become files of their own. The root of a \
-    container has no name: what is in it goes straight to the destination.")]
+    Modes without set-id bits, times and symlinks are kept; hard links become files of their own. The \
+    root of a container has no name: what is in it goes straight to the destination.")]
 pub(crate) struct CpArgs {
     /// What to copy, then where to: local paths and POOL:/path
     #[arg(value_name = "PLACE", num_args = 2.., required = true)]
@@ -398,15 +398,22 @@ mod tests {
         let (from, to) = (base.path().join("from"), base.path().join("to"));
         std::fs::create_dir_all(from.join("dir/empty")).unwrap();
         std::fs::write(from.join("dir/file"), b"contents").unwrap();
-        std::fs::set_permissions(from.join("dir/file"), std::fs::Permissions::from_mode(0o640))
-            .unwrap();
+        for (name, mode) in [("dir/file", 0o640), ("dir/empty", 0o2750), ("dir/tool", 0o6755)] {
+            let path = from.join(name);
+            if name == "dir/tool" {
+                std::fs::write(&path, b"lends its owner's rights").unwrap();
+            }
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
         std::os::unix::fs::symlink("dir/file", from.join("link")).unwrap();
         let sparse = std::fs::File::create(from.join("sparse")).unwrap();
         sparse.set_len(9 << 20).unwrap();
         drop(sparse);
         let spot = Spot { tree: Tree::Local, path: bytes_of(&from) };
         let totals = copy_tree(&spot, &Tree::Local, &bytes_of(&to), true).unwrap();
-        assert_eq!((totals.seen, totals.failures), (6, 0));
+        assert_eq!((totals.seen, totals.failures), (7, 0));
+        let mode = |name: &str| std::fs::metadata(to.join(name)).unwrap().mode() & 0o7777;
+        assert_eq!((mode("dir/empty"), mode("dir/tool")), (0o750, 0o755));
         assert_eq!(std::fs::read(to.join("dir/file")).unwrap(), b"contents");
         assert_eq!(std::fs::read_link(to.join("link")).unwrap().to_str(), Some("dir/file"));
         let (old, new) = (from.join("dir/file"), to.join("dir/file"));

@@ -14,11 +14,14 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
 use super::opened::Opened;
 
+/// Setuid and setgid.
+const SET_ID: u32 = 0o6000;
+
 /// What a copy takes along besides the contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     pub(crate) kind: FileKind,
-    /// Permission bits with setuid, setgid and sticky.
+    /// Permission bits with setuid, setgid and sticky, as the original has them.
     pub(crate) mode: u32,
     pub(crate) size: u64,
     pub(crate) blocks_512: u64,
@@ -190,7 +193,7 @@ impl Tree {
         self.in_place_of_a_file(path, || match self {
             Self::Local => {
                 let kind = rustix::fs::FileType::from_raw_mode(meta.kind.mode_bits());
-                let mode = rustix::fs::Mode::from_raw_mode(meta.mode);
+                let mode = rustix::fs::Mode::from_raw_mode(meta.mode & !SET_ID);
                 Ok(rustix::fs::mknodat(CWD, local(path), kind, mode, meta.rdev)?)
             }
             Self::Pool(container) => {
@@ -206,7 +209,7 @@ impl Tree {
                 let (dir, name) = split(path)?;
                 let dir = container.names.resolve(dir, true)?.oid;
                 let (fs, caller) = (&container.fs, &container.caller);
-                Ok(fs.make(caller, dir, name, meta.mode, what).map(drop)?)
+                Ok(fs.make(caller, dir, name, meta.mode & !SET_ID, what).map(drop)?)
             }
         })
     }
@@ -253,13 +256,15 @@ impl Tree {
         })
     }
 
-    /// Gives a copy the mode and times of its original; a symlink has no mode of its own.
+    /// Gives a copy the mode and times of its original; a symlink has no mode of its own. Set-id bits
+    /// stay behind: the copy is the caller's, and would lend the caller's rights to whoever runs it.
     pub(crate) fn finish(&self, path: &[u8], meta: &Meta) -> io::Result<()> {
         let with_mode = meta.kind != FileKind::Symlink;
+        let mode = meta.mode & !SET_ID;
         match self {
             Self::Local => {
                 if with_mode {
-                    fs::set_permissions(local(path), fs::Permissions::from_mode(meta.mode))?;
+                    fs::set_permissions(local(path), fs::Permissions::from_mode(mode))?;
                 }
                 let spec = |time: Timestamp| Timespec {
                     tv_sec: time.secs,
@@ -273,7 +278,7 @@ impl Tree {
             }
             Self::Pool(container) => {
                 let update = AttrUpdate {
-                    mode: with_mode.then_some(meta.mode),
+                    mode: with_mode.then_some(mode),
                     atime: Some(SetTime::At(meta.atime)),
                     mtime: Some(SetTime::At(meta.mtime)),
                     ..AttrUpdate::default()
