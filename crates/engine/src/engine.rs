@@ -11,6 +11,7 @@ use azekura_proto::limits::DRAIN_MS;
 use azekura_proto::message::EngineReport;
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolMap};
+use azekura_store::Environment;
 use azekura_wire::Listener;
 
 use crate::background::passes::PASS_INTERVAL;
@@ -43,7 +44,7 @@ impl Engine {
     /// Whether making the targets in this directory was interrupted: [`Engine::format`] begins
     /// anew then.
     pub fn is_half_formatted(dir: &Path) -> bool {
-        EngineDir::new(dir.to_owned(), Vec::new()).is_half_formatted()
+        of_this_machine(dir).is_half_formatted()
     }
 
     /// The pool map in an engine's directory; `None` if it belongs to no pool yet.
@@ -51,7 +52,7 @@ impl Engine {
     /// # Errors
     /// If the file cannot be read or makes no sense.
     pub fn read_place(dir: &Path) -> Result<Option<(EngineId, PoolMap)>, EngineError> {
-        EngineDir::new(dir.to_owned(), Vec::new()).read_place()
+        of_this_machine(dir).read_place()
     }
 
     /// Opens the targets, recovers, and listens. An engine whose directory has no pool yet waits
@@ -110,6 +111,10 @@ impl Engine {
             service.finish();
         }
     }
+}
+
+fn of_this_machine(dir: &Path) -> EngineDir {
+    EngineDir::new(Environment::system(), dir.to_owned(), Vec::new())
 }
 
 fn spawn(

@@ -363,7 +363,7 @@ impl Directory for SimulatedDirectory {
     fn open(&self, name: &str, access: Access) -> Result<Box<dyn File>> {
         let found = self.disk.lock(self.run)?.find(self.node, name);
         let node = match (found, access) {
-            (Err(Errno::NOENT), Access::Create) => {
+            (Err(Errno::NOENT), Access::Create | Access::CreateReadable) => {
                 let time = self.disk.time();
                 self.disk.change(self.run, |state| {
                     let (dir, name) = state.parent(self.node, name)?;
@@ -441,6 +441,22 @@ impl Directory for SimulatedDirectory {
         self.disk.change(self.run, |_| Ok(()))?;
         self.disk.lock(self.run)?.names_mut(self.node)?.sync();
         Ok(())
+    }
+
+    fn sync_file_system(&self) -> Result<()> {
+        self.disk.change(self.run, |_| Ok(()))?;
+        let mut state = self.disk.lock(self.run)?;
+        for node in state.nodes.values_mut() {
+            match node {
+                Node::File(file) => file.synced = file.now.clone(),
+                Node::Directory(names) => names.sync(),
+            }
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Result<u64> {
+        Ok(0)
     }
 
     fn space(&self) -> Result<DiskSpace> {

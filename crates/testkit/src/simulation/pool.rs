@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use azekura_proto::frame;
 use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::{EngineId, Oid, PoolId, PoolMap, SessionId};
+use azekura_store::{Environment, SimulatedDisk};
 use parking_lot::Mutex;
 
 use super::clock::Clock;
@@ -51,6 +52,8 @@ struct Ended(EngineId);
 
 /// One engine.
 struct Seat {
+    /// Everything that it keeps from one run to the next.
+    disk: SimulatedDisk,
     /// `None` while it is down.
     run: Option<Arc<Run>>,
     /// The number of the last run.
@@ -67,7 +70,6 @@ struct Seat {
 /// A pool whose engines are called and not spoken to.
 pub(crate) struct Pool {
     map: PoolMap,
-    dir: PathBuf,
     faults: Mutex<Faults>,
     clock: Mutex<Clock<Event>>,
     random: Mutex<Random>,
@@ -87,6 +89,19 @@ pub(crate) struct Connection {
     number: u64,
 }
 
+/// An engine that is not there yet.
+fn seat(pool: Weak<Pool>, engine: EngineId, seed: u64) -> Mutex<Seat> {
+    let platform = Arc::new(RunPlatform::new(pool, engine, 0));
+    Mutex::new(Seat {
+        disk: SimulatedDisk::new(platform, seed ^ u64::from(engine.0)),
+        run: None,
+        number: 0,
+        has_ended: true,
+        entered: 0,
+        guests: BTreeMap::new(),
+    })
+}
+
 impl World for Pool {
     fn elapsed(&self) -> Duration {
         self.clock.lock().elapsed()
@@ -104,27 +119,26 @@ impl World for Pool {
 }
 
 impl Pool {
-    /// Formats a pool in a directory and starts its engines.
-    pub(crate) fn start(dir: &Path, engines: u16, targets_each: u16, seed: u64) -> Arc<Self> {
+    /// Formats a pool and starts its engines.
+    pub(crate) fn start(engines: u16, targets_each: u16, seed: u64) -> Arc<Self> {
         let entries = vec![EngineEntry { addresses: Vec::new() }; usize::from(engines)];
         let counts = vec![targets_each; usize::from(engines)];
         let map = PoolMap::deal(PoolId([5; 16]), "simulated".to_owned(), entries, &counts);
-        let seat =
-            || Seat { run: None, number: 0, has_ended: true, entered: 0, guests: BTreeMap::new() };
         let pool = Arc::new_cyclic(|this| Self {
             map,
-            dir: dir.to_owned(),
             faults: Mutex::new(Faults::NONE),
             clock: Mutex::new(Clock::new()),
             random: Mutex::new(Random::new(seed)),
-            engines: (0..engines).map(|_| Mutex::new(seat())).collect(),
+            engines: (0..engines).map(|index| seat(this.clone(), EngineId(index), seed)).collect(),
             open: Mutex::default(),
             connections: AtomicU64::new(0),
             history: Mutex::new(History::default()),
             this: this.clone(),
         });
         for engine in pool.ids() {
-            Run::format(&pool.dir_of(engine), &pool.map, engine);
+            let disk = pool.seat(engine).lock().disk.clone();
+            Run::format(pool.environment(engine, 0, &disk), &pool.map, engine);
+            disk.make_dir(Path::new("/")).unwrap();
             pool.start_engine(engine);
             pool.plan(PASS, Event::Pass(engine));
         }
@@ -135,8 +149,9 @@ impl Pool {
         (0..self.engines.len()).map(|index| EngineId(index as u16))
     }
 
-    fn dir_of(&self, engine: EngineId) -> PathBuf {
-        self.dir.join(format!("engine{}", engine.0))
+    fn environment(&self, engine: EngineId, run: u64, disk: &SimulatedDisk) -> Environment {
+        let platform = RunPlatform::new(self.this.clone(), engine, run);
+        Environment::simulated(Arc::new(platform), disk)
     }
 
     fn seat(&self, engine: EngineId) -> &Mutex<Seat> {
@@ -237,18 +252,17 @@ impl Pool {
     // -- engines
 
     fn start_engine(&self, engine: EngineId) {
-        let number = {
+        let (number, disk) = {
             let mut seat = self.seat(engine).lock();
             assert!(seat.has_ended && seat.entered == 0, "one run at a time");
             seat.number += 1;
             seat.has_ended = false;
             // Nobody else comes in before it is open.
             seat.entered = 1;
-            seat.number
+            (seat.number, seat.disk.clone())
         };
         let peers = Box::new(PeerCalls::new(self.this.clone(), engine, number));
-        let platform = Arc::new(RunPlatform::new(self.this.clone(), engine, number));
-        let run = Run::open(&self.dir_of(engine), platform, peers);
+        let run = Run::open(self.environment(engine, number, &disk), peers);
         let mut seat = self.seat(engine).lock();
         seat.run = Some(Arc::new(run));
         seat.entered = 0;
@@ -292,6 +306,7 @@ impl Pool {
         seat.guests.clear();
         let Some(run) = seat.run.take() else { return };
         seat.has_ended = true;
+        seat.disk.kill();
         drop(seat);
         drop(run);
         self.note(format!("engine {} is killed", engine.0));

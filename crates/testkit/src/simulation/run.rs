@@ -15,7 +15,6 @@ use super::pool::Pool;
 use super::possible::Possible;
 use super::workload::{draw, slots_of};
 use crate::Random;
-use crate::cluster::scratch;
 use crate::model::{Answer, Op};
 
 /// What a history is made of.
@@ -71,10 +70,9 @@ struct Run {
 ///
 /// Something came out that may not be.
 pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
-    let dir = scratch();
     // Two sequences, so that another fault does not make the clients do other things.
     let mut random = Random::new(seed);
-    let pool = Pool::start(dir.path(), setting.engines, setting.targets_each, random.next_u64());
+    let pool = Pool::start(setting.engines, setting.targets_each, random.next_u64());
     let played = catch_unwind(AssertUnwindSafe(|| {
         let sessions = setting.clients as u8;
         let clients = (1..=sessions).map(|number| Client::new(Arc::clone(&pool), number)).collect();
