@@ -4,11 +4,12 @@
 //! same history again. Owns no file of the machine and no socket; what an engine stores is its real store
 //! on a disk in memory.
 
-mod client;
 mod clock;
 mod engine;
+mod exchange;
 mod faults;
 mod history;
+mod network;
 mod peer_faults;
 mod peers;
 mod platform;
@@ -17,6 +18,7 @@ mod possible;
 mod run;
 mod seeds;
 mod tree;
+mod users;
 mod workload;
 
 pub use faults::{Faults, KnownDefect};

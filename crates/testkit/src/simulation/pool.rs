@@ -1,41 +1,40 @@
-//! The engines of a simulated pool and everything between them and their clients: virtual time, what
-//! gets lost, who ends when. Owns the rule by which one thread plays all parts: a request is a call, and
+//! The engines of a simulated pool: virtual time, what falls due in it, who ends when and starts again. Owns the rule by which one thread plays all parts: a request is a call, and
 //! whoever waits lets happen what falls due meanwhile. No engine is entered by a client's request while
 //! it is in the middle of another one; what other engines ask it may come then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use azekura_platform::SharedPlatform;
 use azekura_proto::frame;
-use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
+use azekura_proto::message::{Request, RequestHead};
 use azekura_proto::pool_map::EngineEntry;
-use azekura_proto::{EngineId, Oid, PoolId, PoolMap, SessionId};
+use azekura_proto::{EngineId, PoolId, PoolMap, SessionId};
 use azekura_store::{Environment, SimulatedDisk};
 use parking_lot::Mutex;
 
 use super::clock::Clock;
 use super::engine::{Guest, Run};
+use super::exchange::LATE_MS_MAX;
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
 use super::peers::PeerCalls;
-use super::platform::{RunPlatform, World};
+use super::platform::{Place, World, WorldPlatform};
 use crate::Random;
 
 /// Time between two passes of an engine's background work.
 const PASS: Duration = Duration::from_millis(50);
 /// An engine that ended starts again after this long, at most.
 const AWAY_MS_MAX: u64 = 1500;
-/// A request that comes late comes after this long, at most.
-const LATE_MS_MAX: u64 = 3000;
 /// The way from one place to another takes this long, at most.
 const DELAY_US_MAX: u64 = 500;
 
 /// Something that happens by itself.
-enum Event {
+pub(super) enum Event {
     Pass(EngineId),
     Start(EngineId),
     /// A request comes once more, over a connection that the client has given up. It ends with the run.
@@ -51,11 +50,11 @@ enum Event {
 struct Ended(EngineId);
 
 /// One engine.
-struct Seat {
+pub(super) struct Seat {
     /// Everything that it keeps from one run to the next.
     disk: SimulatedDisk,
     /// `None` while it is down.
-    run: Option<Arc<Run>>,
+    pub(super) run: Option<Arc<Run>>,
     /// The number of the last run.
     number: u64,
     /// Whether that run has ended.
@@ -64,7 +63,7 @@ struct Seat {
     entered: u32,
     /// Connections of clients, by number, and those that their client has given up, each with a request
     /// that is still on its way.
-    guests: BTreeMap<u64, Guest>,
+    pub(super) guests: BTreeMap<u64, Guest>,
 }
 
 /// A pool whose engines are called and not spoken to.
@@ -74,10 +73,14 @@ pub(crate) struct Pool {
     clock: Mutex<Clock<Event>>,
     random: Mutex<Random>,
     engines: Vec<Mutex<Seat>>,
-    /// What each session has open.
-    open: Mutex<BTreeMap<SessionId, BTreeSet<Oid>>>,
+    /// The clients that have not ended.
+    pub(super) clients: Mutex<BTreeMap<SessionId, Weak<azekura_client::Pool>>>,
+    /// Who waits for an answer of which engine.
+    pub(super) asking: Mutex<Option<(SessionId, EngineId)>>,
+    /// While it is above 0 nothing goes wrong between clients and engines, and no time passes there.
+    pub(super) quiet: AtomicU64,
     /// The number of the last connection.
-    connections: AtomicU64,
+    pub(super) connections: AtomicU64,
     history: Mutex<History>,
     this: Weak<Self>,
 }
@@ -85,13 +88,14 @@ pub(crate) struct Pool {
 /// A connection of a client to an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Connection {
-    engine: EngineId,
-    number: u64,
+    pub(super) engine: EngineId,
+    pub(super) session: SessionId,
+    pub(super) number: u64,
 }
 
 /// An engine that is not there yet.
 fn seat(pool: Weak<Pool>, engine: EngineId, seed: u64) -> Mutex<Seat> {
-    let platform = Arc::new(RunPlatform::new(pool, engine, 0));
+    let platform = Arc::new(WorldPlatform::new(pool, Place::Engine(engine, 0)));
     Mutex::new(Seat {
         disk: SimulatedDisk::new(platform, seed ^ u64::from(engine.0)),
         run: None,
@@ -107,9 +111,11 @@ impl World for Pool {
         self.clock.lock().elapsed()
     }
 
-    fn sleep_in(&self, engine: EngineId, run: u64, time: Duration) {
+    fn sleep_in(&self, place: Place, time: Duration) {
         self.sleep(time);
-        self.unwind_if_ended(engine, run);
+        if let Place::Engine(engine, run) = place {
+            self.unwind_if_ended(engine, run);
+        }
     }
 
     fn fill_random(&self, buffer: &mut [u8]) {
@@ -130,7 +136,9 @@ impl Pool {
             clock: Mutex::new(Clock::new()),
             random: Mutex::new(Random::new(seed)),
             engines: (0..engines).map(|index| seat(this.clone(), EngineId(index), seed)).collect(),
-            open: Mutex::default(),
+            clients: Mutex::default(),
+            asking: Mutex::default(),
+            quiet: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             history: Mutex::new(History::default()),
             this: this.clone(),
@@ -150,11 +158,16 @@ impl Pool {
     }
 
     fn environment(&self, engine: EngineId, run: u64, disk: &SimulatedDisk) -> Environment {
-        let platform = RunPlatform::new(self.this.clone(), engine, run);
-        Environment::simulated(Arc::new(platform), disk)
+        let place = Place::Engine(engine, run);
+        Environment::simulated(Arc::new(WorldPlatform::new(self.this.clone(), place)), disk)
     }
 
-    fn seat(&self, engine: EngineId) -> &Mutex<Seat> {
+    /// What a client takes from the machine.
+    pub(crate) fn client_platform(&self) -> SharedPlatform {
+        Arc::new(WorldPlatform::new(self.this.clone(), Place::Client))
+    }
+
+    pub(super) fn seat(&self, engine: EngineId) -> &Mutex<Seat> {
         &self.engines[usize::from(engine.0)]
     }
 
@@ -182,7 +195,7 @@ impl Pool {
         self.history.lock().clone()
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    pub(super) fn below(&self, bound: u64) -> u64 {
         self.random.lock().below(bound)
     }
 
@@ -198,7 +211,7 @@ impl Pool {
 
     // -- time
 
-    fn plan(&self, delay: Duration, event: Event) {
+    pub(super) fn plan(&self, delay: Duration, event: Event) {
         self.clock.lock().plan(delay, event);
     }
 
@@ -273,33 +286,6 @@ impl Pool {
         }
     }
 
-    /// What a session has open from now on.
-    pub(crate) fn set_open(&self, session: SessionId, oids: BTreeSet<Oid>) {
-        self.open.lock().insert(session, oids);
-    }
-
-    /// Every session notices that an engine has started again, before anything else is asked there.
-    fn claim_all(&self, engine: EngineId) {
-        let open = self.open.lock().clone();
-        for (session, oids) in open {
-            let holds: Vec<Oid> = self.oids_at(engine, &oids);
-            let Some(first) = holds.first() else { continue };
-            let Some((connection, _)) = self.connect(engine, session) else { return };
-            let (target, map_version) = (first.home(), self.map.version);
-            let head = RequestHead { target, map_version, slot: 0, sequence: 0, resent: false };
-            let request = Request::Claim { open: holds, locks: Vec::new() };
-            // What was being released just now may be gone, and is not missed.
-            self.serve(connection, head, &request, &[]);
-            self.disconnect(connection);
-        }
-    }
-
-    /// The objects whose home is at an engine.
-    pub(crate) fn oids_at(&self, engine: EngineId, oids: &BTreeSet<Oid>) -> Vec<Oid> {
-        let is_there = |oid: &&Oid| self.map.engine_of(oid.home()) == Some(engine);
-        oids.iter().filter(is_there).copied().collect()
-    }
-
     /// The engine ends as by `SIGKILL`, and is started again after a while.
     pub(super) fn kill(&self, engine: EngineId) {
         let mut seat = self.seat(engine).lock();
@@ -314,7 +300,7 @@ impl Pool {
     }
 
     /// The engine ends in good order.
-    fn stop(&self, engine: EngineId) {
+    pub(super) fn stop(&self, engine: EngineId) {
         self.enter(engine, Run::finish);
         self.note(format!("engine {} is stopped", engine.0));
         self.kill(engine);
@@ -374,128 +360,7 @@ impl Pool {
         !seat.has_ended && seat.number == run
     }
 
-    fn is_entered(&self, engine: EngineId) -> bool {
+    pub(super) fn is_entered(&self, engine: EngineId) -> bool {
         self.seat(engine).lock().entered > 0
     }
-
-    // -- clients
-
-    /// Opens a connection of a session to an engine. `None`: the engine is down.
-    pub(crate) fn connect(
-        &self,
-        engine: EngineId,
-        session: SessionId,
-    ) -> Option<(Connection, Welcome)> {
-        let mut seat = self.seat(engine).lock();
-        let (guest, welcome) = seat.run.as_ref()?.let_in(session);
-        let number = self.number_connection();
-        seat.guests.insert(number, guest);
-        Some((Connection { engine, number }, welcome))
-    }
-
-    fn number_connection(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Whether a connection is still there.
-    pub(crate) fn is_connected(&self, connection: Connection) -> bool {
-        self.seat(connection.engine).lock().guests.contains_key(&connection.number)
-    }
-
-    /// Ends a connection without a word.
-    pub(crate) fn disconnect(&self, connection: Connection) {
-        let guest = self.seat(connection.engine).lock().guests.remove(&connection.number);
-        drop(guest);
-    }
-
-    fn serve(
-        &self,
-        connection: Connection,
-        head: RequestHead,
-        request: &Request<'_>,
-        bulk: &[u8],
-    ) -> Option<(Answer, Vec<u8>)> {
-        let guest = self.seat(connection.engine).lock().guests.get(&connection.number)?.clone();
-        self.enter(connection.engine, |_| guest.call(&head, request, bulk))
-    }
-
-    /// Sends a request of a connected client and brings the answer back. `None`: the connection broke.
-    pub(crate) fn exchange(
-        &self,
-        connection: Connection,
-        head: RequestHead,
-        request: &Request<'_>,
-        bulk: &[u8],
-    ) -> Option<(Answer, Vec<u8>)> {
-        let engine = connection.engine;
-        assert!(!self.is_entered(engine), "clients call between operations of engines");
-        let broken = |what: &str| {
-            self.note(format!("{what}: {} {head:?}", request.name()));
-            self.disconnect(connection);
-            None
-        };
-        self.travel();
-        if self.strikes(|faults| faults.stopped) {
-            self.stop(engine);
-        }
-        if self.strikes(|faults| faults.killed) {
-            self.kill(engine);
-            return broken("killed before");
-        }
-        if self.comes_again_whatever(head, request) {
-            self.repeat_later(connection, head, request, bulk);
-        }
-        if self.strikes(|faults| faults.request_lost) {
-            return broken("request lost");
-        }
-        let Some(answer) = self.serve(connection, head, request, bulk) else {
-            return broken("ended inside");
-        };
-        let is_on_record = answer.0.is_ok() && has_record(request);
-        if is_on_record && self.strikes(|faults| faults.late_repeat) {
-            self.repeat_later(connection, head, request, bulk);
-        }
-        if self.strikes(|faults| faults.killed) {
-            self.kill(engine);
-            return broken("killed after");
-        }
-        if self.strikes(|faults| faults.answer_lost) {
-            return broken("answer lost");
-        }
-        self.travel();
-        Some(answer)
-    }
-
-    /// Whether a request comes once more where that is known to go wrong.
-    fn comes_again_whatever(&self, head: RequestHead, request: &Request<'_>) -> bool {
-        if matches!(request, Request::Write { .. }) {
-            return self.strikes_known(KnownDefect::LateWrite);
-        }
-        head.sequence > 0 && self.strikes_known(KnownDefect::LateRequest)
-    }
-
-    fn repeat_later(
-        &self,
-        Connection { engine, number }: Connection,
-        head: RequestHead,
-        request: &Request<'_>,
-        bulk: &[u8],
-    ) {
-        let mut frame = Vec::new();
-        frame::encode_into(&mut frame, &(head, request), bulk.len() as u32).unwrap();
-        frame.drain(..frame::HEAD_BYTES);
-        let mut seat = self.seat(engine).lock();
-        let Some(given_up) = seat.guests.get(&number).cloned() else { return };
-        let guest = self.number_connection();
-        seat.guests.insert(guest, given_up);
-        drop(seat);
-        let delay = Duration::from_millis(self.below(LATE_MS_MAX));
-        self.plan(delay, Event::Late { engine, guest, frame, bulk: bulk.to_vec() });
-    }
-}
-
-/// Whether the engine has on record that it has carried such a request out.
-fn has_record(request: &Request<'_>) -> bool {
-    let makes_inode = matches!(request, Request::Create { .. } | Request::CreateUnlinked { .. });
-    request.needs_exact_retry() && !makes_inode
 }

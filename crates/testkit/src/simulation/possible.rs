@@ -26,7 +26,8 @@ impl Possible {
     ///
     /// It is none of what it could give: these are the outcomes that could have been.
     pub(crate) fn observe(&mut self, op: &Op, outcome: &Outcome) -> Result<(), Vec<Outcome>> {
-        if *outcome == Err(Errno::IO) {
+        // A busy pool may have done a part of what takes several requests.
+        if matches!(outcome, Err(Errno::IO | Errno::BUSY)) {
             let before = self.0.clone();
             for mut tree in before {
                 tree.apply_unanswered(op);

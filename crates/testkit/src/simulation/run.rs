@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use azekura_posix::{FileKind, OFlags};
 
-use super::client::Client;
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
 use super::pool::Pool;
 use super::possible::Possible;
+use super::users::Users;
 use super::workload::{draw, slots_of};
 use crate::Random;
 use crate::model::{Answer, Op};
@@ -57,11 +57,9 @@ impl fmt::Display for Violation {
 
 struct Run {
     pool: Arc<Pool>,
-    clients: Vec<Client>,
+    users: Users,
     random: Random,
     possible: Possible,
-    /// How many sessions there were.
-    sessions: u8,
 }
 
 /// Plays the history of a seed.
@@ -74,10 +72,9 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
     let mut random = Random::new(seed);
     let pool = Pool::start(setting.engines, setting.targets_each, random.next_u64());
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let sessions = setting.clients as u8;
-        let clients = (1..=sessions).map(|number| Client::new(Arc::clone(&pool), number)).collect();
+        let users = Users::new(&pool, setting.clients);
         let possible = Possible::new();
-        let mut run = Run { pool: Arc::clone(&pool), clients, random, possible, sessions };
+        let mut run = Run { pool: Arc::clone(&pool), users, random, possible };
         run.play(setting).and_then(|()| run.end())
     }));
     let history = pool.history();
@@ -116,9 +113,7 @@ impl Run {
     /// A client ends, and another takes its place.
     fn replace(&mut self, client: usize, slots: &[usize]) {
         self.pool.note(format!("client {client} is gone"));
-        self.sessions += 1;
-        let next = Client::new(Arc::clone(&self.pool), self.sessions);
-        std::mem::replace(&mut self.clients[client], next).leave();
+        self.users.replace(client);
         self.possible.close(slots);
     }
 
@@ -126,7 +121,7 @@ impl Run {
         if !self.pool.shows(KnownDefect::ReadBeforeCommit) {
             self.pool.rest()?;
         }
-        let outcome = self.clients[client].apply(op);
+        let outcome = self.users.apply(client, op);
         self.pool.note(format!("client {client}: {} -> {outcome:?}", crate::model::shown(op)));
         match self.possible.observe(op, &outcome) {
             Ok(()) => Ok(outcome.ok()),
@@ -136,17 +131,17 @@ impl Run {
 
     fn end(&mut self) -> Result<(), String> {
         self.pool.settle();
-        self.read_all(b"")?;
+        self.read_all(b".")?;
         self.pool.rest()
     }
 
     /// Looks at everything below a directory, as one of the clients.
     fn read_all(&mut self, path: &[u8]) -> Result<(), String> {
-        let client = self.random.below(self.clients.len() as u64) as usize;
+        let client = self.random.below(self.users.count() as u64) as usize;
         let listed = self.step(client, &Op::List { path: path.to_vec() })?;
         let Some(Answer::Names(names)) = listed else { return Err("cannot be listed".to_owned()) };
         for (name, kind) in names {
-            let below = if path.is_empty() { name } else { [path, &name].join(&b'/') };
+            let below = if path == b"." { name } else { [path, &name].join(&b'/') };
             self.step(client, &Op::Stat { path: below.clone(), follow: true })?;
             if kind == FileKind::Directory {
                 self.read_all(&below)?;

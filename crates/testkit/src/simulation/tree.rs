@@ -135,7 +135,7 @@ impl Tree {
         matches!(self.nodes.get(&node), Some(Node::Directory(_)))
     }
 
-    /// Names joined by single slashes; no dots.
+    /// Names joined by single slashes; a dot alone is the root.
     fn find(&self, path: &[u8]) -> Result<Place, Errno> {
         let mut names = path.split(|byte| *byte == b'/');
         let name = names.next_back().expect("a split gives something").to_vec();
@@ -144,8 +144,7 @@ impl Tree {
             dir = *self.directory(dir)?.get(above).ok_or(Errno::NOENT)?;
         }
         let entries = self.directory(dir)?;
-        // The empty path is the root.
-        let node = if name.is_empty() { Some(ROOT) } else { entries.get(&name).copied() };
+        let node = if name == b"." { Some(ROOT) } else { entries.get(&name).copied() };
         Ok(Place { dir, name, node })
     }
 

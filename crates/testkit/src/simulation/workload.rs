@@ -42,7 +42,7 @@ pub(crate) fn draw(random: &mut Random, slots: &[usize]) -> Op {
         27..=28 => Op::Link { from: path(random), to: path(random) },
         29..=30 => Op::Stat { path: path(random), follow: true },
         _ => {
-            let path = if random.one_in(2) { Vec::new() } else { random.pick(&NAMES).to_vec() };
+            let path = if random.one_in(2) { b".".to_vec() } else { random.pick(&NAMES).to_vec() };
             Op::List { path }
         }
     }
