@@ -58,6 +58,20 @@ fn is_found(faults: Faults, defect: KnownDefect) {
 }
 
 #[test]
+fn what_was_synced_survives_a_loss_of_power() {
+    let seed = number_from_env("AZEKURA_SEED").unwrap_or(FIRST_SEED);
+    let count = number_from_env("AZEKURA_SIM_SEEDS").unwrap_or(2000);
+    let mut wrong = Vec::new();
+    for seed in seed..seed + count {
+        if let Err(violation) = run(seed, &Setting::POWER) {
+            assert!(count > 1, "{violation}");
+            wrong.push(format!("{seed}: {}", violation.what));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
 fn prepares_that_are_sent_again_are_found() {
     is_found(Faults::NONE, KnownDefect::PrepareSentAgain);
 }

@@ -47,6 +47,11 @@ impl Remote {
         Self { clients, open: Default::default() }
     }
 
+    /// One of the clients.
+    pub fn client(&self, client: usize) -> &Namespace {
+        &self.clients[client]
+    }
+
     /// A client and what it had open is gone; another takes its place.
     pub fn replace(&mut self, client: usize, next: Namespace) {
         for slot in &mut self.open {

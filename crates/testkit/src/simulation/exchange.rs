@@ -11,10 +11,7 @@ use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::{EngineId, SessionId, frame};
 
 use super::faults::KnownDefect;
-use super::pool::{Connection, Event, Pool};
-
-/// A request that comes late comes after this long, at most.
-pub(super) const LATE_MS_MAX: u64 = 3000;
+use super::pool::{Connection, Event, LATE_MS_MAX, Pool};
 
 impl Pool {
     // -- who there is
@@ -115,6 +112,9 @@ impl Pool {
     ) -> Result<(Answer, Vec<u8>), &'static str> {
         let engine = connection.engine;
         self.travel();
+        if self.strikes(|faults| faults.power_cut) {
+            self.cut_power_soon(engine);
+        }
         if self.strikes(|faults| faults.stopped) {
             self.stop(engine);
         }

@@ -41,6 +41,9 @@ pub struct Faults {
     pub peer_repeat: u64,
     /// An engine is stopped and started in good order.
     pub stopped: u64,
+    /// The machine of an engine loses its power soon, and its disk what was not synced, or a part of
+    /// it. The history ends with a look at what is left.
+    pub power_cut: u64,
     /// A defect that is known, to be shown on every other occasion.
     pub known_defect: Option<KnownDefect>,
 }
@@ -56,6 +59,7 @@ impl Faults {
         peer_lost: 0,
         peer_repeat: 0,
         stopped: 0,
+        power_cut: 0,
         known_defect: None,
     };
 
@@ -69,6 +73,7 @@ impl Faults {
         peer_lost: 30,
         peer_repeat: 30,
         stopped: 400,
+        power_cut: 0,
         known_defect: None,
     };
 

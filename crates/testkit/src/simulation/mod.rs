@@ -15,6 +15,7 @@ mod peers;
 mod platform;
 mod pool;
 mod possible;
+mod power;
 mod run;
 mod seeds;
 mod tree;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ use parking_lot::Mutex;
 
 use super::clock::Clock;
 use super::engine::{Guest, Run};
-use super::exchange::LATE_MS_MAX;
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
 use super::peers::PeerCalls;
@@ -30,6 +29,10 @@ use crate::Random;
 const PASS: Duration = Duration::from_millis(50);
 /// An engine that ended starts again after this long, at most.
 const AWAY_MS_MAX: u64 = 1500;
+/// A request that comes late comes after this long, at most.
+pub(super) const LATE_MS_MAX: u64 = 3000;
+/// The power goes after so many changes of a disk, at most.
+const CHANGES_MAX: u64 = 12;
 /// The way from one place to another takes this long, at most.
 const DELAY_US_MAX: u64 = 500;
 
@@ -55,6 +58,8 @@ pub(super) struct Seat {
     disk: SimulatedDisk,
     /// `None` while it is down.
     pub(super) run: Option<Arc<Run>>,
+    /// The run of the disk that belongs to it: after a loss of power it has another one.
+    disk_run: u64,
     /// The number of the last run.
     number: u64,
     /// Whether that run has ended.
@@ -79,6 +84,8 @@ pub(crate) struct Pool {
     pub(super) asking: Mutex<Option<(SessionId, EngineId)>>,
     /// While it is above 0 nothing goes wrong between clients and engines, and no time passes there.
     pub(super) quiet: AtomicU64,
+    /// Losses of power.
+    power_cuts: AtomicU64,
     /// The number of the last connection.
     pub(super) connections: AtomicU64,
     history: Mutex<History>,
@@ -99,6 +106,7 @@ fn seat(pool: Weak<Pool>, engine: EngineId, seed: u64) -> Mutex<Seat> {
     Mutex::new(Seat {
         disk: SimulatedDisk::new(platform, seed ^ u64::from(engine.0)),
         run: None,
+        disk_run: 0,
         number: 0,
         has_ended: true,
         entered: 0,
@@ -139,6 +147,7 @@ impl Pool {
             clients: Mutex::default(),
             asking: Mutex::default(),
             quiet: AtomicU64::new(0),
+            power_cuts: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             history: Mutex::new(History::default()),
             this: this.clone(),
@@ -269,6 +278,7 @@ impl Pool {
             let mut seat = self.seat(engine).lock();
             assert!(seat.has_ended && seat.entered == 0, "one run at a time");
             seat.number += 1;
+            seat.disk_run = seat.disk.runs();
             seat.has_ended = false;
             // Nobody else comes in before it is open.
             seat.entered = 1;
@@ -299,6 +309,31 @@ impl Pool {
         self.plan(Duration::from_millis(self.below(AWAY_MS_MAX)), Event::Start(engine));
     }
 
+    /// The power of the engine's machine goes in the midst of one of the next changes of its disk.
+    pub(super) fn cut_power_soon(&self, engine: EngineId) {
+        let changes = self.below(CHANGES_MAX);
+        self.note(format!("the power of engine {} goes after {changes} changes", engine.0));
+        self.seat(engine).lock().disk.cut_power_after(changes);
+    }
+
+    /// How often the power has gone.
+    pub(crate) fn power_cuts(&self) -> u64 {
+        self.power_cuts.load(Ordering::Relaxed)
+    }
+
+    /// Ends an engine whose power has gone meanwhile.
+    fn end_without_power(&self, engine: EngineId) {
+        let has_power = {
+            let seat = self.seat(engine).lock();
+            seat.has_ended || seat.disk.runs() == seat.disk_run
+        };
+        if !has_power {
+            self.note(format!("the power of engine {} has gone", engine.0));
+            self.power_cuts.fetch_add(1, Ordering::Relaxed);
+            self.kill(engine);
+        }
+    }
+
     /// The engine ends in good order.
     pub(super) fn stop(&self, engine: EngineId) {
         self.enter(engine, Run::finish);
@@ -309,6 +344,9 @@ impl Pool {
     /// Brings every engine up and lets the pool rest, with nothing going wrong.
     pub(crate) fn settle(&self) {
         self.set_faults(Faults::NONE);
+        for seat in &self.engines {
+            seat.lock().disk.cut_power_after(u64::MAX);
+        }
         self.note("nothing goes wrong any more".to_owned());
         self.sleep(Duration::from_millis(AWAY_MS_MAX.max(LATE_MS_MAX) + 1000));
     }
@@ -346,6 +384,7 @@ impl Pool {
         // Before anybody starts the engine again: it lets go of its directory.
         drop(run);
         self.seat(engine).lock().entered -= 1;
+        self.end_without_power(engine);
         match result {
             Ok(result) => self.is_running(engine, number).then_some(result),
             Err(cause) if cause.downcast_ref::<Ended>().is_some_and(|ended| ended.0 == engine) => {
@@ -357,7 +396,7 @@ impl Pool {
 
     fn is_running(&self, engine: EngineId, run: u64) -> bool {
         let seat = self.seat(engine).lock();
-        !seat.has_ended && seat.number == run
+        !seat.has_ended && seat.number == run && seat.disk.runs() == seat.disk_run
     }
 
     pub(super) fn is_entered(&self, engine: EngineId) -> bool {

@@ -50,6 +50,11 @@ impl Possible {
         if self.0.is_empty() { Err(wanted) } else { Ok(()) }
     }
 
+    /// The states.
+    pub(crate) fn trees(&self) -> &[Tree] {
+        &self.0
+    }
+
     /// A client is gone without a word.
     pub(crate) fn close(&mut self, slots: &[usize]) {
         for tree in &mut self.0 {

@@ -6,12 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_posix::{FileKind, OFlags};
+use azekura_posix::{Errno, FileKind, OFlags};
 
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
 use super::pool::Pool;
 use super::possible::Possible;
+use super::power::{Durable, Found};
 use super::users::Users;
 use super::workload::{draw, slots_of};
 use crate::Random;
@@ -36,6 +37,10 @@ impl Setting {
     /// What every change of the pool has to stand: short, with much happening.
     pub const SHORT: Self =
         Self { engines: 2, targets_each: 2, clients: 2, operations: 40, faults: Faults::USUAL };
+
+    /// The same, where nothing goes wrong but the power. What was synced has to survive that.
+    pub const POWER: Self =
+        Self { faults: Faults { power_cut: 40, ..Faults::NONE }, ..Self::SHORT };
 }
 
 /// A history in which something came out as it never may.
@@ -60,6 +65,8 @@ struct Run {
     users: Users,
     random: Random,
     possible: Possible,
+    /// What has to survive a loss of power.
+    durable: Durable,
 }
 
 /// Plays the history of a seed.
@@ -73,8 +80,8 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
     let pool = Pool::start(setting.engines, setting.targets_each, random.next_u64());
     let played = catch_unwind(AssertUnwindSafe(|| {
         let users = Users::new(&pool, setting.clients);
-        let possible = Possible::new();
-        let mut run = Run { pool: Arc::clone(&pool), users, random, possible };
+        let (possible, durable) = (Possible::new(), Durable::default());
+        let mut run = Run { pool: Arc::clone(&pool), users, random, possible, durable };
         run.play(setting).and_then(|()| run.end())
     }));
     let history = pool.history();
@@ -92,11 +99,22 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
 
 impl Run {
     fn play(&mut self, setting: &Setting) -> Result<(), String> {
+        let loses_power = setting.faults.power_cut > 0;
+        if loses_power {
+            // The container, to begin with.
+            self.sync_all(0)?;
+        }
         self.pool.set_faults(setting.faults);
         let slots: Vec<Vec<usize>> =
             (0..setting.clients).map(|client| slots_of(client, setting.clients)).collect();
         for _ in 0..setting.operations {
+            if self.pool.power_cuts() > 0 {
+                break;
+            }
             let client = self.random.below(setting.clients as u64) as usize;
+            if loses_power {
+                self.sync_something(client, &slots[client])?;
+            }
             if self.random.one_in(80) {
                 self.replace(client, &slots[client]);
             }
@@ -117,22 +135,61 @@ impl Run {
         self.possible.close(slots);
     }
 
+    fn sync_something(&mut self, client: usize, slots: &[usize]) -> Result<(), String> {
+        if self.random.one_in(8) {
+            self.sync_all(client)?;
+        }
+        if self.random.one_in(6) {
+            let slot = self.random.pick(slots);
+            if self.step(client, &Op::Sync { slot })? == Some(Answer::Done) {
+                self.durable.sync_file(slot, &self.possible);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_all(&mut self, client: usize) -> Result<(), String> {
+        self.pool.rest()?;
+        let outcome = self.users.sync_all(client);
+        self.pool.note(format!("client {client}: syncs all -> {outcome:?}"));
+        if outcome.is_ok() && self.pool.power_cuts() == 0 {
+            self.durable.sync_all(&self.possible);
+        }
+        Ok(())
+    }
+
     fn step(&mut self, client: usize, op: &Op) -> Result<Option<Answer>, String> {
         if !self.pool.shows(KnownDefect::ReadBeforeCommit) {
             self.pool.rest()?;
         }
         let outcome = self.users.apply(client, op);
         self.pool.note(format!("client {client}: {} -> {outcome:?}", crate::model::shown(op)));
-        match self.possible.observe(op, &outcome) {
-            Ok(()) => Ok(outcome.ok()),
-            Err(wanted) => Err(format!("{outcome:?} is none of {wanted:?}")),
+        // What is seen after a loss of power may be anything that was not synced.
+        let seen = if self.pool.power_cuts() > 0 { Err(Errno::IO) } else { outcome };
+        let observed = self.possible.observe(op, &seen);
+        self.durable.narrow(&self.possible);
+        match observed {
+            Ok(()) => Ok(seen.ok()),
+            Err(wanted) => Err(format!("{seen:?} is none of {wanted:?}")),
         }
     }
 
     fn end(&mut self) -> Result<(), String> {
         self.pool.settle();
+        if self.pool.power_cuts() > 0 {
+            return self.look_at_what_is_left();
+        }
         self.read_all(b".")?;
         self.pool.rest()
+    }
+
+    fn look_at_what_is_left(&mut self) -> Result<(), String> {
+        self.users.replace(0);
+        let found = Found::by(&mut self.users, 0);
+        let mut problems = self.durable.compare(&found);
+        problems.extend(self.pool.rest().err());
+        problems.extend(found.problems_of_new_files(&mut self.users, 0));
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 
     /// Looks at everything below a directory, as one of the clients.

@@ -12,7 +12,7 @@ use azekura_proto::attr::Inheritance;
 
 use super::network::ClientNetwork;
 use super::pool::Pool;
-use crate::model::{Op, Outcome, Remote, Subject as _};
+use crate::model::{Answer, Op, Outcome, Remote, Subject as _};
 
 /// A request that has had no answer for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -84,6 +84,11 @@ impl Users {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.each.len()
+    }
+
+    /// Syncs the whole container.
+    pub(crate) fn sync_all(&self, client: usize) -> Outcome {
+        self.remote.client(client).filesystem().syncfs().map(|()| Answer::Done)
     }
 
     /// Carries out an operation.
