@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use azekura_engine::{Attachment, EngineDir, Peers, Service, ServiceParts};
+use azekura_engine::{Attachment, EngineDir, EngineError, Peers, Service, ServiceParts};
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
 use azekura_proto::{EngineId, PoolMap, SessionId};
 use azekura_store::Environment;
@@ -32,11 +32,15 @@ impl Run {
         engine_dir(environment).format(map, engine).unwrap();
     }
 
-    pub(crate) fn open(environment: Environment, peers: Box<dyn Peers>) -> Self {
-        let service = Service::open(ServiceParts { dir: engine_dir(environment), peers }).unwrap();
+    /// Starts an engine on what is on its disk.
+    pub(crate) fn open(
+        environment: Environment,
+        peers: Box<dyn Peers>,
+    ) -> Result<Self, EngineError> {
+        let service = Service::open(ServiceParts { dir: engine_dir(environment), peers })?;
         let session = SessionId([0xee; 16]);
         let (peer, _) = service.attach(session, Role::Engine, true).unwrap();
-        Self { service, peer: Arc::new(peer) }
+        Ok(Self { service, peer: Arc::new(peer) })
     }
 
     /// Opens a connection of a session.

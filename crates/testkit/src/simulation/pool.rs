@@ -285,11 +285,20 @@ impl Pool {
             (seat.number, seat.disk.clone())
         };
         let peers = Box::new(PeerCalls::new(self.this.clone(), engine, number));
-        let run = Run::open(self.environment(engine, number, &disk), peers);
+        let opened = Run::open(self.environment(engine, number, &disk), peers);
         let mut seat = self.seat(engine).lock();
-        seat.run = Some(Arc::new(run));
         seat.entered = 0;
+        match opened {
+            Ok(run) => seat.run = Some(Arc::new(run)),
+            Err(error) => {
+                let has_power = seat.disk.runs() == seat.disk_run;
+                assert!(!has_power, "engine {} does not start: {error}", engine.0);
+            }
+        }
         drop(seat);
+        if self.end_without_power(engine) {
+            return;
+        }
         self.note(format!("engine {} starts", engine.0));
         if !self.shows(KnownDefect::UnlinkBeforeClaim) {
             self.claim_all(engine);
@@ -300,8 +309,10 @@ impl Pool {
     pub(super) fn kill(&self, engine: EngineId) {
         let mut seat = self.seat(engine).lock();
         seat.guests.clear();
-        let Some(run) = seat.run.take() else { return };
-        seat.has_ended = true;
+        if std::mem::replace(&mut seat.has_ended, true) {
+            return;
+        }
+        let run = seat.run.take();
         seat.disk.kill();
         drop(seat);
         drop(run);
@@ -321,17 +332,18 @@ impl Pool {
         self.power_cuts.load(Ordering::Relaxed)
     }
 
-    /// Ends an engine whose power has gone meanwhile.
-    fn end_without_power(&self, engine: EngineId) {
-        let has_power = {
+    /// Ends an engine whose power has gone meanwhile; false if it has not.
+    fn end_without_power(&self, engine: EngineId) -> bool {
+        let has_gone = {
             let seat = self.seat(engine).lock();
-            seat.has_ended || seat.disk.runs() == seat.disk_run
+            !seat.has_ended && seat.disk.runs() != seat.disk_run
         };
-        if !has_power {
+        if has_gone {
             self.note(format!("the power of engine {} has gone", engine.0));
             self.power_cuts.fetch_add(1, Ordering::Relaxed);
             self.kill(engine);
         }
+        has_gone
     }
 
     /// The engine ends in good order.

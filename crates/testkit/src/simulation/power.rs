@@ -9,8 +9,9 @@ use super::possible::Possible;
 use super::users::Users;
 use crate::model::{Answer, Op};
 
-/// Files that are made after a loss of power.
+/// Files that are made after a loss of power, and bytes of each.
 const NEW_FILES: u8 = 6;
+const NEW_BYTES: usize = 20;
 
 /// Names and contents that were synced and are as they were then.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Durable {
     names: BTreeMap<Vec<u8>, u64>,
     /// The data of files, by number.
     contents: BTreeMap<u64, Vec<u8>>,
+    /// The data of files by the paths from which they were removed: they may be back, as they were.
+    removed: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Durable {
@@ -28,6 +31,7 @@ impl Durable {
         self.names = tree.paths();
         let files = self.names.values().filter_map(|node| Some((*node, tree.contents(*node)?)));
         self.contents = files.map(|(node, data)| (node, data.to_vec())).collect();
+        self.removed.clear();
         self.narrow(possible);
     }
 
@@ -47,6 +51,11 @@ impl Durable {
     pub(crate) fn narrow(&mut self, possible: &Possible) {
         for tree in possible.trees() {
             let paths = tree.paths();
+            let removed = self.names.iter().filter(|(_, node)| !tree.has(**node));
+            let removed = removed
+                .filter_map(|(path, node)| Some((path.clone(), self.contents.get(node)?.clone())));
+            self.removed.extend(removed.collect::<Vec<_>>());
+            self.removed.retain(|path, _| !paths.contains_key(path));
             self.names.retain(|path, node| paths.get(path) == Some(node));
             self.contents.retain(|node, data| tree.contents(*node) == Some(&**data));
         }
@@ -64,6 +73,12 @@ impl Durable {
                 }
                 (Some(None), Some(_)) => problems.push(format!("{shown} is a directory now")),
                 _ => {}
+            }
+        }
+        for (path, synced) in &self.removed {
+            if found.entries.get(path).is_some_and(|data| data.as_ref() != Some(synced)) {
+                let shown = String::from_utf8_lossy(path);
+                problems.push(format!("{shown} was removed and is back without its data"));
             }
         }
         problems
@@ -92,14 +107,21 @@ impl Found {
         self.problems.clear();
         for number in 0..NEW_FILES {
             let path = format!("new{number}").into_bytes();
-            self.write_file(users, client, &path, vec![number + 1; 20]);
+            self.write_file(users, client, &path, vec![number + 1; NEW_BYTES]);
         }
         let now = Self::by(users, client);
         self.problems.extend(now.problems.iter().map(|problem| format!("then {problem}")));
         for (path, data) in &now.entries {
             if self.entries.get(path) != Some(data) {
                 let shown = String::from_utf8_lossy(path);
-                self.problems.push(format!("{shown} is another with the next files that are made"));
+                let kind = match (self.entries.get(path), data) {
+                    (None, _) => "leads to one of the next files that are made",
+                    (Some(_), Some(data)) if data.len() > NEW_BYTES => {
+                        "has data of an earlier file"
+                    }
+                    _ => "changes with the next files that are made",
+                };
+                self.problems.push(format!("{shown} {kind}"));
             }
         }
         let lost = self.entries.keys().filter(|path| !now.entries.contains_key(*path));

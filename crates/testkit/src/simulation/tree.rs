@@ -96,6 +96,11 @@ impl Tree {
         }
     }
 
+    /// Whether there is still such a directory or file.
+    pub(crate) fn has(&self, node: u64) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
     /// The data of a file.
     pub(crate) fn contents(&self, node: u64) -> Option<&[u8]> {
         match self.nodes.get(&node)? {
