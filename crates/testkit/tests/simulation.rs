@@ -48,15 +48,33 @@ fn a_seed_gives_the_same_history_again() {
     }
 }
 
+/// Nothing goes wrong but what is added.
+const QUIET: Setting = Setting { faults: Faults::NONE, ..Setting::SHORT };
+
 /// A defect that is known shows in a short series, so that one that is not known would.
-fn is_found(faults: Faults, defect: KnownDefect) {
-    let setting = Setting { faults: faults.with(defect), ..Setting::SHORT };
+fn is_found(setting: &Setting, defect: KnownDefect) {
+    let setting = Setting { faults: setting.faults.with(defect), ..*setting };
     let series = Series { first: FIRST_SEED, count: 4000, time: Duration::from_secs(120) };
     let (right, violation) = run_series(series, &setting);
     let violation = violation.unwrap_or_else(|| panic!("not found in {right} histories"));
     println!("found after {right} histories: {}", violation.what);
     let again = run(violation.seed, &setting).unwrap_err();
     assert_eq!(again.what, violation.what, "seed {}", violation.seed);
+}
+
+#[test]
+fn histories_with_striped_files_are_right() {
+    let series = Series {
+        first: number_from_env("AZEKURA_SEED").unwrap_or(FIRST_SEED),
+        count: number_from_env("AZEKURA_SIM_SEEDS").unwrap_or(2000),
+        time: Duration::from_secs(60),
+    };
+    let (right, violation) = run_series(series, &Setting::STRIPED);
+    println!("{right} histories with striped files");
+    if let Some(violation) = violation {
+        panic!("{violation}");
+    }
+    assert!(right > 0);
 }
 
 #[test]
@@ -77,27 +95,33 @@ fn what_was_synced_survives_a_loss_of_power() {
 
 #[test]
 fn prepares_that_are_sent_again_are_found() {
-    is_found(Faults::NONE, KnownDefect::PrepareSentAgain);
+    is_found(&QUIET, KnownDefect::PrepareSentAgain);
 }
 
 #[test]
 fn writes_that_come_late_are_found() {
-    is_found(Faults::NONE, KnownDefect::LateWrite);
+    is_found(&QUIET, KnownDefect::LateWrite);
 }
 
 #[test]
 #[ignore = "rare: it takes minutes until one is found"]
 fn reads_before_a_commit_are_found() {
-    is_found(Faults::NONE, KnownDefect::ReadBeforeCommit);
+    is_found(&QUIET, KnownDefect::ReadBeforeCommit);
 }
 
 #[test]
 #[ignore = "rare: it takes minutes until one is found"]
 fn open_files_that_are_lost_in_a_restart_are_found() {
-    is_found(Faults { killed: 6, ..Faults::NONE }, KnownDefect::UnlinkBeforeClaim);
+    let setting = Setting { faults: Faults { killed: 6, ..Faults::NONE }, ..Setting::SHORT };
+    is_found(&setting, KnownDefect::UnlinkBeforeClaim);
 }
 
 #[test]
 fn requests_that_come_late_are_found() {
-    is_found(Faults::NONE, KnownDefect::LateRequest);
+    is_found(&QUIET, KnownDefect::LateRequest);
+}
+
+#[test]
+fn appends_that_leave_a_gap_are_found() {
+    is_found(&Setting::STRIPED, KnownDefect::AppendLeavesGap);
 }

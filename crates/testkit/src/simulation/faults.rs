@@ -20,6 +20,9 @@ pub enum KnownDefect {
     /// After an engine has started again, a file loses its last name before everybody who has it open
     /// has claimed it. There is a grace period for locks and none for open files, so it is gone.
     UnlinkBeforeClaim,
+    /// An append to a striped file makes it longer, and before the place is on record its engine ends or
+    /// does not hear the answer. Sent again it gets a place behind that, and a gap of zeros stays.
+    AppendLeavesGap,
 }
 
 /// How often what goes wrong: once in so many occasions, 0 for never.

@@ -29,14 +29,25 @@ pub struct Setting {
     pub clients: usize,
     /// Operations of all of them together.
     pub operations: usize,
+    /// About how long files get, in bytes. Chunks have 4096.
+    pub file_bytes: u64,
     /// What goes wrong.
     pub faults: Faults,
 }
 
 impl Setting {
     /// What every change of the pool has to stand: short, with much happening.
-    pub const SHORT: Self =
-        Self { engines: 2, targets_each: 2, clients: 2, operations: 40, faults: Faults::USUAL };
+    pub const SHORT: Self = Self {
+        engines: 2,
+        targets_each: 2,
+        clients: 2,
+        operations: 40,
+        file_bytes: 600,
+        faults: Faults::USUAL,
+    };
+
+    /// The same with files that lie on several targets.
+    pub const STRIPED: Self = Self { file_bytes: 20_000, ..Self::SHORT };
 
     /// The same, where nothing goes wrong but the power. What was synced has to survive that.
     pub const POWER: Self =
@@ -118,7 +129,7 @@ impl Run {
             if self.random.one_in(80) {
                 self.replace(client, &slots[client]);
             }
-            let op = draw(&mut self.random, &slots[client]);
+            let op = draw(&mut self.random, &slots[client], setting.file_bytes);
             self.step(client, &op)?;
             if self.random.one_in(6) {
                 let pause = Duration::from_millis(self.random.below(400));

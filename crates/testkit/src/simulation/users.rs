@@ -9,6 +9,7 @@ use azekura_posix::{
     CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
 };
 use azekura_proto::attr::Inheritance;
+use azekura_proto::limits::CHUNK_BYTES_MIN;
 
 use super::network::ClientNetwork;
 use super::pool::Pool;
@@ -66,7 +67,8 @@ impl Users {
     /// So many sessions on an empty container.
     pub(crate) fn new(pool: &Arc<Pool>, count: usize) -> Self {
         let users: Vec<User> = (0..count).map(|_| User::new(pool)).collect();
-        users[0].client.container_create(CONTAINER, Inheritance::default()).unwrap();
+        let inheritance = Inheritance { chunk_bytes: CHUNK_BYTES_MIN, ..Inheritance::default() };
+        users[0].client.container_create(CONTAINER, inheritance).unwrap();
         let remote = Remote::new(users.iter().map(User::mount).collect());
         Self { pool: Arc::clone(pool), each: users, remote }
     }
