@@ -63,7 +63,7 @@ impl Durable {
 
     /// What is not as it has to be.
     pub(crate) fn compare(&self, found: &Found) -> Vec<String> {
-        let mut problems = found.problems.clone();
+        let mut problems = Vec::new();
         for (path, node) in &self.names {
             let shown = String::from_utf8_lossy(path);
             match (found.entries.get(path), self.contents.get(node)) {
@@ -102,9 +102,8 @@ impl Found {
         found
     }
 
-    /// Makes new files: they must be none that is there already.
-    pub(crate) fn problems_of_new_files(mut self, users: &mut Users, client: usize) -> Vec<String> {
-        self.problems.clear();
+    /// What is wrong with it, and with new files: they must be none that is there already.
+    pub(crate) fn problems(mut self, users: &mut Users, client: usize) -> Vec<String> {
         for number in 0..NEW_FILES {
             let path = format!("new{number}").into_bytes();
             self.write_file(users, client, &path, vec![number + 1; NEW_BYTES]);
