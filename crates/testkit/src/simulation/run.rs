@@ -49,9 +49,9 @@ impl Setting {
     /// The same with files that lie on several targets.
     pub const STRIPED: Self = Self { file_bytes: 20_000, ..Self::SHORT };
 
-    /// The same, where nothing goes wrong but the power. What was synced has to survive that.
+    /// The same, where the power goes as well. What was synced has to survive that.
     pub const POWER: Self =
-        Self { faults: Faults { power_cut: 40, ..Faults::NONE }, ..Self::SHORT };
+        Self { faults: Faults { power_cut: 40, ..Faults::USUAL }, ..Self::SHORT };
 }
 
 /// A history in which something came out as it never may.
