@@ -10,7 +10,7 @@ use azekura_platform::{SharedPlatform, system};
 use azekura_proto::message::typed::Ping;
 use azekura_proto::message::{Reply, Request, Role, TypedRequest};
 use azekura_proto::pool_map::PoolMap;
-use azekura_proto::{EngineId, Incarnation, Placement, TargetId};
+use azekura_proto::{EngineId, Incarnation, Placement, SessionId, TargetId};
 use azekura_rpc::transport::{Caller, Network, Sockets};
 use azekura_rpc::{Attempt, Destination, Failure, Releases as _};
 
@@ -153,8 +153,13 @@ impl Pool {
         Ok(self.session().link(target)?.0)
     }
 
+    /// The session of the calling process, which engines know it by.
+    pub fn session_id(&self) -> SessionId {
+        self.session().identity().caller.session
+    }
+
     /// Clock, chance and threads, as the client was told to take them.
-    pub(crate) fn platform(&self) -> &SharedPlatform {
+    pub fn platform(&self) -> &SharedPlatform {
         &self.session.identity().platform
     }
 

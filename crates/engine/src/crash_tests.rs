@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_platform::{Platform as _, SharedPlatform};
+use azekura_platform::Platform as _;
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
 use azekura_proto::message::{Answer, RenameMode, Reply, Request};
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::transaction::{Action, Entry, TransactionId};
 use azekura_proto::{EngineId, ObjectClass, Oid, PoolId, PoolMap, Status, TargetId};
+use azekura_store::Environment;
 use tempfile::TempDir;
 
 use crate::background::recovery;
@@ -48,16 +49,16 @@ impl Peers for NoPeers {
     }
 }
 
-fn open(dir: &EngineDir, time: &Arc<VirtualTime>) -> Service {
-    let platform: SharedPlatform = time.clone();
-    Service::open(ServiceParts { platform, dir: dir.clone(), peers: Box::new(NoPeers) }).unwrap()
+fn open(dir: &EngineDir) -> Service {
+    Service::open(ServiceParts { dir: dir.clone(), peers: Box::new(NoPeers) }).unwrap()
 }
 
 impl Pool {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let time = VirtualTime::new();
-        let engine_dir = EngineDir::new(dir.path().to_owned(), Vec::new());
+        let environment = Environment::new(time.clone());
+        let engine_dir = EngineDir::new(environment, dir.path().to_owned(), Vec::new());
         let engines = vec![EngineEntry { addresses: Vec::new() }];
         let map = PoolMap::deal(PoolId([3; 16]), "crash".to_owned(), engines, &[TARGETS]);
         engine_dir.format(&map, EngineId(0)).unwrap();
@@ -65,7 +66,7 @@ impl Pool {
             name: "default".to_owned(),
             inheritance: Inheritance::default(),
         };
-        match open(&engine_dir, &time).node().call(TargetId(0), &create).unwrap() {
+        match open(&engine_dir).node().call(TargetId(0), &create).unwrap() {
             Reply::Container(container) => {
                 Self { _dir: dir, time, engine_dir, root: container.root }
             }
@@ -75,7 +76,7 @@ impl Pool {
 
     /// A fresh run of the engine on what is on disk.
     pub(crate) fn service(&self) -> Service {
-        open(&self.engine_dir, &self.time)
+        open(&self.engine_dir)
     }
 
     fn boot(&self) -> Node {
@@ -248,7 +249,7 @@ fn directories_move_exchange_and_go() {
 #[test]
 fn an_engine_takes_newer_maps_of_its_pool_only_and_keeps_them() {
     let pool = Pool::new();
-    let service = open(&pool.engine_dir, &pool.time);
+    let service = open(&pool.engine_dir);
     let mut before = service.node();
     let old = service.map();
     assert_eq!(service.install_map(old.clone()), Err(Status::Invalid), "not newer");
@@ -266,5 +267,5 @@ fn an_engine_takes_newer_maps_of_its_pool_only_and_keeps_them() {
     before.refresh();
     assert_eq!(before.map.target_count(), TARGETS + 1);
     drop((before, service));
-    assert_eq!(open(&pool.engine_dir, &pool.time).map(), new);
+    assert_eq!(open(&pool.engine_dir).map(), new);
 }

@@ -10,6 +10,7 @@ use azekura_platform::Thread;
 use azekura_proto::limits::DRAIN_MS;
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolMap};
+use azekura_store::Environment;
 use azekura_wire::Listener;
 
 use crate::background::passes::PASS_INTERVAL;
@@ -42,7 +43,7 @@ impl Engine {
     /// Whether making the targets in this directory was interrupted: [`Engine::format`] begins
     /// anew then.
     pub fn is_half_formatted(dir: &Path) -> bool {
-        EngineDir::new(dir.to_owned(), Vec::new()).is_half_formatted()
+        of_this_machine(dir).is_half_formatted()
     }
 
     /// The pool map in an engine's directory; `None` if it belongs to no pool yet.
@@ -50,7 +51,7 @@ impl Engine {
     /// # Errors
     /// If the file cannot be read or makes no sense.
     pub fn read_place(dir: &Path) -> Result<Option<(EngineId, PoolMap)>, EngineError> {
-        EngineDir::new(dir.to_owned(), Vec::new()).read_place()
+        of_this_machine(dir).read_place()
     }
 
     /// Opens the targets, recovers, and listens. An engine whose directory has no pool yet waits
@@ -104,6 +105,10 @@ impl Engine {
             service.finish();
         }
     }
+}
+
+fn of_this_machine(dir: &Path) -> EngineDir {
+    EngineDir::new(Environment::system(), dir.to_owned(), Vec::new())
 }
 
 fn spawn(

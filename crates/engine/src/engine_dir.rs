@@ -1,8 +1,8 @@
 //! The files of an engine's directory: its place in its pool, where its targets lie, and whether
 //! locks were held when it went down. Owns the order in which they are made, so that an engine that
-//! is interrupted while it formats its targets can begin anew. It opens no target.
+//! is interrupted while it formats its targets can begin anew. It opens no target, and knows no file
+//! but through the environment.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,10 @@ struct PoolRecord {
     map: PoolMap,
 }
 
-/// The directory of an engine and those of its targets.
+/// The directory of an engine and those of its targets, on the disk of an environment.
 #[derive(Clone, Debug)]
 pub struct EngineDir {
+    environment: Environment,
     path: PathBuf,
     target_dirs: Vec<PathBuf>,
 }
@@ -33,8 +34,13 @@ pub struct EngineDir {
 impl EngineDir {
     /// An engine's directory. Targets for which `target_dirs` names no directory of their own lie
     /// in `targets/N` below it.
-    pub fn new(path: PathBuf, target_dirs: Vec<PathBuf>) -> Self {
-        Self { path, target_dirs }
+    pub fn new(environment: Environment, path: PathBuf, target_dirs: Vec<PathBuf>) -> Self {
+        Self { environment, path, target_dirs }
+    }
+
+    /// Where the directory lies, and what else the engine stands on.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -52,22 +58,22 @@ impl EngineDir {
     /// # Errors
     /// If a directory is in use or cannot be written.
     pub fn format(&self, map: &PoolMap, engine: EngineId) -> Result<(), EngineError> {
-        fs::create_dir_all(&self.path).map_err(io_error("cannot make", &self.path))?;
+        self.make_dir(&self.path)?;
         let mark = self.path.join(FORMATTING_FILE);
-        if mark.exists() {
+        if self.environment.has_file(&mark) {
             // Targets that were being made when this was interrupted never held anything.
             for index in 0..map.targets_of(engine).count() {
-                remove_tree(&self.target_dir(index))?;
+                self.remove_tree(&self.target_dir(index))?;
             }
         }
-        write_durably(&mark, b"").map_err(io_error("cannot write", &mark))?;
+        self.environment.replace_file(&mark, b"").map_err(io_error("cannot write", &mark))?;
         for (index, target) in map.targets_of(engine).enumerate() {
             let dir = self.target_dir(index);
-            fs::create_dir_all(&dir).map_err(io_error("cannot make", &dir))?;
-            Store::create(&Environment::system(), &dir, map.pool, target)?;
+            self.make_dir(&dir)?;
+            Store::create(&self.environment, &dir, map.pool, target)?;
         }
         self.record_place(map, engine)?;
-        fs::remove_file(&mark).map_err(io_error("cannot remove", &mark))
+        self.environment.remove_file(&mark).map_err(io_error("cannot remove", &mark))
     }
 
     /// Records which engine of which pool this is.
@@ -76,19 +82,20 @@ impl EngineDir {
         let record = PoolRecord { engine, map: map.clone() };
         let text = serde_json::to_string_pretty(&record)
             .map_err(|error| io_error("cannot write", &path)(io::Error::other(error)))?;
-        write_durably(&path, text.as_bytes()).map_err(io_error("cannot write", &path))
+        let written = self.environment.replace_file(&path, text.as_bytes());
+        written.map_err(io_error("cannot write", &path))
     }
 
     /// Whether making the targets was interrupted: [`EngineDir::format`] begins anew then.
     pub(crate) fn is_half_formatted(&self) -> bool {
-        self.path.join(FORMATTING_FILE).exists() && !self.path.join(POOL_FILE).exists()
+        self.has_file(FORMATTING_FILE) && !self.has_file(POOL_FILE)
     }
 
     /// Forgets that the targets were being made: a crash between the last two steps of
     /// [`EngineDir::format`] leaves that behind.
     pub(crate) fn end_formatting(&self) {
         // It is not there in general.
-        let _ = fs::remove_file(self.path.join(FORMATTING_FILE));
+        let _ = self.environment.remove_file(&self.path.join(FORMATTING_FILE));
     }
 
     /// Which engine of which pool this is; `None` if it belongs to none yet.
@@ -97,29 +104,27 @@ impl EngineDir {
     /// If the file cannot be read or makes no sense.
     pub(crate) fn read_place(&self) -> Result<Option<(EngineId, PoolMap)>, EngineError> {
         let path = self.path.join(POOL_FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io_error("cannot read", &path)(error)),
-        };
+        let read = self.environment.read_file(&path).map_err(io_error("cannot read", &path))?;
+        let Some(bytes) = read else { return Ok(None) };
         let damaged = |detail: String| EngineError::Damaged { path: path.clone(), detail };
-        let record: PoolRecord = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        let record: PoolRecord =
+            serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
         record.map.validate().map_err(damaged)?;
         Ok(Some((record.engine, record.map)))
     }
 
     /// Whether locks were held when the engine went down: their owners come first then.
     pub(crate) fn had_locks(&self) -> bool {
-        self.path.join(LOCKS_FILE).exists()
+        self.has_file(LOCKS_FILE)
     }
 
     /// Notes whether locks are held, for [`EngineDir::had_locks`] of the next run.
     pub(crate) fn note_locks(&self, held: bool) {
         let path = self.path.join(LOCKS_FILE);
         let noted = if held {
-            fs::write(&path, b"")
+            self.environment.make_file(&path)
         } else {
-            match fs::remove_file(&path) {
+            match self.environment.remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 other => other,
             }
@@ -128,24 +133,21 @@ impl EngineDir {
             tracing::warn!("{}: {error}", path.display());
         }
     }
-}
 
-fn remove_tree(dir: &Path) -> Result<(), EngineError> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(io_error("cannot remove", dir)(error))
-        }
-        _ => Ok(()),
+    fn has_file(&self, name: &str) -> bool {
+        self.environment.has_file(&self.path.join(name))
     }
-}
 
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    fs::write(&new, bytes)?;
-    fs::File::open(&new)?.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(dir) => fs::File::open(dir)?.sync_all(),
-        None => Ok(()),
+    fn make_dir(&self, dir: &Path) -> Result<(), EngineError> {
+        self.environment.make_dir(dir).map_err(io_error("cannot make", dir))
+    }
+
+    fn remove_tree(&self, dir: &Path) -> Result<(), EngineError> {
+        match self.environment.remove_tree(dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("cannot remove", dir)(error))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -10,6 +10,7 @@ use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolMap, SessionId, Status};
 use azekura_rpc::PeerClient;
 use azekura_rpc::transport::Sockets;
+use azekura_store::Environment;
 use azekura_wire::Secret;
 use parking_lot::RwLock;
 
@@ -38,7 +39,7 @@ pub struct EngineConfig {
 impl EngineConfig {
     /// The directories, as one thing.
     pub(crate) fn engine_dir(&self) -> EngineDir {
-        EngineDir::new(self.dir.clone(), self.target_dirs.clone())
+        EngineDir::new(Environment::system(), self.dir.clone(), self.target_dirs.clone())
     }
 }
 
@@ -83,8 +84,7 @@ impl EngineState {
         let peers =
             PeerClient::new(network, secret, SessionId(session), Arc::clone(&self.platform));
         let (metrics, stopping) = (Arc::clone(&self.metrics), Arc::clone(&self.stopping));
-        let platform = Arc::clone(&self.platform);
-        let parts = ServiceParts { platform, dir, peers: Box::new(peers) };
+        let parts = ServiceParts { dir, peers: Box::new(peers) };
         Ok(Arc::new(Service::open_at(parts, (engine, map), metrics, stopping)?))
     }
 

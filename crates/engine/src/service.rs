@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use azekura_platform::SharedPlatform;
 use azekura_proto::limits::LOCKS_GRACE_MS;
 use azekura_proto::message::{EngineReport, Refusal, Role, Welcome};
 use azekura_proto::{EngineId, Incarnation, PoolId, PoolMap, SessionId, Status};
-use azekura_store::{Environment, Store, StoreConfig};
+use azekura_store::{Store, StoreConfig};
 use parking_lot::Mutex;
 
 use crate::background::passes::Background;
@@ -31,9 +30,8 @@ use crate::target::Target;
 
 /// What an engine is made of.
 pub struct ServiceParts {
-    /// Its clock, random numbers and sleep.
-    pub platform: SharedPlatform,
-    /// The engine's directory, formatted.
+    /// The engine's directory, formatted, with the clock, random numbers and sleep of the
+    /// environment that it is in.
     pub dir: EngineDir,
     /// How it asks the other engines of the pool.
     pub peers: Box<dyn Peers>,
@@ -54,7 +52,7 @@ impl Service {
         let place = parts.dir.read_place()?.ok_or_else(|| {
             io_error("no pool is recorded in", parts.dir.path())(io::ErrorKind::NotFound.into())
         })?;
-        let metrics = Arc::new(Metrics::new(parts.platform.now()));
+        let metrics = Arc::new(Metrics::new(parts.dir.environment().platform().now()));
         Self::open_at(parts, place, metrics, Arc::default())
     }
 
@@ -65,7 +63,8 @@ impl Service {
         metrics: Arc<Metrics>,
         stopping: Arc<AtomicBool>,
     ) -> Result<Self, EngineError> {
-        let ServiceParts { platform, dir, peers } = parts;
+        let ServiceParts { dir, peers } = parts;
+        let platform = Arc::clone(dir.environment().platform());
         dir.end_formatting();
         let mut incarnation = [0; 8];
         platform
@@ -75,7 +74,7 @@ impl Service {
             engine,
             incarnation: Incarnation(u64::from_le_bytes(incarnation)),
             started: platform.now(),
-            targets: open_targets(&platform, &dir, engine, &map)?,
+            targets: open_targets(&dir, engine, &map)?,
             dispatcher: &Dispatcher,
             peers,
             sessions: Sessions::new(Arc::clone(&platform)),
@@ -179,18 +178,18 @@ impl Service {
 }
 
 fn open_targets(
-    platform: &SharedPlatform,
     dir: &EngineDir,
     engine: EngineId,
     map: &PoolMap,
 ) -> Result<Vec<Option<Arc<Target>>>, EngineError> {
-    let environment = Environment::new(Arc::clone(platform));
+    let environment = dir.environment();
     let mut targets: Vec<Option<Arc<Target>>> = map.targets.iter().map(|_| None).collect();
     for (index, id) in map.targets_of(engine).enumerate() {
         let path = dir.target_dir(index);
-        let store = Store::open(&environment, &path, map.pool, id, &StoreConfig::default())?;
+        let store = Store::open(environment, &path, map.pool, id, &StoreConfig::default())?;
         let failed = |status| EngineError::Recovery { target: id, path: path.clone(), status };
-        let target = Target::new(Arc::clone(platform), id, store, path.clone()).map_err(failed)?;
+        let target = Target::new(Arc::clone(environment.platform()), id, store, path.clone())
+            .map_err(failed)?;
         recovery::recover(&target).map_err(failed)?;
         targets[usize::from(id.0)] = Some(Arc::new(target));
     }

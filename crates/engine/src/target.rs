@@ -112,7 +112,7 @@ impl Target {
         store: Store,
         dir: PathBuf,
     ) -> Result<Self, Status> {
-        let device = rustix::fs::stat(&dir).map_or(0, |stat| stat.st_dev);
+        let device = store.device();
         let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
         let had = |key| load::<u64>(&store, Space::System, key).map(|n| n.is_some_and(|n| n > 0));
         let given = Given { read: had(READ_LEASES_KEY)?, write: had(WRITE_LEASES_KEY)? };

@@ -24,6 +24,11 @@ impl Environment {
         Self { platform, disk: Arc::new(HostDisk), engine: Engine::Fjall }
     }
 
+    /// The clock, threads and random numbers.
+    pub fn platform(&self) -> &SharedPlatform {
+        &self.platform
+    }
+
     /// This machine.
     pub fn system() -> Self {
         Self::new(azekura_platform::system())

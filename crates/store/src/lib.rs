@@ -20,6 +20,7 @@ mod identity;
 mod kv;
 mod object_kv;
 mod shards;
+mod small_files;
 mod store;
 
 pub use disk::FileStat;

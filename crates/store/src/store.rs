@@ -9,7 +9,7 @@ use azekura_proto::{Oid, PoolId, TargetId};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::disk::FileStat;
+use crate::disk::{Directory, FileStat};
 use crate::environment::Environment;
 use crate::error::StoreError;
 use crate::free_space::{FreeSpace, SpaceInfo};
@@ -45,11 +45,12 @@ impl Default for StoreConfig {
 /// One target's objects. All methods may be called from any number of threads.
 pub struct Store {
     // Dropped in this order: the last commits go to the database while it can still make room.
-    _applier: Applier,
+    applier: Applier,
     _sealer: Sealer,
     kv: Arc<KeyValues>,
     shards: Shards,
     kv_stripes: Box<[Mutex<()>]>,
+    dir: Arc<dyn Directory>,
     _lock: TargetLock,
 }
 
@@ -108,20 +109,25 @@ impl Store {
             value_cache_bytes: config.cache_bytes,
             block_cache_bytes: config.block_cache_bytes,
         };
-        let kv = Arc::new(KeyValues::open(environment, dir, sizes, gauge)?);
+        let kv = Arc::new(KeyValues::open(environment, Arc::clone(&dir), sizes, gauge)?);
         let sealer = Sealer::start(&kv)?;
         Ok(Self {
-            _applier: Applier::start(&kv)?,
+            applier: Applier::start(&kv)?,
             _sealer: sealer,
             kv,
             shards,
             kv_stripes: (0..KV_STRIPES).map(|_| Mutex::new(())).collect(),
+            dir,
             _lock: lock,
         })
     }
 
-    /// Does what the store's threads would do now, on the caller's thread: a simulation has none.
+    /// Does on the caller's thread what is due behind the commits. Nothing, where the store has
+    /// threads for that.
     pub fn pass(&self) -> Result<(), StoreError> {
+        if self.applier.has_thread() {
+            return Ok(());
+        }
         self.kv.apply_pending()?;
         self.kv.seal_full_trees();
         Ok(())
@@ -178,6 +184,20 @@ impl Store {
     /// fails too.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.kv.sync()
+    }
+
+    /// Brings everything that is on the store's file system to stable storage: the files of all
+    /// shards, and of whoever shares it.
+    pub fn sync_file_system(&self) -> Result<(), StoreError> {
+        let synced = self.dir.sync_file_system();
+        synced
+            .map_err(|error| StoreError::system(self.dir.path(), "sync the file system of", error))
+    }
+
+    /// Names the file system below: stores that share one give the same number. 0 if it cannot be
+    /// asked.
+    pub fn device(&self) -> u64 {
+        self.dir.device().unwrap_or(0)
     }
 
     /// The file of an object's shard, if it exists.

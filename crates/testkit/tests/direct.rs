@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
 use azekura_engine::{EngineDir, Service, ServiceParts};
-use azekura_platform::system;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::{EngineId, FileKind, ObjectClass, PoolId, PoolMap, SessionId, TargetId};
 use azekura_rpc::PeerClient;
 use azekura_rpc::transport::Direct;
+use azekura_store::Environment;
 use azekura_wire::Secret;
 
 const CHUNK_BYTES: u32 = 4096;
@@ -37,15 +37,19 @@ impl Engines {
     }
 
     fn dir_of(&self, engine: EngineId) -> EngineDir {
-        EngineDir::new(Path::join(self.dir.path(), engine.0.to_string()), Vec::new())
+        EngineDir::new(
+            Environment::system(),
+            Path::join(self.dir.path(), engine.0.to_string()),
+            Vec::new(),
+        )
     }
 
     fn start(&self, engine: EngineId) {
         let network = Arc::clone(&self.network) as Arc<_>;
         let session = SessionId([engine.0 as u8 + 1; 16]);
         let secret = Secret::generate().unwrap();
-        let peers = Box::new(PeerClient::new(network, secret, session, system()));
-        let parts = ServiceParts { platform: system(), dir: self.dir_of(engine), peers };
+        let peers = Box::new(PeerClient::new(network, secret, session, azekura_platform::system()));
+        let parts = ServiceParts { dir: self.dir_of(engine), peers };
         self.network.add(engine, Arc::new(Service::open(parts).unwrap()));
     }
 

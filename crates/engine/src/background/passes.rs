@@ -45,10 +45,7 @@ impl Background {
     pub(crate) fn pass(&mut self, node: &Node) {
         self.passes += 1;
         for target in node.local_targets() {
-            if node.platform.is_simulated()
-                && let Err(error) = target.store.pass()
-            {
-                // In a real process the store's own threads do this, and say so themselves.
+            if let Err(error) = target.store.pass() {
                 tracing::error!("the store of target {} cannot go on: {error}", target.id.0);
             }
             // After a restart there may be records that nobody has announced.

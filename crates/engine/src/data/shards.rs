@@ -236,16 +236,10 @@ pub(crate) fn sync(target: &Target, asker: Option<SessionId>, data: Option<Shard
 
 /// Answer to `SyncAll`.
 pub(crate) fn sync_all(target: &Target) -> Answer {
-    let synced = rustix::fs::open(
-        &target.dir,
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )
-    .and_then(rustix::fs::syncfs);
-    if let Err(error) = synced {
-        tracing::error!("{}: cannot make data durable: {error}", target.dir.display());
-        return Err(Status::Io);
-    }
+    target.store.sync_file_system().map_err(|error| {
+        tracing::error!("cannot make data durable: {error}");
+        Status::Io
+    })?;
     sync(target, None, None)
 }
 

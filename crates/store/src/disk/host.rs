@@ -17,6 +17,7 @@ use rustix::io::{Errno, Result, retry_on_intr};
 use super::{Access, Allocation, Content, Directory, Disk, DiskSpace, File, FileStat};
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+const READABLE_FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const DIR_MODE: Mode = Mode::from_raw_mode(0o777);
 
 /// The file systems of this machine.
@@ -79,12 +80,14 @@ impl Directory for HostDirectory {
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Box<dyn File>> {
-        let create = match access {
-            Access::Existing => OFlags::empty(),
-            Access::Create => OFlags::CREATE,
+        let existing = OFlags::RDWR | OFlags::NOFOLLOW;
+        let (flags, mode) = match access {
+            Access::Existing => (existing, Mode::empty()),
+            Access::Read => (OFlags::RDONLY, Mode::empty()),
+            Access::Create => (existing | OFlags::CREATE, FILE_MODE),
+            Access::CreateReadable => (existing | OFlags::CREATE, READABLE_FILE_MODE),
         };
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
-        let fd = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)?;
+        let fd = rustix::fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, mode)?;
         Ok(Box::new(HostFile { fd }))
     }
 
@@ -125,6 +128,16 @@ impl Directory for HostDirectory {
 
     fn sync(&self) -> Result<()> {
         rustix::fs::fsync(&self.fd)
+    }
+
+    fn sync_file_system(&self) -> Result<()> {
+        // A descriptor of its own, which has not been told of earlier failures yet.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::syncfs(rustix::fs::openat(&self.fd, ".", flags, Mode::empty())?)
+    }
+
+    fn device(&self) -> Result<u64> {
+        rustix::fs::fstat(&self.fd).map(|stat| stat.st_dev)
     }
 
     fn space(&self) -> Result<DiskSpace> {

@@ -49,13 +49,17 @@ pub(crate) struct DiskSpace {
     pub(crate) available_bytes: u64,
 }
 
-/// How a file is opened: always for reading and writing.
+/// How a file is opened: for reading and writing, unless it is said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     /// The file must be there.
     Existing,
+    /// The file must be there, and is only read; it may be a symbolic link.
+    Read,
     /// The file is created empty if it is not there.
     Create,
+    /// The same, and others may read it where the process lets them.
+    CreateReadable,
 }
 
 /// How space of a file is taken or given back.
@@ -130,6 +134,12 @@ pub(crate) trait Directory: Send + Sync {
 
     /// Makes the names in this directory durable.
     fn sync(&self) -> Result<()>;
+
+    /// Makes everything durable that is on the file system.
+    fn sync_file_system(&self) -> Result<()>;
+
+    /// Names the file system, so that directories sharing one are known.
+    fn device(&self) -> Result<u64>;
 
     /// Sizes of the file system.
     fn space(&self) -> Result<DiskSpace>;

@@ -36,6 +36,8 @@ struct State {
     nodes: BTreeMap<NodeId, Node>,
     locks: BTreeSet<(NodeId, String)>,
     random: u64,
+    /// Space that all nodes take.
+    used_bytes: u64,
     /// The run of the process; handles of an earlier one are dead.
     run: u64,
     /// Changes left until the power goes.
@@ -45,6 +47,15 @@ struct State {
 enum Node {
     File(FileNode),
     Directory(Names),
+}
+
+impl Node {
+    fn used_bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => file.now.allocated_bytes(),
+            Self::Directory(_) => PAGE_BYTES as u64,
+        }
+    }
 }
 
 struct FileNode {
@@ -111,6 +122,7 @@ impl SimulatedDisk {
             nodes: BTreeMap::from([(ROOT, Node::Directory(Names::default()))]),
             locks: BTreeSet::new(),
             random: seed,
+            used_bytes: PAGE_BYTES as u64,
             run: 0,
             changes_left: None,
         };
@@ -220,6 +232,7 @@ impl State {
                 }
             }
         }
+        self.used_bytes = self.nodes.values().map(Node::used_bytes).sum();
     }
 
     /// Now and then the kernel writes a part of some file back by itself.
@@ -280,6 +293,7 @@ impl State {
     fn add(&mut self, dir: NodeId, name: &str, node: Node) -> Result<NodeId> {
         let id = self.nodes.last_key_value().map_or(0, |last| last.0 + 1);
         self.names_mut(dir)?.change(NameChange::Put(name.to_owned(), id));
+        self.used_bytes += node.used_bytes();
         self.nodes.insert(id, node);
         Ok(id)
     }
@@ -363,7 +377,7 @@ impl Directory for SimulatedDirectory {
     fn open(&self, name: &str, access: Access) -> Result<Box<dyn File>> {
         let found = self.disk.lock(self.run)?.find(self.node, name);
         let node = match (found, access) {
-            (Err(Errno::NOENT), Access::Create) => {
+            (Err(Errno::NOENT), Access::Create | Access::CreateReadable) => {
                 let time = self.disk.time();
                 self.disk.change(self.run, |state| {
                     let (dir, name) = state.parent(self.node, name)?;
@@ -443,17 +457,25 @@ impl Directory for SimulatedDirectory {
         Ok(())
     }
 
+    fn sync_file_system(&self) -> Result<()> {
+        self.disk.change(self.run, |_| Ok(()))?;
+        let mut state = self.disk.lock(self.run)?;
+        for node in state.nodes.values_mut() {
+            match node {
+                Node::File(file) => file.synced = file.now.clone(),
+                Node::Directory(names) => names.sync(),
+            }
+        }
+        Ok(())
+    }
+
+    fn device(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     fn space(&self) -> Result<DiskSpace> {
-        let state = self.disk.lock(self.run)?;
-        let used: u64 = state
-            .nodes
-            .values()
-            .map(|node| match node {
-                Node::File(file) => file.now.allocated_bytes(),
-                Node::Directory(_) => PAGE_BYTES as u64,
-            })
-            .sum();
-        let free_bytes = SIZE_BYTES.saturating_sub(used);
+        let used_bytes = self.disk.lock(self.run)?.used_bytes;
+        let free_bytes = SIZE_BYTES.saturating_sub(used_bytes);
         Ok(DiskSpace { total_bytes: SIZE_BYTES, free_bytes, available_bytes: free_bytes })
     }
 }
@@ -481,8 +503,11 @@ impl SimulatedFile {
         let time = self.disk.time();
         self.disk.change(self.run, |state| {
             let file = state.file(self.node)?;
+            let before = file.now.allocated_bytes();
             make(&mut file.now);
             (file.mtime, file.ctime) = (time, time);
+            let after = file.now.allocated_bytes();
+            state.used_bytes = state.used_bytes - before + after;
             Ok(())
         })
     }

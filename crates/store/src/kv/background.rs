@@ -54,6 +54,11 @@ impl Applier {
     pub(crate) fn start(kv: &Arc<KeyValues>) -> Result<Self, StoreError> {
         Ok(Self { thread: start(kv, "azekura-apply", apply)?, kv: Arc::clone(kv) })
     }
+
+    /// Whether the work is done without anybody's doing.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.thread.is_some()
+    }
 }
 
 impl Drop for Applier {

@@ -45,10 +45,22 @@ impl Rotation {
         }
     }
 
-    /// Says how many bytes the active memtable of a tree holds.
+    /// Says how many bytes the active memtable of a tree holds. After a kill it may be full from the
+    /// start: then no commit passes the brake that could call for sealing it.
     pub(crate) fn set_pending(&self, tree: Tree, bytes: u64) {
         self.pending_bytes[tree as usize].store(bytes, Ordering::Relaxed);
+        if self.is_full(tree) {
+            self.ask();
+        }
         self.relief.notify_all();
+    }
+
+    /// Calls for sealing what is full.
+    fn ask(&self) {
+        if !self.asked.swap(true, Ordering::AcqRel) {
+            let _held = self.lock.lock();
+            self.wake.notify_one();
+        }
     }
 
     /// Counts a commit, by tree.
@@ -61,9 +73,8 @@ impl Rotation {
                 over |= self.is_full(tree);
             }
         }
-        if over && !self.asked.swap(true, Ordering::AcqRel) {
-            let _held = self.lock.lock();
-            self.wake.notify_one();
+        if over {
+            self.ask();
         }
     }
 
@@ -110,5 +121,20 @@ impl Rotation {
             self.wake.wait(&mut held);
         }
         !self.stopping.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memtable_that_is_full_from_the_start_is_sealed() {
+        let rotation = Rotation::new();
+        rotation.set_pending(Tree::Lasting, limit_bytes(Tree::Lasting));
+        assert!(!rotation.asked.load(Ordering::Relaxed));
+        rotation.set_pending(Tree::Lasting, BRAKE_FACTOR * limit_bytes(Tree::Lasting) + 1);
+        assert!(rotation.is_braking() && rotation.asked.load(Ordering::Relaxed));
+        assert!(rotation.wait(), "whoever seals has something to do");
     }
 }

@@ -101,12 +101,10 @@ impl Shards {
         if let Some(file) = open_files.get(key) {
             return Ok(file);
         }
-        match access {
-            Access::Create => {
-                open_files.absent.remove(&key);
-            }
-            Access::Existing if open_files.absent.contains(&key) => return Err(Errno::NOENT),
-            Access::Existing => {}
+        if access == Access::Create {
+            open_files.absent.remove(&key);
+        } else if open_files.absent.contains(&key) {
+            return Err(Errno::NOENT);
         }
         let path = relative_path(key);
         let open = || self.dir.dir.open(&path, access);

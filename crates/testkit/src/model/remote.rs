@@ -47,6 +47,19 @@ impl Remote {
         Self { clients, open: Default::default() }
     }
 
+    /// One of the clients.
+    pub fn client(&self, client: usize) -> &Namespace {
+        &self.clients[client]
+    }
+
+    /// A client and what it had open is gone; another takes its place.
+    pub fn replace(&mut self, client: usize, next: Namespace) {
+        for slot in &mut self.open {
+            slot.take_if(|(owner, _)| *owner == client);
+        }
+        self.clients[client] = next;
+    }
+
     fn apply_open(&mut self, op: &Op) -> Option<Outcome> {
         let slot = op.slot()?;
         let Some((client, file)) = &self.open[slot] else { return Some(Ok(Answer::Skipped)) };

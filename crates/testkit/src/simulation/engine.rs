@@ -1,16 +1,23 @@
 //! One run of an engine: the real one, called without a socket. Owns where it is opened, and what a
 //! client and another engine reach it by.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use azekura_engine::{Attachment, EngineDir, Peers, Service, ServiceParts};
-use azekura_platform::SharedPlatform;
+use azekura_engine::{Attachment, EngineDir, EngineError, Peers, Service, ServiceParts};
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
 use azekura_proto::{EngineId, PoolMap, SessionId};
+use azekura_store::Environment;
+
+/// Where an engine's directory is on its disk.
+const DIR: &str = "/engine";
 
 /// A session that an engine has let in, for as long as its connection is there.
 pub(crate) type Guest = Arc<Attachment>;
+
+fn engine_dir(environment: Environment) -> EngineDir {
+    EngineDir::new(environment, PathBuf::from(DIR), Vec::new())
+}
 
 /// One run of an engine. It ends as by a crash unless it is finished first.
 pub(crate) struct Run {
@@ -21,16 +28,19 @@ pub(crate) struct Run {
 
 impl Run {
     /// Makes an engine's directory.
-    pub(crate) fn format(dir: &Path, map: &PoolMap, engine: EngineId) {
-        EngineDir::new(dir.to_owned(), Vec::new()).format(map, engine).unwrap();
+    pub(crate) fn format(environment: Environment, map: &PoolMap, engine: EngineId) {
+        engine_dir(environment).format(map, engine).unwrap();
     }
 
-    pub(crate) fn open(dir: &Path, platform: SharedPlatform, peers: Box<dyn Peers>) -> Self {
-        let dir = EngineDir::new(dir.to_owned(), Vec::new());
-        let service = Service::open(ServiceParts { platform, dir, peers }).unwrap();
+    /// Starts an engine on what is on its disk.
+    pub(crate) fn open(
+        environment: Environment,
+        peers: Box<dyn Peers>,
+    ) -> Result<Self, EngineError> {
+        let service = Service::open(ServiceParts { dir: engine_dir(environment), peers })?;
         let session = SessionId([0xee; 16]);
         let (peer, _) = service.attach(session, Role::Engine, true).unwrap();
-        Self { service, peer: Arc::new(peer) }
+        Ok(Self { service, peer: Arc::new(peer) })
     }
 
     /// Opens a connection of a session.

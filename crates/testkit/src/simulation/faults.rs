@@ -17,6 +17,13 @@ pub enum KnownDefect {
     /// After an engine has started again, a file loses its last name before everybody who has it open
     /// has claimed it. There is a grace period for locks and none for open files, so it is gone.
     UnlinkBeforeClaim,
+    /// An append to a striped file makes it longer, and before the place is on record its engine ends or
+    /// does not hear the answer. Sent again it gets a place behind that, and a gap of zeros stays.
+    AppendLeavesGap,
+    /// After a loss of power names lead nowhere, since transactions force neither votes nor decisions,
+    /// and new objects have the numbers or the data of lost ones, since numbers are drawn unsynced. What
+    /// was synced is there all the same.
+    PowerLeavesHalves,
 }
 
 /// How often what goes wrong: once in so many occasions, 0 for never.
@@ -38,6 +45,9 @@ pub struct Faults {
     pub peer_repeat: u64,
     /// An engine is stopped and started in good order.
     pub stopped: u64,
+    /// The machine of an engine loses its power soon, and its disk what was not synced, or a part of
+    /// it. The history ends with a look at what is left.
+    pub power_cut: u64,
     /// A defect that is known, to be shown on every other occasion.
     pub known_defect: Option<KnownDefect>,
 }
@@ -53,6 +63,7 @@ impl Faults {
         peer_lost: 0,
         peer_repeat: 0,
         stopped: 0,
+        power_cut: 0,
         known_defect: None,
     };
 
@@ -66,6 +77,7 @@ impl Faults {
         peer_lost: 30,
         peer_repeat: 30,
         stopped: 400,
+        power_cut: 0,
         known_defect: None,
     };
 

@@ -1,5 +1,5 @@
-//! The machine that an engine's run believes to be on: the pool's virtual time, and chance from the
-//! seed. Owns the rule that a run which has ended meanwhile does not come back from a wait.
+//! The machine that an engine's run, or a client, believes to be on: the pool's virtual time, and
+//! chance from the seed. Owns the rule that a run which has ended meanwhile does not come back from a wait.
 
 use std::fmt;
 use std::io;
@@ -12,26 +12,34 @@ use azekura_proto::EngineId;
 /// 2023-11-14 22:13:20 UTC.
 const WALL_START_S: i64 = 1_700_000_000;
 
-/// The time and the chance that all runs of engines share.
+/// Who waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// A run of an engine.
+    Engine(EngineId, u64),
+    /// A client.
+    Client,
+}
+
+/// The time and the chance that all runs of engines and all clients share.
 pub(crate) trait World: Send + Sync {
     /// Virtual time since the start.
     fn elapsed(&self) -> Duration;
-    /// Lets time pass for one run of an engine, which does not come back if it has ended.
-    fn sleep_in(&self, engine: EngineId, run: u64, time: Duration);
+    /// Lets time pass. A run of an engine that has ended meanwhile does not come back.
+    fn sleep_in(&self, place: Place, time: Duration);
     /// Bytes from the seed.
     fn fill_random(&self, buffer: &mut [u8]);
 }
 
-/// The platform of one run of an engine.
-pub(crate) struct RunPlatform {
+/// The platform of whoever is in the world.
+pub(crate) struct WorldPlatform {
     world: Weak<dyn World>,
-    engine: EngineId,
-    run: u64,
+    place: Place,
 }
 
-impl RunPlatform {
-    pub(crate) fn new(world: Weak<dyn World>, engine: EngineId, run: u64) -> Self {
-        Self { world, engine, run }
+impl WorldPlatform {
+    pub(crate) fn new(world: Weak<dyn World>, place: Place) -> Self {
+        Self { world, place }
     }
 
     fn elapsed(&self) -> Duration {
@@ -39,13 +47,13 @@ impl RunPlatform {
     }
 }
 
-impl fmt::Debug for RunPlatform {
+impl fmt::Debug for WorldPlatform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "run {} of engine {}", self.run, self.engine.0)
+        self.place.fmt(f)
     }
 }
 
-impl Platform for RunPlatform {
+impl Platform for WorldPlatform {
     fn now(&self) -> Instant {
         // Which instant it is nobody can tell; only differences count.
         static START: OnceLock<Instant> = OnceLock::new();
@@ -64,7 +72,7 @@ impl Platform for RunPlatform {
 
     fn sleep(&self, time: Duration) {
         if let Some(world) = self.world.upgrade().filter(|_| !std::thread::panicking()) {
-            world.sleep_in(self.engine, self.run, time);
+            world.sleep_in(self.place, time);
         }
     }
 

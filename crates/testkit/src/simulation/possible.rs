@@ -26,7 +26,8 @@ impl Possible {
     ///
     /// It is none of what it could give: these are the outcomes that could have been.
     pub(crate) fn observe(&mut self, op: &Op, outcome: &Outcome) -> Result<(), Vec<Outcome>> {
-        if *outcome == Err(Errno::IO) {
+        // A busy pool may have done a part of what takes several requests.
+        if matches!(outcome, Err(Errno::IO | Errno::BUSY)) {
             let before = self.0.clone();
             for mut tree in before {
                 tree.apply_unanswered(op);
@@ -47,6 +48,11 @@ impl Possible {
             is_right
         });
         if self.0.is_empty() { Err(wanted) } else { Ok(()) }
+    }
+
+    /// The states.
+    pub(crate) fn trees(&self) -> &[Tree] {
+        &self.0
     }
 
     /// A client is gone without a word.

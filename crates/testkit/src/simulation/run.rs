@@ -6,16 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_posix::{FileKind, OFlags};
+use azekura_posix::{Errno, FileKind, OFlags};
 
-use super::client::Client;
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
 use super::pool::Pool;
 use super::possible::Possible;
+use super::power::{Durable, Found};
+use super::users::Users;
 use super::workload::{draw, slots_of};
 use crate::Random;
-use crate::cluster::scratch;
 use crate::model::{Answer, Op};
 
 /// What a history is made of.
@@ -29,14 +29,29 @@ pub struct Setting {
     pub clients: usize,
     /// Operations of all of them together.
     pub operations: usize,
+    /// About how long files get, in bytes. Chunks have 4096.
+    pub file_bytes: u64,
     /// What goes wrong.
     pub faults: Faults,
 }
 
 impl Setting {
     /// What every change of the pool has to stand: short, with much happening.
-    pub const SHORT: Self =
-        Self { engines: 2, targets_each: 2, clients: 2, operations: 40, faults: Faults::USUAL };
+    pub const SHORT: Self = Self {
+        engines: 2,
+        targets_each: 2,
+        clients: 2,
+        operations: 40,
+        file_bytes: 600,
+        faults: Faults::USUAL,
+    };
+
+    /// The same with files that lie on several targets.
+    pub const STRIPED: Self = Self { file_bytes: 20_000, ..Self::SHORT };
+
+    /// The same, where the power goes as well. What was synced has to survive that.
+    pub const POWER: Self =
+        Self { faults: Faults { power_cut: 40, ..Faults::USUAL }, ..Self::SHORT };
 }
 
 /// A history in which something came out as it never may.
@@ -58,11 +73,13 @@ impl fmt::Display for Violation {
 
 struct Run {
     pool: Arc<Pool>,
-    clients: Vec<Client>,
+    users: Users,
     random: Random,
     possible: Possible,
-    /// How many sessions there were.
-    sessions: u8,
+    /// What has to survive a loss of power.
+    durable: Durable,
+    /// Whether what else is left has to be whole, too.
+    wants_wholes: bool,
 }
 
 /// Plays the history of a seed.
@@ -71,15 +88,15 @@ struct Run {
 ///
 /// Something came out that may not be.
 pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
-    let dir = scratch();
     // Two sequences, so that another fault does not make the clients do other things.
     let mut random = Random::new(seed);
-    let pool = Pool::start(dir.path(), setting.engines, setting.targets_each, random.next_u64());
+    let pool = Pool::start(setting.engines, setting.targets_each, random.next_u64());
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let sessions = setting.clients as u8;
-        let clients = (1..=sessions).map(|number| Client::new(Arc::clone(&pool), number)).collect();
-        let possible = Possible::new();
-        let mut run = Run { pool: Arc::clone(&pool), clients, random, possible, sessions };
+        let users = Users::new(&pool, setting.clients);
+        let (possible, durable) = (Possible::new(), Durable::default());
+        let wants_wholes = setting.faults.known_defect == Some(KnownDefect::PowerLeavesHalves);
+        let pool = Arc::clone(&pool);
+        let mut run = Run { pool, users, random, possible, durable, wants_wholes };
         run.play(setting).and_then(|()| run.end())
     }));
     let history = pool.history();
@@ -97,15 +114,26 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
 
 impl Run {
     fn play(&mut self, setting: &Setting) -> Result<(), String> {
+        let loses_power = setting.faults.power_cut > 0;
+        if loses_power {
+            // The container, to begin with.
+            self.sync_all(0)?;
+        }
         self.pool.set_faults(setting.faults);
         let slots: Vec<Vec<usize>> =
             (0..setting.clients).map(|client| slots_of(client, setting.clients)).collect();
         for _ in 0..setting.operations {
+            if self.pool.power_cuts() > 0 {
+                break;
+            }
             let client = self.random.below(setting.clients as u64) as usize;
+            if loses_power {
+                self.sync_something(client, &slots[client])?;
+            }
             if self.random.one_in(80) {
                 self.replace(client, &slots[client]);
             }
-            let op = draw(&mut self.random, &slots[client]);
+            let op = draw(&mut self.random, &slots[client], setting.file_bytes);
             self.step(client, &op)?;
             if self.random.one_in(6) {
                 let pause = Duration::from_millis(self.random.below(400));
@@ -118,37 +146,76 @@ impl Run {
     /// A client ends, and another takes its place.
     fn replace(&mut self, client: usize, slots: &[usize]) {
         self.pool.note(format!("client {client} is gone"));
-        self.sessions += 1;
-        let next = Client::new(Arc::clone(&self.pool), self.sessions);
-        std::mem::replace(&mut self.clients[client], next).leave();
+        self.users.replace(client);
         self.possible.close(slots);
+    }
+
+    fn sync_something(&mut self, client: usize, slots: &[usize]) -> Result<(), String> {
+        if self.random.one_in(8) {
+            self.sync_all(client)?;
+        }
+        if self.random.one_in(6) {
+            let slot = self.random.pick(slots);
+            if self.step(client, &Op::Sync { slot })? == Some(Answer::Done) {
+                self.durable.sync_file(slot, &self.possible);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_all(&mut self, client: usize) -> Result<(), String> {
+        self.pool.rest()?;
+        let outcome = self.users.sync_all(client);
+        self.pool.note(format!("client {client}: syncs all -> {outcome:?}"));
+        if outcome.is_ok() && self.pool.power_cuts() == 0 {
+            self.durable.sync_all(&self.possible);
+        }
+        Ok(())
     }
 
     fn step(&mut self, client: usize, op: &Op) -> Result<Option<Answer>, String> {
         if !self.pool.shows(KnownDefect::ReadBeforeCommit) {
             self.pool.rest()?;
         }
-        let outcome = self.clients[client].apply(op);
+        let outcome = self.users.apply(client, op);
         self.pool.note(format!("client {client}: {} -> {outcome:?}", crate::model::shown(op)));
-        match self.possible.observe(op, &outcome) {
-            Ok(()) => Ok(outcome.ok()),
-            Err(wanted) => Err(format!("{outcome:?} is none of {wanted:?}")),
+        // What is seen after a loss of power may be anything that was not synced.
+        let seen = if self.pool.power_cuts() > 0 { Err(Errno::IO) } else { outcome };
+        let observed = self.possible.observe(op, &seen);
+        self.durable.narrow(&self.possible);
+        match observed {
+            Ok(()) => Ok(seen.ok()),
+            Err(wanted) => Err(format!("{seen:?} is none of {wanted:?}")),
         }
     }
 
     fn end(&mut self) -> Result<(), String> {
         self.pool.settle();
-        self.read_all(b"")?;
+        if self.pool.power_cuts() > 0 {
+            return self.look_at_what_is_left();
+        }
+        self.read_all(b".")?;
         self.pool.rest()
+    }
+
+    fn look_at_what_is_left(&mut self) -> Result<(), String> {
+        self.users.replace(0);
+        let found = Found::by(&mut self.users, 0);
+        let mut problems = self.durable.compare(&found);
+        if self.wants_wholes {
+            problems.extend(self.pool.rest().err());
+            problems.extend(found.problems(&mut self.users, 0));
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 
     /// Looks at everything below a directory, as one of the clients.
     fn read_all(&mut self, path: &[u8]) -> Result<(), String> {
-        let client = self.random.below(self.clients.len() as u64) as usize;
+        let client = self.random.below(self.users.count() as u64) as usize;
         let listed = self.step(client, &Op::List { path: path.to_vec() })?;
         let Some(Answer::Names(names)) = listed else { return Err("cannot be listed".to_owned()) };
         for (name, kind) in names {
-            let below = if path.is_empty() { name } else { [path, &name].join(&b'/') };
+            let below = if path == b"." { name } else { [path, &name].join(&b'/') };
             self.step(client, &Op::Stat { path: below.clone(), follow: true })?;
             if kind == FileKind::Directory {
                 self.read_all(&below)?;

@@ -80,6 +80,40 @@ impl Tree {
         self.forget_unused();
     }
 
+    /// Every path, and the number of what it leads to.
+    pub(crate) fn paths(&self) -> BTreeMap<Vec<u8>, u64> {
+        let mut paths = BTreeMap::new();
+        self.add_paths(ROOT, &[], &mut paths);
+        paths
+    }
+
+    fn add_paths(&self, dir: u64, above: &[u8], paths: &mut BTreeMap<Vec<u8>, u64>) {
+        let Some(Node::Directory(entries)) = self.nodes.get(&dir) else { return };
+        for (name, node) in entries {
+            let path = if dir == ROOT { name.clone() } else { [above, name].join(&b'/') };
+            self.add_paths(*node, &path, paths);
+            paths.insert(path, *node);
+        }
+    }
+
+    /// Whether there is still such a directory or file.
+    pub(crate) fn has(&self, node: u64) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
+    /// The data of a file.
+    pub(crate) fn contents(&self, node: u64) -> Option<&[u8]> {
+        match self.nodes.get(&node)? {
+            Node::File { data, .. } => Some(data),
+            Node::Directory(_) => None,
+        }
+    }
+
+    /// The file that is open in a slot.
+    pub(crate) fn node_in(&self, slot: usize) -> Option<u64> {
+        self.open[slot].map(|file| file.node)
+    }
+
     fn apply_open(&mut self, op: &Op) -> Answer {
         let slot = op.slot().expect("an operation that the simulation draws");
         let Some(OpenFile { node, appends }) = self.open[slot] else { return Answer::Skipped };
@@ -135,7 +169,7 @@ impl Tree {
         matches!(self.nodes.get(&node), Some(Node::Directory(_)))
     }
 
-    /// Names joined by single slashes; no dots.
+    /// Names joined by single slashes; a dot alone is the root.
     fn find(&self, path: &[u8]) -> Result<Place, Errno> {
         let mut names = path.split(|byte| *byte == b'/');
         let name = names.next_back().expect("a split gives something").to_vec();
@@ -144,8 +178,7 @@ impl Tree {
             dir = *self.directory(dir)?.get(above).ok_or(Errno::NOENT)?;
         }
         let entries = self.directory(dir)?;
-        // The empty path is the root.
-        let node = if name.is_empty() { Some(ROOT) } else { entries.get(&name).copied() };
+        let node = if name == b"." { Some(ROOT) } else { entries.get(&name).copied() };
         Ok(Place { dir, name, node })
     }
 

@@ -6,9 +6,6 @@ use crate::Random;
 use crate::model::{Op, SLOTS};
 
 const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
-/// Files stay shorter than this, in bytes.
-const FILE_BYTES_MAX: u64 = 600;
-
 /// Files that a client has open at a time.
 const OPEN_FILES: usize = 2;
 
@@ -23,17 +20,16 @@ fn path(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) { name.to_vec() } else { [random.pick(&NAMES), b"/", name].concat() }
 }
 
-/// An operation of a client, which has these slots for its open files.
-pub(crate) fn draw(random: &mut Random, slots: &[usize]) -> Op {
+/// An operation of a client, which has these slots for its open files. Files stay about as short as
+/// `file_bytes`.
+pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64) -> Op {
     let slot = random.pick(slots);
     match random.below(32) {
         0..=5 => Op::Open { slot, path: path(random), flags: flags(random), mode: 0o755 },
         6 => Op::Close { slot },
-        7..=9 => {
-            Op::Read { slot, offset: random.below(FILE_BYTES_MAX), bytes: FILE_BYTES_MAX as usize }
-        }
-        10..=13 => Op::Write { slot, offset: random.below(FILE_BYTES_MAX), data: data(random) },
-        14 => Op::Truncate { slot, bytes: random.below(FILE_BYTES_MAX) },
+        7..=9 => Op::Read { slot, offset: random.below(file_bytes), bytes: file_bytes as usize },
+        10..=13 => Op::Write { slot, offset: random.below(file_bytes), data: data(random) },
+        14 => Op::Truncate { slot, bytes: random.below(file_bytes) },
         15 => Op::StatOpen { slot },
         16..=18 => Op::Mkdir { path: path(random), mode: 0o755 },
         19 => Op::Rmdir { path: path(random) },
@@ -42,7 +38,7 @@ pub(crate) fn draw(random: &mut Random, slots: &[usize]) -> Op {
         27..=28 => Op::Link { from: path(random), to: path(random) },
         29..=30 => Op::Stat { path: path(random), follow: true },
         _ => {
-            let path = if random.one_in(2) { Vec::new() } else { random.pick(&NAMES).to_vec() };
+            let path = if random.one_in(2) { b".".to_vec() } else { random.pick(&NAMES).to_vec() };
             Op::List { path }
         }
     }
