@@ -151,10 +151,12 @@ impl Target {
         clock::fine_now(&*self.platform)
     }
 
+    /// Records a number durably: what is numbered by it may be durable before anything else is synced,
+    /// and the next run must not give the same numbers again.
     fn put_number(&self, key: &[u8], number: u64) -> Result<(), Status> {
         let mut batch = Batch::new();
         batch.put(Space::System, key, encode(&number));
-        self.store.commit(batch).map_err(store_status)
+        self.store.commit(batch).and_then(|()| self.store.sync()).map_err(store_status)
     }
 
     /// Puts on record, before the first lease is given, that there are some, so that the next run

@@ -13,12 +13,23 @@ use crate::disk::{Access, Directory};
 use crate::environment::Environment;
 
 impl Environment {
-    /// Makes a directory and those above it, unless they are there.
+    /// Makes a directory and those above it, unless they are there, so that a crash of the machine
+    /// leaves them: whatever is synced below would be lost with a name above it.
     ///
     /// # Errors
     /// What the disk says.
     pub fn make_dir(&self, path: &Path) -> io::Result<()> {
-        Ok(self.disk.create_dir_all(path)?)
+        let is_new = |dir: &&Path| dir.file_name().is_some() && !self.has_file(dir);
+        let new: Vec<&Path> = path.ancestors().take_while(is_new).collect();
+        self.disk.create_dir_all(path)?;
+        for dir in new.into_iter().rev() {
+            match self.place(dir).and_then(|(parent, _)| parent.sync()) {
+                // One that may be written in and not read cannot be opened to be synced.
+                Ok(()) | Err(Errno::ACCESS) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// What is in a file; `None` if it is not there.
@@ -41,7 +52,7 @@ impl Environment {
         }
     }
 
-    /// Whether there is such a file.
+    /// Whether there is such a file or directory.
     pub fn has_file(&self, path: &Path) -> bool {
         self.place(path).and_then(|(dir, name)| dir.stat(name)).is_ok()
     }

@@ -25,6 +25,11 @@ const CONTAINER_TAG: &[u8] = b"reclaim-container/";
 /// One round. Tells whether there is more to do.
 pub(crate) fn reclaim_some(node: &Node, target: &Target) -> Result<bool, Status> {
     let records = target.store.scan(Space::Reclaim, &[], None, ROUND).map_err(store_status)?;
+    if !records.is_empty() {
+        // Only what is durably free: after a loss of power the record that freed it might be gone, and a
+        // name lead to an object without its data.
+        target.store.sync().map_err(store_status)?;
+    }
     let mut done = Update::new(target);
     let mut waiting = 0;
     for (key, value) in &records {
@@ -155,6 +160,9 @@ pub(crate) fn mark_container(target: &Target, container: ContainerId) -> Result<
 /// Removes everything of the containers that are marked.
 pub(crate) fn reclaim_containers(target: &Target) -> Result<(), Status> {
     let marked = target.store.scan(Space::System, CONTAINER_TAG, None, 64).map_err(store_status)?;
+    if !marked.is_empty() {
+        target.store.sync().map_err(store_status)?;
+    }
     for (key, _) in marked {
         let id: [u8; 4] = key
             .get(CONTAINER_TAG.len()..)

@@ -1,0 +1,125 @@
+//! Losses of power at chosen moments, of an engine with one target on a disk that loses what was not
+//! synced, or a part of it, seed after seed.
+
+#![allow(clippy::unwrap_used)] // a test
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
+use azekura_engine::{EngineDir, Service, ServiceParts};
+use azekura_platform::system;
+use azekura_posix::{Credentials, FileSystem, FsConfig, Namespace, OpenOptions, RenameMode};
+use azekura_proto::attr::Inheritance;
+use azekura_proto::pool_map::EngineEntry;
+use azekura_proto::{EngineId, Oid, PoolId, PoolMap, SessionId};
+use azekura_rpc::PeerClient;
+use azekura_rpc::transport::Direct;
+use azekura_store::{Environment, SimulatedDisk};
+use azekura_wire::Secret;
+
+const SEEDS: u64 = 60;
+
+/// A pool of one target.
+struct Machine {
+    disk: SimulatedDisk,
+    network: Arc<Direct>,
+    map: PoolMap,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Self {
+        let engines = vec![EngineEntry { addresses: Vec::new() }];
+        let map = PoolMap::deal(PoolId([3; 16]), "p".to_owned(), engines, &[1]);
+        let disk = SimulatedDisk::new(system(), seed);
+        let machine = Self { disk, network: Arc::default(), map };
+        machine.dir().format(&machine.map, EngineId(0)).unwrap();
+        machine
+    }
+
+    fn dir(&self) -> EngineDir {
+        let environment = Environment::simulated(system(), &self.disk);
+        EngineDir::new(environment, PathBuf::from("/engine"), Vec::new())
+    }
+
+    /// Starts the engine on what is on the disk.
+    fn start(&self) -> Arc<Service> {
+        let (network, secret) = (Arc::clone(&self.network), Secret::generate().unwrap());
+        let peers = PeerClient::new(network, secret, SessionId([1; 16]), system());
+        let parts = ServiceParts { dir: self.dir(), peers: Box::new(peers) };
+        let service = Arc::new(Service::open(parts).unwrap());
+        self.network.add(EngineId(0), Arc::clone(&service) as Arc<_>);
+        service
+    }
+
+    fn mount(&self) -> Namespace {
+        let secret = SecretSource::Inline("ab".repeat(32));
+        let file = PoolFile { map: self.map.clone(), secret };
+        let network = Some(Arc::clone(&self.network) as Arc<_>);
+        let pool = Pool::connect(&file, ClientConfig { network, ..ClientConfig::default() });
+        let pool = pool.unwrap();
+        if pool.container_list().unwrap().is_empty() {
+            pool.container_create("c", Inheritance::default()).unwrap();
+        }
+        let fs = FileSystem::mount(pool, "c", FsConfig::default()).unwrap();
+        Namespace::new(fs, Credentials::ROOT)
+    }
+
+    fn cut_power(&self, service: Arc<Service>) {
+        self.disk.cut_power();
+        self.network.remove(EngineId(0));
+        drop(service);
+    }
+}
+
+fn write_synced(names: &Namespace, path: &str, data: &[u8]) {
+    let file = names.open(path, &OpenOptions::create()).unwrap();
+    file.write_all_at(data, 0).unwrap();
+    file.sync().unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn what_a_rename_replaces_goes_after_the_rename_is_durable() {
+    for seed in 0..SEEDS {
+        let machine = Machine::new(seed);
+        let service = machine.start();
+        let names = machine.mount();
+        write_synced(&names, "/f", b"old contents");
+        write_synced(&names, "/tmp", b"new contents");
+        names.filesystem().syncfs().unwrap();
+        names.rename("/tmp", "/f", RenameMode::Replace).unwrap();
+        for _ in 0..4 {
+            service.background_pass();
+        }
+        drop(names);
+        machine.cut_power(service);
+        let service = machine.start();
+        let names = machine.mount();
+        let found = names.read("/f").unwrap();
+        assert!(found == b"old contents" || found == b"new contents", "seed {seed}: {found:?}");
+        drop(names);
+        machine.cut_power(service);
+    }
+}
+
+#[test]
+fn numbers_of_objects_are_given_once_also_after_a_loss_of_power() {
+    for seed in 0..SEEDS {
+        let machine = Machine::new(seed);
+        let mut seen: BTreeSet<Oid> = BTreeSet::new();
+        for run in 0..4 {
+            let service = machine.start();
+            let names = machine.mount();
+            for number in 0..3 {
+                let path = format!("/f.{run}.{number}");
+                names.write(&path, path.as_bytes()).unwrap();
+                let oid = names.metadata(&path).unwrap().oid;
+                assert!(seen.insert(oid), "seed {seed}: {oid} was given twice");
+            }
+            drop(names);
+            machine.cut_power(service);
+        }
+    }
+}
