@@ -201,7 +201,8 @@ impl Session {
             let engine = link.engine;
             match self.borrow(link) {
                 Ok(borrowed) => {
-                    let way = Way::of(borrowed, self.identity().platform.elapsed(began));
+                    let gone = self.identity().platform.elapsed(began);
+                    let way = Way::of(borrowed, map_version, gone);
                     let (is_late, repeats, failure) = (false, false, None);
                     streams.push(Stream { engine, map_version, way, is_late, repeats, failure });
                 }
@@ -259,12 +260,11 @@ impl Session {
 }
 
 impl Way {
-    fn of(mut borrowed: Borrowed, gone: Duration) -> Self {
-        if !borrowed.is_connected() {
-            let (link, slot) = borrowed.parts();
-            if let Err(failure) = link.connect(slot, link.patience().saturating_sub(gone)) {
-                tracing::debug!("no connection for several requests: {failure}");
-            }
+    fn of(mut borrowed: Borrowed, map_version: u32, gone: Duration) -> Self {
+        let (link, slot) = borrowed.parts();
+        if let Err(failure) = link.reach(slot, map_version, gone) {
+            slot.disconnect();
+            tracing::debug!("no connection for several requests: {failure}");
         }
         match Channel::open(borrowed) {
             Ok(channel) => Self::Channel(channel),
@@ -337,7 +337,6 @@ impl Stream {
         let Some(channel) = self.channel() else { return false };
         let Some(&mut oldest) = channel.oldest() else { return false };
         let progress = &mut progress[oldest];
-        let gone = channel.slot().link.forgone() + gone;
         let answer = channel.wait(calls[oldest].bulk_in, gone).map(|(_, answer)| answer);
         if answer.is_ok() {
             channel.slot().link.note_up();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_platform::SharedPlatform;
-use azekura_proto::message::Welcome;
+use azekura_proto::message::{Request, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, Incarnation, TargetId};
 use azekura_rpc::transport::{Caller, Network};
-use azekura_rpc::{Failure, Slot};
+use azekura_rpc::{Attempt, Destination, Failure, Slot};
 use parking_lot::RwLock;
 
 use crate::claims::Claims;
@@ -133,11 +133,6 @@ impl Link {
         if self.is_down() { timeout.min(Duration::from_secs(1)) } else { timeout }
     }
 
-    /// What is taken off the time for an answer: one that is known to be down is not waited for again.
-    pub(crate) fn forgone(&self) -> Duration {
-        self.identity.caller.timeout.saturating_sub(self.patience())
-    }
-
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.addresses.read().clone()
     }
@@ -184,6 +179,31 @@ impl Link {
                 self.shown_addresses(),
             );
         }
+    }
+
+    /// Makes the slot ready for a request of a call of which so much time has gone. An engine that was
+    /// silent is asked first whether it is there, which it can say however busy it is: a request may
+    /// wait for a slow engine, and not once more for one that is away.
+    pub(crate) fn reach(
+        &self,
+        slot: &mut Slot,
+        map_version: u32,
+        gone: Duration,
+    ) -> Result<(), Failure> {
+        let patience = self.patience();
+        if !slot.is_connected() {
+            return self.connect(slot, patience.saturating_sub(gone));
+        }
+        if !self.is_down() {
+            return Ok(());
+        }
+        let to = Destination { target: self.any_target, map_version };
+        let forgone = self.identity.caller.timeout.saturating_sub(patience);
+        let (ping, attempt) = (Request::Ping, Attempt::default());
+        // Whatever it answers, it is there.
+        let _ = slot.exchange(to, attempt, &ping, &[], &mut [], forgone)?;
+        self.note_up();
+        Ok(())
     }
 
     /// Gives the slot a connection if it has none.
@@ -324,6 +344,34 @@ mod tests {
         let mut again: Vec<&mut Slot> = slots.iter_mut().collect();
         assert!(link.connect_several(&mut again, SECOND).is_ok());
         assert!(link.connect_several(&mut [], SECOND).is_ok());
+    }
+
+    /// A frozen engine: its connections stand, and nobody answers on them.
+    #[test]
+    fn one_known_as_silent_is_asked_for_a_sign_of_life_only() {
+        let secret = Secret::generate().unwrap();
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned())).unwrap();
+        let link = link_to(listener.address().unwrap(), &secret);
+        let mut slots = free_slots(&link, 1);
+        let slot = &mut slots[0];
+        let welcome = Welcome {
+            engine: EngineId(0),
+            incarnation: Incarnation(1),
+            map_version: 1,
+            fresh_session: false,
+        };
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]) };
+        let _frozen = std::thread::scope(|scope| {
+            let accepted = || acceptor.receive(listener.accept().unwrap(), |_| Ok(welcome));
+            let engine = scope.spawn(accepted);
+            link.reach(slot, 1, Duration::ZERO).unwrap();
+            engine.join().unwrap().unwrap()
+        });
+        link.reach(slot, 1, Duration::ZERO).unwrap();
+        link.note_down("it was silent");
+        let begun = std::time::Instant::now();
+        assert!(matches!(link.reach(slot, 1, Duration::ZERO), Err(Failure::Late)));
+        assert!((SECOND..5 * SECOND).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     }
 
     #[test]

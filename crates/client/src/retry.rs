@@ -2,6 +2,7 @@
 //! map that the policy of [`azekura_rpc::Attempts`] calls for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use azekura_proto::Status;
 use azekura_proto::TargetId;
@@ -96,13 +97,10 @@ impl Session {
         map_version: u32,
     ) -> std::result::Result<Answer, Failure> {
         let platform = &*self.identity().platform;
-        if !slot.is_connected() {
-            let left = link.patience().saturating_sub(attempts.gone(platform));
-            link.connect(slot, left)?;
-        }
+        link.reach(slot, map_version, attempts.gone(platform))?;
         let to = Destination { target: exchange.target, map_version };
         let Exchange { request, bulk_out, bulk_in, .. } = exchange;
-        let gone = link.forgone() + attempts.gone(platform);
+        let gone = attempts.gone(platform);
         let answer = slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in, gone)?;
         link.note_up();
         Ok(answer)
@@ -162,7 +160,7 @@ impl Session {
     /// Asks the engine for its map; if that fails the old one is tried once more.
     fn refresh(&self, link: &Link, slot: &mut Slot, map_version: u32) {
         let to = Destination { target: link.any_target, map_version };
-        match slot.exchange(to, Attempt::default(), &Request::Map, &[], &mut [], link.forgone()) {
+        match slot.exchange(to, Attempt::default(), &Request::Map, &[], &mut [], Duration::ZERO) {
             Ok(answer) => {
                 if let Some(map) = answer.ok().and_then(Map::read) {
                     self.adopt(map);

@@ -97,10 +97,7 @@ impl PeerClient {
             let PeerRequest { request, bulk_out, bulk_in, .. } = &mut *asked;
             let gone = self.platform.elapsed(began);
             match slot.exchange(to, Attempt::default(), request, bulk_out, bulk_in, gone) {
-                Ok(answer) => {
-                    slot.has_answered();
-                    return answer;
-                }
+                Ok(answer) => return answer,
                 Err(failure) => {
                     let is_over = slot.is_fresh || matches!(failure, Failure::Late);
                     slot.fail(&failure);
@@ -175,7 +172,6 @@ impl PeerClient {
         match answer {
             Ok((index, answer)) => {
                 answers[index] = Some(answer);
-                channel.slot().has_answered();
                 true
             }
             Err(failure) => {
@@ -225,6 +221,8 @@ impl PeerClient {
             }
             return Err(Status::PeerUnreachable);
         };
+        // It lets callers in, which it does however busy it is with what they ask.
+        self.peers.lock().entry(engine).or_default().avoided_until = None;
         Ok(Borrowed { peers: self, engine, slot: Slot::single(conversation), is_fresh: true })
     }
 
@@ -266,16 +264,6 @@ struct Borrowed<'p> {
 }
 
 impl Borrowed<'_> {
-    /// The peer is there.
-    fn has_answered(&mut self) {
-        if self.is_fresh {
-            self.is_fresh = false;
-            if let Some(peer) = self.peers.peers.lock().get_mut(&self.engine) {
-                peer.avoided_until = None;
-            }
-        }
-    }
-
     /// The connection is of no further use.
     fn fail(&mut self, failure: &Failure) {
         self.slot.disconnect();
