@@ -2,10 +2,12 @@
 //! connection each, and the replies are collected in order. What fails on the way is left to
 //! [`crate::retry`], one request after another.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use azekura_platform::Platform;
 use azekura_proto::message::{Reply, Request, TypedRequest};
 use azekura_proto::status::StatusClass;
 use azekura_proto::{EngineId, Status, TargetId};
@@ -72,6 +74,31 @@ impl<'a, R: TypedRequest<'a>> Call<'a, R> {
     }
 }
 
+/// Since when nothing has come. One bound for all calls, however many engines are silent; but as long as
+/// answers come, a fan-out may take as long as its data need.
+struct Pace<'p> {
+    platform: &'p dyn Platform,
+    since: Cell<Instant>,
+}
+
+impl<'p> Pace<'p> {
+    fn new(platform: &'p dyn Platform) -> Self {
+        Self { platform, since: Cell::new(platform.now()) }
+    }
+
+    fn since(&self) -> Instant {
+        self.since.get()
+    }
+
+    fn gone(&self) -> Duration {
+        self.platform.elapsed(self.since.get())
+    }
+
+    fn note_progress(&self) {
+        self.since.set(self.platform.now());
+    }
+}
+
 /// How far a call has come.
 #[derive(Default)]
 struct Progress {
@@ -107,27 +134,26 @@ impl Session {
         if let [call] = calls {
             return vec![self.call(call)];
         }
-        // One bound for all of them, however many engines are silent.
-        let (platform, began) = (&*self.identity().platform, self.identity().platform.now());
+        let pace = Pace::new(&*self.identity().platform);
         let mut progress: Vec<Progress> = calls.iter().map(|_| Progress::default()).collect();
-        let mut streams = self.open_streams(calls, &mut progress, began);
+        let mut streams = self.open_streams(calls, &mut progress, &pace);
         for index in 0..calls.len() {
             if progress[index].result.is_none()
                 && let Some(stream) = self.stream_of(&mut streams, &calls[index])
             {
-                stream.send(calls, &mut progress, index, platform.elapsed(began));
+                stream.send(calls, &mut progress, index, &pace);
             }
         }
         for stream in &mut streams {
             stream.flush();
         }
         for stream in &mut streams {
-            while stream.collect(calls, &mut progress, platform.elapsed(began)) {}
+            while stream.collect(calls, &mut progress, &pace) {}
         }
         calls
             .iter_mut()
             .zip(progress)
-            .map(|(call, progress)| self.complete(&mut streams, call, progress, began))
+            .map(|(call, progress)| self.complete(&mut streams, call, progress, &pace))
             .collect()
     }
 
@@ -148,7 +174,7 @@ impl Session {
         streams: &mut [Stream],
         call: &mut Exchange<'_, '_>,
         mut progress: Progress,
-        began: Instant,
+        pace: &Pace<'_>,
     ) -> Result<Reply> {
         let is_behind = call.is_ordered && self.follows_a_repeated_one(streams, call);
         if is_behind && matches!(progress.result, Some(Ok(_))) {
@@ -165,7 +191,7 @@ impl Session {
         stream.repeats |= call.is_ordered;
         let result = match &stream.failure {
             Some(error) if call.is_ordered => Err(error.clone()),
-            _ => self.redo(stream, call, &progress, began),
+            _ => self.redo(stream, call, &progress, pace),
         };
         if let Err(error) = &result
             && call.is_ordered
@@ -182,7 +208,7 @@ impl Session {
         &self,
         calls: &[Exchange<'_, '_>],
         progress: &mut [Progress],
-        began: Instant,
+        pace: &Pace<'_>,
     ) -> Vec<Stream> {
         let mut links: Vec<(Arc<Link>, u32)> = Vec::new();
         for (call, progress) in calls.iter().zip(&mut *progress) {
@@ -201,8 +227,7 @@ impl Session {
             let engine = link.engine;
             match self.borrow(link) {
                 Ok(borrowed) => {
-                    let gone = self.identity().platform.elapsed(began);
-                    let way = Way::of(borrowed, map_version, gone);
+                    let way = Way::of(borrowed, map_version, pace.gone());
                     let (is_late, repeats, failure) = (false, false, None);
                     streams.push(Stream { engine, map_version, way, is_late, repeats, failure });
                 }
@@ -244,7 +269,7 @@ impl Session {
         stream: &mut Stream,
         call: &mut Exchange<'_, '_>,
         progress: &Progress,
-        began: Instant,
+        pace: &Pace<'_>,
     ) -> Result<Reply> {
         let map_version = stream.map_version;
         let borrowed = stream.way.slot();
@@ -255,7 +280,12 @@ impl Session {
             0 => Attempt { sequence: borrowed.sequence_for(call.request), resent: false },
             sequence => Attempt { sequence, resent: progress.sent },
         };
-        self.drive(borrowed, call, Attempts::new(attempt, call.request, began), map_version)
+        let attempts = Attempts::new(attempt, call.request, pace.since());
+        let reply = self.drive(borrowed, call, attempts, map_version);
+        if reply.is_ok() {
+            pace.note_progress();
+        }
+        reply
     }
 }
 
@@ -294,7 +324,7 @@ impl Stream {
         calls: &mut [Exchange<'_, '_>],
         progress: &mut [Progress],
         index: usize,
-        gone: Duration,
+        pace: &Pace<'_>,
     ) {
         let map_version = self.map_version;
         loop {
@@ -304,7 +334,7 @@ impl Stream {
                 break;
             }
             self.flush();
-            self.collect(calls, progress, gone);
+            self.collect(calls, progress, pace);
         }
         let Some(channel) = self.channel() else { return };
         let Exchange { target, request, bulk_out, bulk_in, .. } = &calls[index];
@@ -332,14 +362,15 @@ impl Stream {
         &mut self,
         calls: &mut [Exchange<'_, '_>],
         progress: &mut [Progress],
-        gone: Duration,
+        pace: &Pace<'_>,
     ) -> bool {
         let Some(channel) = self.channel() else { return false };
         let Some(&mut oldest) = channel.oldest() else { return false };
         let progress = &mut progress[oldest];
-        let answer = channel.wait(calls[oldest].bulk_in, gone).map(|(_, answer)| answer);
+        let answer = channel.wait(calls[oldest].bulk_in, pace.gone()).map(|(_, answer)| answer);
         if answer.is_ok() {
             channel.slot().link.note_up();
+            pace.note_progress();
         }
         match answer {
             Ok(Ok(reply)) => progress.result = Some(Ok(reply)),

@@ -18,8 +18,9 @@ use crate::health::Health;
 use crate::open_references::OpenReferences;
 use crate::slots::Slots;
 
-/// Whoever tries to connect needs some time for it.
-const CONNECT_MIN: Duration = Duration::from_millis(1);
+/// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
+/// with less, one that is there would be taken for one that is away.
+const CONNECT_MIN: Duration = Duration::from_secs(1);
 
 /// What all links of a session share.
 #[derive(Clone, Debug)]

@@ -84,6 +84,7 @@ pub(crate) struct Target {
     /// How many keys are locked; lets readers pass without the lock while it is 0.
     locked: AtomicUsize,
     serials: Mutex<Serials>,
+    reserving_serials: Mutex<()>,
     size_locks: [Mutex<()>; 64],
     next_transaction: AtomicU64,
     pub(crate) objects: AtomicU64,
@@ -117,6 +118,8 @@ impl Target {
         let had = |key| load::<u64>(&store, Space::System, key).map(|n| n.is_some_and(|n| n > 0));
         let given = Given { read: had(READ_LEASES_KEY)?, write: had(WRITE_LEASES_KEY)? };
         let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
+        // Once they are all given, the last step is left to `draw_serial`, which says so.
+        let reserved_serials = (serials + SERIAL_STEP).min(SERIAL_MAX).max(serials);
         let target = Self {
             id,
             store,
@@ -125,7 +128,8 @@ impl Target {
             state: Mutex::default(),
             freed: Signal::new(),
             locked: AtomicUsize::new(0),
-            serials: Mutex::new(Serials { next: serials, reserved: serials }),
+            serials: Mutex::new(Serials { next: serials, reserved: reserved_serials }),
+            reserving_serials: Mutex::new(()),
             size_locks: std::array::from_fn(|_| Mutex::new(())),
             next_transaction: AtomicU64::new(boots << 40),
             objects: AtomicU64::new(0),
@@ -137,7 +141,7 @@ impl Target {
             write_leases_recorded: AtomicBool::new(given.write),
             platform,
         };
-        target.put_number(BOOTS_KEY, boots)?;
+        target.put_numbers(&[(BOOTS_KEY, boots), (SERIALS_KEY, reserved_serials)])?;
         Ok(target)
     }
 
@@ -151,11 +155,13 @@ impl Target {
         clock::fine_now(&*self.platform)
     }
 
-    /// Records a number durably: what is numbered by it may be durable before anything else is synced,
+    /// Records numbers durably: what is numbered by them may be durable before anything else is synced,
     /// and the next run must not give the same numbers again.
-    fn put_number(&self, key: &[u8], number: u64) -> Result<(), Status> {
+    fn put_numbers(&self, numbers: &[(&[u8], u64)]) -> Result<(), Status> {
         let mut batch = Batch::new();
-        batch.put(Space::System, key, encode(&number));
+        for (key, number) in numbers {
+            batch.put(Space::System, key, encode(number));
+        }
         self.store.commit(batch).and_then(|()| self.store.sync()).map_err(store_status)
     }
 
@@ -167,7 +173,7 @@ impl Target {
             LeaseKind::Write => (&self.write_leases_recorded, WRITE_LEASES_KEY),
         };
         if !recorded.load(Ordering::Acquire) {
-            self.put_number(key, 1)?;
+            self.put_numbers(&[(key, 1)])?;
             recorded.store(true, Ordering::Release);
         }
         Ok(())
@@ -175,21 +181,45 @@ impl Target {
 
     /// A serial number that no object of this target ever had.
     pub(crate) fn draw_serial(&self) -> Result<u64, Status> {
-        let mut serials = self.serials.lock();
-        if serials.next >= serials.reserved {
-            let reserved = serials.reserved + SERIAL_STEP;
-            if reserved > SERIAL_MAX {
-                return Err(Status::NoSpace);
+        loop {
+            {
+                let mut serials = self.serials.lock();
+                if serials.next < serials.reserved {
+                    serials.next += 1;
+                    return Ok(serials.next - 1);
+                }
             }
-            self.put_number(SERIALS_KEY, reserved)?;
-            serials.reserved = reserved;
+            self.reserve_serials(1)?;
         }
-        serials.next += 1;
-        assert!(
-            serials.next <= serials.reserved,
-            "no serial number is given before it is on record"
-        );
-        Ok(serials.next - 1)
+    }
+
+    /// Reserves more serial numbers if fewer than so many are left.
+    fn reserve_serials(&self, wanted: u64) -> Result<(), Status> {
+        // One after the other, so that what is on record only grows.
+        let _alone = self.reserving_serials.lock();
+        let reserved = {
+            let serials = self.serials.lock();
+            assert!(serials.next <= serials.reserved, "no number is given before it is on record");
+            if serials.reserved - serials.next >= wanted {
+                return Ok(());
+            }
+            serials.reserved + SERIAL_STEP
+        };
+        if reserved > SERIAL_MAX {
+            return Err(Status::NoSpace);
+        }
+        self.put_numbers(&[(SERIALS_KEY, reserved)])?;
+        self.serials.lock().reserved = reserved;
+        Ok(())
+    }
+
+    /// Reserves serial numbers before they run out, since drawing one would wait for the disk then.
+    pub(crate) fn reserve_serials_ahead(&self) {
+        match self.reserve_serials(SERIAL_STEP / 2) {
+            // Those that are left are given still.
+            Ok(()) | Err(Status::NoSpace) => {}
+            Err(status) => tracing::warn!(target = self.id.0, "numbers of objects: {status}"),
+        }
     }
 
     /// A transaction number for this target as coordinator.

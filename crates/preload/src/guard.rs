@@ -26,8 +26,6 @@ thread_local! {
     /// What the thread that is forking holds.
     static FORKING: Cell<Option<ManuallyDrop<RwLockWriteGuard<'static, ()>>>> =
         const { Cell::new(None) };
-    /// Lives as long as the thread, from when it first came here.
-    static VISITOR: Visitor = const { Visitor };
 }
 
 /// Read by every operation, written by a fork: so that the child does not inherit a lock of a thread
@@ -37,27 +35,6 @@ static OPERATIONS: RwLock<()> = RwLock::new(());
 
 fn enter_operations() -> RwLockReadGuard<'static, ()> {
     OPERATIONS.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-unsafe extern "C" {
-    /// Of our allocator: gives back what it keeps for the calling thread.
-    fn mi_thread_done();
-}
-
-/// A thread that has been here. When it ends, what our allocator keeps for it goes with forks kept out;
-/// the allocator's own end of a thread would come behind this and finds nothing left to do.
-struct Visitor;
-
-impl Drop for Visitor {
-    fn drop(&mut self) {
-        // The first thread ends before the library does, which needs memory until its end.
-        if rustix::thread::gettid() == rustix::process::getpid() {
-            return;
-        }
-        let _operation = enter_operations();
-        // SAFETY: may be called by any thread at any time; what the thread allocates later is begun anew.
-        unsafe { mi_thread_done() };
-    }
 }
 
 /// Whether the calling thread is in our code, so that a hook has to pass its call on.
@@ -105,8 +82,6 @@ impl Guard {
         let mask = handlers::block();
         INSIDE.set(true);
         let operation = ManuallyDrop::new(enter_operations());
-        // In a thread that is being torn down it has gone, with nothing left to do.
-        let _ = VISITOR.try_with(|_| ());
         Some(Self { errno, mask, cancelling, operation })
     }
 }

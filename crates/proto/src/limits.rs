@@ -105,7 +105,7 @@ pub const RECORD_WAIT_MS: u64 = 3_000;
 /// An engine waits this long for the answers of other engines, in milliseconds.
 pub const PEER_ANSWER_MS: u64 = 5_000;
 /// A transaction that others are in the way of is tried again for this long, in milliseconds.
-pub const TRANSACTION_TRIES_MS: u64 = 10_000;
+pub const TRANSACTION_TRIES_MS: u64 = 3_000;
 /// A prepared part of a transaction that has waited this long asks its coordinator, in milliseconds.
 pub const OUTCOME_WAIT_MS: u64 = 500;
 /// Directories nest at most this deep below the root where one of them is moved.
@@ -121,4 +121,4 @@ pub const CONNECT_EARLY_FROM_US: u64 = 5_000;
 
 // A peer that waits for a record is not taken for one that is silent, nor an engine that waits for a
 // peer: a client's default time-out is twice as long.
-const _: () = assert!(RECORD_WAIT_MS < PEER_ANSWER_MS);
+const _: () = assert!(RECORD_WAIT_MS < PEER_ANSWER_MS && TRANSACTION_TRIES_MS < PEER_ANSWER_MS);

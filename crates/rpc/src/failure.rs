@@ -34,6 +34,8 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
+            // The kernel's own word is about the connection: its keepalive has found it dead.
+            io::ErrorKind::TimedOut if error.raw_os_error().is_some() => Self::Broken(error),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Late,
             _ => Self::Broken(error),
         }
@@ -48,5 +50,21 @@ impl From<RecvError> for Failure {
             RecvError::Io(error) => error.into(),
             RecvError::Protocol(_) => Self::Protocol("bytes that are no message"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_has_died_is_not_an_engine_that_is_silent() {
+        const EAGAIN: i32 = 11;
+        const ETIMEDOUT: i32 = 110;
+        let dead = io::Error::from_raw_os_error(ETIMEDOUT);
+        assert!(matches!(Failure::from(dead), Failure::Broken(_)));
+        assert!(matches!(Failure::from(io::Error::from(io::ErrorKind::TimedOut)), Failure::Late));
+        let waited = io::Error::from_raw_os_error(EAGAIN);
+        assert!(matches!(Failure::from(waited), Failure::Late));
     }
 }

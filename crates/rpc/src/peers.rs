@@ -4,6 +4,7 @@
 //! connection has lost is sent again.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,9 @@ use crate::transport::{Caller, Network};
 const PEER_TIMEOUT: Duration = Duration::from_millis(PEER_ANSWER_MS);
 /// A peer that was silent for all of that is not asked again before this time is over.
 const SILENCE_MEMORY: Duration = Duration::from_secs(1);
+/// How long finding out whether such a peer is back may take: whoever waits for the answer has little
+/// time left.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Idle connections kept for each peer.
 const IDLE_MAX: usize = 32;
 
@@ -194,16 +198,24 @@ impl PeerClient {
         engine: EngineId,
         began: Instant,
     ) -> Result<Borrowed<'_>, Status> {
-        let left = self.timeout.saturating_sub(self.platform.elapsed(began));
-        let is_avoided = {
+        let mut left = self.timeout.saturating_sub(self.platform.elapsed(began));
+        {
             let mut peers = self.peers.lock();
             let peer = peers.entry(engine).or_default();
             if let Some(slot) = peer.idle.pop() {
                 return Ok(Borrowed { peers: self, engine, slot, is_fresh: false });
             }
-            self.is_avoided(peer)
-        };
-        if is_avoided || left.is_zero() {
+            if let Some(until) = peer.avoided_until {
+                let now = self.platform.now();
+                if left.is_zero() || now < until {
+                    return Err(Status::PeerUnreachable);
+                }
+                // The first who asks again finds out, in little time; the others avoid it meanwhile.
+                left = left.min(PROBE_TIMEOUT);
+                peer.avoided_until = Some(now + 2 * PROBE_TIMEOUT);
+            }
+        }
+        if left.is_zero() {
             return Err(Status::PeerUnreachable);
         }
         let entry = map.engines.get(usize::from(engine.0)).ok_or(Status::WrongTarget)?;
@@ -217,25 +229,15 @@ impl PeerClient {
         let mut met = self.network.open(engine, &entry.addresses, 1, &caller, left);
         let Some((conversation, _)) = met.good.pop() else {
             if let Some(error) = met.first_error {
-                self.note_unreachable(engine, &error.into());
+                let is_late = error.kind() == io::ErrorKind::TimedOut;
+                let failure = if is_late { Failure::Late } else { error.into() };
+                self.note_unreachable(engine, &failure);
             }
             return Err(Status::PeerUnreachable);
         };
         // It lets callers in, which it does however busy it is with what they ask.
         self.peers.lock().entry(engine).or_default().avoided_until = None;
         Ok(Borrowed { peers: self, engine, slot: Slot::single(conversation), is_fresh: true })
-    }
-
-    /// Whether a peer has been silent lately. Once that is over, the first who asks finds out, and the
-    /// others avoid it meanwhile.
-    fn is_avoided(&self, peer: &mut Peer) -> bool {
-        let Some(until) = peer.avoided_until else { return false };
-        let now = self.platform.now();
-        if now < until {
-            return true;
-        }
-        peer.avoided_until = Some(now + self.timeout);
-        false
     }
 
     /// A peer could not be reached: where that took time, nobody else is to wait as long.

@@ -50,7 +50,8 @@ pub struct Attempts {
     /// From when on the call's time is counted; none before the first failure of a request that may
     /// rightly take long.
     counted_from: Option<Instant>,
-    has_failed: bool,
+    /// Set at the first failure, and not by what becomes known later.
+    deadline: Option<Instant>,
     wait: Duration,
     refreshed: bool,
 }
@@ -59,7 +60,7 @@ impl Attempts {
     /// Before the first attempt, or after one that is `resent` now, of a call that began at `started`.
     pub fn new(attempt: Attempt, request: &Request<'_>, started: Instant) -> Self {
         let counted_from = (!request.may_be_slow()).then_some(started);
-        Self { attempt, counted_from, has_failed: false, wait: Duration::ZERO, refreshed: false }
+        Self { attempt, counted_from, deadline: None, wait: Duration::ZERO, refreshed: false }
     }
 
     /// As which request it is sent.
@@ -117,9 +118,9 @@ impl Attempts {
         match failure {
             // The whole time-out went by in waiting for the answer.
             Failure::Late | Failure::TooLarge | Failure::Protocol(_) => None,
-            Failure::Broken(error) if !self.has_failed && is_stale(error) => {
+            Failure::Broken(error) if self.deadline.is_none() && is_stale(error) => {
                 // A connection that lay idle while the engine restarted: connect anew at once.
-                self.note_failure(platform.now());
+                self.note_failure(platform.now(), patience.engine);
                 self.note_resent();
                 Some(Step::Again)
             }
@@ -140,10 +141,10 @@ impl Attempts {
         Some(Step::Again)
     }
 
-    /// Tells from when on the time is counted.
-    fn note_failure(&mut self, now: Instant) -> Instant {
-        self.has_failed = true;
-        *self.counted_from.get_or_insert(now)
+    /// Tells until when attempts go on.
+    fn note_failure(&mut self, now: Instant, limit: Duration) -> Instant {
+        let counted_from = *self.counted_from.get_or_insert(now);
+        *self.deadline.get_or_insert(counted_from + limit)
     }
 
     fn note_resent(&mut self) {
@@ -158,7 +159,7 @@ impl Attempts {
         limit: Duration,
     ) -> bool {
         let now = platform.now();
-        let deadline = self.note_failure(now) + limit;
+        let deadline = self.note_failure(now, limit);
         if now >= deadline {
             return false;
         }
@@ -175,6 +176,7 @@ fn is_stale(error: &io::Error) -> bool {
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::TimedOut
     )
 }
 

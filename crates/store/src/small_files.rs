@@ -24,8 +24,9 @@ impl Environment {
         self.disk.create_dir_all(path)?;
         for dir in new.into_iter().rev() {
             match self.place(dir).and_then(|(parent, _)| parent.sync()) {
-                // One that may be written in and not read cannot be opened to be synced.
-                Ok(()) | Err(Errno::ACCESS) => {}
+                // One that may be written in and not read cannot be opened to be synced, and some file
+                // systems sync no directories.
+                Ok(()) | Err(Errno::ACCESS | Errno::INVAL) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -22,6 +22,9 @@ const SAMPLE_EVERY: u64 = 20;
 /// Passes from one look for space to give back to the next, if nobody has announced any.
 const RECLAIM_EVERY: u64 = 100;
 
+/// How long one pass gives back the space of one target.
+const RECLAIM_TIME: Duration = Duration::from_millis(200);
+
 /// Where the background work of an engine stands.
 pub(crate) struct Background {
     dir: EngineDir,
@@ -44,10 +47,16 @@ impl Background {
     /// Does what is due.
     pub(crate) fn pass(&mut self, node: &Node) {
         self.passes += 1;
+        // First: a crash before it is noted costs the holders their grace.
+        if self.locks_noted == node.locks.is_empty() {
+            self.locks_noted = !self.locks_noted;
+            self.dir.note_locks(self.locks_noted);
+        }
         for target in node.local_targets() {
             if let Err(error) = target.store.pass() {
                 tracing::error!("the store of target {} cannot go on: {error}", target.id.0);
             }
+            target.reserve_serials_ahead();
             // After a restart there may be records that nobody has announced.
             let wanted = target.reclaim_wanted.swap(0, Ordering::Relaxed) > 0;
             if wanted || self.passes % RECLAIM_EVERY == 1 {
@@ -61,10 +70,6 @@ impl Background {
         if self.passes.is_multiple_of(SAMPLE_EVERY) {
             node.metrics.sample(node.platform.now());
             end_expired_sessions(node);
-        }
-        if self.locks_noted == node.locks.is_empty() {
-            self.locks_noted = !self.locks_noted;
-            self.dir.note_locks(self.locks_noted);
         }
         if self.orphans_due.is_some_and(|due| node.platform.now() > due) {
             self.orphans_due = None;
@@ -108,11 +113,17 @@ fn write_back(target: &Target, quiet_at: Option<Instant>) {
     }
 }
 
+/// Gives space back for a while; what is left is for the next pass, so that other work has its turn.
 fn reclaim_target(node: &Node, target: &Target) {
     if let Err(status) = reclaim::reclaim_containers(target) {
         tracing::warn!(target = target.id.0, "a container stays: {status}");
     }
+    let began = node.platform.now();
     while !node.is_stopping() {
+        if node.platform.elapsed(began) > RECLAIM_TIME {
+            target.reclaim_wanted.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         match reclaim::reclaim_some(node, target) {
             Ok(true) => {}
             Ok(false) => return,

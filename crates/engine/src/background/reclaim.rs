@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::transaction::action::remove_inode;
 
 /// Records handled before others get a turn.
-const ROUND: usize = 256;
+const ROUND: usize = 1024;
 /// Key under which a target remembers that a container has to go.
 const CONTAINER_TAG: &[u8] = b"reclaim-container/";
 

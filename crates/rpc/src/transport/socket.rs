@@ -19,6 +19,8 @@ use crate::failure::Failure;
 
 /// Small requests are sent together up to this size.
 const QUEUE_BYTES: usize = 32 * 1024;
+/// How long a look for what has come already may take.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long a client's thread looks for an answer from an engine on its own host before it sleeps:
 /// about what a creation takes.
 const LOCAL_PATIENCE: Duration = Duration::from_micros(20);
@@ -196,8 +198,9 @@ impl Receiver {
     /// Lets the socket wait for as much of a time-out as is left. Whole seconds, so that a call which
     /// has just begun changes nothing at the socket.
     fn set_turn(&mut self, left: Duration) -> Result<(), Failure> {
-        let seconds = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).max(1);
-        let turn = Duration::from_secs(seconds).min(self.timeout);
+        let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        // What lies there already is taken also when nothing is left.
+        let turn = Duration::from_secs(seconds).clamp(LOOK, self.timeout.max(LOOK));
         if turn != self.turn {
             self.reader.socket().set_read_timeout(Some(turn))?;
             self.turn = turn;
