@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -66,11 +67,20 @@ def kill_hard(pid):
 
 
 def free_ports(count):
-    """Ports of the loopback interface that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports of the loopback interface that nobody listens on. Of numbers that the kernel does not give
+    to outgoing connections, which would take one in the moment before the engine does."""
+    sockets = []
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+        for port in random.sample(range(15_000, 30_000), 15_000):
+            each = socket.socket()
+            try:
+                each.bind(("127.0.0.1", port))
+            except OSError:
+                each.close()
+                continue
+            sockets.append(each)
+            if len(sockets) == count:
+                break
         return [each.getsockname()[1] for each in sockets]
     finally:
         for each in sockets:

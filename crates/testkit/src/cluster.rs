@@ -2,8 +2,10 @@
 //! test says so. Owns their start and end.
 
 use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
@@ -31,10 +33,18 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     made.unwrap()
 }
 
-/// An address of this machine. Taken and let go: nobody else gets it in the next moment.
+/// An address of this machine on which nobody listens. Of numbers that the kernel does not give to
+/// outgoing connections: those of other tests would take one in the moment before the engine does.
 fn free_port() -> String {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    taken.local_addr().unwrap().to_string()
+    const FIRST: u32 = 15_000;
+    const COUNT: u32 = 15_000;
+    static DRAWN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    (0..COUNT)
+        .map(|_| start.wrapping_add(DRAWN.fetch_add(1, Ordering::Relaxed)) % COUNT + FIRST)
+        .map(|port| format!("127.0.0.1:{port}"))
+        .find(|address| TcpListener::bind(address).is_ok())
+        .expect("some port is free")
 }
 
 impl Cluster {
