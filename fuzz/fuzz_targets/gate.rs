@@ -5,6 +5,7 @@
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use azekura_proto::message::{Refusal, Role};
 use azekura_proto::{PoolId, SessionId};
@@ -26,6 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(acceptor.receive(Socket::Unix(ours), |_| Err(Refusal::Full)).is_err());
     } else {
         let session = SessionId([2; 16]);
-        assert!(connect(Socket::Unix(ours), pool, session, Role::Client, &secret).is_err());
+        let limit = Duration::from_secs(5);
+        assert!(connect(Socket::Unix(ours), pool, session, Role::Client, &secret, limit).is_err());
     }
 });
