@@ -182,6 +182,11 @@ impl Link {
         }
     }
 
+    /// Whether a request may go over the slot as it is.
+    pub(crate) fn is_ready(&self, slot: &Slot) -> bool {
+        slot.is_connected() && !self.is_down()
+    }
+
     /// Makes the slot ready for a request of a call of which so much time has gone. An engine that was
     /// silent is asked first whether it is there, which it can say however busy it is: a request may
     /// wait for a slow engine, and not once more for one that is away.
@@ -191,12 +196,12 @@ impl Link {
         map_version: u32,
         gone: Duration,
     ) -> Result<(), Failure> {
+        if self.is_ready(slot) {
+            return Ok(());
+        }
         let patience = self.patience();
         if !slot.is_connected() {
             return self.connect(slot, patience.saturating_sub(gone));
-        }
-        if !self.is_down() {
-            return Ok(());
         }
         let to = Destination { target: self.any_target, map_version };
         let forgone = self.identity.caller.timeout.saturating_sub(patience);

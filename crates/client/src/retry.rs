@@ -97,10 +97,14 @@ impl Session {
         map_version: u32,
     ) -> std::result::Result<Answer, Failure> {
         let platform = &*self.identity().platform;
-        link.reach(slot, map_version, attempts.gone(platform))?;
+        let mut gone = Duration::ZERO;
+        // The usual first attempt has all its time before it, and need not look at the clock.
+        if attempts.have_failed() || !link.is_ready(slot) {
+            link.reach(slot, map_version, attempts.gone(platform))?;
+            gone = attempts.gone(platform);
+        }
         let to = Destination { target: exchange.target, map_version };
         let Exchange { request, bulk_out, bulk_in, .. } = exchange;
-        let gone = attempts.gone(platform);
         let answer = slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in, gone)?;
         link.note_up();
         Ok(answer)

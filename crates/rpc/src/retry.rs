@@ -73,6 +73,11 @@ impl Attempts {
         self.attempt = Attempt { sequence, resent: false };
     }
 
+    /// Whether this is not the first any more.
+    pub fn have_failed(&self) -> bool {
+        self.deadline.is_some()
+    }
+
     /// How much of the call's time has gone.
     pub fn gone(&self, platform: &dyn Platform) -> Duration {
         self.counted_from.map_or(Duration::ZERO, |began| platform.elapsed(began))
