@@ -1,10 +1,7 @@
 //! What an engine answers before it belongs to a pool: what it has, and `Adopt`. Owns nothing else;
 //! a connection that asks for more is told that the engine does not serve it.
 
-use std::time::Duration;
-
 use azekura_proto::frame;
-use azekura_proto::limits::FRAME_MS;
 use azekura_proto::message::{
     Answer, EngineReport, Reply, Request, RequestHead, SpaceStat, TargetReport, Welcome,
 };
@@ -12,6 +9,7 @@ use azekura_proto::{EngineId, Incarnation, PoolId, Status, TargetId};
 use azekura_wire::{Acceptor, Connection, RecvError, Socket};
 
 use crate::engine_state::EngineState;
+use crate::listen::connection::bound_frames;
 use crate::listen::handshakes::HandshakePermit;
 use crate::report::resident_bytes;
 
@@ -32,14 +30,7 @@ pub(crate) fn serve(state: &EngineState, socket: Socket, handshake: HandshakePer
         }
     };
     drop(handshake);
-    let frame_time = Duration::from_millis(FRAME_MS);
-    connection.set_frame_time(frame_time);
-    let socket = connection.socket();
-    if socket
-        .set_read_timeout(Some(frame_time))
-        .and(socket.set_write_timeout(Some(frame_time)))
-        .is_err()
-    {
+    if bound_frames(&mut connection).is_err() {
         return;
     }
     while answer(state, &mut connection).is_some() {}

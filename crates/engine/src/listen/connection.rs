@@ -4,9 +4,11 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use azekura_proto::Status;
 use azekura_proto::frame::decode_borrowed;
+use azekura_proto::limits::FRAME_MS;
 use azekura_proto::message::{Answer, Request, RequestHead};
 use azekura_wire::{Connection, RecvError};
 
@@ -28,6 +30,15 @@ impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
+}
+
+/// An idle peer is fine; one that stops inside a frame is not.
+pub(crate) fn bound_frames(connection: &mut Connection) -> io::Result<()> {
+    let frame_time = Duration::from_millis(FRAME_MS);
+    connection.set_frame_time(frame_time);
+    // So that a wait ends at all, and what has gone is looked at.
+    connection.socket().set_read_timeout(Some(frame_time))?;
+    connection.socket().set_write_timeout(Some(frame_time))
 }
 
 /// Serves a connection until it ends.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use azekura_proto::limits::{CONNECTIONS_MAX, FRAME_MS};
+use azekura_proto::limits::CONNECTIONS_MAX;
 use azekura_proto::message::Refusal;
 use azekura_proto::pool_map::Address;
 use azekura_wire::{Acceptor, Listener, Socket};
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::engine_state::EngineState;
 use crate::listen::adoption;
-use crate::listen::connection::serve;
+use crate::listen::connection::{bound_frames, serve};
 use crate::listen::handshakes::HandshakePermit;
 use crate::requests::attachment::Attachment;
 use crate::service::Service;
@@ -164,12 +164,7 @@ fn handle_guest(
     drop(handshake);
     match (admitted, &mut attached) {
         (Ok((mut connection, _)), Some(attachment)) => {
-            // An idle peer is fine; one that stops inside a frame is not.
-            let frame_time = Duration::from_millis(FRAME_MS);
-            connection.set_frame_time(frame_time);
-            let timeout = Some(frame_time);
-            let socket = connection.socket();
-            if socket.set_read_timeout(timeout).and(socket.set_write_timeout(timeout)).is_ok() {
+            if bound_frames(&mut connection).is_ok() {
                 state.metrics.connections.fetch_add(1, Ordering::Relaxed);
                 serve(attachment, &mut connection);
                 state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
