@@ -223,13 +223,14 @@ def test_strangers_that_trickle_cost_a_bounded_number_of_threads(reach, pool, st
     """Callers that send a byte now and then and never prove who they are: as many threads as may be
     in the handshake, no longer than the handshake may take; whoever comes behind them gets in."""
     threads_max, handshake_s = 512, 5
+    # Asked before they come: whoever comes behind them waits for its turn.
+    tasks = f"/proc/{pool.pids()[0]}/task"
     plugs = []
     for _ in range(threads_max + 100):
         plug = reach.dial()
         plug.sendall(struct.pack("<II", 100, 0))
         plugs.append(plug)
     started = time.monotonic()
-    tasks = f"/proc/{pool.pids()[0]}/task"
     most = 0
     came_in = None
     while time.monotonic() - started < 4 * handshake_s and came_in is None:
