@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 MAGIC = b"AZEKURA\n"
-VERSION = 1
+VERSION = 2
 ENGINE_SIDE = b"azekura 1 engine"
 CALLER_SIDE = b"azekura 1 caller"
 ROLES = {"client": 0, "engine": 1}

@@ -9,7 +9,7 @@ use azekura_proto::attr::{FileKind, Inheritance, NewInode};
 use azekura_proto::message::{Answer, RenameMode, Reply, Request};
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::transaction::{Action, Entry, TransactionId};
-use azekura_proto::{EngineId, ObjectClass, Oid, PoolId, PoolMap, Status, TargetId};
+use azekura_proto::{Dependences, EngineId, ObjectClass, Oid, PoolId, PoolMap, Status, TargetId};
 use azekura_store::Environment;
 use tempfile::TempDir;
 
@@ -197,10 +197,10 @@ fn a_part_that_is_prepared_again_is_done_once() {
         let request = Request::Prepare { id, actions: tree.clone() };
         node.call(home.id, &request).unwrap();
     }
-    node.call(home.id, &Request::Commit { id }).unwrap();
+    node.call(home.id, &Request::Commit { id, after: Dependences::NONE }).unwrap();
     assert_eq!(links(), 2);
     assert_eq!(prepare(), Err(Status::Busy), "it is over");
-    node.call(home.id, &Request::Commit { id }).unwrap();
+    node.call(home.id, &Request::Commit { id, after: Dependences::NONE }).unwrap();
     assert_eq!((links(), home.lock().locks.len()), (2, 0));
     let aborted = TransactionId { number: 2, ..id };
     node.call(home.id, &Request::Abort { id: aborted }).unwrap();

@@ -2,8 +2,8 @@
 //! served stands in `service`, who may come in in `server`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use azekura_platform::Thread;
@@ -88,6 +88,21 @@ impl Engine {
         self.state.service().map(|service| service.map())
     }
 
+    /// For whoever has to see that the engine must be started anew.
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::downgrade(&self.state))
+    }
+
+    /// Stops, and starts on the same directory and addresses.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn restart(self) -> Result<Self, EngineError> {
+        let config = EngineConfig { listen: self.addresses(), ..self.state.config.clone() };
+        self.stop();
+        Self::start(config)
+    }
+
     /// Drains: takes no more connections, lets requests under way end, makes everything durable.
     pub fn stop(self) {
         self.state.stopping.store(true, Ordering::Relaxed);
@@ -104,6 +119,18 @@ impl Engine {
         if let Some(service) = self.state.take_service() {
             service.finish();
         }
+    }
+}
+
+/// Sees from another thread whether an engine has to be started anew.
+pub struct Watch(Weak<EngineState>);
+
+impl Watch {
+    /// Whether it has to: another engine lost its last commits with its power, and those of this one
+    /// that rely on them were taken back. It lets nobody in any more. `None` once it has stopped.
+    pub fn is_rolled_back(&self) -> Option<bool> {
+        let state = self.0.upgrade()?;
+        Some(state.service().is_some_and(|service| service.is_rolled_back()))
     }
 }
 

@@ -30,7 +30,7 @@ mod transaction;
 #[cfg(test)]
 mod virtual_time;
 
-pub use engine::Engine;
+pub use engine::{Engine, Watch};
 pub use engine_dir::EngineDir;
 pub use engine_state::EngineConfig;
 pub use error::EngineError;

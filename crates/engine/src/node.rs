@@ -38,6 +38,11 @@ impl CurrentMap {
     pub(crate) fn new(map: Arc<PoolMap>) -> Self {
         Self { version: AtomicU32::new(map.version), map: RwLock::new(map) }
     }
+
+    /// The map that holds now.
+    pub(crate) fn get(&self) -> Arc<PoolMap> {
+        Arc::clone(&self.map.read())
+    }
 }
 
 /// The shared state of an engine that belongs to a pool.
@@ -59,6 +64,13 @@ pub(crate) struct NodeState {
     pub(crate) undecided: Mutex<HashSet<TransactionId>>,
 }
 
+impl NodeState {
+    /// A target of this engine.
+    pub(crate) fn local(&self, target: TargetId) -> Option<&Arc<Target>> {
+        self.targets.get(usize::from(target.0))?.as_ref()
+    }
+}
+
 /// An engine as one request sees it: what its threads share, and a pool map that stays the same
 /// until the request is answered.
 #[derive(Clone)]
@@ -77,14 +89,19 @@ impl Deref for Node {
 
 impl Node {
     pub(crate) fn new(state: NodeState) -> Self {
-        let map = Arc::clone(&state.current_map.map.read());
-        Self { state: Arc::new(state), map }
+        let map = state.current_map.get();
+        let state = Arc::new(state);
+        for target in state.targets.iter().flatten() {
+            let witnesses = Arc::downgrade(&state);
+            target.store.set_witnesses(witnesses);
+        }
+        Self { state, map }
     }
 
     /// Takes up the map that holds now. To be called before each request.
     pub(crate) fn refresh(&mut self) {
         if self.state.current_map.version.load(Ordering::Acquire) != self.map.version {
-            self.map = Arc::clone(&self.state.current_map.map.read());
+            self.map = self.state.current_map.get();
         }
     }
 
@@ -99,11 +116,6 @@ impl Node {
     /// Where objects lie.
     fn placement(&self) -> Placement {
         Placement::of(&self.map)
-    }
-
-    /// A target of this engine.
-    pub(crate) fn local(&self, target: TargetId) -> Option<&Arc<Target>> {
-        self.targets.get(usize::from(target.0))?.as_ref()
     }
 
     /// The targets of this engine.

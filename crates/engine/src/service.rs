@@ -171,9 +171,17 @@ impl Service {
         }
     }
 
+    /// Whether some of the last commits were taken back, since another engine lost what they relied on
+    /// with its power. The service has to be opened anew.
+    pub fn is_rolled_back(&self) -> bool {
+        self.node.local_targets().any(|target| target.store.is_rolled_back())
+    }
+
     /// Leaves everything durable and in order for the next run.
     pub fn finish(&self) {
-        self.background.lock().finish(&self.node());
+        if !self.is_rolled_back() {
+            self.background.lock().finish(&self.node());
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::ids::SERIAL_MAX;
 use azekura_proto::limits::RECORD_WAIT_MS;
 use azekura_proto::transaction::{Action, TransactionId};
-use azekura_proto::{Oid, Status, TargetId, Timestamp};
+use azekura_proto::{Dependences, Oid, Status, TargetId, Timestamp};
 use azekura_store::{Batch, Space, Store};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -162,7 +162,16 @@ impl Target {
         for (key, number) in numbers {
             batch.put(Space::System, key, encode(number));
         }
-        self.store.commit(batch).and_then(|()| self.store.sync()).map_err(store_status)
+        // A number that was taken back could be given again, and what it names may be durable elsewhere.
+        self.store.commit_aside(batch).map_err(store_status)
+    }
+
+    /// What is committed from now on relies on these commits of other targets.
+    ///
+    /// # Errors
+    /// [`Status::Busy`]: one of them is lost here, and whoever speaks of it will hear of that.
+    pub(crate) fn rely_on(&self, heard: &Dependences) -> Result<(), Status> {
+        if self.store.observe(heard) { Ok(()) } else { Err(Status::Busy) }
     }
 
     /// Puts on record, before the first lease is given, that there are some, so that the next run

@@ -4,6 +4,7 @@
 
 pub mod attr;
 pub mod class;
+pub mod dependence;
 pub mod frame;
 pub mod geometry;
 pub mod ids;
@@ -17,6 +18,7 @@ pub mod transaction;
 
 pub use attr::{Attr, FileKind, Timestamp};
 pub use class::ObjectClass;
+pub use dependence::{Dependence, Dependences};
 pub use geometry::Geometry;
 pub use ids::{ContainerId, EngineId, Incarnation, Oid, PoolId, SessionId, TargetId};
 pub use layout::Layout;

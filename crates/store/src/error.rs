@@ -86,6 +86,23 @@ pub enum StoreError {
         /// The target on disk.
         found_target: TargetId,
     },
+    /// What was committed relies on a commit of another target, which does not answer.
+    #[error(
+        "{}: waits for target {}, whose commits it relies on; start the engine of that target",
+        path.display(), target.0
+    )]
+    Waits {
+        /// The key-values of the target that waits.
+        path: PathBuf,
+        /// The target that does not answer.
+        target: TargetId,
+    },
+    /// Commits were dropped since another target lost what they relied on with its power.
+    #[error("{}: some of the last commits were taken back; open the target anew", path.display())]
+    RolledBack {
+        /// The key-values of the target.
+        path: PathBuf,
+    },
     /// The disk failed, or did earlier in a way that cannot be taken back.
     #[error("{}: cannot {what}: {source}", path.display())]
     Io {
@@ -141,6 +158,8 @@ impl StoreError {
             Self::Damaged { .. } | Self::NewerVersion { .. } => Status::Damaged,
             Self::InUse { .. } => Status::Busy,
             Self::NotATarget { .. } | Self::WrongIdentity { .. } => Status::WrongTarget,
+            Self::Waits { .. } => Status::PeerUnreachable,
+            Self::RolledBack { .. } => Status::Stopping,
             Self::Io { source, .. } => io_status(source),
         }
     }

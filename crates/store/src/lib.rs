@@ -31,6 +31,7 @@ pub use error::StoreError;
 pub use free_space::SpaceInfo;
 pub use kv::batch::Batch;
 pub use kv::change::Value;
+pub use kv::reliance::{Unsettled, Witnesses};
 pub use kv::space::Space;
 pub use object_kv::{KvCondition, KvOp, KvUpdate};
 pub use shards::ShardFile;

@@ -3,9 +3,9 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use azekura_proto::{Oid, PoolId, TargetId};
+use azekura_proto::{Dependences, Oid, PoolId, TargetId};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -18,6 +18,7 @@ use crate::kv::background::{Applier, Sealer};
 use crate::kv::batch::Batch;
 use crate::kv::change::Value;
 use crate::kv::engine::KV_NAME;
+use crate::kv::reliance::Witnesses;
 use crate::kv::space::Space;
 use crate::kv::{KeyValues, KvSizes};
 use crate::shards::{DATA_DIRS, DATA_NAME, ShardFile, Shards};
@@ -109,7 +110,7 @@ impl Store {
             value_cache_bytes: config.cache_bytes,
             block_cache_bytes: config.block_cache_bytes,
         };
-        let kv = Arc::new(KeyValues::open(environment, Arc::clone(&dir), sizes, gauge)?);
+        let kv = Arc::new(KeyValues::open(environment, (target, Arc::clone(&dir)), sizes, gauge)?);
         let sealer = Sealer::start(&kv)?;
         Ok(Self {
             applier: Applier::start(&kv)?,
@@ -148,6 +149,49 @@ impl Store {
         self.kv.commit(batch)
     }
 
+    /// As [`Store::commit`], but durable, and kept also where other commits have to be taken back. A
+    /// key that is committed this way is never committed the other way.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn commit_aside(&self, batch: Batch) -> Result<(), StoreError> {
+        self.kv.commit_aside(batch)
+    }
+
+    /// Who makes commits of other targets durable, on which those of this one rely. To be told once,
+    /// before the first [`Store::observe`].
+    pub fn set_witnesses(&self, witnesses: Weak<dyn Witnesses>) {
+        self.kv.set_witnesses(witnesses);
+    }
+
+    /// From now on commits rely on these of other targets: they become durable after them, and are
+    /// taken back where one of them is lost. False, and nothing is done, if one of them is a commit that
+    /// this target lost itself: whoever speaks of it will hear of that, and take its own back.
+    #[must_use]
+    pub fn observe(&self, heard: &Dependences) -> bool {
+        self.kv.front().observe(heard)
+    }
+
+    /// What whoever hears of this target's state relies on.
+    pub fn position(&self) -> Dependences {
+        self.kv.front().position()
+    }
+
+    /// Makes a commit of this target durable, but not what it relies on itself. False if the target
+    /// lost it with its power, or took it back.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn hold(&self, epoch: u64, seq: u64) -> Result<bool, StoreError> {
+        self.kv.hold(epoch, seq)
+    }
+
+    /// Whether commits were taken back, since another target lost what they relied on. Nothing can be
+    /// committed any more: the store has to be opened anew, by someone who forgets what it read.
+    pub fn is_rolled_back(&self) -> bool {
+        self.kv.is_rolled_back()
+    }
+
     /// At most `limit` keys of a space that begin with `prefix` and come after `after`, in order,
     /// with their values. A scan costs time for records removed not long ago, too: who empties a
     /// space from its beginning goes on with `after`, rather than from the beginning.
@@ -180,8 +224,11 @@ impl Store {
         self.kv.scan_visit(space, prefix, after, visit)
     }
 
-    /// Brings every commit before the call to stable storage. After a failure every later call
-    /// fails too.
+    /// Brings every commit before the call to stable storage, and what it relies on. After a failure
+    /// of the disk every later call fails too.
+    ///
+    /// # Errors
+    /// Whatever the disk says; [`StoreError::Waits`] if another target does not answer.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.kv.sync()
     }

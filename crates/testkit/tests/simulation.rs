@@ -73,33 +73,17 @@ fn histories_with_striped_files_are_right() {
 }
 
 #[test]
-fn what_was_synced_survives_a_loss_of_power() {
+fn what_was_synced_survives_a_loss_of_power_and_the_rest_is_whole() {
     are_right(&Setting::POWER);
 }
 
 #[test]
-#[ignore = "shows all that is found of one known defect, for whoever mends it"]
-fn a_loss_of_power_leaves_wholes() {
-    let faults = ONLY_POWER.faults.with(KnownDefect::PowerLeavesHalves);
-    let setting = Setting { faults, ..ONLY_POWER };
-    let first = number_from_env("AZEKURA_SEED").unwrap_or(FIRST_SEED);
-    let count = number_from_env("AZEKURA_SIM_SEEDS").unwrap_or(2000);
-    let mut wrong = Vec::new();
-    for seed in first..first + count {
-        if let Err(violation) = run(seed, &setting) {
-            assert!(count > 1, "{violation}");
-            wrong.push(format!("{seed}: {}", violation.what));
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+fn a_loss_of_power_alone_leaves_wholes() {
+    are_right(&Setting { faults: Faults { power_cut: 40, ..Faults::NONE }, ..Setting::SHORT });
 }
 
 /// Nothing goes wrong but what is added.
 const QUIET: Setting = Setting { faults: Faults::NONE, ..Setting::SHORT };
-
-/// Nothing goes wrong but the power.
-const ONLY_POWER: Setting =
-    Setting { faults: Faults { power_cut: 40, ..Faults::NONE }, ..Setting::SHORT };
 
 /// A defect that is known shows in a short series, so that one that is not known would.
 fn is_found(setting: &Setting, defect: KnownDefect) {
@@ -136,9 +120,4 @@ fn requests_that_come_late_are_found() {
 #[test]
 fn appends_that_leave_a_gap_are_found() {
     is_found(&Setting::STRIPED, KnownDefect::AppendLeavesGap);
-}
-
-#[test]
-fn halves_that_a_loss_of_power_leaves_are_found() {
-    is_found(&ONLY_POWER, KnownDefect::PowerLeavesHalves);
 }

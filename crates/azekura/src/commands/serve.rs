@@ -2,6 +2,7 @@
 //! Owns the layout of an engine's directory as far as the command line decides it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::{PoolFile, SecretSource};
@@ -12,7 +13,7 @@ use azekura_proto::{EngineId, PoolId};
 use azekura_wire::Secret;
 use clap::Args;
 use rustix::fs::Mode;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::host::daemon::Starting;
@@ -22,6 +23,10 @@ use crate::report;
 
 /// Targets of a new engine unless something else is said.
 pub(crate) const TARGETS_DEFAULT: u16 = 4;
+/// Starts the engine anew, without leaving the process.
+const RESTART: i32 = SIGUSR1;
+/// Between two looks whether it must be.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// The engine's record of its pool; there from the moment that it belongs to one.
 pub(crate) const POOL_RECORD: &str = "pool.json";
 /// Where the engine keeps its targets.
@@ -179,15 +184,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let starting = Starting::begin(args.in_background)?;
     // From here on a signal waits until the engine can be stopped in good order.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
-    let engine = match start(args) {
+    let mut signals =
+        Signals::new([SIGTERM, SIGINT, RESTART]).context("cannot wait for signals")?;
+    let mut engine = match start(args) {
         Ok(engine) => engine,
         Err(error) => return Err(starting.failed(error)),
     };
     announce(&engine, args.in_background);
     starting.ready()?;
-    if let Some(signal) = signals.forever().next() {
-        tracing::info!(signal, "draining");
+    loop {
+        restart_when_needed(&engine);
+        match signals.forever().next() {
+            Some(RESTART) => {
+                tracing::warn!("starting anew, without the commits that were taken back");
+                engine = engine.restart()?;
+            }
+            signal => {
+                tracing::info!(signal, "draining");
+                break;
+            }
+        }
     }
     std::thread::spawn(move || {
         // Whoever asks twice does not want to wait.
@@ -199,6 +215,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     engine.stop();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Watches an engine that another one may force to start anew, and says so by a signal.
+fn restart_when_needed(engine: &Engine) {
+    let watch = engine.watch();
+    std::thread::spawn(move || {
+        while let Some(is_rolled_back) = watch.is_rolled_back() {
+            if is_rolled_back {
+                // A signal is what the main thread waits for; it takes it from whoever sends it.
+                let _ = signal_hook::low_level::raise(RESTART);
+                return;
+            }
+            std::thread::sleep(WATCH_INTERVAL);
+        }
+    });
 }
 
 fn announce(engine: &Engine, in_background: bool) {

@@ -65,8 +65,10 @@ pub(crate) fn finish_transactions(node: &Node, target: &Target) {
     }
     for id in waiting_parts(target) {
         let finished = match node.call(id.coordinator, &Request::AskOutcome { id }) {
-            Ok(Reply::Outcome(Outcome::Committed)) => commit(node, target, id),
-            Ok(Reply::Outcome(Outcome::Aborted)) => abort(target, id),
+            Ok(Reply::Outcome { outcome: Outcome::Committed, after }) => {
+                commit(node, target, id, &after)
+            }
+            Ok(Reply::Outcome { outcome: Outcome::Aborted, .. }) => abort(target, id),
             // Not decided, or the coordinator is away: ask again in the next round.
             Ok(_) | Err(_) => Ok(()),
         };
@@ -81,7 +83,7 @@ fn tell_decisions(node: &Node, target: &Target) -> Result<(), Status> {
     for (key, value) in decided {
         let id = parse_transaction_key(&key).ok_or(Status::Damaged)?;
         let participants: Vec<TargetId> = decode(&value)?;
-        if tell_commit(node, id, &participants) {
+        if tell_commit(node, target, id, &participants) {
             forget_decision(target, id);
         }
     }

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::requests::retry::Caller;
 use crate::target::Target;
 use crate::transaction::coordinator::{Need, Parts, run_with_tree};
+use crate::transaction::participant::directory_above;
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +46,7 @@ pub(crate) fn rename(
             || (mode == RenameMode::Exchange
                 && there.is_some_and(|entry| entry.kind == FileKind::Directory));
         if moves_directory && from.dir != to.dir && !tree_is_locked {
-            return root_of(node, to.dir).map(Need::TreeLock);
+            return root_of(node, target, to.dir).map(Need::TreeLock);
         }
         parts_of(node, target, from, to, mode, source, there).map(Need::Changes)
     })?;
@@ -65,17 +66,10 @@ fn look(node: &Node, place: EntryName<'_>) -> Result<Option<Entry>, Status> {
     }
 }
 
-fn parent_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
-    match node.call(dir.home(), &Request::AskDirectory { dir })? {
-        Reply::Parent(parent) => Ok(parent),
-        _ => Err(Status::Damaged),
-    }
-}
-
-fn root_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
+fn root_of(node: &Node, target: &Target, dir: Oid) -> Result<Oid, Status> {
     let mut at = dir;
     for _ in 0..DIRECTORY_DEPTH_MAX {
-        let parent = parent_of(node, at)?;
+        let parent = directory_above(node, target, at)?;
         if parent == at {
             return Ok(at);
         }
@@ -85,13 +79,13 @@ fn root_of(node: &Node, dir: Oid) -> Result<Oid, Status> {
 }
 
 /// Refuses to move `moved` to a place below itself. The tree is locked, so nothing changes.
-fn refuse_loop(node: &Node, moved: Oid, into: Oid) -> Result<(), Status> {
+fn refuse_loop(node: &Node, target: &Target, moved: Oid, into: Oid) -> Result<(), Status> {
     let mut at = into;
     for _ in 0..DIRECTORY_DEPTH_MAX {
         if at == moved {
             return Err(Status::IntoItself);
         }
-        let parent = parent_of(node, at)?;
+        let parent = directory_above(node, target, at)?;
         if parent == at {
             return Ok(());
         }
@@ -117,7 +111,7 @@ fn parts_of(
         _ => {}
     }
     if source.kind == FileKind::Directory {
-        refuse_loop_if_moved(node, source.oid, from.dir, to.dir)?;
+        refuse_loop_if_moved(node, target, source.oid, from.dir, to.dir)?;
     }
     let mut parts = Parts::default();
     let from_target = node.entry_target(from.dir, from.name);
@@ -126,7 +120,7 @@ fn parts_of(
     if mode == RenameMode::Exchange {
         let there = there.ok_or(Status::NotFound)?;
         if there.kind == FileKind::Directory {
-            refuse_loop_if_moved(node, there.oid, to.dir, from.dir)?;
+            refuse_loop_if_moved(node, target, there.oid, to.dir, from.dir)?;
         }
         let back = Action::InsertEntry {
             dir: from.dir,
@@ -167,11 +161,17 @@ fn parts_of(
     Ok(parts)
 }
 
-fn refuse_loop_if_moved(node: &Node, dir: Oid, from: Oid, to: Oid) -> Result<(), Status> {
+fn refuse_loop_if_moved(
+    node: &Node,
+    target: &Target,
+    dir: Oid,
+    from: Oid,
+    to: Oid,
+) -> Result<(), Status> {
     if from == to {
         return Ok(());
     }
-    refuse_loop(node, dir, to)
+    refuse_loop(node, target, dir, to)
 }
 
 /// The object that moves is marked as changed, and a directory learns what is above it now.

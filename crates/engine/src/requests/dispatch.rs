@@ -11,6 +11,7 @@ use crate::data::{append, shards, values};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{attributes, containers, entries, inode, listing};
 use crate::node::{LocalTargets, Node};
+use crate::records::stored::store_status;
 use crate::report;
 use crate::requests::bulk::{Bulk, BulkIn};
 use crate::requests::retry::Caller;
@@ -184,11 +185,21 @@ pub(crate) fn dispatch(
             if actions.len() > azekura_proto::limits::ACTIONS_MAX {
                 return Err(Status::TooLarge);
             }
-            participant::prepare(node, target, *id, actions).map(|()| Reply::Done)
+            participant::prepare(node, target, *id, actions)?;
+            Ok(Reply::DoneAfter(target.store.position()))
         }
-        Request::Commit { id } => participant::commit(node, target, *id).map(|()| Reply::Done),
+        Request::Commit { id, after } => {
+            participant::commit(node, target, *id, after)?;
+            Ok(Reply::DoneAfter(target.store.position()))
+        }
+        Request::Hold { epoch, seq } => {
+            target.store.hold(*epoch, *seq).map(Reply::Held).map_err(store_status)
+        }
         Request::Abort { id } => participant::abort(target, *id).map(|()| Reply::Done),
-        Request::AskOutcome { id } => participant::outcome(node, target, *id).map(Reply::Outcome),
+        Request::AskOutcome { id } => {
+            let outcome = participant::outcome(node, target, *id)?;
+            Ok(Reply::Outcome { outcome, after: target.store.position() })
+        }
         Request::AskDirectory { dir } => participant::ask_directory(target, *dir),
 
         Request::Scan { kind, container, after } => {

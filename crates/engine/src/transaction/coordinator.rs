@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use azekura_platform::Platform;
 use azekura_proto::limits::TRANSACTION_TRIES_MS;
-use azekura_proto::message::Request;
+use azekura_proto::message::{Reply, Request};
 use azekura_proto::transaction::{Action, TransactionId};
 use azekura_proto::{Oid, Status, TargetId, Timestamp};
 use azekura_store::Space;
@@ -187,7 +187,8 @@ impl<'a> Attempt<'a> {
         self.node.undecided.lock().insert(self.id);
     }
 
-    /// Asks all parts at once. If some refuse, what the first of them says counts.
+    /// Asks all parts at once. If some refuse, what the first of them says counts. The decision relies
+    /// on what they have prepared.
     fn prepare(&mut self, parts: Vec<(TargetId, Vec<Action>)>) -> Result<(), Status> {
         let id = self.id;
         let mut wanted = Vec::with_capacity(parts.len());
@@ -199,12 +200,14 @@ impl<'a> Attempt<'a> {
             let request = Request::Prepare { id, actions };
             if self.node.is_alone() {
                 // Nobody works meanwhile: nothing is prepared behind a part that refuses.
-                self.node.call(target, &request)?;
+                let answer = self.node.call(target, &request)?;
+                rely_on(self.target, &answer)?;
             } else {
                 wanted.push((target, request));
             }
         }
-        self.node.call_all(&wanted).into_iter().try_for_each(|answer| answer.map(drop))
+        let answers = self.node.call_all(&wanted);
+        answers.into_iter().try_for_each(|answer| rely_on(self.target, &answer?))
     }
 
     fn take_own_keys(&mut self, own: &[Action]) -> Result<(), Status> {
@@ -271,7 +274,7 @@ impl<'a> Attempt<'a> {
     /// Lets the others do their parts. Who cannot be reached is told later by recovery.
     fn finish(&self) {
         assert!(self.own_keys.is_empty(), "the own part is done before others are told");
-        if tell_commit(self.node, self.id, &self.prepared) {
+        if tell_commit(self.node, self.target, self.id, &self.prepared) {
             forget_decision(self.target, self.id);
         }
     }
@@ -295,10 +298,26 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Tells the participants of a decided transaction; whether all have heard.
-pub(crate) fn tell_commit(node: &Node, id: TransactionId, participants: &[TargetId]) -> bool {
-    let commits = to_each(participants, || Request::Commit { id });
-    node.call_all(&commits).iter().all(Result::is_ok)
+/// Tells the participants of a transaction that `target` has decided; whether all have heard. That the
+/// decision may be forgotten then relies on what they have committed.
+pub(crate) fn tell_commit(
+    node: &Node,
+    target: &Target,
+    id: TransactionId,
+    participants: &[TargetId],
+) -> bool {
+    let after = target.store.position();
+    let commits = to_each(participants, || Request::Commit { id, after: after.clone() });
+    let answers = node.call_all(&commits);
+    answers.into_iter().all(|answer| answer.and_then(|reply| rely_on(target, &reply)).is_ok())
+}
+
+/// What `target` commits from now on relies on what it has been told.
+fn rely_on(target: &Target, reply: &Reply) -> Result<(), Status> {
+    match reply {
+        Reply::DoneAfter(after) => target.rely_on(after),
+        _ => Err(Status::Damaged),
+    }
 }
 
 fn to_each(

@@ -6,3 +6,4 @@ pub(crate) mod coordinator;
 pub(crate) mod finished;
 pub(crate) mod key_locks;
 pub(crate) mod participant;
+mod witnesses;

@@ -4,7 +4,7 @@
 
 use azekura_proto::message::{Answer, Reply, Request};
 use azekura_proto::transaction::{Action, Outcome, TransactionId};
-use azekura_proto::{Oid, Status};
+use azekura_proto::{Dependences, Oid, Status};
 use azekura_store::Space;
 
 use crate::node::Node;
@@ -27,9 +27,23 @@ pub(crate) fn ask_directory(target: &Target, dir: Oid) -> Answer {
             .ok_or(Status::NotFound)?;
     drop(state);
     match inode.parent {
-        Some(parent) if inode.nlink > 0 => Ok(Reply::Parent(parent)),
+        Some(parent) if inode.nlink > 0 => {
+            Ok(Reply::Parent { parent, after: target.store.position() })
+        }
         Some(_) => Err(Status::NotFound),
         None => Err(Status::NotDirectory),
+    }
+}
+
+/// Asks the home of a directory which one is above it. What `target` commits from now on relies on
+/// both being there.
+pub(crate) fn directory_above(node: &Node, target: &Target, dir: Oid) -> Result<Oid, Status> {
+    match node.call(dir.home(), &Request::AskDirectory { dir })? {
+        Reply::Parent { parent, after } => {
+            target.rely_on(&after)?;
+            Ok(parent)
+        }
+        _ => Err(Status::Damaged),
     }
 }
 
@@ -39,7 +53,7 @@ pub(crate) fn ask_homes(node: &Node, target: &Target, actions: &[Action]) -> Res
     for action in actions {
         let Action::InsertEntry { dir, .. } = action else { continue };
         if target.dir_shards.get(&target.store, *dir)?.is_none() {
-            node.call(dir.home(), &Request::AskDirectory { dir: *dir })?;
+            directory_above(node, target, *dir)?;
         }
     }
     Ok(())
@@ -115,8 +129,14 @@ fn store_prepared(
     Ok(())
 }
 
-/// Second phase: does what was prepared. Doing it again does nothing.
-pub(crate) fn commit(node: &Node, target: &Target, id: TransactionId) -> Result<(), Status> {
+/// Second phase: does what was prepared, which relies on the decision. Doing it again does nothing.
+pub(crate) fn commit(
+    node: &Node,
+    target: &Target,
+    id: TransactionId,
+    after: &Dependences,
+) -> Result<(), Status> {
+    target.rely_on(after)?;
     let mut state = target.lock();
     let Some(prepared) = state.prepared.get(&id) else { return Ok(()) };
     let actor = Actor::new(target, &node.sessions);

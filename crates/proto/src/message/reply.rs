@@ -7,6 +7,7 @@ use super::directory::DirEntry;
 use super::stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat};
 use super::terms::Lock;
 use crate::attr::{Attr, Timestamp};
+use crate::dependence::Dependences;
 use crate::ids::Oid;
 use crate::pool_map::PoolMap;
 use crate::status::Status;
@@ -79,9 +80,19 @@ pub enum Reply {
     /// A lock in the way, if any.
     LockInTheWay(Option<Lock>),
     /// How a transaction ended.
-    Outcome(Outcome),
+    Outcome {
+        /// How.
+        outcome: Outcome,
+        /// What that relies on.
+        after: Dependences,
+    },
     /// The directory above.
-    Parent(Oid),
+    Parent {
+        /// That directory.
+        parent: Oid,
+        /// What it relies on that both are there.
+        after: Dependences,
+    },
     /// Records of a scan.
     Scanned {
         /// The records.
@@ -98,6 +109,10 @@ pub enum Reply {
         /// between. Of a write lease: its epoch.
         version: u64,
     },
+    /// A part of a transaction is done.
+    DoneAfter(Dependences),
+    /// Whether the commit is durable now; if not, it is no part of what the target is any more.
+    Held(bool),
 }
 
 /// What a reply frame's body holds.

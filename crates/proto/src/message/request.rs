@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{Repair, ScanKind};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, ValueUpdate, XattrMode};
 use crate::attr::{AttrChange, Inheritance, NewInode, Timestamp};
+use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId, TargetId};
 use crate::pool_map::PoolMap;
 use crate::transaction::{Action, TransactionId};
@@ -383,17 +384,19 @@ pub enum Request<'a> {
     },
 
     // -- between engines
-    /// First phase: check and reserve. Answer: `Done`, or why not.
+    /// First phase: check and reserve. Answer: `DoneAfter`, or why not.
     Prepare {
         /// The transaction.
         id: TransactionId,
         /// This target's part.
         actions: Vec<Action>,
     },
-    /// Second phase: do it. Answer: `Done`, also if it was done before.
+    /// Second phase: do it. Answer: `DoneAfter`, also if it was done before.
     Commit {
         /// The transaction.
         id: TransactionId,
+        /// What the decision relies on, the decision itself included.
+        after: Dependences,
     },
     /// Forget it. Answer: `Done`.
     Abort {
@@ -463,6 +466,14 @@ pub enum Request<'a> {
         data: ShardRef,
         /// The lease's epoch.
         epoch: u64,
+    },
+    /// Asked between engines: make a commit of the target durable, though not what it relies on.
+    /// Answer: `Held`.
+    Hold {
+        /// The history that the commit is of.
+        epoch: u64,
+        /// Its number.
+        seq: u64,
     },
 }
 
@@ -546,7 +557,8 @@ impl Request<'_> {
             | Self::LeaseRead { .. }
             | Self::LeaseWrite { .. }
             | Self::WriteLeased { .. }
-            | Self::ReleaseWrite { .. } => Handling::PLAIN,
+            | Self::ReleaseWrite { .. }
+            | Self::Hold { .. } => Handling::PLAIN,
         }
     }
 
@@ -611,6 +623,7 @@ impl Request<'_> {
             Self::LeaseWrite { .. } => "lease_write",
             Self::WriteLeased { .. } => "write_leased",
             Self::ReleaseWrite { .. } => "release_write",
+            Self::Hold { .. } => "hold",
             Self::Write { .. } => "write",
             Self::Append { .. } => "append",
             Self::ShardTruncate { .. } => "shard_truncate",

@@ -8,6 +8,7 @@ use super::request::Request;
 use super::stat::{Container, DirShardStat, EngineReport, SpaceStat};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, XattrMode};
 use crate::attr::{Attr, AttrChange, Inheritance, NewInode, Timestamp};
+use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId};
 use crate::pool_map::PoolMap;
 use crate::transaction::{Action, Entry, Outcome, TransactionId};
@@ -212,11 +213,15 @@ requests! {
     LockRelease { oid: Oid, lock: Lock } -> (), Reply::Done => ();
     LockTest { oid: Oid, lock: Lock } -> Option<Lock>, Reply::LockInTheWay(lock) => lock;
 
-    Prepare { id: TransactionId, actions: Vec<Action> } -> (), Reply::Done => ();
-    Commit { id: TransactionId } -> (), Reply::Done => ();
+    Prepare { id: TransactionId, actions: Vec<Action> } -> Dependences,
+        Reply::DoneAfter(after) => after;
+    Commit { id: TransactionId, after: Dependences } -> Dependences,
+        Reply::DoneAfter(after) => after;
     Abort { id: TransactionId } -> (), Reply::Done => ();
-    AskOutcome { id: TransactionId } -> Outcome, Reply::Outcome(outcome) => outcome;
-    AskDirectory { dir: Oid } -> Oid, Reply::Parent(parent) => parent;
+    AskOutcome { id: TransactionId } -> (Outcome, Dependences),
+        Reply::Outcome { outcome, after } => (outcome, after);
+    AskDirectory { dir: Oid } -> (Oid, Dependences),
+        Reply::Parent { parent, after } => (parent, after);
 
     Scan { kind: ScanKind, container: ContainerId, after: Option<Vec<u8>> } -> ScanPage,
         Reply::Scanned { items, next } => ScanPage { items, next };

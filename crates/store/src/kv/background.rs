@@ -44,7 +44,7 @@ fn join(thread: &mut Option<Thread>) {
 
 /// The thread that brings pending batches to the database: soon after a commit, but late enough for
 /// a worthwhile group and out of the way of the next request. Ended and joined on drop; then
-/// everything is in the database, unless that failed.
+/// everything is in the database but what waits for other targets, unless that failed.
 pub(crate) struct Applier {
     kv: Arc<KeyValues>,
     thread: Option<Thread>,
@@ -65,7 +65,7 @@ impl Drop for Applier {
     fn drop(&mut self) {
         self.kv.front().call.stop();
         join(&mut self.thread);
-        if let Err(error) = self.kv.drain() {
+        if let Err(error) = self.kv.drain_alone() {
             tracing::error!(%error, "the last commits stay in their journal until the next start");
         }
     }
@@ -76,9 +76,9 @@ fn apply(kv: &KeyValues) {
     let mut pause = PAUSE;
     while !front.call.is_stopping() {
         front.call.pause(pause);
-        let idle = !front.has_pending();
+        let idle = !front.has_work();
         if idle && pause == PAUSE_MAX {
-            front.call.sleep(|| front.has_pending());
+            front.call.sleep(|| front.has_work());
             pause = PAUSE;
         } else if idle {
             pause = (pause * 2).min(PAUSE_MAX);

@@ -1,6 +1,7 @@
 //! The front journal: a file of fixed size in which every small batch is kept from its commit until
 //! the database has it. Owns the file, and where in it a record goes. Nothing here syncs: what was
-//! written survives the end of the process, and that is what a commit promises.
+//! written survives the end of the process, and that is what a commit promises. Where another target
+//! relies on a record, `KeyValues::hold` syncs it.
 //!
 //! Records follow each other; one that does not fit before the end begins anew at the beginning.
 //! So the record after another one lies either behind it or at the beginning, and its epoch and
@@ -30,7 +31,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = 128 * 1024;
 pub(crate) struct FrontJournal {
     path: PathBuf,
     dir: Arc<dyn Directory>,
-    file: Box<dyn File>,
+    file: Arc<dyn File>,
     /// What is really there: less only if the disk was full when the file was made.
     capacity_bytes: u64,
     /// Where the last record ends.
@@ -42,8 +43,8 @@ impl FrontJournal {
     pub(crate) fn open(dir: Arc<dyn Directory>, must_exist: bool) -> Result<Self, StoreError> {
         let path = dir.path().join(NAME);
         let access = if must_exist { Access::Existing } else { Access::Create };
-        let file = match dir.open(NAME, access) {
-            Ok(file) => file,
+        let file: Arc<dyn File> = match dir.open(NAME, access) {
+            Ok(file) => Arc::from(file),
             Err(Errno::NOENT) if must_exist => {
                 let detail = "the journal of the last commits is missing".to_owned();
                 return Err(StoreError::Damaged { path, detail });
@@ -89,6 +90,16 @@ impl FrontJournal {
     /// Where the last record ends.
     pub(crate) fn end(&self) -> u64 {
         self.end
+    }
+
+    /// The next record follows on the one that ends here.
+    pub(crate) fn go_on_at(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// The file, for whoever makes durable what was written.
+    pub(crate) fn file(&self) -> Arc<dyn File> {
+        Arc::clone(&self.file)
     }
 
     /// The place of the next record of so many bytes, if there is room; `oldest` is where the

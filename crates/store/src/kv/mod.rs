@@ -10,21 +10,25 @@ mod database;
 pub(crate) mod engine;
 mod front;
 mod front_journal;
+mod history;
 mod overlay;
 mod record;
 mod recovery;
+pub(crate) mod reliance;
 mod rotation;
+mod scan;
+mod settling;
 pub(crate) mod space;
 mod value_cache;
 
-use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use azekura_platform::{Platform, SharedPlatform};
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+use azekura_proto::TargetId;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 
 use self::batch::Batch;
 use self::change::{Change, Value};
@@ -34,8 +38,9 @@ use self::front::{Appended, Front};
 use self::overlay::{Pending, newest_changes};
 use self::record::Changes;
 use self::recovery::recover;
+use self::reliance::Witnesses;
 use self::rotation::Rotation;
-use self::space::{Space, Tree, stored_key, with_stored_key};
+use self::space::{Space, Tree, with_stored_key};
 use self::value_cache::{Known, ValueCache};
 use crate::disk::Directory;
 use crate::environment::Environment;
@@ -58,6 +63,8 @@ enum Health {
     Full,
     /// It gave up for another reason, for good.
     Broken,
+    /// Commits were taken back, and whoever uses the store knows of them: it has to be opened anew.
+    RolledBack,
 }
 
 /// Sizes of the caches, in bytes.
@@ -80,6 +87,10 @@ pub(crate) struct KeyValues {
     live: RwLock<Option<Box<dyn Database>>>,
     health: AtomicU8,
     front: Front,
+    /// Who makes durable what commits rely on.
+    witnesses: OnceLock<Weak<dyn Witnesses>>,
+    /// Held while these are asked.
+    settling: Mutex<()>,
     cache: ValueCache,
     gauge: Arc<FreeSpace>,
     rotation: Rotation,
@@ -89,7 +100,7 @@ impl KeyValues {
     /// Opens the key-values of the target in `target`.
     pub(crate) fn open(
         environment: &Environment,
-        target: Arc<dyn Directory>,
+        (id, target): (TargetId, Arc<dyn Directory>),
         sizes: KvSizes,
         gauge: Arc<FreeSpace>,
     ) -> Result<Self, StoreError> {
@@ -97,12 +108,8 @@ impl KeyValues {
         let platform = Arc::clone(&environment.platform);
         let engine = environment.engine;
         let live = engine.open(&*target, sizes.block_cache_bytes)?;
-        let mut epoch = [0; 8];
-        platform
-            .fill_random(&mut epoch)
-            .map_err(|error| StoreError::system(&dir, "draw a number for", error))?;
-        let epoch = u64::from_le_bytes(epoch);
-        let front = recover(Arc::clone(&target), &*live, epoch, Arc::clone(&gauge))?;
+        let epoch = draw_epoch(&*platform, &dir)?;
+        let front = recover(id, &target, &*live, epoch, Arc::clone(&gauge))?;
         let rotation = Rotation::new();
         for tree in Tree::ALL {
             rotation.set_pending(tree, live.memtable_bytes(tree));
@@ -118,6 +125,8 @@ impl KeyValues {
             live: RwLock::new(Some(live)),
             health: AtomicU8::new(Health::Good as u8),
             front,
+            witnesses: OnceLock::new(),
+            settling: Mutex::new(()),
             gauge,
             rotation,
         })
@@ -197,42 +206,85 @@ impl KeyValues {
                 Appended::Straight(back) => return self.commit_straight(&back),
                 Appended::Full(back) => {
                     changes = back;
-                    let _applying = self.front.applying.lock();
-                    self.apply_oldest()?;
+                    self.make_room()?;
                 }
             }
         }
     }
 
+    fn make_room(&self) -> Result<(), StoreError> {
+        let applying = self.front.applying.lock();
+        if self.apply_oldest()? {
+            return Ok(());
+        }
+        drop(applying);
+        self.settle()
+    }
+
     /// Commits a batch that cannot go through the front journal, after everything before it.
     #[cold]
     fn commit_straight(&self, changes: &Changes) -> Result<(), StoreError> {
-        let _applying = self.front.applying.lock();
-        self.apply_oldest()?;
-        self.throttle();
-        let mut log = self.front.log();
         loop {
-            let group = log.group();
-            if group.is_empty() {
-                break;
+            self.drain()?;
+            self.settle()?;
+            let _applying = self.front.applying.lock();
+            self.refuse_unless_good()?;
+            self.throttle();
+            let mut log = self.front.log();
+            loop {
+                let group = log.group(&self.front.reliance);
+                if group.is_empty() {
+                    break;
+                }
+                self.apply(&group)?;
+                if !log.may_forget(&group, self.front.synced()) && self.sync_database().is_ok() {
+                    self.front.set_synced(group.last().map_or(0, |last| last.seq));
+                }
+                self.front.forget(&mut log, &group);
             }
-            self.apply(&group)?;
-            self.front.forget(&mut log, &group);
+            if log.has_pending() || !self.front.reliance.is_settled() {
+                // There is more to rely on since.
+                continue;
+            }
+            let marker = log.break_off();
+            self.commit_changes(newest_changes(&[changes]), marker)?;
+            log.follow_on();
+            self.front.set_applied(&mut log, marker);
+            return Ok(());
         }
-        let (seq, end) = log.break_off();
-        let marker = Marker { epoch: self.front.epoch, seq, end };
-        self.commit_changes(newest_changes(&[changes]), marker)?;
-        log.follow_on();
-        self.front.set_applied(seq);
-        Ok(())
+    }
+
+    /// Commits a batch durably and past everything that is pending. It is for records that are always
+    /// committed this way, of a target whose other commits may have to be taken back.
+    pub(crate) fn commit_aside(&self, batch: Batch) -> Result<(), StoreError> {
+        let changes = batch
+            .into_changes()
+            .map_err(|detail| StoreError::argument(&self.dir, "store a key-value", detail))?;
+        let applying = self.front.applying.lock();
+        self.refuse_unless_good()?;
+        let marker = self.front.log().marker();
+        self.commit_changes(newest_changes(&[&changes]), marker)?;
+        drop(applying);
+        self.sync_database()
     }
 
     /// Brings everything that was committed before the call to the database.
     pub(crate) fn drain(&self) -> Result<(), StoreError> {
-        let goal = self.front.last_seq();
+        let goal = self.front.log().last_seq();
+        loop {
+            self.drain_settled(goal)?;
+            // Numbers that were lost are never applied, and then there is nothing left.
+            if self.front.applied() >= goal || !self.front.has_pending() {
+                return Ok(());
+            }
+            self.settle()?;
+        }
+    }
+
+    /// The same up to a batch that relies on what is not known to be durable.
+    fn drain_settled(&self, goal: u64) -> Result<(), StoreError> {
         while self.front.applied() < goal {
             let _applying = self.front.applying.lock();
-            // Numbers that were lost are never applied, and then there is nothing left.
             if self.front.applied() < goal && !self.apply_oldest()? {
                 break;
             }
@@ -240,24 +292,41 @@ impl KeyValues {
         Ok(())
     }
 
+    /// The same, asking nobody: for the end of the store.
+    pub(crate) fn drain_alone(&self) -> Result<(), StoreError> {
+        let goal = self.front.log().last_seq();
+        self.drain_settled(goal)
+    }
+
     /// As [`KeyValues::drain`], after a try to let the database go on if it gave up.
     pub(crate) fn apply_pending(&self) -> Result<(), StoreError> {
         if self.health.load(Ordering::Acquire) != Health::Good as u8 {
             self.revive()?;
         }
-        self.drain()
+        self.drain()?;
+        // Also what no commit relies on yet: what it leads to should not grow.
+        self.settle()
     }
 
-    /// Brings the oldest pending batches to the database; false if there are none. The caller
-    /// holds `applying`.
+    /// Brings the oldest pending batches to the database; false if there are none that may go there.
+    /// The caller holds `applying`.
     fn apply_oldest(&self) -> Result<bool, StoreError> {
-        let group = self.front.log().group();
+        let group = self.front.log().group(&self.front.reliance);
         if group.is_empty() {
             return Ok(false);
         }
         self.throttle();
         self.apply(&group)?;
-        self.front.forget(&mut self.front.log(), &group);
+        let mut log = self.front.log();
+        if !log.may_forget(&group, self.front.synced()) {
+            // Others rely on these as durable, and their place in the journal will be overwritten.
+            drop(log);
+            if self.sync_database().is_ok() {
+                self.front.set_synced(group.last().map_or(0, |last| last.seq));
+            }
+            log = self.front.log();
+        }
+        self.front.forget(&mut log, &group);
         Ok(true)
     }
 
@@ -266,7 +335,7 @@ impl KeyValues {
         assert!(last.seq > self.front.applied(), "a batch goes to the database twice");
         self.refuse_unless_good()?;
         let changes: Vec<_> = group.iter().map(|batch| &batch.changes).collect();
-        let marker = Marker { epoch: self.front.epoch, seq: last.seq, end: last.end };
+        let marker = Marker { epoch: last.epoch, seq: last.seq, end: last.end };
         self.commit_changes(newest_changes(&changes), marker)?;
         self.front.overlay.remove(group);
         Ok(())
@@ -279,6 +348,8 @@ impl KeyValues {
             Ok(())
         } else if health == Health::Full as u8 {
             Err(StoreError::NoSpace { path: self.dir.clone() })
+        } else if health == Health::RolledBack as u8 {
+            Err(StoreError::RolledBack { path: self.dir.clone() })
         } else {
             Err(StoreError::given_up(&self.dir, "commit"))
         }
@@ -333,8 +404,9 @@ impl KeyValues {
     /// Lets the database go on after it gave up on a full disk.
     #[cold]
     fn revive(&self) -> Result<(), StoreError> {
-        if self.health.load(Ordering::Acquire) == Health::Broken as u8 {
-            return Err(StoreError::given_up(&self.dir, "commit"));
+        let health = self.health.load(Ordering::Acquire);
+        if health == Health::Broken as u8 || health == Health::RolledBack as u8 {
+            return self.refuse_unless_good();
         }
         self.gauge.draw(ROOM_BYTES, Draw::Growth)?;
         self.reopen()
@@ -368,34 +440,13 @@ impl KeyValues {
         Ok(())
     }
 
-    /// Visits keys of a space in order: those that begin with `prefix` and come after `after`.
-    /// The visitor is given the key without its space.
-    pub(crate) fn scan_visit(
-        &self,
-        space: Space,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        mut visit: impl FnMut(&[u8], Value) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        let first = stored_key(space, prefix);
-        let end = successor(&first);
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(stored_key(space, after)),
-            _ => Bound::Included(first),
-        };
-        if matches!(&start, Bound::Excluded(key) if *key >= end) {
-            return Ok(());
-        }
-        if self.front.overlay.holds(space) {
-            self.drain()?;
-        }
-        let start = start.as_ref().map(Vec::as_slice);
-        self.live()?.scan(space.tree(), start, &end, &mut |key, value| visit(&key[1..], value))
-    }
-
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.refuse_unless_good()?;
         self.drain()?;
-        self.sync_database()
+        let applied = self.front.applied();
+        self.sync_database()?;
+        self.front.set_synced(applied);
+        Ok(())
     }
 
     /// Brings what the database has to stable storage.
@@ -435,14 +486,11 @@ impl KeyValues {
     }
 }
 
-/// The first key after all that begin with `prefix`. Every space's code is below 0xff.
-fn successor(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while end.last() == Some(&0xff) {
-        end.pop();
-    }
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end
+/// A number for an epoch: none of this target may come twice.
+fn draw_epoch(platform: &dyn Platform, dir: &Path) -> Result<u64, StoreError> {
+    let mut epoch = [0; 8];
+    platform
+        .fill_random(&mut epoch)
+        .map_err(|error| StoreError::system(dir, "draw a number for", error))?;
+    Ok(u64::from_le_bytes(epoch))
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use azekura_proto::Dependences;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;
@@ -17,11 +18,14 @@ const SHARDS: usize = 16;
 
 /// A batch that is in the front journal and not in the database yet.
 pub(crate) struct Pending {
+    pub(crate) epoch: u64,
     pub(crate) seq: u64,
     /// Where its record begins and ends in the front journal.
     pub(crate) at: u64,
     pub(crate) end: u64,
     pub(crate) changes: Changes,
+    /// What it relies on, and no batch before it did.
+    pub(crate) relies_on: Dependences,
 }
 
 impl Pending {
@@ -128,13 +132,14 @@ impl Overlay {
     }
 }
 
-/// The last change of every key in `batches`, which are in their order.
+/// The last change of every key in `batches`, which are in their order, as the database takes them.
 pub(crate) fn newest_changes(batches: &[&Changes]) -> Vec<Change> {
     let count = batches.iter().map(|changes| changes.len()).sum();
     let mut newest: Vec<Change> = Vec::with_capacity(count);
     let mut seen: HashTable<(u64, usize)> = HashTable::with_capacity(count);
     for changes in batches.iter().rev() {
-        for slot in changes.slots().iter().rev() {
+        let lasting = |slot: &&Slot| slot.space != Space::Reliance;
+        for slot in changes.slots().iter().rev().filter(lasting) {
             let key = changes.key(slot);
             let found = seen.entry(
                 slot.hash,

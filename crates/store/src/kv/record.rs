@@ -109,6 +109,13 @@ impl Changes {
         Ok(())
     }
 
+    /// Takes back the changes after the first `count`.
+    pub(crate) fn shorten(&mut self, count: usize) {
+        let Some(slot) = self.slots.get(count) else { return };
+        self.bytes.truncate(slot.key_at - CHANGE_HEAD_BYTES);
+        self.slots.truncate(count);
+    }
+
     /// The stored key of a change.
     pub(crate) fn key(&self, slot: &Slot) -> &[u8] {
         &self.bytes[slot.key_at..slot.key_at + usize::from(slot.key_bytes)]

@@ -2,13 +2,19 @@
 //! not bring to the database. The marker in the database says which those are. It reads
 //! the journal, and never writes records.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use azekura_proto::{Dependences, TargetId};
+
 use super::database::{Database, Marker, read_marker};
-use super::front::Front;
+use super::front::{Front, Opened};
 use super::front_journal::FrontJournal;
-use super::overlay::newest_changes;
+use super::history::{HISTORY_KEY, History};
+use super::overlay::{Pending, newest_changes};
 use super::record::Changes;
+use super::reliance;
+use super::space::{Space, Tree};
 use crate::disk::Directory;
 use crate::error::StoreError;
 use crate::free_space::FreeSpace;
@@ -17,58 +23,113 @@ use crate::free_space::FreeSpace;
 const GROUP_BATCHES: usize = 512;
 const GROUP_BYTES: usize = 512 * 1024;
 
-/// Opens the front of the database of a target, and brings to the database what it still lacks. The
-/// commits from now on get the number `epoch`.
+/// Opens the front of the database of a target, and brings to the database what it still lacks: up to
+/// the first commit that relies on another target, which may have lost that. What was committed from
+/// there on stays pending. The commits from now on are of epoch `epoch`.
 pub(crate) fn recover(
-    dir: Arc<dyn Directory>,
+    target: TargetId,
+    dir: &Arc<dyn Directory>,
     database: &dyn Database,
     epoch: u64,
     gauge: Arc<FreeSpace>,
 ) -> Result<Front, StoreError> {
-    let marker = read_marker(database, |detail| StoreError::Damaged {
+    let damaged = |detail: &str| StoreError::Damaged {
         path: dir.path().to_path_buf(),
         detail: detail.to_owned(),
-    })?;
-    let mut journal = FrontJournal::open(dir, marker.is_some())?;
-    let mut seq = 0;
-    if let Some(mut marker) = marker {
-        let first = marker.seq;
-        loop {
-            let (group, next) = read_group(&journal, marker)?;
-            if group.is_empty() {
-                break;
-            }
-            assert!(next.seq > marker.seq, "records that lead backwards");
-            let changes: Vec<&Changes> = group.iter().collect();
-            database.commit(newest_changes(&changes), next)?;
-            marker = next;
-        }
-        seq = marker.seq;
-        if seq > first {
-            let (path, batches) = (journal.path().display(), seq - first);
-            tracing::info!(%path, batches, "commits recovered from the front journal");
-        }
+    };
+    let known = read_marker(database, damaged)?;
+    let mut journal = FrontJournal::open(Arc::clone(dir), known.is_some())?;
+    let first = known.unwrap_or(Marker { epoch, seq: 0, end: 0 });
+    let mut history = match database.get(Tree::Passing, HISTORY_KEY)? {
+        None => History::new(first.epoch),
+        Some(bytes) => History::from_bytes(&bytes)
+            .ok_or_else(|| damaged("the list of epochs makes no sense"))?,
+    };
+    let mut marker = first;
+    let mut tail = VecDeque::new();
+    if known.is_some() {
+        (marker, tail) = read_tail(&journal, database, &history, first)?;
     }
-    journal.allocate(marker.is_some())?;
-    Ok(Front::new(journal, epoch, seq, gauge))
+    let last =
+        tail.back().map_or((marker.seq, marker.end), |batch: &Arc<Pending>| (batch.seq, batch.end));
+    if last.0 > first.seq {
+        let (path, batches, pending) = (journal.path().display(), last.0 - first.seq, tail.len());
+        tracing::info!(%path, batches, pending, "commits recovered from the front journal");
+    }
+    journal.allocate(known.is_some())?;
+    journal.go_on_at(last.1);
+    if known.is_none() {
+        database.commit(Vec::new(), marker)?;
+    } else {
+        history.begin(epoch, last.0);
+    }
+    database.note(HISTORY_KEY, &history.to_bytes())?;
+    // Nothing of the new epoch may be durable before it is known that there is one.
+    database.sync()?;
+    Ok(Front::new(target, Opened { journal, history, marker, pending: tail }, gauge))
+}
+
+/// Reads the records that follow on the marker. Those that rely on nobody go to the database; gives the
+/// marker that it has then, and the records from the first one that does rely on others.
+fn read_tail(
+    journal: &FrontJournal,
+    database: &dyn Database,
+    history: &History,
+    mut marker: Marker,
+) -> Result<(Marker, VecDeque<Arc<Pending>>), StoreError> {
+    let mut tail = VecDeque::new();
+    let mut read_to = marker;
+    loop {
+        let (mut group, next) = read_group(journal, history, read_to)?;
+        if group.is_empty() {
+            return Ok((marker, tail));
+        }
+        assert!(next.seq > read_to.seq, "records that lead backwards");
+        read_to = next;
+        if tail.is_empty() {
+            let ready = group.iter().take_while(|batch| batch.relies_on.is_empty()).count();
+            let rest = group.split_off(ready);
+            if let Some(last) = group.last() {
+                marker = Marker { epoch: last.epoch, seq: last.seq, end: last.end };
+                let changes: Vec<&Changes> = group.iter().map(|batch| &batch.changes).collect();
+                database.commit(newest_changes(&changes), marker)?;
+            }
+            group = rest;
+        }
+        tail.extend(group.into_iter().map(Arc::new));
+    }
 }
 
 /// The records that follow on the marker, and the marker that they lead to. The first one that is
 /// missing or not whole ends them: what comes after it was never answered, or is older.
 fn read_group(
     journal: &FrontJournal,
+    history: &History,
     mut marker: Marker,
-) -> Result<(Vec<Changes>, Marker), StoreError> {
+) -> Result<(Vec<Pending>, Marker), StoreError> {
     let mut group = Vec::new();
     let mut bytes = 0;
     while group.len() < GROUP_BATCHES && bytes < GROUP_BYTES {
         let seq = marker.seq + 1;
-        let Some((changes, end)) = journal.read(marker.end, marker.epoch, seq)? else { break };
+        let epoch = history.epoch_of(seq);
+        let Some((changes, end)) = journal.read(marker.end, epoch, seq)? else { break };
         bytes += changes.record_bytes();
-        marker = Marker { seq, end, ..marker };
-        group.push(changes);
+        marker = Marker { epoch, seq, end };
+        let at = end - changes.record_bytes() as u64;
+        let relies_on = relies_on(&changes).ok_or_else(|| StoreError::Damaged {
+            path: journal.path().to_path_buf(),
+            detail: "what a commit relies on makes no sense".to_owned(),
+        })?;
+        group.push(Pending { epoch, seq, at, end, changes, relies_on });
     }
     Ok((group, marker))
+}
+
+/// What a commit carries that it relies on; `None` if that makes no sense.
+fn relies_on(changes: &Changes) -> Option<Dependences> {
+    let carried = changes.slots().iter().find(|slot| slot.space == Space::Reliance);
+    let Some(slot) = carried else { return Some(Dependences::NONE) };
+    changes.value(slot).and_then(reliance::decode)
 }
 
 #[cfg(test)]
@@ -82,7 +143,6 @@ mod tests {
     use crate::environment::Environment;
     use crate::kv::background::Sealer;
     use crate::kv::batch::Batch;
-    use crate::kv::space::Space;
     use crate::kv::{KeyValues, KvSizes};
 
     /// Key-values without the applier: what is committed stays in the front until it is drained,
@@ -99,7 +159,7 @@ mod tests {
         let environment = Environment::system();
         let dir = environment.disk.open_dir(dir).unwrap();
         let gauge = FreeSpace::new(Arc::clone(&dir), Arc::clone(&environment.platform));
-        KeyValues::open(&environment, dir, sizes, Arc::new(gauge))
+        KeyValues::open(&environment, (TargetId(0), dir), sizes, Arc::new(gauge))
     }
 
     impl Bare {
@@ -221,6 +281,7 @@ mod tests {
         let target = target.killed(|path| std::fs::write(path, &old).unwrap());
         assert_eq!(target.get(Space::Inode, b"a"), Some(b"2".to_vec()));
         target.put(b"a", b"3");
+        target.kv.drain().unwrap();
         let target = target.killed(|path| std::fs::write(path, &old).unwrap());
         assert_eq!(target.get(Space::Inode, b"a"), Some(b"3".to_vec()));
     }
@@ -283,11 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_journal_is_damage_unless_it_was_never_used() {
-        let target = Bare::new();
-        let target = target.killed(|path| std::fs::remove_file(path).unwrap());
-        target.put(b"a", b"1");
-        let dir = target.close();
+    fn a_missing_journal_is_damage() {
+        let dir = Bare::new().close();
         std::fs::remove_file(dir.path().join("kv-front")).unwrap();
         assert!(matches!(open(dir.path()), Err(StoreError::Damaged { .. })));
         assert!(!dir.path().join("kv-front").exists());

@@ -24,6 +24,9 @@ pub enum Space {
     Reclaim,
     /// Unlinked objects that someone has open.
     Orphan,
+    /// What a commit relies on in other targets' journals. Goes with it through the front journal,
+    /// and not into the database.
+    Reliance,
 }
 
 /// In which of the database's trees a space lies. Records that are overwritten or removed soon
@@ -39,7 +42,7 @@ impl Tree {
 }
 
 impl Space {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::System,
         Self::Entry,
         Self::Inode,
@@ -50,6 +53,7 @@ impl Space {
         Self::Transaction,
         Self::Reclaim,
         Self::Orphan,
+        Self::Reliance,
     ];
 
     /// The space whose keys begin with `code`.
@@ -70,15 +74,19 @@ impl Space {
             Self::Transaction => b't',
             Self::Reclaim => b'c',
             Self::Orphan => b'o',
+            Self::Reliance => b'l',
         }
     }
 
     pub(crate) const fn tree(self) -> Tree {
         match self {
             Self::Entry | Self::Inode | Self::Xattr | Self::Kv | Self::System => Tree::Lasting,
-            Self::DirShard | Self::Reply | Self::Transaction | Self::Reclaim | Self::Orphan => {
-                Tree::Passing
-            }
+            Self::DirShard
+            | Self::Reply
+            | Self::Transaction
+            | Self::Reclaim
+            | Self::Orphan
+            | Self::Reliance => Tree::Passing,
         }
     }
 
@@ -125,7 +133,7 @@ mod tests {
     #[test]
     fn codes_and_trees_never_change() {
         let codes: Vec<u8> = Space::ALL.iter().map(|space| space.code()).collect();
-        assert_eq!(codes, b"seidxkrtco");
+        assert_eq!(codes, b"seidxkrtcol");
         let lasting = Space::ALL.iter().filter(|space| space.tree() == Tree::Lasting);
         assert_eq!(lasting.map(|space| space.code()).collect::<Vec<_>>(), b"seixk");
         assert_eq!(stored_key(Space::Inode, b"key"), b"ikey");

@@ -19,6 +19,8 @@ mod old_target;
 #[cfg(test)]
 mod power;
 #[cfg(test)]
+mod reliance;
+#[cfg(test)]
 mod restart;
 #[cfg(test)]
 mod shards;

@@ -43,10 +43,10 @@ impl Run {
         Ok(Self { service, peer: Arc::new(peer) })
     }
 
-    /// Opens a connection of a session.
-    pub(crate) fn let_in(&self, session: SessionId) -> (Guest, Welcome) {
-        let (guest, welcome) = self.service.attach(session, Role::Client, true).unwrap();
-        (Arc::new(guest), welcome)
+    /// Opens a connection of a session, unless the engine is about to end.
+    pub(crate) fn let_in(&self, session: SessionId) -> Option<(Guest, Welcome)> {
+        let (guest, welcome) = self.service.attach(session, Role::Client, true).ok()?;
+        Some((Arc::new(guest), welcome))
     }
 
     /// Serves what another engine asks.
@@ -61,6 +61,11 @@ impl Run {
 
     pub(crate) fn background_pass(&self) {
         self.service.background_pass();
+    }
+
+    /// Whether the engine has to start anew.
+    pub(crate) fn is_rolled_back(&self) -> bool {
+        self.service.is_rolled_back()
     }
 
     /// Leaves everything in order.

@@ -44,14 +44,15 @@ impl Pool {
 
     // -- connections
 
-    /// Opens a connection of a session to an engine. `None`: the engine is down.
+    /// Opens a connection of a session to an engine. `None`: the engine is down, or about to
+    /// be.
     pub(crate) fn connect(
         &self,
         engine: EngineId,
         session: SessionId,
     ) -> Option<(Connection, Welcome)> {
         let mut seat = self.seat(engine).lock();
-        let (guest, welcome) = seat.run.as_ref()?.let_in(session);
+        let (guest, welcome) = seat.run.as_ref()?.let_in(session)?;
         let number = self.number_connection();
         seat.guests.insert(number, guest);
         Some((Connection { engine, session, number }, welcome))

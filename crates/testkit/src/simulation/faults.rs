@@ -20,10 +20,6 @@ pub enum KnownDefect {
     /// An append to a striped file makes it longer, and before the place is on record its engine ends or
     /// does not hear the answer. Sent again it gets a place behind that, and a gap of zeros stays.
     AppendLeavesGap,
-    /// After a loss of power names lead nowhere, since transactions force neither votes nor decisions,
-    /// and new objects have the numbers or the data of lost ones, since numbers are drawn unsynced. What
-    /// was synced is there all the same.
-    PowerLeavesHalves,
 }
 
 /// How often what goes wrong: once in so many occasions, 0 for never.

@@ -256,6 +256,10 @@ impl Pool {
         match event {
             Event::Pass(engine) => {
                 self.enter(engine, Run::background_pass);
+                if self.enter(engine, Run::is_rolled_back) == Some(true) {
+                    self.note(format!("engine {} takes its last commits back", engine.0));
+                    self.kill(engine);
+                }
                 self.plan(PASS, Event::Pass(engine));
             }
             Event::Start(engine) => self.start_engine(engine),

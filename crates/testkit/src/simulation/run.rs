@@ -49,7 +49,8 @@ impl Setting {
     /// The same with files that lie on several targets.
     pub const STRIPED: Self = Self { file_bytes: 20_000, ..Self::SHORT };
 
-    /// The same, where the power goes as well. What was synced has to survive that.
+    /// The same, where the power goes as well. What was synced has to survive that, and what else is
+    /// left has to be whole.
     pub const POWER: Self =
         Self { faults: Faults { power_cut: 40, ..Faults::USUAL }, ..Self::SHORT };
 }
@@ -78,8 +79,6 @@ struct Run {
     possible: Possible,
     /// What has to survive a loss of power.
     durable: Durable,
-    /// Whether what else is left has to be whole, too.
-    wants_wholes: bool,
 }
 
 /// Plays the history of a seed.
@@ -94,9 +93,8 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
     let played = catch_unwind(AssertUnwindSafe(|| {
         let users = Users::new(&pool, setting.clients);
         let (possible, durable) = (Possible::new(), Durable::default());
-        let wants_wholes = setting.faults.known_defect == Some(KnownDefect::PowerLeavesHalves);
         let pool = Arc::clone(&pool);
-        let mut run = Run { pool, users, random, possible, durable, wants_wholes };
+        let mut run = Run { pool, users, random, possible, durable };
         run.play(setting).and_then(|()| run.end())
     }));
     let history = pool.history();
@@ -202,10 +200,8 @@ impl Run {
         self.users.replace(0);
         let found = Found::by(&mut self.users, 0);
         let mut problems = self.durable.compare(&found);
-        if self.wants_wholes {
-            problems.extend(self.pool.rest().err());
-            problems.extend(found.problems(&mut self.users, 0));
-        }
+        problems.extend(self.pool.rest().err());
+        problems.extend(found.problems(&mut self.users, 0));
         if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 

@@ -161,6 +161,13 @@ impl Database for FjallDatabase {
         batch.commit().map_err(|error| failure(&self.dir, "commit key-values", error))
     }
 
+    fn note(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let mut batch = OwnedWriteBatch::with_capacity(self.db.clone(), 1)
+            .durability(Some(PersistMode::Buffer));
+        batch.insert(self.tree(Tree::Passing), key, value);
+        batch.commit().map_err(|error| failure(&self.dir, "note", error))
+    }
+
     fn sync(&self) -> Result<(), StoreError> {
         // Asked on both sides: the database may have met, and thereby used up, the error that the
         // disk reports only once.

@@ -88,6 +88,24 @@ impl LogDatabase {
         Ok(Self { path, log: Mutex::new(log) })
     }
 
+    /// Writes a record, whose head is still empty, and makes its changes.
+    fn append(&self, mut record: Vec<u8>) -> Result<(), StoreError> {
+        let mut log = self.log.lock();
+        self.refuse_if_given_up(&log, "commit key-values")?;
+        let checksum = xxh3_64_with_seed(&record[HEAD_BYTES..], log.last);
+        let length = (record.len() - HEAD_BYTES) as u32;
+        record[..8].copy_from_slice(&checksum.to_le_bytes());
+        record[8..HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+        if let Err(error) = log.file.write_all_at(&record, log.end) {
+            log.has_given_up = true;
+            return Err(StoreError::system(&self.path, "commit key-values", error));
+        }
+        log.replay(&record[HEAD_BYTES..]);
+        log.last = checksum;
+        log.end += record.len() as u64;
+        Ok(())
+    }
+
     fn refuse_if_given_up(&self, log: &Log, what: &'static str) -> Result<(), StoreError> {
         let is_over = log.has_given_up || log.has_failed_sync;
         if is_over { Err(StoreError::given_up(&self.path, what)) } else { Ok(()) }
@@ -171,25 +189,18 @@ impl Database for LogDatabase {
     }
 
     fn commit(&self, changes: Vec<Change>, marker: Marker) -> Result<(), StoreError> {
-        let mut log = self.log.lock();
-        self.refuse_if_given_up(&log, "commit key-values")?;
         let mut record = vec![0; HEAD_BYTES];
         for Change { space, key, value } in &changes {
             push_change(&mut record, space.tree(), key, value.as_deref());
         }
         push_change(&mut record, Tree::Passing, MARKER_KEY, Some(&marker.to_bytes()));
-        let checksum = xxh3_64_with_seed(&record[HEAD_BYTES..], log.last);
-        let length = (record.len() - HEAD_BYTES) as u32;
-        record[..8].copy_from_slice(&checksum.to_le_bytes());
-        record[8..HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
-        if let Err(error) = log.file.write_all_at(&record, log.end) {
-            log.has_given_up = true;
-            return Err(StoreError::system(&self.path, "commit key-values", error));
-        }
-        log.replay(&record[HEAD_BYTES..]);
-        log.last = checksum;
-        log.end += record.len() as u64;
-        Ok(())
+        self.append(record)
+    }
+
+    fn note(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let mut record = vec![0; HEAD_BYTES];
+        push_change(&mut record, Tree::Passing, key, Some(value));
+        self.append(record)
     }
 
     fn sync(&self) -> Result<(), StoreError> {

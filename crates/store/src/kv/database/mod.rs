@@ -66,6 +66,9 @@ pub(crate) trait Database: Send + Sync {
     /// Commits changes, each key at most once, together with what they mean for the front journal.
     fn commit(&self, changes: Vec<Change>, marker: Marker) -> Result<(), StoreError>;
 
+    /// Stores a note of the store's own in the tree of passing records, outside of every space.
+    fn note(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+
     /// Brings every commit before the call to stable storage.
     ///
     /// # Errors
