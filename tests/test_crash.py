@@ -5,6 +5,7 @@ import copy
 import fcntl
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -304,3 +305,58 @@ def test_open_files_and_locks_survive_an_engine(world):
     assert done.returncode == 0
     assert not (other / "open").exists()
     wait_until(lambda: pool.run_check().returncode == 0, "the check is clean", limit_s=15)
+
+
+@pytest.mark.limit(400)
+def test_engines_that_start_anew_in_their_process(world, rng):
+    """As an engine does that has to take commits back; here it has none of these. Nothing is lost,
+    and no program notices but by the wait."""
+    engines = world.engines(2, targets=2)
+    pool = engines.pool
+    mount, witness = pool.mount(), pool.mount(cache="none")
+    writers = Writers(world, mount, rng)
+    for _ in range(3):
+        writers.start()
+        for _ in range(3):
+            time.sleep(rng.uniform(0.1, 0.5))
+            rng.choice(engines.children).send_signal(signal.SIGUSR1)
+        time.sleep(rng.uniform(0.3, 0.6))
+        assert writers.stop() == [0] * WRITERS
+        writers.verify_all(witness)
+        pool.check()
+    assert all(child.poll() is None for child in engines.children)
+    logs = "".join(child.log.read_text() for child in engines.children)
+    assert logs.count("starting anew") >= 3
+
+
+FREEZES = int(os.environ.get("AZEKURA_FREEZES", "4"))
+
+
+@pytest.mark.limit(120 + 60 * FREEZES)
+def test_engines_that_are_frozen_inside_transactions(world, rng):
+    """An engine stands still for 6 to 20 s, others or the same one are killed meanwhile, now and then.
+    Whoever waits too long gets an error, and then his change has happened as a whole or not at all.
+    `AZEKURA_FREEZES` says how often; a longer soak has 200."""
+    engines = world.engines(3, targets=1)
+    pool = engines.pool
+    mount = pool.mount()
+    writers = Writers(world, mount, rng)
+    for number in range(FREEZES):
+        writers.start()
+        time.sleep(rng.uniform(0.05, 0.5))
+        frozen = rng.randrange(3)
+        engines.children[frozen].send_signal(signal.SIGSTOP)
+        time.sleep(rng.uniform(6, 8 if number % 4 else 20))
+        victims = rng.sample(range(3), rng.choice((0, 0, 1)))
+        for victim in victims:
+            engines.kill(victim)
+        if frozen not in victims:
+            engines.children[frozen].send_signal(signal.SIGCONT)
+        for victim in victims:
+            engines.start(victim)
+        time.sleep(rng.uniform(0.5, 1.5))
+        writers.stop()
+        wait_until(lambda: pool.run_check().returncode == 0, "the check is clean", limit_s=30)
+        repair_partial(writers, mount)
+        writers.verify_or_last(mount)
+    assert writers.operations() > 20 * FREEZES

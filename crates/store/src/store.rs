@@ -129,7 +129,7 @@ impl Store {
         if self.applier.has_thread() {
             return Ok(());
         }
-        self.kv.apply_pending()?;
+        self.kv.apply_pending(true)?;
         self.kv.seal_full_trees();
         Ok(())
     }

@@ -17,6 +17,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// call. So a commit has to wake it only after some time without any.
 const PAUSE_MAX: Duration = Duration::from_millis(128);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// Other targets are asked so often, at most, to make durable what commits rely on: each time for all
+/// that has come meanwhile. What came in between can be taken back, should they lose it.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Starts a thread that works for `kv`; none in a simulation.
 fn start(
@@ -74,6 +77,7 @@ impl Drop for Applier {
 fn apply(kv: &KeyValues) {
     let front = kv.front();
     let mut pause = PAUSE;
+    let mut settled_at = kv.platform().now();
     while !front.call.is_stopping() {
         front.call.pause(pause);
         let idle = !front.has_work();
@@ -83,10 +87,18 @@ fn apply(kv: &KeyValues) {
         } else if idle {
             pause = (pause * 2).min(PAUSE_MAX);
         } else {
-            pause = match kv.apply_pending() {
+            let is_due = kv.platform().elapsed(settled_at) >= SETTLE_INTERVAL;
+            pause = match kv.apply_pending(is_due || front.wants_haste()) {
                 Ok(()) => PAUSE,
-                Err(_) => PAUSE_AFTER_FAILURE,
+                Err(_) => {
+                    // Not for the commits that call: they would only fail once more.
+                    front.call.rest(PAUSE_AFTER_FAILURE);
+                    PAUSE
+                }
             };
+            if is_due {
+                settled_at = kv.platform().now();
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! thread only if that would sleep on, or if there is much to do.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -63,6 +63,13 @@ impl Call {
             self.wake.wait_for(&mut held, pause);
         }
         self.state.store(WATCHING, Ordering::Release);
+    }
+
+    /// Lets `pause` pass, whoever calls, unless the thread is to end.
+    pub(crate) fn rest(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        let mut held = self.lock.lock();
+        while !self.is_stopping() && !self.wake.wait_until(&mut held, until).timed_out() {}
     }
 
     /// Sleeps until there is a call, unless there is something pending.

@@ -26,7 +26,7 @@ use crate::free_space::FreeSpace;
 
 /// Most batches that wait for the database.
 const PENDING_MAX: usize = 8192;
-/// So many waiting batches call the applier before its time.
+/// At every so many waiting batches the applier is called before its time.
 const CALL_AT: usize = 512;
 /// Bounds of a group that goes to the database at once: batches, and bytes of their records.
 const GROUP_BATCHES: usize = 512;
@@ -245,7 +245,7 @@ impl Front {
         log.pending.push_back(batch);
         let waiting = log.pending.len();
         drop(log);
-        self.call.pending(waiting >= CALL_AT);
+        self.call.pending(waiting.is_multiple_of(CALL_AT));
         Appended::Done
     }
 
@@ -271,6 +271,11 @@ impl Front {
     /// what the next one relies on.
     pub(crate) fn has_work(&self) -> bool {
         self.has_pending() || !self.reliance.is_settled()
+    }
+
+    /// Whether so much is pending that commits will soon have to wait.
+    pub(crate) fn wants_haste(&self) -> bool {
+        self.log.lock().pending.len() >= PENDING_MAX / 2
     }
 
     /// What is pending of a space, by stored key, from `first` to before `end`.

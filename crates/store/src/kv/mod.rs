@@ -298,10 +298,14 @@ impl KeyValues {
         self.drain_settled(goal)
     }
 
-    /// As [`KeyValues::drain`], after a try to let the database go on if it gave up.
-    pub(crate) fn apply_pending(&self) -> Result<(), StoreError> {
+    /// As [`KeyValues::drain`], after a try to let the database go on if it gave up. What waits for
+    /// other targets is left, unless they are to be asked.
+    pub(crate) fn apply_pending(&self, asks_others: bool) -> Result<(), StoreError> {
         if self.health.load(Ordering::Acquire) != Health::Good as u8 {
             self.revive()?;
+        }
+        if !asks_others {
+            return self.drain_alone();
         }
         self.drain()?;
         // Also what no commit relies on yet: what it leads to should not grow.
