@@ -233,6 +233,15 @@ impl Store {
         self.kv.sync()
     }
 
+    /// As [`Store::sync`], before the store is closed: what relies on a target that does not answer is
+    /// made durable too, and waits for that target after the next opening.
+    ///
+    /// # Errors
+    /// Whatever the disk says.
+    pub fn sync_at_end(&self) -> Result<(), StoreError> {
+        self.kv.sync_at_end()
+    }
+
     /// Brings everything that is on the store's file system to stable storage: the files of all
     /// shards, and of whoever shares it.
     pub fn sync_file_system(&self) -> Result<(), StoreError> {

@@ -82,7 +82,7 @@ impl Background {
         self.dir.note_locks(!node.locks.is_empty());
         for target in node.local_targets() {
             write_back(target, None);
-            if let Err(error) = target.store.sync() {
+            if let Err(error) = target.store.sync_at_end() {
                 tracing::error!("{error}");
             }
         }

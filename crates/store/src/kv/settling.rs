@@ -49,23 +49,42 @@ impl KeyValues {
         if self.front.held() >= seq {
             return Ok(true);
         }
+        self.hold_all(seq)?;
+        Ok(self.front.has(epoch, seq))
+    }
+
+    /// Makes every commit up to `seq` durable, whatever it relies on.
+    fn hold_all(&self, seq: u64) -> Result<(), StoreError> {
         let mut has_failed = self.front.holding.lock();
         if *has_failed {
             return Err(StoreError::given_up(&self.dir, "sync the journal of"));
         }
-        if self.front.held() < seq {
-            let Promise { last, applied, journal } = self.front.promise();
-            journal.sync(true).map_err(|error| {
-                *has_failed = true;
-                StoreError::system(&self.dir, "sync the journal of", error)
-            })?;
-            if self.front.synced() < applied {
-                self.sync_database()?;
-                self.front.set_synced(applied);
-            }
-            self.front.set_held(last);
+        if self.front.held() >= seq {
+            return Ok(());
         }
-        Ok(self.front.has(epoch, seq))
+        let Promise { last, applied, journal } = self.front.promise();
+        journal.sync(true).map_err(|error| {
+            *has_failed = true;
+            StoreError::system(&self.dir, "sync the journal of", error)
+        })?;
+        if self.front.synced() < applied {
+            self.sync_database()?;
+            self.front.set_synced(applied);
+        }
+        self.front.set_held(last);
+        Ok(())
+    }
+
+    /// Makes every commit durable; whatever waits for another target that does not answer goes on
+    /// waiting after the next opening.
+    pub(crate) fn sync_at_end(&self) -> Result<(), StoreError> {
+        match self.sync() {
+            Err(StoreError::Waits { .. }) => {
+                let last = self.front.log().last_seq();
+                self.hold_all(last)
+            }
+            synced => synced,
+        }
     }
 
     /// Takes back every commit that relies on what another target has lost, and all after the first.
