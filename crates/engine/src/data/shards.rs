@@ -154,6 +154,26 @@ pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: boo
     Ok(Reply::Done)
 }
 
+/// Answer to `ShardExtend`.
+pub(crate) fn extend(
+    target: &Target,
+    data: ShardRef,
+    (from, to): (u64, u64),
+    token: u64,
+) -> Answer {
+    check_range(0, to)?;
+    if from > to {
+        return Err(Status::Invalid);
+    }
+    target.leases.before_write((data.oid, data.shard), None);
+    let file = target.store.shard_create(data.oid, data.shard).map_err(store_status)?;
+    if file.extend(from, to, token).map_err(store_status)? {
+        Ok(Reply::Done)
+    } else {
+        Err(Status::ConditionFailed)
+    }
+}
+
 /// Answer to `ShardStat`.
 pub(crate) fn stat(target: &Target, asker: Option<SessionId>, data: ShardRef) -> Answer {
     target.leases.before_read((data.oid, data.shard), asker);

@@ -464,6 +464,20 @@ pub enum Request<'a> {
         /// The lease's epoch.
         epoch: u64,
     },
+
+    // -- appending
+    /// Make a shard's file longer, so that nobody else's append lands there. Asked by a file's home.
+    /// Answer: `Done`; status `ConditionFailed` if it has become longer than `from`.
+    ShardExtend {
+        /// The shard.
+        data: ShardRef,
+        /// How long the file is at most, in bytes.
+        from: u64,
+        /// How long it gets, in bytes.
+        to: u64,
+        /// Names this extension: when it arrives once more it is known again.
+        token: u64,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -546,7 +560,8 @@ impl Request<'_> {
             | Self::LeaseRead { .. }
             | Self::LeaseWrite { .. }
             | Self::WriteLeased { .. }
-            | Self::ReleaseWrite { .. } => Handling::PLAIN,
+            | Self::ReleaseWrite { .. }
+            | Self::ShardExtend { .. } => Handling::PLAIN,
         }
     }
 
@@ -611,6 +626,7 @@ impl Request<'_> {
             Self::LeaseWrite { .. } => "lease_write",
             Self::WriteLeased { .. } => "write_leased",
             Self::ReleaseWrite { .. } => "release_write",
+            Self::ShardExtend { .. } => "shard_extend",
             Self::Write { .. } => "write",
             Self::Append { .. } => "append",
             Self::ShardTruncate { .. } => "shard_truncate",

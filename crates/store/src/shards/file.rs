@@ -1,12 +1,13 @@
-//! One shard's data: a plain sparse file. Owns reading, writing, space and times of the file, and
-//! the promise that a failed sync is never retried into success. It knows nothing of chunks: its
-//! offsets are those of the file.
+//! One shard's data: a plain sparse file. Owns reading, writing, space and times of the file, who may
+//! change its length at a time, and the promise that a failed sync is never retried into success. It
+//! knows nothing of chunks: its offsets are those of the file.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use azekura_proto::Timestamp;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use rustix::io::Errno;
 
 use super::names::ShardDir;
@@ -22,11 +23,20 @@ pub struct ShardFile {
     file: Box<dyn File>,
     /// How many names of its directory must be synced so that its own name is.
     names: u64,
+    /// Taken alone by whoever looks at the length and then writes by it, else shared.
+    growth: RwLock<Growth>,
+}
+
+/// What is known of how the file became as long as it is.
+#[derive(Default)]
+struct Growth {
+    /// The token of the last extension: one that arrives twice is known again.
+    last_extension: Option<u64>,
 }
 
 impl ShardFile {
     pub(crate) fn new(dir: Arc<ShardDir>, key: ShardKey, file: Box<dyn File>, names: u64) -> Self {
-        Self { dir, key, file, names }
+        Self { dir, key, file, names, growth: RwLock::default() }
     }
 
     pub(crate) fn key(&self) -> ShardKey {
@@ -45,7 +55,33 @@ impl ShardFile {
     /// [`StoreError::NoSpace`] and others; a part of the data may have been written then.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), StoreError> {
         self.ensure_room(offset, data.len() as u64)?;
+        let _shared = self.growth.read();
+        self.put(data, offset)
+    }
+
+    fn put(&self, data: &[u8], offset: u64) -> Result<(), StoreError> {
         self.file.write_all_at(data, offset).map_err(|error| self.failed("write", error))
+    }
+
+    /// Keeps all others from writing, so that the length stays what it is. Not to be held while
+    /// waiting for anybody.
+    pub fn hold(&self) -> HeldShard<'_> {
+        HeldShard { growth: self.growth.write(), shard: self }
+    }
+
+    /// Makes the file `to` bytes long if it has not become longer than `from`. Whether that is so, now
+    /// or because the same extension, known by its token, was made before.
+    pub fn extend(&self, from: u64, to: u64, token: u64) -> Result<bool, StoreError> {
+        let mut held = self.hold();
+        if held.growth.last_extension == Some(token) {
+            return Ok(true);
+        }
+        if held.bytes()? > from {
+            return Ok(false);
+        }
+        self.truncate(to)?;
+        held.growth.last_extension = Some(token);
+        Ok(true)
     }
 
     /// Length, space and times.
@@ -189,5 +225,31 @@ impl ShardFile {
 
     fn failed(&self, what: &'static str, error: Errno) -> StoreError {
         StoreError::system(&self.dir.path_of(self.key), what, error)
+    }
+}
+
+/// A shard that nobody else writes to.
+pub struct HeldShard<'f> {
+    growth: RwLockWriteGuard<'f, Growth>,
+    shard: &'f ShardFile,
+}
+
+impl HeldShard<'_> {
+    /// Length in bytes.
+    pub fn bytes(&self) -> Result<u64, StoreError> {
+        self.shard.stat().map(|stat| stat.bytes)
+    }
+
+    /// Writes all of `data` at the end of the file, which the caller knows; or nothing, if that fails.
+    ///
+    /// # Errors
+    /// As [`ShardFile::write_at`].
+    pub fn write_at_end(&self, data: &[u8], end: u64) -> Result<(), StoreError> {
+        self.shard.ensure_room(end, data.len() as u64)?;
+        self.shard.put(data, end).inspect_err(|_| {
+            if let Err(error) = self.shard.truncate(end) {
+                tracing::error!(%error, "a part of a failed write stays");
+            }
+        })
     }
 }

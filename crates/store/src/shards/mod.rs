@@ -12,7 +12,7 @@ use azekura_proto::Oid;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-pub use file::ShardFile;
+pub use file::{HeldShard, ShardFile};
 pub(crate) use path::{DATA_DIRS, DATA_NAME};
 
 use self::names::ShardDir;
