@@ -4,5 +4,6 @@ pub(crate) mod append;
 #[cfg(test)]
 mod append_tests;
 pub(crate) mod leases;
+pub(crate) mod scrub;
 pub(crate) mod shards;
 pub(crate) mod values;

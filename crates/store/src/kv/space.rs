@@ -24,6 +24,8 @@ pub enum Space {
     Reclaim,
     /// Unlinked objects that someone has open.
     Orphan,
+    /// How long the files of shards must be.
+    Shard,
 }
 
 /// In which of the database's trees a space lies. Records that are overwritten or removed soon
@@ -39,7 +41,7 @@ impl Tree {
 }
 
 impl Space {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::System,
         Self::Entry,
         Self::Inode,
@@ -50,6 +52,7 @@ impl Space {
         Self::Transaction,
         Self::Reclaim,
         Self::Orphan,
+        Self::Shard,
     ];
 
     /// The space whose keys begin with `code`.
@@ -70,12 +73,15 @@ impl Space {
             Self::Transaction => b't',
             Self::Reclaim => b'c',
             Self::Orphan => b'o',
+            Self::Shard => b'h',
         }
     }
 
     pub(crate) const fn tree(self) -> Tree {
         match self {
-            Self::Entry | Self::Inode | Self::Xattr | Self::Kv | Self::System => Tree::Lasting,
+            Self::Entry | Self::Inode | Self::Xattr | Self::Kv | Self::System | Self::Shard => {
+                Tree::Lasting
+            }
             Self::DirShard | Self::Reply | Self::Transaction | Self::Reclaim | Self::Orphan => {
                 Tree::Passing
             }
@@ -125,9 +131,9 @@ mod tests {
     #[test]
     fn codes_and_trees_never_change() {
         let codes: Vec<u8> = Space::ALL.iter().map(|space| space.code()).collect();
-        assert_eq!(codes, b"seidxkrtco");
+        assert_eq!(codes, b"seidxkrtcoh");
         let lasting = Space::ALL.iter().filter(|space| space.tree() == Tree::Lasting);
-        assert_eq!(lasting.map(|space| space.code()).collect::<Vec<_>>(), b"seixk");
+        assert_eq!(lasting.map(|space| space.code()).collect::<Vec<_>>(), b"seixkh");
         assert_eq!(stored_key(Space::Inode, b"key"), b"ikey");
     }
 }
