@@ -52,7 +52,7 @@ pub(crate) fn scrub(target: &Target, container: ContainerId, after: Option<&[u8]
         None => Place { part: 0, file: None, offset: 0 },
         Some(key) => Place::decode(key).ok_or(Status::Invalid)?,
     };
-    let mut page = Page { items: Vec::new(), bytes: 0, files: 0, buffer: vec![0; BUFFER_BYTES] };
+    let mut page = Page { items: Vec::new(), bytes: 0, files: 0, buffer: Vec::new() };
     while usize::from(place.part) < Store::SHARD_PARTS {
         if let Some(next) = page.read_part(target, container, place)? {
             return Ok(page.answer(Some(next)));
@@ -126,6 +126,7 @@ impl Page {
         while self.bytes < PAGE_BYTES {
             let data = file.seek_data(offset).map_err(|error| (offset, error))?;
             let Some(data) = data else { return Ok(None) };
+            self.buffer.resize(BUFFER_BYTES, 0);
             let read = file.read_at(&mut self.buffer, data).map_err(|error| (data, error))?;
             if read == 0 {
                 return Ok(None);
