@@ -65,6 +65,8 @@ def test_a_file_that_was_removed_is_an_error_for_who_reads(stopped, options):
     gone = shards(stopped)[0]
     gone.unlink()
     stopped.up()
+    shown = (stopped.mount() / "small").stat()
+    assert shown.st_size == FILES["small"] and shown.st_mtime > 0
     report = check(stopped, *options)
     assert list(lost(report)) == ["small"], report
     assert gone.name in lost(report)["small"]
