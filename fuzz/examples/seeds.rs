@@ -137,6 +137,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::LeaseWrite { data, instead_of: Some(1 << 40 | 7) },
         Request::WriteLeased { data, offset: 1 << 33, epoch: 1 << 40 | 8 },
         Request::ReleaseWrite { data, epoch: 1 << 40 | 8 },
+        Request::ShardExtend { data, from: 7, to: 4096, token: 1 << 40 | 9 },
         Request::ShardStat { data, asker: Some(SessionId([3; 16])) },
         Request::Release { oids: vec![oid(1), oid(2)] },
         Request::SetXattr { oid: oid(1), name: b"user.a", value: b"v", mode: XattrMode::Create },

@@ -7,6 +7,7 @@ use azekura_proto::transaction::Entry;
 use azekura_proto::{ContainerId, Oid, Status};
 use azekura_store::{Space, Store};
 
+use crate::data::scrub::scrub;
 use crate::namespace::dir_shards::{self, StoredShard};
 use crate::node::Node;
 use crate::records::record::{
@@ -56,6 +57,8 @@ pub(crate) fn scan(
             Ok(vec![ScanItem::Transaction { id, decided: key.first() == Some(&b'c') }])
         }),
         ScanKind::DataShards => scan_files(target, container, after),
+        ScanKind::LostData => scan_lost(target, container, after),
+        ScanKind::ReadData => scrub(target, container, after),
     }
 }
 
@@ -111,6 +114,23 @@ fn scan_files(target: &Target, container: ContainerId, after: Option<&[u8]>) -> 
         part += 1;
     }
     Ok(Reply::Scanned { items, next: None })
+}
+
+fn scan_lost(target: &Target, container: ContainerId, after: Option<&[u8]>) -> Answer {
+    let after = after.map(|key| parse_file_key(key).ok_or(Status::Invalid)).transpose()?;
+    let mut items = Vec::new();
+    let mut visit = |(oid, shard), noted, found| {
+        items.push(ScanItem::LostData { oid, shard, noted, found });
+    };
+    let prefix = container.0.to_be_bytes();
+    let next = target.store.shard_find_lost(&prefix, after, RECORDS, &mut visit);
+    let next = next.map_err(store_status)?.map(|(oid, shard)| file_key(oid, shard));
+    Ok(Reply::Scanned { items, next })
+}
+
+fn parse_file_key(key: &[u8]) -> Option<(Oid, u16)> {
+    let (oid, shard) = key.split_at_checked(16)?;
+    Some((Oid::from_bytes(oid)?, u16::from_be_bytes(shard.try_into().ok()?)))
 }
 
 fn file_key(oid: Oid, shard: u16) -> Vec<u8> {

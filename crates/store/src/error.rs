@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use azekura_proto::{PoolId, Status, TargetId};
+use azekura_proto::{Oid, PoolId, Status, TargetId};
 use rustix::io::Errno;
 
 /// Why a store did not do what it was asked.
@@ -40,6 +40,26 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with it.
         detail: String,
+    },
+    /// Data of a shard are gone that were written.
+    #[error(
+        "{}: object {oid}, shard {shard}, target {}: {found} bytes are there of {noted} that were \
+         written; restore the shard from a copy with its engine stopped, or cut or remove the file \
+         that it belongs to", path.display(), target.0
+    )]
+    Lost {
+        /// The shard's file.
+        path: PathBuf,
+        /// The object.
+        oid: Oid,
+        /// Its shard.
+        shard: u16,
+        /// The target.
+        target: TargetId,
+        /// How long the file must be at least, in bytes.
+        noted: u64,
+        /// How long it is, in bytes.
+        found: u64,
     },
     /// A newer release wrote this target.
     #[error(
@@ -155,7 +175,7 @@ impl StoreError {
             Self::NoSpace { .. } => Status::NoSpace,
             Self::ReadOnly { .. } => Status::ReadOnly,
             Self::Condition { .. } => Status::ConditionFailed,
-            Self::Damaged { .. } | Self::NewerVersion { .. } => Status::Damaged,
+            Self::Damaged { .. } | Self::Lost { .. } | Self::NewerVersion { .. } => Status::Damaged,
             Self::InUse { .. } => Status::Busy,
             Self::NotATarget { .. } | Self::WrongIdentity { .. } => Status::WrongTarget,
             Self::Waits { .. } => Status::PeerUnreachable,

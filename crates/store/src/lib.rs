@@ -34,5 +34,5 @@ pub use kv::change::Value;
 pub use kv::reliance::{Unsettled, Witnesses};
 pub use kv::space::Space;
 pub use object_kv::{KvCondition, KvOp, KvUpdate};
-pub use shards::ShardFile;
+pub use shards::{HeldShard, ShardFile};
 pub use store::{Store, StoreConfig};

@@ -105,12 +105,13 @@ impl Store {
         let lock = TargetLock::acquire(&*dir, &*environment.platform)?;
         let gauge = FreeSpace::new(Arc::clone(&dir), Arc::clone(&environment.platform));
         let gauge = Arc::new(gauge);
-        let shards = Shards::open(&*dir, config.open_files_max, Arc::clone(&gauge))?;
         let sizes = KvSizes {
             value_cache_bytes: config.cache_bytes,
             block_cache_bytes: config.block_cache_bytes,
         };
         let kv = Arc::new(KeyValues::open(environment, (target, Arc::clone(&dir)), sizes, gauge)?);
+        let boot = environment.disk.boot();
+        let shards = Shards::open(&*dir, config.open_files_max, &kv, boot, target)?;
         let sealer = Sealer::start(&kv)?;
         Ok(Self {
             applier: Applier::start(&kv)?,
@@ -280,7 +281,32 @@ impl Store {
     /// Removes an object's shard; false if there was none. Who still has the file keeps the
     /// nameless one; lookups from now on find nothing, or what is created anew.
     pub fn shard_remove(&self, oid: Oid, shard: u16) -> Result<bool, StoreError> {
-        self.shards.remove((oid, shard))
+        self.shards.remove((oid, shard), true)
+    }
+
+    /// As [`Store::shard_remove`], of an object of which it is durably known that it is gone: nobody
+    /// will ever ask for its data.
+    pub fn shard_remove_freed(&self, oid: Oid, shard: u16) -> Result<bool, StoreError> {
+        self.shards.remove((oid, shard), false)
+    }
+
+    /// Puts on record how long the files of shards are that have grown, so that it is known from now on
+    /// if one of them is gone or was cut by somebody else. To be called now and then.
+    pub fn note_shard_lengths(&self) -> Result<(), StoreError> {
+        self.shards.note_lengths()
+    }
+
+    /// Looks at up to `limit` shards on record, after `after`, whose object ids begin with `prefix`.
+    /// Visits each that has lost data: how long its file must be, and how long it is. Gives the last one
+    /// that was looked at, if there may be more.
+    pub fn shard_find_lost(
+        &self,
+        prefix: &[u8],
+        after: Option<(Oid, u16)>,
+        limit: usize,
+        visit: &mut dyn FnMut((Oid, u16), u64, u64),
+    ) -> Result<Option<(Oid, u16)>, StoreError> {
+        self.shards.find_lost(prefix, after, limit, visit)
     }
 
     /// Number of directories that hold the shards' files, for [`Store::shard_list_part`].

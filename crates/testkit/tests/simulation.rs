@@ -44,7 +44,7 @@ fn histories_under_the_usual_faults_are_right() {
 
 #[test]
 fn a_seed_gives_the_same_history_again() {
-    for setting in [Setting::SHORT, Setting::STRIPED, Setting::POWER] {
+    for setting in [Setting::SHORT, Setting::STRIPED, Setting::POWER, Setting::POWER_OF_THREE] {
         for seed in 1..SAME_SEEDS {
             let [one, other] = [(); 2].map(|()| run(seed, &setting).unwrap());
             assert_eq!(one.to_string(), other.to_string());
@@ -75,6 +75,39 @@ fn histories_with_striped_files_are_right() {
 #[test]
 fn what_was_synced_survives_a_loss_of_power_and_the_rest_is_whole() {
     are_right(&Setting::POWER);
+}
+
+/// Losses of power in the midst of everything that programs do: what was synced is there, no data are
+/// missed that may be gone, and none are gone that must be there.
+fn stands_losses_of_power(setting: &Setting, cuts: u64, time: Duration) {
+    let began = Instant::now();
+    let first = number_from_env("AZEKURA_SEED").unwrap_or(FIRST_SEED);
+    let (mut histories, mut cut) = (0, 0);
+    while cut < cuts && began.elapsed() < time {
+        let history = run(first + histories, setting).unwrap_or_else(|found| panic!("{found}"));
+        cut += u64::from(history.to_string().contains("has gone"));
+        histories += 1;
+    }
+    println!("{cut} losses of power in {histories} histories from seed {first} on");
+    assert!(cut > 0);
+}
+
+#[test]
+fn one_engine_stands_losses_of_power() {
+    stands_losses_of_power(&Setting::POWER_OF_ONE, 300, Duration::from_secs(30));
+}
+
+#[test]
+fn three_engines_stand_losses_of_power() {
+    stands_losses_of_power(&Setting::POWER_OF_THREE, 300, Duration::from_secs(30));
+}
+
+#[test]
+#[ignore = "takes minutes; the two above are its short form"]
+fn two_thousand_losses_of_power_are_stood() {
+    for setting in [Setting::POWER_OF_ONE, Setting::POWER_OF_THREE] {
+        stands_losses_of_power(&setting, 2000, Duration::from_secs(3600));
+    }
 }
 
 #[test]

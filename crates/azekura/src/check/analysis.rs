@@ -7,7 +7,7 @@ use azekura_proto::message::DirShardStat;
 use azekura_proto::{Oid, TargetId};
 
 use super::finding::{EntryAt, Finding};
-use super::snapshot::{InodeRecord, Snapshot};
+use super::snapshot::{InodeRecord, LostRecord, Snapshot};
 
 /// Everything that does not fit, in an order that depends on the records alone.
 pub(crate) fn analyse(snapshot: &Snapshot) -> Vec<Finding> {
@@ -18,6 +18,7 @@ pub(crate) fn analyse(snapshot: &Snapshot) -> Vec<Finding> {
     analysis.check_directory_tree();
     analysis.check_shards();
     analysis.check_data();
+    analysis.check_lost_data();
     analysis.check_transactions();
     analysis.findings.sort_by_cached_key(|finding| {
         let name = finding.entry().map(|at| at.name.clone());
@@ -229,6 +230,17 @@ impl<'a> Analysis<'a> {
                     let bytes = data.bytes;
                     self.findings.push(Finding::DataWithoutInode { oid, shard, target, bytes });
                 }
+            }
+        }
+    }
+
+    fn check_lost_data(&mut self) {
+        for lost in &self.snapshot.lost {
+            let &LostRecord { target, oid, shard, noted, found } = lost;
+            let of_files = Oid::from_inode_number(oid.container(), oid.inode_number());
+            // What was removed is missed by nobody; a plain array of the object API has no inode.
+            if of_files != Some(oid) || self.inode(oid).is_some() {
+                self.findings.push(Finding::LostData { oid, shard, target, noted, found });
             }
         }
     }

@@ -142,6 +142,32 @@ pub(crate) enum Finding {
         /// The file.
         oid: Oid,
     },
+    /// Data that were written are gone.
+    LostData {
+        /// The object.
+        oid: Oid,
+        /// The shard.
+        shard: u16,
+        /// The shard's target.
+        target: TargetId,
+        /// How long its file must be at least, in bytes.
+        noted: u64,
+        /// How long it is, in bytes.
+        found: u64,
+    },
+    /// Data cannot be read.
+    UnreadableData {
+        /// The object.
+        oid: Oid,
+        /// The shard.
+        shard: u16,
+        /// The shard's target.
+        target: TargetId,
+        /// Where in the shard's file, in bytes.
+        offset: u64,
+        /// What the disk says.
+        cause: String,
+    },
     /// A transaction that recovery should have finished.
     UnfinishedTransaction {
         /// Which.
@@ -151,6 +177,11 @@ pub(crate) enum Finding {
         /// Decided, or waiting for a decision.
         decided: bool,
     },
+}
+
+/// Where the file of a shard is below its target's directory.
+fn shard_path(oid: Oid, shard: u16) -> String {
+    format!("data/{:02x}/{oid}.{shard}", oid.to_bytes()[15])
 }
 
 impl Finding {
@@ -173,6 +204,8 @@ impl Finding {
             Self::DataWithoutInode { .. } => "data-without-inode",
             Self::MisplacedData { .. } => "misplaced-data",
             Self::HiddenData { .. } => "hidden-data",
+            Self::LostData { .. } => "lost-data",
+            Self::UnreadableData { .. } => "unreadable-data",
             Self::UnfinishedTransaction { .. } => "unfinished-transaction",
         }
     }
@@ -202,6 +235,8 @@ impl Finding {
             | Self::ShardWithoutDirectory { dir: oid, .. }
             | Self::DataWithoutInode { oid, .. }
             | Self::MisplacedData { oid, .. }
+            | Self::LostData { oid, .. }
+            | Self::UnreadableData { oid, .. }
             | Self::HiddenData { oid } => Some(*oid),
             Self::UnfinishedTransaction { .. } => None,
             Self::EntryWithoutInode(at)
@@ -257,6 +292,17 @@ impl Finding {
             Self::HiddenData { .. } => {
                 "has data beyond its first chunk, which its inode does not know of".to_owned()
             }
+            Self::LostData { oid, shard, target, noted, found } => format!(
+                "has lost data: {found} bytes are there of {noted} in shard {shard} on target {} \
+                 ({}); restore that file from a copy, with its engine stopped, or remove this one",
+                target.0,
+                shard_path(*oid, *shard)
+            ),
+            Self::UnreadableData { oid, shard, target, offset, cause } => format!(
+                "cannot be read at {offset} of shard {shard} on target {} ({}): {cause}",
+                target.0,
+                shard_path(*oid, *shard)
+            ),
             Self::UnfinishedTransaction { id, target, decided } => format!(
                 "transaction {} of target {} is {} on target {} and not finished: is an engine \
                  down?",

@@ -37,6 +37,8 @@ impl<'a> Mender<'a> {
             Finding::RootMissing { .. }
             | Finding::MisplacedInode { .. }
             | Finding::MisplacedData { .. }
+            | Finding::LostData { .. }
+            | Finding::UnreadableData { .. }
             | Finding::UnfinishedTransaction { .. } => return Ok(false),
             Finding::EntryWithoutInode(at)
             | Finding::EntryWithoutDirectory(at)

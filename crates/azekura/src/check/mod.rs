@@ -27,7 +27,7 @@ use crate::report::{self, Progress, format_bytes};
 use analysis::{Paths, analyse, orphans};
 use finding::Finding;
 use mend::Mender;
-use snapshot::{Snapshot, reclaim_backlog, under_way};
+use snapshot::{Snapshot, read_data, reclaim_backlog, under_way};
 
 /// Recovery and reclaim get this long to finish what is on record.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,6 +39,7 @@ const PASSES_MAX: usize = 6;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     azekura fs check default\n  \
+    azekura fs check default --data\n  \
     azekura fs check default --repair --json\n\n\
     The exit code is 0 if the container is in order (or was mended), 1 if not. A container may be \
     in use while it is checked; for --repair it had better not be.")]
@@ -52,6 +53,9 @@ pub(crate) struct CheckArgs {
     /// Mend what can be mended; what has lost its name goes to /lost+found
     #[arg(long)]
     repair: bool,
+    /// Read all data as well, to see whether they can be read
+    #[arg(long)]
+    data: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -73,6 +77,8 @@ struct Counts {
     directory_shards: usize,
     data_files: usize,
     data_bytes: u64,
+    /// With `--data`.
+    data_bytes_read: Option<u64>,
     unlinked_but_open: usize,
     waiting_for_reclaim: u64,
 }
@@ -112,6 +118,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Verdict> {
             (findings, snapshot) = look(&pool, &container)?;
         }
     }
+    let mut data_bytes_read = None;
+    if args.data {
+        let (bytes, unreadable) = read_data(&pool, container.id)?;
+        data_bytes_read = Some(bytes);
+        findings.extend(unreadable);
+    }
     shown.extend(show(&findings, &snapshot, false));
     let report = CheckReport {
         pool: pool.map().name.clone(),
@@ -123,6 +135,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Verdict> {
             entries: snapshot.entries.len(),
             directory_shards: snapshot.dir_shards.len(),
             data_files: snapshot.data.len(),
+            data_bytes_read,
             data_bytes: snapshot.data.iter().map(|data| data.bytes).sum(),
             unlinked_but_open: orphans(&snapshot).len(),
             waiting_for_reclaim: reclaim_backlog(&pool)?,
@@ -202,6 +215,9 @@ fn print(report: &CheckReport, repair: bool) {
         format_bytes(counts.data_bytes),
         counts.data_files,
     ));
+    if let Some(bytes) = counts.data_bytes_read {
+        report::say(format_args!("{} of data read", format_bytes(bytes)));
+    }
     if counts.unlinked_but_open > 0 {
         report::say(format_args!(
             "{} unlinked but still open; they go with their last holder",

@@ -11,7 +11,7 @@ use azekura_proto::message::{DirShardStat, ScanItem, ScanKind};
 use azekura_proto::transaction::TransactionId;
 use azekura_proto::{ContainerId, Oid, Placement, TargetId, Timestamp};
 
-use super::finding::EntryAt;
+use super::finding::{EntryAt, Finding};
 use crate::report::Progress;
 
 /// An inode, as far as checking needs it.
@@ -36,6 +36,16 @@ pub(crate) struct DataRecord {
     pub(crate) bytes: u64,
 }
 
+/// A shard of which data are lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostRecord {
+    pub(crate) target: TargetId,
+    pub(crate) oid: Oid,
+    pub(crate) shard: u16,
+    pub(crate) noted: u64,
+    pub(crate) found: u64,
+}
+
 /// A transaction on record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionRecord {
@@ -53,6 +63,7 @@ pub(crate) struct Snapshot {
     pub(crate) inodes: HashMap<Oid, InodeRecord>,
     pub(crate) dir_shards: HashMap<(Oid, TargetId), DirShardStat>,
     pub(crate) data: Vec<DataRecord>,
+    pub(crate) lost: Vec<LostRecord>,
     pub(crate) entries: Vec<EntryAt>,
     pub(crate) transactions: Vec<TransactionRecord>,
 }
@@ -66,6 +77,7 @@ impl Snapshot {
             inodes: HashMap::new(),
             dir_shards: HashMap::new(),
             data: Vec::new(),
+            lost: Vec::new(),
             entries: Vec::new(),
             transactions: Vec::new(),
         }
@@ -83,6 +95,7 @@ impl Snapshot {
             ScanKind::Inodes,
             ScanKind::DirShards,
             ScanKind::DataShards,
+            ScanKind::LostData,
             ScanKind::Entries,
         ];
         for kind in kinds {
@@ -120,6 +133,11 @@ impl Snapshot {
             ScanItem::DataShard { oid, shard, bytes } => {
                 self.data.push(DataRecord { target, oid, shard, bytes });
             }
+            ScanItem::LostData { oid, shard, noted, found } => {
+                self.lost.push(LostRecord { target, oid, shard, noted, found });
+            }
+            // Not among the records of a snapshot.
+            ScanItem::UnreadableData { .. } | ScanItem::ReadData { .. } => {}
             ScanItem::Transaction { id, decided } => {
                 self.transactions.push(TransactionRecord { target, id, decided });
             }
@@ -167,6 +185,27 @@ fn scan_target(
             None => return Ok(all),
         }
     }
+}
+
+/// Has all data of a container read; gives how many bytes that were, and what cannot be read.
+///
+/// # Errors
+/// If an engine does not answer.
+pub(crate) fn read_data(pool: &Pool, container: ContainerId) -> Result<(u64, Vec<Finding>)> {
+    let _progress = Progress::waiting("reading all data");
+    let (mut total, mut findings) = (0, Vec::new());
+    for (target, items) in scan(pool, ScanKind::ReadData, container)? {
+        for item in items {
+            match item {
+                ScanItem::ReadData { bytes } => total += bytes,
+                ScanItem::UnreadableData { oid, shard, offset, cause } => {
+                    findings.push(Finding::UnreadableData { oid, shard, target, offset, cause });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok((total, findings))
 }
 
 /// Records that background work has still to deal with: transactions, and removed objects.

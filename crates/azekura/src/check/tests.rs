@@ -193,6 +193,19 @@ fn data_that_belong_to_no_file_are_found() {
 }
 
 #[test]
+fn data_that_are_lost_are_found_while_their_object_is_there() {
+    let mut builder = Builder::sound();
+    let array = Oid::with_user_bits(ContainerId(1), 7, ObjectClass::S1, TargetId(0), 99);
+    for oid in [oid(3), oid(9), array] {
+        let item = ScanItem::LostData { oid, shard: 0, noted: 9, found: 3 };
+        builder.snapshot.add(TargetId(3), item);
+    }
+    assert_eq!(builder.kinds(), ["lost-data", "lost-data"]);
+    let detail = analyse(&builder.snapshot)[0].detail();
+    assert!(detail.contains("3 bytes are there of 9 in shard 0 on target 3"), "{detail}");
+}
+
+#[test]
 fn arrays_of_the_object_api_need_no_inode() {
     let mut builder = Builder::sound();
     let array = Oid::with_user_bits(ContainerId(1), 7, ObjectClass::S1, TargetId(0), 99);

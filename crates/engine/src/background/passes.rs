@@ -1,5 +1,5 @@
 //! Work that no request waits for: telling the outcome of transactions, writing directory times,
-//! giving back space, ending sessions, noting whether locks are held. Owns how often each of these
+//! giving back space, ending sessions, noting whether locks are held and how long data are. Owns how often each of these
 //! is due. It has no thread: an engine calls [`Background::pass`] from one, a simulation by hand.
 
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::target::Target;
 pub(crate) const PASS_INTERVAL: Duration = Duration::from_millis(50);
 /// Passes from one look at transactions and at directory times to the next.
 const TRANSACTIONS_EVERY: u64 = 5;
-/// Passes from one look at rates and sessions to the next.
+/// Passes from one look at rates, sessions and lengths to the next.
 const SAMPLE_EVERY: u64 = 20;
 /// Passes from one look for space to give back to the next, if nobody has announced any.
 const RECLAIM_EVERY: u64 = 100;
@@ -68,6 +68,7 @@ impl Background {
             }
         }
         if self.passes.is_multiple_of(SAMPLE_EVERY) {
+            node.local_targets().for_each(|target| note_lengths(target));
             node.metrics.sample(node.platform.now());
             end_expired_sessions(node);
         }
@@ -82,6 +83,7 @@ impl Background {
         self.dir.note_locks(!node.locks.is_empty());
         for target in node.local_targets() {
             write_back(target, None);
+            note_lengths(target);
             if let Err(error) = target.store.sync_at_end() {
                 tracing::error!("{error}");
             }
@@ -110,6 +112,12 @@ fn write_back(target: &Target, quiet_at: Option<Instant>) {
     let _state = target.lock();
     if let Err(status) = target.dir_shards.write_back(&target.store, quiet_at) {
         tracing::warn!(target = target.id.0, "directory times wait to be written: {status}");
+    }
+}
+
+fn note_lengths(target: &Target) {
+    if let Err(error) = target.store.note_shard_lengths() {
+        tracing::warn!(target = target.id.0, "lengths of data are not on record: {error}");
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn reclaim_some(node: &Node, target: &Target) -> Result<bool, Status>
 
 fn reclaim_object(node: &Node, target: &Target, oid: Oid, record: Reclaim) -> Result<(), Status> {
     remove_prefix(target, Space::Xattr, &oid.to_bytes())?;
-    target.store.shard_remove(oid, 0).map_err(store_status)?;
+    target.store.shard_remove_freed(oid, 0).map_err(store_status)?;
     if record.striped {
         node.call_shards(oid, |shard| Request::ShardRemove {
             data: ShardRef { oid, shard, is_file: true },
@@ -176,6 +176,7 @@ pub(crate) fn reclaim_containers(target: &Target) -> Result<(), Status> {
             Space::Kv,
             Space::Orphan,
             Space::Reclaim,
+            Space::Shard,
         ] {
             remove_prefix(target, space, &id)?;
         }
@@ -191,7 +192,7 @@ pub(crate) fn reclaim_containers(target: &Target) -> Result<(), Status> {
             })
             .map_err(store_status)?;
         for (oid, shard) in files {
-            target.store.shard_remove(oid, shard).map_err(store_status)?;
+            target.store.shard_remove_freed(oid, shard).map_err(store_status)?;
         }
         let mut update = Update::new(target);
         update.delete(Space::System, &key);

@@ -9,7 +9,7 @@ use azekura_proto::limits::OUTCOME_WAIT_MS;
 use azekura_proto::message::{Reply, Request};
 use azekura_proto::transaction::{Outcome, TransactionId};
 use azekura_proto::{Geometry, Status, TargetId};
-use azekura_store::Space;
+use azekura_store::{Space, StoreError};
 
 use crate::namespace::dir_shards;
 use crate::node::Node;
@@ -42,7 +42,11 @@ fn extend_promised_appends(target: &Target) -> Result<(), Status> {
         }
         let file = target.store.shard_create(oid, 0).map_err(store_status)?;
         if file.stat().map_err(store_status)?.bytes < end {
-            file.truncate(end).map_err(store_status)?;
+            match file.truncate(end) {
+                // What is lost stays known as that; the others can be served.
+                Err(error @ StoreError::Lost { .. }) => tracing::error!("{error}"),
+                made => made.map_err(store_status)?,
+            }
         }
     }
     Ok(())

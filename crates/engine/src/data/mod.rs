@@ -1,6 +1,9 @@
 //! Array data and key-values of objects, and the leases under which clients keep them in memory.
 
 pub(crate) mod append;
+#[cfg(test)]
+mod append_tests;
 pub(crate) mod leases;
+pub(crate) mod scrub;
 pub(crate) mod shards;
 pub(crate) mod values;

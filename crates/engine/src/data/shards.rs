@@ -61,8 +61,7 @@ pub(crate) fn read(
         bulk.send_room(read);
         read as u32
     } else {
-        let there = file.stat().map_err(store_status)?.bytes.saturating_sub(offset);
-        let bytes = u64::from(bytes).min(there) as u32;
+        let bytes = file.readable(offset, u64::from(bytes)).map_err(store_status)? as u32;
         if bytes > 0 {
             bulk.send_file(FileRange { file, offset, bytes });
         }
@@ -152,6 +151,26 @@ pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: boo
         file.truncate(bytes).map_err(store_status)?;
     }
     Ok(Reply::Done)
+}
+
+/// Answer to `ShardExtend`.
+pub(crate) fn extend(
+    target: &Target,
+    data: ShardRef,
+    (from, to): (u64, u64),
+    token: u64,
+) -> Answer {
+    check_range(0, to)?;
+    if from > to {
+        return Err(Status::Invalid);
+    }
+    target.leases.before_write((data.oid, data.shard), None);
+    let file = target.store.shard_create(data.oid, data.shard).map_err(store_status)?;
+    if file.extend(from, to, token).map_err(store_status)? {
+        Ok(Reply::Done)
+    } else {
+        Err(Status::ConditionFailed)
+    }
 }
 
 /// Answer to `ShardStat`.
@@ -251,6 +270,11 @@ pub(crate) fn remove(target: &Target, data: ShardRef) -> Answer {
     if alive {
         return Err(Status::Busy);
     }
-    target.store.shard_remove(data.oid, data.shard).map_err(store_status)?;
+    let removed = if data.is_file {
+        target.store.shard_remove_freed(data.oid, data.shard)
+    } else {
+        target.store.shard_remove(data.oid, data.shard)
+    };
+    removed.map_err(store_status)?;
     Ok(Reply::Done)
 }

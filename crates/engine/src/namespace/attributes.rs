@@ -4,7 +4,7 @@
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Answer, DirShardStat, Reply, Request, ShardRef, ShardStat};
-use azekura_proto::{Attr, Geometry, Oid, SessionId, Status};
+use azekura_proto::{Attr, Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::node::Node;
@@ -86,7 +86,9 @@ fn add_shard(attr: &mut Attr, geometry: Geometry, shard: u16, stat: Option<Shard
     let Some(stat) = stat else { return };
     // The shards' files carry the time of the last write, and of the last utimens, so the inode's
     // own stamp counts only where no shard exists: the first one found replaces it.
-    if attr.blocks_512 == 0 && attr.size == 0 {
+    if stat.mtime == Timestamp::default() {
+        // A file that is gone has no time.
+    } else if attr.blocks_512 == 0 && attr.size == 0 {
         attr.mtime = stat.mtime;
     } else {
         attr.mtime = attr.mtime.max(stat.mtime);

@@ -53,7 +53,7 @@ pub(crate) fn set_attr(
 ) -> Answer {
     let _size_guard = change.size.map(|_| target.lock_size(oid));
     if let Some(size) = change.size {
-        truncate(node, target, oid, size)?;
+        truncate(node, target, asker, oid, size)?;
     }
     let stamp = target.now();
     let fine_stamp = target.fine_now();
@@ -149,7 +149,13 @@ fn touch_shards(
 }
 
 /// Cuts or extends a file. The caller has its size lock.
-fn truncate(node: &Node, target: &Target, oid: Oid, size: u64) -> Result<(), Status> {
+fn truncate(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    oid: Oid,
+    size: u64,
+) -> Result<(), Status> {
     if size > FILE_BYTES_MAX {
         return Err(Status::FileTooBig);
     }
@@ -159,11 +165,14 @@ fn truncate(node: &Node, target: &Target, oid: Oid, size: u64) -> Result<(), Sta
         FileKind::Directory => return Err(Status::IsDirectory),
         _ => return Err(Status::Invalid),
     }
-    // Before anything is cut: a recorded append must never make the file long again.
-    change_inode(target, oid, |inode| {
-        inode.truncations = inode.truncations.wrapping_add(1);
-        Ok(())
-    })?;
+    if size < complete(node, target, asker, oid, &inode)?.size {
+        // Before anything is cut: a recorded append must never make the file long again, nor be written
+        // where it was.
+        change_inode(target, oid, |inode| {
+            inode.truncations = inode.truncations.wrapping_add(1);
+            Ok(())
+        })?;
+    }
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     if !inode.striped && geometry.is_within_first_chunk(size) {
         target.leases.before_write((oid, 0), None);

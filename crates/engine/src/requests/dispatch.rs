@@ -145,6 +145,9 @@ pub(crate) fn dispatch(
         Request::ShardTruncate { data, bytes, exactly } => {
             shards::truncate(target, *data, *bytes, *exactly)
         }
+        Request::ShardExtend { data, from, to, token } => {
+            shards::extend(target, *data, (*from, *to), *token)
+        }
         Request::ShardStat { data, asker: on_behalf } => {
             shards::stat(target, on_behalf.or(asker), *data)
         }

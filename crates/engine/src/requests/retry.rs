@@ -29,8 +29,15 @@ pub(crate) struct Caller {
 pub(crate) enum FirstAnswer {
     Done,
     Created(Oid),
-    /// The place of an append, and how many truncations the file had seen.
+    /// An append that was carried out: its place, and how often the file had been cut.
     Appended {
+        oid: Oid,
+        offset: u64,
+        end: u64,
+        truncations: u32,
+    },
+    /// An append that has its place; nobody knows how much of it was written.
+    Placed {
         oid: Oid,
         offset: u64,
         end: u64,
@@ -80,6 +87,13 @@ impl Caller {
         }
     }
 
+    /// Takes back what was recorded of a request that has failed since.
+    pub(crate) fn forget(&self, update: &mut Update<'_>) {
+        if self.sequence > 0 {
+            update.delete(Space::Reply, &key(self));
+        }
+    }
+
     /// The answer that this request got before, if it was carried out.
     pub(crate) fn first_answer(&self, store: &Store) -> Result<Option<FirstAnswer>, Status> {
         if !self.resent || self.sequence == 0 {
@@ -108,7 +122,9 @@ pub(crate) fn recorded_appends(store: &Store) -> Result<Vec<RecordedAppend>, Sta
     for_each_page(store, (Space::Reply, &[]), 1024, |page| {
         for (_, value) in page {
             let stored: Stored = decode(value)?;
-            if let FirstAnswer::Appended { oid, end, truncations, .. } = stored.answer {
+            if let FirstAnswer::Appended { oid, end, truncations, .. }
+            | FirstAnswer::Placed { oid, end, truncations, .. } = stored.answer
+            {
                 appends.push(RecordedAppend { oid, end, truncations });
             }
         }

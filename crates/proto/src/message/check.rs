@@ -20,6 +20,10 @@ pub enum ScanKind {
     DataShards,
     /// Transactions that are not finished.
     Transactions,
+    /// Shards of which data are lost: their files are gone, or shorter than they were.
+    LostData,
+    /// All data, which are read to see whether they can be.
+    ReadData,
 }
 
 /// One record found by a scan.
@@ -63,6 +67,33 @@ pub enum ScanItem {
         id: TransactionId,
         /// Decided here, or waiting for a decision.
         decided: bool,
+    },
+    /// A shard of which data are lost.
+    LostData {
+        /// The object.
+        oid: Oid,
+        /// Its shard.
+        shard: u16,
+        /// How long its file must be at least, in bytes.
+        noted: u64,
+        /// How long it is, in bytes.
+        found: u64,
+    },
+    /// Data that cannot be read.
+    UnreadableData {
+        /// The object.
+        oid: Oid,
+        /// Its shard.
+        shard: u16,
+        /// Where in the shard's file, in bytes.
+        offset: u64,
+        /// What the disk says.
+        cause: String,
+    },
+    /// So many bytes were read.
+    ReadData {
+        /// Bytes.
+        bytes: u64,
     },
 }
 

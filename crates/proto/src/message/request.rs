@@ -475,6 +475,20 @@ pub enum Request<'a> {
         /// Its number.
         seq: u64,
     },
+
+    // -- appending
+    /// Make a shard's file longer, so that nobody else's append lands there. Asked by a file's home.
+    /// Answer: `Done`; status `ConditionFailed` if it has become longer than `from`.
+    ShardExtend {
+        /// The shard.
+        data: ShardRef,
+        /// How long the file is at most, in bytes.
+        from: u64,
+        /// How long it gets, in bytes.
+        to: u64,
+        /// Names this extension: when it arrives once more it is known again.
+        token: u64,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -558,7 +572,8 @@ impl Request<'_> {
             | Self::LeaseWrite { .. }
             | Self::WriteLeased { .. }
             | Self::ReleaseWrite { .. }
-            | Self::Hold { .. } => Handling::PLAIN,
+            | Self::Hold { .. }
+            | Self::ShardExtend { .. } => Handling::PLAIN,
         }
     }
 
@@ -624,6 +639,7 @@ impl Request<'_> {
             Self::WriteLeased { .. } => "write_leased",
             Self::ReleaseWrite { .. } => "release_write",
             Self::Hold { .. } => "hold",
+            Self::ShardExtend { .. } => "shard_extend",
             Self::Write { .. } => "write",
             Self::Append { .. } => "append",
             Self::ShardTruncate { .. } => "shard_truncate",

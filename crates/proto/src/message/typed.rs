@@ -234,6 +234,7 @@ requests! {
     WriteLeased { data: ShardRef, offset: u64, epoch: u64 } -> Leased,
         Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
     ReleaseWrite { data: ShardRef, epoch: u64 } -> (), Reply::Done => ();
+    ShardExtend { data: ShardRef, from: u64, to: u64, token: u64 } -> (), Reply::Done => ();
 }
 
 fn creation(reply: Reply) -> Option<Creation> {

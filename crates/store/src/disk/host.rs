@@ -58,6 +58,12 @@ impl Disk for HostDisk {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         std::fs::create_dir_all(path).map_err(|error| errno(&error))
     }
+
+    fn boot(&self) -> Option<[u8; 16]> {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let number = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
+        Some(number.to_be_bytes())
+    }
 }
 
 fn open_dir_at(at: BorrowedFd<'_>, name: &Path, path: PathBuf) -> Result<Arc<dyn Directory>> {

@@ -93,6 +93,10 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
 
     /// Makes a directory and those above it, unless they are there.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
+
+    /// Names the run of the machine: as long as it is the same, nothing that was written is lost.
+    /// `None` if it cannot be known.
+    fn boot(&self) -> Option<[u8; 16]>;
 }
 
 /// An open directory. Names are relative to it and may lead through further directories; a symbolic

@@ -40,6 +40,8 @@ struct State {
     used_bytes: u64,
     /// The run of the process; handles of an earlier one are dead.
     run: u64,
+    /// Losses of power.
+    boots: u64,
     /// Changes left until the power goes.
     changes_left: Option<u64>,
 }
@@ -124,6 +126,7 @@ impl SimulatedDisk {
             random: seed,
             used_bytes: PAGE_BYTES as u64,
             run: 0,
+            boots: 0,
             changes_left: None,
         };
         Self { state: Arc::new(Mutex::new(state)), platform }
@@ -209,6 +212,7 @@ impl State {
 
     fn cut_power(&mut self) {
         self.end_run();
+        self.boots += 1;
         // Sometimes nearly everything is lost, sometimes nearly nothing.
         let lost_of_16 = 1 + self.draw() % 15;
         let mut coins = self.draw();
@@ -318,6 +322,10 @@ impl Disk for SimulatedDisk {
         state.names(node)?;
         let run = state.run;
         Ok(Arc::new(SimulatedDirectory { disk: self.clone(), run, node, path: path.to_owned() }))
+    }
+
+    fn boot(&self) -> Option<[u8; 16]> {
+        Some(u128::from(self.state.lock().boots).to_be_bytes())
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {

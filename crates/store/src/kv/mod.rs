@@ -148,7 +148,7 @@ impl KeyValues {
         &self.dir
     }
 
-    pub(crate) fn gauge(&self) -> &FreeSpace {
+    pub(crate) fn gauge(&self) -> &Arc<FreeSpace> {
         &self.gauge
     }
 

@@ -27,6 +27,8 @@ pub enum Space {
     /// What a commit relies on in other targets' journals. Goes with it through the front journal,
     /// and not into the database.
     Reliance,
+    /// How long the files of shards must be.
+    Shard,
 }
 
 /// In which of the database's trees a space lies. Records that are overwritten or removed soon
@@ -42,7 +44,7 @@ impl Tree {
 }
 
 impl Space {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::System,
         Self::Entry,
         Self::Inode,
@@ -54,6 +56,7 @@ impl Space {
         Self::Reclaim,
         Self::Orphan,
         Self::Reliance,
+        Self::Shard,
     ];
 
     /// The space whose keys begin with `code`.
@@ -75,12 +78,15 @@ impl Space {
             Self::Reclaim => b'c',
             Self::Orphan => b'o',
             Self::Reliance => b'l',
+            Self::Shard => b'h',
         }
     }
 
     pub(crate) const fn tree(self) -> Tree {
         match self {
-            Self::Entry | Self::Inode | Self::Xattr | Self::Kv | Self::System => Tree::Lasting,
+            Self::Entry | Self::Inode | Self::Xattr | Self::Kv | Self::System | Self::Shard => {
+                Tree::Lasting
+            }
             Self::DirShard
             | Self::Reply
             | Self::Transaction
@@ -133,9 +139,9 @@ mod tests {
     #[test]
     fn codes_and_trees_never_change() {
         let codes: Vec<u8> = Space::ALL.iter().map(|space| space.code()).collect();
-        assert_eq!(codes, b"seidxkrtcol");
+        assert_eq!(codes, b"seidxkrtcolh");
         let lasting = Space::ALL.iter().filter(|space| space.tree() == Tree::Lasting);
-        assert_eq!(lasting.map(|space| space.code()).collect::<Vec<_>>(), b"seixk");
+        assert_eq!(lasting.map(|space| space.code()).collect::<Vec<_>>(), b"seixkh");
         assert_eq!(stored_key(Space::Inode, b"key"), b"ikey");
     }
 }

@@ -1,19 +1,23 @@
-//! One shard's data: a plain sparse file. Owns reading, writing, space and times of the file, and
-//! the promise that a failed sync is never retried into success. It knows nothing of chunks: its
-//! offsets are those of the file.
+//! One shard's data: a plain sparse file. Owns reading, writing, space and times of the file, who may
+//! change its length at a time, what is told of data that are lost, and the promise that a failed sync is never retried into success. It
+//! knows nothing of chunks: its offsets are those of the file.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use azekura_proto::Timestamp;
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use rustix::io::Errno;
 
+use super::lengths::Noted;
 use super::names::ShardDir;
 use super::path::ShardKey;
 use crate::disk::{Allocation, Content, File, FileStat};
 use crate::error::StoreError;
 use crate::free_space::Draw;
+use crate::kv::batch::Batch;
 
 /// An open shard. All methods may be called from any number of threads.
 pub struct ShardFile {
@@ -22,11 +26,54 @@ pub struct ShardFile {
     file: Box<dyn File>,
     /// How many names of its directory must be synced so that its own name is.
     names: u64,
+    /// Taken alone by whoever looks at the length and then writes by it, else shared.
+    growth: RwLock<Growth>,
+    noted: Mutex<NotedHere>,
+    /// How long the file must be at least, as `noted` says; read without its lock.
+    noted_bytes: AtomicU64,
+    /// Whether it is on the list of those that have grown.
+    is_listed: AtomicBool,
+    /// Whether it is shorter than it must be: it takes no data behind its end then, since what is
+    /// lost would read as zeros.
+    is_short: AtomicBool,
+}
+
+/// What is on record of a shard that is open.
+#[derive(Default)]
+struct NotedHere {
+    noted: Noted,
+    was_removed: bool,
+}
+
+/// What is known of how the file became as long as it is.
+#[derive(Default)]
+struct Growth {
+    /// The token of the last extension: one that arrives twice is known again.
+    last_extension: Option<u64>,
 }
 
 impl ShardFile {
-    pub(crate) fn new(dir: Arc<ShardDir>, key: ShardKey, file: Box<dyn File>, names: u64) -> Self {
-        Self { dir, key, file, names }
+    /// `noted`: what is on record of it.
+    pub(super) fn new(
+        dir: Arc<ShardDir>,
+        key: ShardKey,
+        file: Box<dyn File>,
+        names: u64,
+        noted: Noted,
+    ) -> Self {
+        let is_short =
+            noted.bytes() > 0 && file.stat().is_ok_and(|stat| stat.bytes < noted.bytes());
+        Self {
+            dir,
+            key,
+            file,
+            names,
+            growth: RwLock::default(),
+            noted: Mutex::new(NotedHere { noted, was_removed: false }),
+            noted_bytes: AtomicU64::new(noted.bytes()),
+            is_listed: AtomicBool::new(false),
+            is_short: AtomicBool::new(is_short),
+        }
     }
 
     pub(crate) fn key(&self) -> ShardKey {
@@ -35,8 +82,51 @@ impl ShardFile {
 
     /// Reads into `buffer` from `offset`; gives the number of bytes read, which is short of the
     /// buffer only at the end of the file.
+    ///
+    /// # Errors
+    /// [`StoreError::Lost`] if some of these bytes were written and are gone; and others.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, StoreError> {
-        self.file.read_full_at(buffer, offset).map_err(|error| self.failed("read", error))
+        loop {
+            let read = self.file.read_full_at(buffer, offset);
+            let read = read.map_err(|error| self.failed("read", error))?;
+            if read == buffer.len() || !self.seems_short(offset.saturating_add(read as u64))? {
+                return Ok(read);
+            }
+        }
+    }
+
+    /// How many bytes of a range are there: fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// As [`ShardFile::read_at`].
+    pub fn readable(&self, offset: u64, bytes: u64) -> Result<u64, StoreError> {
+        loop {
+            let there = bytes.min(self.raw_stat()?.bytes.saturating_sub(offset));
+            if there == bytes || !self.seems_short(offset.saturating_add(there))? {
+                return Ok(there);
+            }
+        }
+    }
+
+    /// A read has found the end of the file at `end` or before. Whether it is to be read anew, since the
+    /// file has changed meanwhile.
+    fn seems_short(&self, end: u64) -> Result<bool, StoreError> {
+        if self.noted_bytes.load(Ordering::Acquire) <= end {
+            return Ok(false);
+        }
+        self.refuse_if_short().map(|()| true)
+    }
+
+    /// Finds out whether data are lost, while nobody makes the file shorter on purpose.
+    #[cold]
+    pub(super) fn refuse_if_short(&self) -> Result<(), StoreError> {
+        let _alone = self.dir.lengths.order.write();
+        let (found, noted) = (self.raw_stat()?.bytes, self.noted_bytes.load(Ordering::Acquire));
+        if found >= noted {
+            return Ok(());
+        }
+        self.is_short.store(true, Ordering::Release);
+        Err(self.dir.lost(self.key, noted, found))
     }
 
     /// Writes all of `data` at `offset`.
@@ -45,18 +135,123 @@ impl ShardFile {
     /// [`StoreError::NoSpace`] and others; a part of the data may have been written then.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), StoreError> {
         self.ensure_room(offset, data.len() as u64)?;
-        self.file.write_all_at(data, offset).map_err(|error| self.failed("write", error))
+        let _shared = self.growth.read();
+        self.put(data, offset)
     }
 
-    /// Length, space and times.
+    fn put(&self, data: &[u8], offset: u64) -> Result<(), StoreError> {
+        let end = offset.saturating_add(data.len() as u64);
+        self.refuse_to_hide(end)?;
+        self.file.write_all_at(data, offset).map_err(|error| self.failed("write", error))?;
+        self.note_growth(end);
+        Ok(())
+    }
+
+    /// Refuses to make a file longer whose end is lost.
+    fn refuse_to_hide(&self, end: u64) -> Result<(), StoreError> {
+        if self.is_short.load(Ordering::Acquire) && end > self.raw_stat()?.bytes {
+            self.refuse_if_short()?;
+        }
+        Ok(())
+    }
+
+    /// Has the new length of the file put on record soon, if it has one.
+    fn note_growth(&self, end: u64) {
+        if end > self.noted_bytes.load(Ordering::Relaxed)
+            && !self.is_listed.load(Ordering::Relaxed)
+            && !self.is_listed.swap(true, Ordering::AcqRel)
+        {
+            self.dir.lengths.push_grown(self.key);
+        }
+    }
+
+    /// Adds to a batch what is to be on record of the file. The caller has `order` alone.
+    pub(super) fn note_written(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        let mut here = self.noted.lock();
+        self.is_listed.store(false, Ordering::Release);
+        let bytes = self.raw_stat()?.bytes;
+        if !here.was_removed && bytes > here.noted.bytes() {
+            here.noted.written = bytes;
+            self.dir.lengths.put(batch, self.key, here.noted);
+            self.noted_bytes.store(bytes, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Puts on record that so many bytes, if they are still there, are durable.
+    fn note_synced(&self, bytes: u64) -> Result<(), StoreError> {
+        let lengths = &self.dir.lengths;
+        let _shared = lengths.order.read();
+        let mut here = self.noted.lock();
+        let bytes = bytes.min(self.raw_stat()?.bytes);
+        if here.was_removed || bytes <= here.noted.synced {
+            return Ok(());
+        }
+        let noted = Noted { synced: bytes, written: here.noted.written.max(bytes) };
+        let mut batch = Batch::new();
+        lengths.put(&mut batch, self.key, noted);
+        lengths.commit(batch)?;
+        here.noted = noted;
+        self.noted_bytes.store(noted.bytes(), Ordering::Release);
+        Ok(())
+    }
+
+    /// The file is about to be removed. The caller has a share of `order`.
+    pub(super) fn note_removal(&self) {
+        self.noted.lock().was_removed = true;
+    }
+
+    /// Keeps all others from writing, so that the length stays what it is. Not to be held while
+    /// waiting for anybody.
+    pub fn hold(&self) -> HeldShard<'_> {
+        HeldShard { growth: self.growth.write(), shard: self }
+    }
+
+    /// Makes the file `to` bytes long if it has not become longer than `from`. Whether that is so, now
+    /// or because the same extension, known by its token, was made before.
+    pub fn extend(&self, from: u64, to: u64, token: u64) -> Result<bool, StoreError> {
+        let mut held = self.hold();
+        if held.growth.last_extension == Some(token) {
+            return Ok(true);
+        }
+        if held.bytes()? > from {
+            return Ok(false);
+        }
+        self.refuse_to_hide(to)?;
+        self.truncate(to)?;
+        held.growth.last_extension = Some(token);
+        Ok(true)
+    }
+
+    /// Length, space and times. What is lost of the file counts as if it were there.
     pub fn stat(&self) -> Result<FileStat, StoreError> {
+        let stat = self.raw_stat()?;
+        Ok(FileStat { bytes: stat.bytes.max(self.noted_bytes.load(Ordering::Acquire)), ..stat })
+    }
+
+    fn raw_stat(&self) -> Result<FileStat, StoreError> {
         self.file.stat().map_err(|error| self.failed("stat", error))
     }
 
     /// Sets the length to `bytes` bytes. The modification time changes, also if the length does
     /// not.
+    ///
+    /// # Errors
+    /// [`StoreError::Lost`] if what is lost would read as zeros then; and others.
     pub fn truncate(&self, bytes: u64) -> Result<(), StoreError> {
-        self.file.truncate(bytes).map_err(|error| self.failed("truncate", error))
+        self.refuse_to_hide(bytes)?;
+        let lengths = &self.dir.lengths;
+        let shared = lengths.order.read();
+        let mut here = self.noted.lock();
+        if bytes < here.noted.bytes() && !here.was_removed {
+            here.noted = lengths.lower(self.key, here.noted, bytes)?;
+            self.noted_bytes.store(here.noted.bytes(), Ordering::Release);
+            self.is_short.store(false, Ordering::Release);
+        }
+        self.file.truncate(bytes).map_err(|error| self.failed("truncate", error))?;
+        drop((here, shared));
+        self.note_growth(bytes);
+        Ok(())
     }
 
     /// Takes space on the disk for a range, so that writes to it cannot fail for want of space.
@@ -64,8 +259,16 @@ impl ShardFile {
     pub fn allocate(&self, offset: u64, bytes: u64, keep_size: bool) -> Result<(), StoreError> {
         self.ensure_room(offset, bytes)?;
         let how = if keep_size { Allocation::KeepLength } else { Allocation::Extend };
+        if keep_size {
+            let done = self.file.allocate(how, offset, bytes);
+            return done.map_err(|error| self.failed("allocate space", error));
+        }
+        let end = offset.saturating_add(bytes);
+        self.refuse_to_hide(end)?;
         let done = self.file.allocate(how, offset, bytes);
-        done.map_err(|error| self.failed("allocate space", error))
+        done.map_err(|error| self.failed("allocate space", error))?;
+        self.note_growth(end);
+        Ok(())
     }
 
     /// Gives the space of a range back; it reads as zeros then. The length stays.
@@ -80,6 +283,17 @@ impl ShardFile {
     /// the end of the range.
     pub fn zero_range(&self, offset: u64, bytes: u64, keep_size: bool) -> Result<(), StoreError> {
         self.ensure_room(offset, bytes)?;
+        if keep_size {
+            return self.make_zeros(offset, bytes, true);
+        }
+        let end = offset.saturating_add(bytes);
+        self.refuse_to_hide(end)?;
+        self.make_zeros(offset, bytes, false)?;
+        self.note_growth(end);
+        Ok(())
+    }
+
+    fn make_zeros(&self, offset: u64, bytes: u64, keep_size: bool) -> Result<(), StoreError> {
         let (zero, take) = if keep_size {
             (Allocation::ZeroKeepLength, Allocation::KeepLength)
         } else {
@@ -93,7 +307,7 @@ impl ShardFile {
         match self.file.allocate(take, offset, bytes) {
             Err(Errno::OPNOTSUPP) => {
                 let end = offset.saturating_add(bytes);
-                if !keep_size && end > self.stat()?.bytes { self.truncate(end) } else { Ok(()) }
+                if !keep_size && end > self.raw_stat()?.bytes { self.truncate(end) } else { Ok(()) }
             }
             result => result.map_err(|error| self.failed("zero a range", error)),
         }
@@ -128,13 +342,14 @@ impl ShardFile {
                 ),
             });
         }
+        let bytes = self.raw_stat()?.bytes;
         let synced = self.file.sync(data_only).map_err(|error| self.failed("sync", error));
         let result = synced.and_then(|()| self.dir.sync_names(self.key.0, self.names));
         if let Err(error) = &result {
             tracing::error!(%error, "a sync failed");
             self.dir.set_failed(self.key);
         }
-        result
+        result.and_then(|()| self.note_synced(bytes))
     }
 
     /// The file's descriptor, for `sendfile` and the like; its own position has no meaning. `None` if
@@ -166,14 +381,14 @@ impl ShardFile {
         if self.seek_hole(offset)?.is_some_and(|hole| hole >= end) {
             return Ok(true);
         }
-        let stat = self.stat()?;
+        let stat = self.raw_stat()?;
         Ok(stat.blocks_512.saturating_mul(512) >= end.max(stat.bytes))
     }
 
     /// Stands in for punching where the file system below cannot.
     fn write_zeros(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
         const BLOCK: usize = 4 * 1024;
-        let end = offset.saturating_add(bytes).min(self.stat()?.bytes);
+        let end = offset.saturating_add(bytes).min(self.raw_stat()?.bytes);
         let mut at = offset;
         while let Some(data) = self.seek_data(at)?.filter(|data| *data < end) {
             let hole = self.seek_hole(data)?.unwrap_or(end).min(end);
@@ -189,5 +404,31 @@ impl ShardFile {
 
     fn failed(&self, what: &'static str, error: Errno) -> StoreError {
         StoreError::system(&self.dir.path_of(self.key), what, error)
+    }
+}
+
+/// A shard that nobody else writes to.
+pub struct HeldShard<'f> {
+    growth: RwLockWriteGuard<'f, Growth>,
+    shard: &'f ShardFile,
+}
+
+impl HeldShard<'_> {
+    /// Length in bytes.
+    pub fn bytes(&self) -> Result<u64, StoreError> {
+        self.shard.raw_stat().map(|stat| stat.bytes)
+    }
+
+    /// Writes all of `data` at the end of the file, which the caller knows; or nothing, if that fails.
+    ///
+    /// # Errors
+    /// As [`ShardFile::write_at`].
+    pub fn write_at_end(&self, data: &[u8], end: u64) -> Result<(), StoreError> {
+        self.shard.ensure_room(end, data.len() as u64)?;
+        self.shard.put(data, end).inspect_err(|_| {
+            if let Err(error) = self.shard.truncate(end) {
+                tracing::error!(%error, "a part of a failed write stays");
+            }
+        })
     }
 }

@@ -1,5 +1,5 @@
-//! What all shard files of a target share: their directory, which of their names are synced, and
-//! which of them have failed to sync. Owns the rule that a directory is synced once for all files
+//! What all shard files of a target share: their directory, how long they must be, which of their names
+//! are synced, and which of them have failed to sync. Owns the rule that a directory is synced once for all files
 //! that were created in it before.
 
 use std::collections::HashSet;
@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use azekura_proto::Oid;
+use azekura_proto::{Oid, TargetId};
 use parking_lot::Mutex;
 
+use super::lengths::Lengths;
 use super::path::{DATA_DIRS, ShardKey, dir_index, dir_name, relative_path};
 use crate::disk::Directory;
 use crate::error::StoreError;
@@ -19,6 +20,8 @@ use crate::free_space::FreeSpace;
 pub(crate) struct ShardDir {
     pub(super) dir: Arc<dyn Directory>,
     pub(super) gauge: Arc<FreeSpace>,
+    pub(super) lengths: Lengths,
+    pub(super) target: TargetId,
     /// By data directory: files created so far, and how many of those names are synced. The first
     /// starts at one, since nothing is known of names from before the target was opened.
     created: Box<[AtomicU64]>,
@@ -29,10 +32,17 @@ pub(crate) struct ShardDir {
 }
 
 impl ShardDir {
-    pub(super) fn new(dir: Arc<dyn Directory>, gauge: Arc<FreeSpace>) -> Self {
+    pub(super) fn new(
+        dir: Arc<dyn Directory>,
+        gauge: Arc<FreeSpace>,
+        lengths: Lengths,
+        target: TargetId,
+    ) -> Self {
         Self {
             dir,
             gauge,
+            lengths,
+            target,
             created: (0..DATA_DIRS).map(|_| AtomicU64::new(1)).collect(),
             synced: (0..DATA_DIRS).map(|_| AtomicU64::new(0)).collect(),
             has_failed: AtomicBool::new(false),
@@ -42,6 +52,13 @@ impl ShardDir {
 
     pub(super) fn path_of(&self, key: ShardKey) -> PathBuf {
         self.dir.path().join(relative_path(key))
+    }
+
+    /// What is said of a shard that has lost data.
+    pub(super) fn lost(&self, key: ShardKey, noted: u64, found: u64) -> StoreError {
+        let (oid, shard) = key;
+        let (path, target) = (self.path_of(key), self.target);
+        StoreError::Lost { path, oid, shard, target, noted, found }
     }
 
     /// Counts a name that was created just now.

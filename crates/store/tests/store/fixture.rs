@@ -29,8 +29,14 @@ impl Fixture {
 
     /// Closes the target and opens it again.
     pub(crate) fn reopen(self) -> Self {
+        self.reopen_after(|| {})
+    }
+
+    /// Closes the target, does something to its files, and opens it again.
+    pub(crate) fn reopen_after(self, change: impl FnOnce()) -> Self {
         let Self { store, dir } = self;
         drop(store);
+        change();
         let store = open(dir.path());
         Self { store, dir }
     }

@@ -13,6 +13,8 @@ mod identity;
 #[cfg(test)]
 mod key_values;
 #[cfg(test)]
+mod lost;
+#[cfg(test)]
 mod object_kv;
 #[cfg(test)]
 mod old_target;

@@ -4,6 +4,7 @@
 //! same history again. Owns no file of the machine and no socket; what an engine stores is its real store
 //! on a disk in memory.
 
+mod check;
 mod clock;
 mod engine;
 mod exchange;

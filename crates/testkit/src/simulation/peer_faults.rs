@@ -48,7 +48,7 @@ impl PeerNetwork for Pool {
         let answer = self.enter(to, |peer| peer.serve_peer(head, request, bulk));
         alive_or_unwind();
         let Some(answer) = answer else { return lost("engine down") };
-        let may_leave_gap = matches!(request, Request::ShardTruncate { exactly: true, .. });
+        let may_leave_gap = matches!(request, Request::ShardExtend { .. });
         if may_leave_gap && !self.shows(KnownDefect::AppendLeavesGap) {
             self.travel();
             return answer;

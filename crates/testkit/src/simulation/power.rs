@@ -7,6 +7,7 @@ use azekura_posix::{FileKind, OFlags};
 
 use super::possible::Possible;
 use super::users::Users;
+use super::workload::XATTR;
 use crate::model::{Answer, Op};
 
 /// Files that are made after a loss of power, and bytes of each.
@@ -20,6 +21,8 @@ pub(crate) struct Durable {
     names: BTreeMap<Vec<u8>, u64>,
     /// The data of files, by number.
     contents: BTreeMap<u64, Vec<u8>>,
+    /// Their extended attributes, by number.
+    xattrs: BTreeMap<u64, Vec<u8>>,
     /// The data of files by the paths from which they were removed: they may be back, as they were.
     removed: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -31,6 +34,8 @@ impl Durable {
         self.names = tree.paths();
         let files = self.names.values().filter_map(|node| Some((*node, tree.contents(*node)?)));
         self.contents = files.map(|(node, data)| (node, data.to_vec())).collect();
+        let xattrs = self.names.values().filter_map(|node| Some((*node, tree.xattr(*node)?)));
+        self.xattrs = xattrs.map(|(node, value)| (node, value.to_vec())).collect();
         self.removed.clear();
         self.narrow(possible);
     }
@@ -42,6 +47,7 @@ impl Durable {
             && let Some(data) = tree.contents(node)
         {
             self.contents.insert(node, data.to_vec());
+            self.xattrs.extend(tree.xattr(node).map(|value| (node, value.to_vec())));
             self.narrow(possible);
         }
     }
@@ -58,6 +64,7 @@ impl Durable {
             self.removed.retain(|path, _| !paths.contains_key(path));
             self.names.retain(|path, node| paths.get(path) == Some(node));
             self.contents.retain(|node, data| tree.contents(*node) == Some(&**data));
+            self.xattrs.retain(|node, value| tree.xattr(*node) == Some(&**value));
         }
     }
 
@@ -73,6 +80,9 @@ impl Durable {
                 }
                 (Some(None), Some(_)) => problems.push(format!("{shown} is a directory now")),
                 _ => {}
+            }
+            if self.xattrs.get(node).is_some_and(|value| found.xattrs.get(path) != Some(value)) {
+                problems.push(format!("the attribute of {shown} was synced and is another"));
             }
         }
         for (path, synced) in &self.removed {
@@ -90,6 +100,8 @@ impl Durable {
 pub(crate) struct Found {
     /// Directories, and files with their data.
     entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Extended attributes of both.
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// What nothing that was promised explains.
     problems: Vec<String>,
 }
@@ -157,6 +169,10 @@ impl Found {
             } else {
                 self.read_file(users, client, &below)
             };
+            let get = Op::GetXattr { path: below.clone(), name: XATTR.to_vec() };
+            if let Ok(Answer::Data(value)) = users.apply(client, &get) {
+                self.xattrs.insert(below.clone(), value);
+            }
             self.entries.insert(below, data);
         }
     }

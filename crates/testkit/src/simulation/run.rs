@@ -31,6 +31,8 @@ pub struct Setting {
     pub operations: usize,
     /// About how long files get, in bytes. Chunks have 4096.
     pub file_bytes: u64,
+    /// Whether extended attributes are set, too.
+    pub xattrs: bool,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -43,6 +45,7 @@ impl Setting {
         clients: 2,
         operations: 40,
         file_bytes: 600,
+        xattrs: false,
         faults: Faults::USUAL,
     };
 
@@ -53,6 +56,18 @@ impl Setting {
     /// left has to be whole.
     pub const POWER: Self =
         Self { faults: Faults { power_cut: 40, ..Faults::USUAL }, ..Self::SHORT };
+
+    /// All that programs do, on one engine whose power goes, and nothing else goes wrong.
+    pub const POWER_OF_ONE: Self = Self {
+        engines: 1,
+        targets_each: 4,
+        xattrs: true,
+        faults: Faults { power_cut: 40, ..Faults::NONE },
+        ..Self::STRIPED
+    };
+
+    /// The same on three engines.
+    pub const POWER_OF_THREE: Self = Self { engines: 3, targets_each: 2, ..Self::POWER_OF_ONE };
 }
 
 /// A history in which something came out as it never may.
@@ -131,7 +146,7 @@ impl Run {
             if self.random.one_in(80) {
                 self.replace(client, &slots[client]);
             }
-            let op = draw(&mut self.random, &slots[client], setting.file_bytes);
+            let op = draw(&mut self.random, &slots[client], setting.file_bytes, setting.xattrs);
             self.step(client, &op)?;
             if self.random.one_in(6) {
                 let pause = Duration::from_millis(self.random.below(400));
@@ -193,14 +208,22 @@ impl Run {
             return self.look_at_what_is_left();
         }
         self.read_all(b".")?;
-        self.pool.rest()
+        self.pool.rest()?;
+        let container = self.users.container();
+        let mut problems = self.pool.lost_data(container)?;
+        problems.extend(self.pool.misfits(container)?);
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }
 
     fn look_at_what_is_left(&mut self) -> Result<(), String> {
         self.users.replace(0);
         let found = Found::by(&mut self.users, 0);
         let mut problems = self.durable.compare(&found);
+        let container = self.users.container();
+        problems.extend(self.pool.lost_data(container)?);
+        problems.extend(self.pool.unreadable_data(container)?);
         problems.extend(self.pool.rest().err());
+        problems.extend(self.pool.misfits(container)?);
         problems.extend(found.problems(&mut self.users, 0));
         if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
     }

@@ -28,6 +28,8 @@ struct OpenFile {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
     nodes: BTreeMap<u64, Node>,
+    /// Values of the one extended attribute that is set.
+    xattrs: BTreeMap<u64, Vec<u8>>,
     next: u64,
     open: [Option<OpenFile>; SLOTS],
 }
@@ -43,7 +45,7 @@ impl Tree {
     /// An empty root.
     pub(crate) fn new() -> Self {
         let nodes = BTreeMap::from([(ROOT, Node::Directory(BTreeMap::new()))]);
-        Self { nodes, next: ROOT + 1, open: [None; SLOTS] }
+        Self { nodes, xattrs: BTreeMap::new(), next: ROOT + 1, open: [None; SLOTS] }
     }
 
     /// What the operation gives, which is done.
@@ -60,6 +62,15 @@ impl Tree {
                 Ok(self.stat(node))
             }
             Op::List { path } => self.list(path),
+            Op::SetXattr { path, value, .. } => {
+                let node = self.find(path)?.node.ok_or(Errno::NOENT)?;
+                self.xattrs.insert(node, value.clone());
+                Ok(Answer::Done)
+            }
+            Op::GetXattr { path, .. } => {
+                let node = self.find(path)?.node.ok_or(Errno::NOENT)?;
+                self.xattr(node).map(|value| Answer::Data(value.to_vec())).ok_or(Errno::NODATA)
+            }
             _ => Ok(self.apply_open(op)),
         }
     }
@@ -107,6 +118,11 @@ impl Tree {
             Node::File { data, .. } => Some(data),
             Node::Directory(_) => None,
         }
+    }
+
+    /// The extended attribute of a directory or file.
+    pub(crate) fn xattr(&self, node: u64) -> Option<&[u8]> {
+        self.xattrs.get(&node).map(Vec::as_slice)
     }
 
     /// The file that is open in a slot.
@@ -251,6 +267,7 @@ impl Tree {
         }
         self.entries(place.dir).remove(&place.name);
         self.nodes.remove(&node);
+        self.xattrs.remove(&node);
         Ok(Answer::Done)
     }
 
@@ -300,7 +317,10 @@ impl Tree {
                 (true, false) => return Err(Errno::NOTDIR),
                 (false, true) => return Err(Errno::ISDIR),
                 (true, true) if !self.directory(there)?.is_empty() => return Err(Errno::NOTEMPTY),
-                (true, true) => drop(self.nodes.remove(&there)),
+                (true, true) => {
+                    self.nodes.remove(&there);
+                    self.xattrs.remove(&there);
+                }
                 (false, false) => self.add_links(there, -1),
             }
         }
@@ -326,5 +346,6 @@ impl Tree {
             !matches!(node, Node::File { nlink: 0, .. })
                 || open.iter().flatten().any(|file| file.node == *number)
         });
+        self.xattrs.retain(|number, _| self.nodes.contains_key(number));
     }
 }

@@ -8,6 +8,7 @@ use azekura_client::{ClientConfig, Objects as _, PoolFile, SecretSource};
 use azekura_posix::{
     CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
 };
+use azekura_proto::ContainerId;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::CHUNK_BYTES_MIN;
 
@@ -86,6 +87,11 @@ impl Users {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.each.len()
+    }
+
+    /// The container that all of them use.
+    pub(crate) fn container(&self) -> ContainerId {
+        self.remote.client(0).filesystem().root().container()
     }
 
     /// Syncs the whole container.

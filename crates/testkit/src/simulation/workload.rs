@@ -1,10 +1,12 @@
 //! What the clients of a simulation do. Owns the small universe of names in which they meet.
 
-use azekura_posix::{OFlags, RenameMode};
+use azekura_posix::{OFlags, RenameMode, XattrMode};
 
 use crate::Random;
 use crate::model::{Op, SLOTS};
 
+/// The extended attribute that is set.
+pub(crate) const XATTR: &[u8] = b"user.x";
 const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
 /// Files that a client has open at a time.
 const OPEN_FILES: usize = 2;
@@ -21,10 +23,10 @@ fn path(random: &mut Random) -> Vec<u8> {
 }
 
 /// An operation of a client, which has these slots for its open files. Files stay about as short as
-/// `file_bytes`.
-pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64) -> Op {
+/// `file_bytes`. With `xattrs` extended attributes are among what is done.
+pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64, xattrs: bool) -> Op {
     let slot = random.pick(slots);
-    match random.below(32) {
+    match random.below(if xattrs { 36 } else { 32 }) {
         0..=5 => Op::Open { slot, path: path(random), flags: flags(random), mode: 0o755 },
         6 => Op::Close { slot },
         7..=9 => Op::Read { slot, offset: random.below(file_bytes), bytes: file_bytes as usize },
@@ -37,6 +39,11 @@ pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64) -> Op 
         22..=26 => Op::Rename { from: path(random), to: path(random), mode: mode(random) },
         27..=28 => Op::Link { from: path(random), to: path(random) },
         29..=30 => Op::Stat { path: path(random), follow: true },
+        32..=34 => {
+            let (path, name) = (path(random), XATTR.to_vec());
+            Op::SetXattr { path, name, value: data(random), mode: XattrMode::Set }
+        }
+        35 => Op::GetXattr { path: path(random), name: XATTR.to_vec() },
         _ => {
             let path = if random.one_in(2) { b".".to_vec() } else { random.pick(&NAMES).to_vec() };
             Op::List { path }
