@@ -79,19 +79,29 @@ impl FrontEnd {
     /// One descriptor of the file is closed: what was written arrives, and the ranges that its
     /// process has locked are free.
     pub(crate) fn flush(&self, header: &Header<'_>, fh: u64, lock_owner: u64) -> Result<()> {
-        let flushed = self.files.get(fh).and_then(|file| self.fs.flush(&file.open));
+        let file = self.files.get(fh);
+        let flushed = file.as_ref().map_err(|errno| *errno).and_then(|f| self.fs.flush(&f.open));
         if self.has_ranges.load(Ordering::Relaxed) {
             self.fs.unlock_owner(self.object(header.node)?, LockKind::Range, lock_owner)?;
+            if let Ok(file) = &file {
+                file.remove_range_owner(lock_owner);
+            }
         }
         flushed
     }
 
-    /// The last descriptor is closed; `flock_owner` if it was locked as a whole.
+    /// The last descriptor is closed; `flock_owner` if it was locked as a whole. The ranges that the
+    /// open file itself has locked are free then.
     pub(crate) fn release(&self, fh: u64, flock_owner: Option<u64>) -> Result<()> {
         let Some(file) = self.files.remove(fh) else { return Err(Errno::BADF) };
+        let oid = file.open.oid();
+        let mut result = Ok(());
+        for owner in file.take_range_owners() {
+            result = result.and(self.fs.unlock_owner(oid, LockKind::Range, owner));
+        }
         match flock_owner {
-            Some(owner) => self.fs.unlock_owner(file.open.oid(), LockKind::Whole, owner),
-            None => Ok(()),
+            Some(owner) => result.and(self.fs.unlock_owner(oid, LockKind::Whole, owner)),
+            None => result,
         }
     }
 
