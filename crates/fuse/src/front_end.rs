@@ -3,25 +3,26 @@
 //! node's number is its object's inode number, but for the root, which the protocol calls 1; so
 //! there is no table of nodes and nothing to forget.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use azekura_posix::{Attr, Credentials, FileSystem, Oid};
 
 use crate::answer::Result;
 use crate::background::Drops;
-use crate::cache::{CacheMode, Changes, Versions};
+use crate::cache::{CacheMode, Changes, PlainFiles, Versions};
 use crate::convert;
 use crate::dir_handle::DirHandle;
 use crate::file_handle::FileHandle;
 use crate::handles::Handles;
-use crate::kernel::{self, Entry, Header};
+use crate::kernel::{self, Entry, Header, Notifier};
 use crate::view::View;
 use crate::waiters::Waiters;
 
 /// What the protocol calls the root.
 const ROOT: u64 = 1;
+const PRIVILEGES_TTL: Duration = Duration::from_secs(1);
 
 /// One mount. Its operations stand in [`crate::ops`].
 #[derive(Debug)]
@@ -37,10 +38,30 @@ pub(crate) struct FrontEnd {
     pub(crate) has_ranges: AtomicBool,
     pub(crate) drops: Drops,
     pub(crate) view: View,
+    /// How long an open file is believed to have no set-id bits and capabilities from another client.
+    pub(crate) privileges_ttl: Duration,
+    pub(crate) plain: PlainFiles,
+    /// The kernel, once it has shaken hands.
+    pub(crate) kernel: OnceLock<KernelSide>,
+}
+
+/// What requests need of the kernel beside their own answers.
+#[derive(Debug)]
+pub(crate) struct KernelSide {
+    pub(crate) notifier: Notifier,
+    /// It says with each write whether set-id bits have to go.
+    pub(crate) tells_of_set_id: bool,
 }
 
 impl FrontEnd {
-    pub(crate) fn new(fs: Arc<FileSystem>, cache: CacheMode, drops: Drops, view: View) -> Self {
+    /// For a pool that is far nothing is asked while a file is written.
+    pub(crate) fn new(
+        fs: Arc<FileSystem>,
+        is_far: bool,
+        cache: CacheMode,
+        drops: Drops,
+        view: View,
+    ) -> Self {
         Self {
             fs,
             cache,
@@ -52,6 +73,9 @@ impl FrontEnd {
             has_ranges: AtomicBool::new(false),
             drops,
             view,
+            privileges_ttl: if is_far { Duration::MAX } else { PRIVILEGES_TTL },
+            plain: PlainFiles::new(),
+            kernel: OnceLock::new(),
         }
     }
 
@@ -79,6 +103,7 @@ impl FrontEnd {
     }
 
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
+        self.plain.note(attr, self.now());
         self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
     }
 
@@ -90,6 +115,15 @@ impl FrontEnd {
             entry_ttl: self.ttl(),
             attr_ttl: self.ttl(),
             attr: self.kernel_attr(attr),
+        }
+    }
+
+    /// The kernel's attributes of a node are not true any more, from before this request's answer on.
+    pub(crate) fn drop_attributes(&self, node: u64) {
+        let Some(kernel) = self.kernel.get() else { return };
+        // A negative offset leaves the data alone, so that the kernel waits for nobody.
+        if let Err(errno) = kernel.notifier.invalidate_node(node, -1, 0) {
+            tracing::debug!("the kernel did not drop the attributes of node {node}: {errno}");
         }
     }
 

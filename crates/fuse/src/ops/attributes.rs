@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use azekura_posix::{Access, AttrUpdate, Errno, Oid, has_set_id};
+use azekura_posix::{Access, AttrUpdate, Errno, Oid};
 
 use crate::answer::Result;
 use crate::convert;
@@ -49,17 +49,18 @@ impl FrontEnd {
         };
         let open = file.as_ref().map(|file| &file.open);
         let attr = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update))?;
-        if update.mode.is_some() && has_set_id(&attr) {
-            self.watch_bits(oid);
+        if update.mode.is_some() {
+            self.has_new_privileges(oid);
         }
         Ok((self.kernel_attr(&attr), self.ttl()))
     }
 
-    /// The file has got bits that a write has to clear, which its open handles do not know.
-    fn watch_bits(&self, oid: Oid) {
+    /// The file may have got privileges that a write has to take, which its open handles do not know.
+    pub(crate) fn has_new_privileges(&self, oid: Oid) {
+        self.plain.forget(oid);
         self.files.for_each(|file| {
             if file.open.oid() == oid {
-                file.watch_bits();
+                file.forget_privileges();
             }
         });
     }

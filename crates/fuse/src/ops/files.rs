@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, SeekTo};
+use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, Privileges, SeekTo};
 
 use crate::answer::{self, Result};
 use crate::background::Stale;
@@ -22,6 +22,8 @@ impl FrontEnd {
         let (attr, file) = self.fs.open(&self.caller(header), oid, wanted)?;
         if wanted.contains(OFlags::TRUNC) {
             self.changes.add();
+            // It may have lost bits of its mode, which the answer has no room for.
+            self.drop_attributes(header.node);
         }
         Ok(self.register(&attr, file, flags))
     }
@@ -38,7 +40,7 @@ impl FrontEnd {
             CacheMode::Auto if self.versions.opened(attr) => OpenFlags::KEEP_CACHE,
             CacheMode::Auto => OpenFlags::default(),
         };
-        (self.files.insert(FileHandle::new(file)), open_flags)
+        (self.files.insert(FileHandle::new(file, Privileges::of(attr), self.now())), open_flags)
     }
 
     pub(crate) fn read(&self, replier: Replier, fh: u64, offset: u64, size: u32) {
@@ -57,8 +59,8 @@ impl FrontEnd {
         let appends = convert::appends(write.flags) && !write.cached;
         let result = self.change(|| {
             let file = self.files.get(write.fh)?;
-            if write.kill_suidgid && file.take_watch() {
-                self.fs.drop_set_id(file.open.oid())?;
+            if !write.cached {
+                self.before_write(header, &file, write.kill_suidgid)?;
             }
             if appends {
                 let landed = self.fs.append(&file.open, write.data)?;
@@ -74,6 +76,31 @@ impl FrontEnd {
             let offset = landed.min(write.offset);
             self.drops.send(Stale { node: header.node, offset });
         }
+    }
+
+    /// Takes privileges from a file that is about to be written to: capabilities, and with `kill_suidgid`
+    /// set-id bits, unless the writer may set them.
+    fn before_write(
+        &self,
+        header: &Header<'_>,
+        file: &FileHandle,
+        kill_suidgid: bool,
+    ) -> Result<()> {
+        let known = file.privileges(self.now(), self.privileges_ttl);
+        if known.is_some_and(|privileges| privileges.are_none()) {
+            return Ok(());
+        }
+        let (oid, look) = (file.open.oid(), file.begin_look());
+        let mut privileges = known.map_or_else(|| self.fs.privileges(oid), Ok)?;
+        let tells = self.kernel.get().is_some_and(|kernel| kernel.tells_of_set_id);
+        let loses = kill_suidgid || (!tells && header.uid != 0);
+        let writer = loses.then(|| self.caller(header));
+        let taken = self.fs.take_privileges(oid, &mut privileges, writer.as_ref())?;
+        file.end_look(look, privileges, self.now());
+        if taken {
+            self.drop_attributes(header.node);
+        }
+        Ok(())
     }
 
     /// One descriptor of the file is closed: what was written arrives, and the ranges that its
@@ -110,7 +137,13 @@ impl FrontEnd {
     }
 
     /// `mode` as of `fallocate`.
-    pub(crate) fn fallocate(&self, fh: u64, offset: u64, length: u64, mode: u32) -> Result<()> {
+    pub(crate) fn fallocate(
+        &self,
+        header: &Header<'_>,
+        fh: u64,
+        (offset, length): (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
         const KEEP_SIZE: u32 = 0x01;
         const PUNCH_HOLE: u32 = 0x02;
         const ZERO_RANGE: u32 = 0x10;
@@ -125,6 +158,8 @@ impl FrontEnd {
             _ => return Err(Errno::OPNOTSUPP),
         };
         let file = self.files.get(fh)?;
+        // The kernel does not say here what it says of writes.
+        self.before_write(header, &file, header.uid != 0)?;
         self.change(|| self.fs.allocate(&file.open, offset, length, what))
     }
 
@@ -141,12 +176,14 @@ impl FrontEnd {
     }
 
     /// Copies between two open files.
-    pub(crate) fn copy(&self, copy: &CopyRange) -> Result<u64> {
+    pub(crate) fn copy(&self, header: &Header<'_>, copy: &CopyRange) -> Result<u64> {
         if copy.flags != 0 {
             return Err(Errno::INVAL);
         }
         let (from, to) = (self.files.get(copy.fh_in)?, self.files.get(copy.fh_out)?);
         let length = if copy.wide { copy.length } else { copy.length.min(NARROW_COPY_BYTES) };
+        let to_node = Header { node: copy.node_out, ..*header };
+        self.before_write(&to_node, &to, header.uid != 0)?;
         self.change(|| {
             self.fs.copy_range(&from.open, copy.offset_in, &to.open, copy.offset_out, length)
         })
