@@ -106,8 +106,11 @@ impl Handler for FrontEnd {
         self.waiters.interrupt(unique);
     }
 
-    fn forget(&self, _node: u64, _count: u64) {
-        // Node numbers are computed; there is nothing to forget.
+    fn forget(&self, node: u64, _count: u64) {
+        // Node numbers are computed; what is kept is only what engines do not have any more.
+        if let Ok(oid) = self.object(node) {
+            self.directories.forget(oid);
+        }
     }
 
     fn destroy(&self) {

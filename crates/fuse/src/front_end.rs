@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use azekura_posix::{Attr, Credentials, FileSystem, Oid};
+use azekura_posix::{Attr, Credentials, Errno, FileSystem, Oid};
 
 use crate::answer::Result;
 use crate::background::Drops;
 use crate::cache::{CacheMode, Changes, PlainFiles, Versions};
 use crate::convert;
 use crate::dir_handle::DirHandle;
+use crate::directories::{Directories, Removed, Xattrs};
 use crate::file_handle::FileHandle;
 use crate::handles::Handles;
 use crate::kernel::{self, Entry, Header, Notifier};
@@ -41,6 +42,7 @@ pub(crate) struct FrontEnd {
     /// How long an open file is believed to have no set-id bits and capabilities from another client.
     pub(crate) privileges_ttl: Duration,
     pub(crate) plain: PlainFiles,
+    pub(crate) directories: Directories,
     /// The kernel, once it has shaken hands.
     pub(crate) kernel: OnceLock<KernelSide>,
 }
@@ -75,6 +77,7 @@ impl FrontEnd {
             view,
             privileges_ttl: if is_far { Duration::MAX } else { PRIVILEGES_TTL },
             plain: PlainFiles::new(),
+            directories: Directories::new(),
             kernel: OnceLock::new(),
         }
     }
@@ -104,6 +107,7 @@ impl FrontEnd {
 
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
         self.plain.note(attr, self.now());
+        self.directories.note(attr);
         self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
     }
 
@@ -116,6 +120,35 @@ impl FrontEnd {
             attr_ttl: self.ttl(),
             attr: self.kernel_attr(attr),
         }
+    }
+
+    /// As [`FrontEnd::entry`], for what a name of a directory leads to.
+    pub(crate) fn named_entry(&self, dir: Oid, name: &[u8], attr: &Attr) -> Entry {
+        let entry = self.entry(attr);
+        self.directories.note_name(dir, name, attr);
+        entry
+    }
+
+    /// What came of asking for an object, or what `act` says if that is a directory which was removed
+    /// while the kernel has it in use. One that another client has removed counts while it is open
+    /// here: of one that is not, the kernel has to hear that the name is gone.
+    pub(crate) fn or_removed<T>(
+        &self,
+        asked: Result<T>,
+        oid: Oid,
+        act: impl FnOnce(&mut Removed) -> Result<T>,
+    ) -> Result<T> {
+        if !matches!(asked, Err(Errno::STALE)) {
+            return asked;
+        }
+        if !self.directories.has_removed(oid) {
+            let mut is_open = false;
+            self.dirs.for_each(|dir| is_open |= dir.oid == oid);
+            if let (true, Some(attr)) = (is_open, self.directories.last_known(oid)) {
+                self.directories.remove(attr, Xattrs::new());
+            }
+        }
+        self.directories.with_removed(oid, act).unwrap_or(asked)
     }
 
     /// The kernel's attributes of a node are not true any more, from before this request's answer on.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use azekura_posix::{Access, AttrUpdate, Errno, Oid};
+use azekura_posix::{Access, Attr, AttrUpdate, Errno, Oid};
 
 use crate::answer::Result;
 use crate::convert;
@@ -18,8 +18,15 @@ const BLOCK_BYTES: u32 = 1024 * 1024;
 impl FrontEnd {
     /// Attributes, and for how long the kernel may keep them.
     pub(crate) fn getattr(&self, header: &Header<'_>) -> Result<(kernel::Attr, Duration)> {
-        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        let (attr, left) = self.attr_for(header)?;
         Ok((self.kernel_attr(&attr), left.min(self.ttl())))
+    }
+
+    fn attr_for(&self, header: &Header<'_>) -> Result<(Attr, Duration)> {
+        let oid = self.object(header.node)?;
+        self.or_removed(self.fs.getattr_for(oid), oid, |removed| {
+            Ok((removed.attr.clone(), self.ttl()))
+        })
     }
 
     /// The same, with the time of birth.
@@ -27,7 +34,7 @@ impl FrontEnd {
         &self,
         header: &Header<'_>,
     ) -> Result<(kernel::Attr, kernel::Timestamp, Duration)> {
-        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        let (attr, left) = self.attr_for(header)?;
         Ok((self.kernel_attr(&attr), convert::birth(&attr), left.min(self.ttl())))
     }
 
@@ -48,7 +55,8 @@ impl FrontEnd {
             drop_set_id: set.kill_suidgid,
         };
         let open = file.as_ref().map(|file| &file.open);
-        let attr = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update))?;
+        let asked = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update));
+        let attr = self.or_removed(asked, oid, |removed| removed.update(&update))?;
         if update.mode.is_some() {
             self.has_new_privileges(oid);
         }
@@ -72,7 +80,9 @@ impl FrontEnd {
             return Err(Errno::NOSYS);
         }
         let wanted = Access { read: mask & 4 != 0, write: mask & 2 != 0, execute: mask & 1 != 0 };
-        self.fs.access(&self.caller(header), self.object(header.node)?, wanted)
+        let oid = self.object(header.node)?;
+        // Whoever is in a directory that was removed cannot do anything in it.
+        self.or_removed(self.fs.access(&self.caller(header), oid, wanted), oid, |_| Ok(()))
     }
 
     pub(crate) fn readlink(&self, header: &Header<'_>) -> Result<Vec<u8>> {
