@@ -196,8 +196,12 @@ def test_an_ordinary_user_mounts_a_pool_of_his_own(world):
     run("up", "--memory", "--name", name)
     try:
         assert as_nobody("mkdir", str(directory)).returncode == 0
+        refused = run("mount", name, directory, "-o", "suid", check=False)
+        assert refused.returncode != 0
+        assert "root" in refused.stderr, refused.stderr
         run("mount", name, directory)
         try:
+            assert {"nosuid", "nodev", "noatime"} <= set(options_of(directory))
             assert is_mounted(directory)
             script = f"echo text > {directory}/file && cat {directory}/file && id -u"
             done = as_nobody("sh", "-c", script)
@@ -268,3 +272,37 @@ def test_a_reader_that_is_killed_goes_at_once(world):
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     assert (mount / "file").stat().st_size == 100_000
+
+
+def options_of(path):
+    """The options of a mount, as the kernel shows them."""
+    with open("/proc/self/mounts") as mounts:
+        found = [line.split() for line in mounts if line.split()[1] == str(path)]
+    return found[-1][3].split(",")
+
+
+@pytest.mark.root
+def test_set_user_programs_and_devices_count_only_if_asked_for(world):
+    pool = world.pool(memory=True)
+    plain = options_of(pool.mount().path)
+    assert {"nosuid", "nodev"} <= set(plain), plain
+    asked = options_of(pool.mount("-o", "suid,dev").path)
+    assert not {"nosuid", "nodev"} & set(asked), asked
+    last = options_of(pool.mount("-o", "suid,dev", "-o", "nosuid,ro").path)
+    assert {"nosuid", "ro"} <= set(last), last
+    assert "nodev" not in last, last
+    done = world.run("mount", pool.name, world.base, "-o", "sudi", check=False)
+    assert done.returncode == 2
+    assert "suid" in done.stderr
+
+
+def test_the_mount_says_that_reading_changes_no_time_of_access(world):
+    mount = world.pool(memory=True).mount()
+    options = options_of(mount.path)
+    assert "noatime" in options, options
+    assert "relatime" not in options, options
+    path = mount / "file"
+    path.write_bytes(b"x")
+    os.utime(path, ns=(10**18, 2 * 10**18))
+    assert path.read_bytes() == b"x"
+    assert path.stat().st_atime_ns == 10**18
