@@ -292,13 +292,95 @@ def test_rename_flags(place):
     assert not a.exists()
     with refused(errno.ENOENT):
         renameat2(a, b, RENAME_EXCHANGE)
-    with refused(errno.EINVAL):
-        renameat2(b, place / "c", RENAME_WHITEOUT)
     (place / "dir").mkdir()
     (place / "dir" / "in").touch()
     renameat2(b, place / "dir", RENAME_EXCHANGE)
     assert (place / "dir").read_text() == "a"
     assert (b / "in").exists()
+
+
+def is_whiteout(path):
+    found = path.lstat()
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def test_rename_leaves_a_whiteout(place, pool):
+    (place / "dir").mkdir()
+    # Names all over the targets, so that old name, new name and object lie on different ones.
+    for number in range(12):
+        old, new = place / f"old{number}", place / "dir" / f"new{number}"
+        old.write_text(f"{number}")
+        if number % 2:
+            new.write_text("replaced")
+        renameat2(old, new, RENAME_WHITEOUT)
+        assert new.read_text() == f"{number}"
+        assert is_whiteout(old)
+        assert old.lstat().st_nlink == 1
+        with refused(errno.EEXIST):
+            os.mkdir(old)
+    assert len(os.listdir(place)) == 13
+    os.mkdir(place / "moved")
+    renameat2(place / "moved", place / "dir" / "moved", RENAME_WHITEOUT)
+    assert is_whiteout(place / "moved")
+    assert place.stat().st_nlink == 2 + 1
+    assert (place / "dir").stat().st_nlink == 2 + 1
+    with refused(errno.ENOENT):
+        renameat2(place / "none", place / "nothing", RENAME_WHITEOUT)
+    with refused(errno.EINVAL):
+        renameat2(place / "dir", place / "old1", RENAME_WHITEOUT | RENAME_EXCHANGE)
+    os.unlink(place / "old0")
+    os.rename(place / "dir" / "new0", place / "old0")
+    assert (place / "old0").read_text() == "0"
+    pool.check()
+
+
+OVER = """
+mount -t overlay overlay -o lowerdir="$LOWER",upperdir="$UPPER",workdir="$WORK" "$AT"
+cd "$AT"
+test "$(cat kept/below)" = below
+mv moved elsewhere                 # leaves a whiteout above the lower file
+test "$(cat elsewhere)" = moved
+test ! -e moved
+rm gone
+test ! -e gone
+rm -r kept
+mkdir kept                         # opaque: what is below shows through no more
+test -z "$(ls kept)"
+mv dir dir2
+echo more >> dir2/in
+test "$(cat dir2/in)" = "in
+more"
+chmod 600 elsewhere
+ls -l > /dev/null
+cd /
+umount "$AT"
+mount -t overlay overlay -o lowerdir="$LOWER",upperdir="$UPPER",workdir="$WORK" "$AT"
+test ! -e "$AT/moved"
+test ! -e "$AT/gone"
+test "$(cat "$AT/elsewhere")" = moved
+test -z "$(ls "$AT/kept")"
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(
+    "overlay" not in open("/proc/filesystems").read(), reason="needs the overlay file system"
+)
+@pytest.mark.parametrize("cache", ["auto", "none"])
+def test_an_overlay_with_its_upper_layer_on_a_mount(pool, cache, sh, tmp_path):
+    mount = pool.mount(cache=cache)
+    lower, at = tmp_path / "lower", tmp_path / "at"
+    upper, work = mount / f"upper-{cache}", mount / f"work-{cache}"
+    for directory in (lower, at, upper, work, lower / "kept", lower / "dir"):
+        directory.mkdir()
+    for name in ("moved", "gone", "kept/below", "dir/in"):
+        (lower / name).write_text(f"{os.path.basename(name)}\n")
+    try:
+        sh(OVER, LOWER=lower, UPPER=upper, WORK=work, AT=at)
+        assert is_whiteout(upper / "moved")
+        assert is_whiteout(upper / "gone")
+    finally:
+        subprocess.run(["umount", "-l", at], check=False)
 
 
 def test_rename_of_directories(place):

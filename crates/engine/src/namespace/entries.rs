@@ -213,7 +213,8 @@ pub(crate) fn create_unlinked(
     new: &NewInode,
 ) -> Answer {
     check_new(new)?;
-    if new.kind != FileKind::Regular {
+    // A character device becomes the whiteout of a rename.
+    if !matches!(new.kind, FileKind::Regular | FileKind::CharDevice) {
         return Err(Status::Invalid);
     }
     if let Some(FirstAnswer::Created(oid)) = caller.first_answer(&target.store)? {

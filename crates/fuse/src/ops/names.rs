@@ -104,17 +104,19 @@ impl FrontEnd {
     ) -> Result<()> {
         const NOREPLACE: u32 = 1;
         const EXCHANGE: u32 = 2;
-        let mode = match flags {
-            0 => RenameMode::Replace,
-            NOREPLACE => RenameMode::NoReplace,
-            EXCHANGE => RenameMode::Exchange,
-            _ => return Err(Errno::INVAL),
-        };
+        const WHITEOUT: u32 = 4;
         let (from, to) = (self.object(header.node)?, self.object(new_parent)?);
         let caller = self.caller(header);
-        let replaces = mode == RenameMode::Replace;
+        let replaces = flags & (NOREPLACE | EXCHANGE) == 0;
         let victim = if replaces { self.directory_under(to, new_name) } else { None };
-        self.change(|| self.fs.rename(&caller, from, name, to, new_name, mode))?;
+        let rename = |mode| self.fs.rename(&caller, from, name, to, new_name, mode);
+        self.change(|| match flags {
+            0 => rename(RenameMode::Replace),
+            NOREPLACE => rename(RenameMode::NoReplace),
+            EXCHANGE => rename(RenameMode::Exchange),
+            WHITEOUT => self.fs.rename_leaving_whiteout(&caller, (from, name), (to, new_name)),
+            _ => Err(Errno::INVAL),
+        })?;
         self.removed(victim);
         Ok(())
     }

@@ -82,7 +82,7 @@ enum Found {
 }
 
 impl FileSystem {
-    fn new_inode(
+    pub(super) fn new_inode(
         &self,
         caller: &Credentials,
         dir: &Attr,
