@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -516,6 +517,39 @@ def test_directory_times_follow_their_entries(place):
     time.sleep(0.02)
     os.unlink(place / "a")
     wait_until(lambda: place.stat().st_mtime_ns > first, "a later time", limit_s=3)
+
+
+def times_of(path):
+    """Birth, access, modification and change, in nanoseconds."""
+    buffer = ctypes.create_string_buffer(256)
+    no_follow, everything = 0x100, 0xFFF
+    check(_libc.statx(AT_FDCWD, os.fsencode(path), no_follow, everything, buffer))
+    stamps = [struct.unpack_from("<qI", buffer, offset) for offset in (80, 64, 112, 96)]
+    return [seconds * 10**9 + nanoseconds for seconds, nanoseconds in stamps]
+
+
+def test_nothing_is_older_than_its_birth(place):
+    for number in range(20):
+        made = [place / f"{kind}{number}" for kind in ("empty", "full", "dir", "link", "fifo")]
+        empty, full, directory, link, fifo = made
+        empty.touch()
+        full.write_bytes(b"x" * 100_000)
+        directory.mkdir()
+        link.symlink_to("there")
+        os.mkfifo(fifo)
+        for path in made:
+            birth, *others = times_of(path)
+            assert birth <= min(others), (path.name, birth, others)
+        (directory / "in").touch()
+        os.chmod(empty, 0o600)
+        for path in (directory, empty):
+            again, *others = times_of(path)
+            assert again <= min(others), (path.name, again, others)
+    # It stays what it was.
+    birth = times_of(full)[0]
+    os.utime(full, ns=(5, 6))
+    os.chmod(full, 0o600)
+    assert times_of(full)[:3] == [birth, 5, 6]
 
 
 def test_extended_attributes(place):
