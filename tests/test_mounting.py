@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pools import BINARY, alive, is_mounted, wait_until
+from pools import BINARY, Pool, World, alive, is_mounted, kill_hard, wait_until
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -306,3 +306,64 @@ def test_the_mount_says_that_reading_changes_no_time_of_access(world):
     os.utime(path, ns=(10**18, 2 * 10**18))
     assert path.read_bytes() == b"x"
     assert path.stat().st_atime_ns == 10**18
+
+
+def mounts_in(status):
+    """Where `status --json` says that a pool is mounted, and which of it is dead."""
+    one = status["pools"][0] if "pools" in status else status
+    return one["mounts"], one["dead_mounts"]
+
+
+def test_pools_of_one_name_have_mounts_of_their_own(world):
+    """Two users may both call their pool so."""
+    name = f"twin{os.getpid()}"
+    with World() as other:
+        twins = []
+        for each in (world, other):
+            twin = Pool(each, name, each.storage / name, 2, ())
+            each.pools.append(twin)
+            twin.up()
+            twins.append(twin)
+        mine, theirs = twins
+        mount = mine.mount()
+        assert mounts_in(mine.status()) == ([str(mount.path)], [])
+        assert mounts_in(theirs.status()) == ([], [])
+        assert str(mount.path) not in theirs.down().stderr
+        assert str(mount.path) in mine.down().stderr
+
+
+def test_a_mount_whose_process_was_killed_is_shown_as_dead(world):
+    pool = world.pool(memory=True)
+    mount, other = pool.mount(), pool.mount()
+    mount.kill()
+    mounts, dead = mounts_in(pool.status())
+    assert sorted(mounts) == sorted([str(mount.path), str(other.path)])
+    assert dead == [str(mount.path)]
+    for arguments in (["status"], ["status", pool.name]):
+        text = world.run(*arguments).stdout
+        assert f"{mount.path} (dead" in text, text
+        assert f"{other.path} (dead" not in text, text
+    mount.umount()
+    assert mounts_in(pool.status()) == ([str(other.path)], [])
+
+
+@pytest.mark.parametrize("how", ["frozen", "gone"])
+def test_a_mount_goes_while_its_pool_does_not_answer(world, how):
+    pool = world.pool(memory=True)
+    mount = pool.mount()
+    (mount / "file").write_text("x")
+    pids = pool.pids()
+    try:
+        for pid in pids:
+            if how == "frozen":
+                os.kill(pid, signal.SIGSTOP)
+            else:
+                kill_hard(pid)
+        started = time.monotonic()
+        mount.umount()
+        assert time.monotonic() - started < 5
+        assert not is_mounted(mount.path)
+    finally:
+        if how == "frozen":
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)

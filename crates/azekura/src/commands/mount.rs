@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use azekura_client::Pool;
 use azekura_fuse::{CacheMode, Mount, MountConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
 use clap::{Args, ValueEnum};
@@ -16,7 +18,7 @@ use crate::connect;
 use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
-use crate::names::{ContainerName, DEFAULT_CONTAINER};
+use crate::names::ContainerName;
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
 
@@ -207,12 +209,9 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     Ok(all)
 }
 
-fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
+fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
     let pool = connect::pool(&args.name.pool)?;
-    let fsname = match args.name.container() {
-        DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
-        other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),
-    };
+    let fsname = mounts::source(&pool.map(), args.name.container());
     let (policy, cache) = match args.cache {
         Cache::None => (CachePolicy::None, CacheMode::None),
         Cache::Auto => (CachePolicy::Auto { ttl: CACHE_LIFE }, CacheMode::Auto),
@@ -220,7 +219,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
     // The kernel checks permissions, and knows the caller's groups better.
     let config = FsConfig { cache: policy, check_permissions: false, ..FsConfig::default() };
     let fs = FileSystem::mount(
-        pool,
+        Arc::clone(&pool),
         args.name.container(),
         args.reading.writing(&args.write).apply_to_mount(config)?,
     )?;
@@ -235,7 +234,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
         allow_devices: args.allows_devices(),
         threads: args.threads.map(usize::from),
     };
-    Ok(azekura_fuse::mount(fs, config)?)
+    Ok((azekura_fuse::mount(fs, config)?, pool))
 }
 
 /// Serves the mount until it is unmounted or a signal comes.
@@ -243,7 +242,7 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let started =
         mounts::canonical_mount_point(&args.dir).and_then(|dir| Ok((start(args, &dir)?, dir)));
-    let (mount, dir) = match started {
+    let ((mount, pool), dir) = match started {
         Ok(started) => started,
         Err(error) => return Err(starting.failed(error)),
     };
@@ -266,6 +265,8 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
         }
     });
     mount.wait();
+    // The process ends now, and need not wait for engines that do not answer.
+    pool.leave();
     handle.close();
     // The thread has nothing left to wait for.
     let _ = waiter.join();
