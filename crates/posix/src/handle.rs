@@ -25,6 +25,8 @@ pub struct OpenFile {
     flags: OFlags,
     pub(crate) layout: FileLayout,
     pub(crate) reader: FileReader,
+    /// Opening has cut the file, which took set-id bits from it.
+    pub(crate) has_lost_bits: bool,
     at_first_write: Mutex<Option<Box<AtFirstWrite>>>,
     /// Whether there is none (any more), so that later writes need not ask.
     is_written: AtomicBool,
@@ -46,6 +48,7 @@ impl OpenFile {
             flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
             layout,
             reader: FileReader::new(attr.size),
+            has_lost_bits: false,
             is_written: AtomicBool::new(at_first_write.is_none()),
             at_first_write: Mutex::new(at_first_write),
         }
@@ -64,6 +67,11 @@ impl OpenFile {
     /// The flags that it was opened with, without those that count at open only.
     pub fn flags(&self) -> OFlags {
         self.flags
+    }
+
+    /// Whether opening it has taken set-id bits from the file, by cutting it.
+    pub fn has_lost_bits(&self) -> bool {
+        self.has_lost_bits
     }
 
     /// Whether it was opened for writing.

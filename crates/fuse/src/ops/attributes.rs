@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use azekura_posix::{Access, Attr, AttrUpdate, Errno, Oid};
+use azekura_posix::{Access, Attr, AttrUpdate, Errno, Oid, Privileges};
 
 use crate::answer::Result;
 use crate::convert;
@@ -57,7 +57,7 @@ impl FrontEnd {
         let open = file.as_ref().map(|file| &file.open);
         let asked = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update));
         let attr = self.or_removed(asked, oid, |removed| removed.update(&update))?;
-        if update.mode.is_some() {
+        if update.mode.is_some() && !Privileges::of(&attr).are_none() {
             self.has_new_privileges(oid);
         }
         Ok((self.kernel_attr(&attr), self.ttl()))

@@ -22,7 +22,9 @@ impl FrontEnd {
         let (attr, file) = self.fs.open(&self.caller(header), oid, wanted)?;
         if wanted.contains(OFlags::TRUNC) {
             self.changes.add();
-            // It may have lost bits of its mode, which the answer has no room for.
+        }
+        if file.has_lost_bits() {
+            // The answer has no room for attributes.
             self.drop_attributes(header.node);
         }
         Ok(self.register(&attr, file, flags))

@@ -29,7 +29,9 @@ impl FrontEnd {
         };
         let oid = self.object(header.node)?;
         let result = self.change(|| self.fs.setxattr(&self.caller(header), oid, name, value, mode));
-        self.has_new_privileges(oid);
+        if name == CAPABILITY {
+            self.has_new_privileges(oid);
+        }
         if result.is_ok() {
             self.directories.note_xattr(oid);
         }

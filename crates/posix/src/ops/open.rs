@@ -39,13 +39,14 @@ impl FileSystem {
         if self.checks() {
             permission::check(caller, &attr, wanted)?;
         }
-        let file = self.handle(reference, &attr, caller, flags);
+        let mut file = self.handle(reference, &attr, caller, flags);
         if file.is_readable() {
             self.reading.expect_reads_of(&file.layout, attr.size);
         }
         if truncates {
             let clear_mode_bits = self.lost_by_cutting(caller, &attr)?;
             file.take_first_write();
+            file.has_lost_bits = clear_mode_bits != 0;
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };
             let _change = self.changes.begin(oid);
             attr = *self.call(oid.home(), SetAttr { oid, change })?;
