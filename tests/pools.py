@@ -182,9 +182,9 @@ class World:
         pool.up()
         return pool
 
-    def engines(self, count, targets=2):
+    def engines(self, count, targets=2, extra=()):
         """A pool over `count` engine processes with `targets` targets each."""
-        return Engines(self, count, targets)
+        return Engines(self, count, targets, extra)
 
     def processes(self):
         """Ids of every process that was started in this world and still runs."""
@@ -293,9 +293,10 @@ class Pool:
 class Engines:
     """Engines that `azekura serve` runs, and a pool over them."""
 
-    def __init__(self, world, count, targets):
+    def __init__(self, world, count, targets, extra=()):
         self.world = world
         self.targets = targets
+        self.extra = list(map(str, extra))
         self.ports = free_ports(count)
         self.name = f"t{os.getpid()}x{next(_numbers)}"
         self.directories = [world.storage / f"{self.name}-{number}" for number in range(count)]
@@ -314,6 +315,7 @@ class Engines:
             *("--dir", self.directories[number]),
             *("--listen", f"127.0.0.1:{self.ports[number]}"),
             *("--targets", self.targets),
+            *self.extra,
         )
         self.wait_for(number)
 

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -292,13 +293,95 @@ def test_rename_flags(place):
     assert not a.exists()
     with refused(errno.ENOENT):
         renameat2(a, b, RENAME_EXCHANGE)
-    with refused(errno.EINVAL):
-        renameat2(b, place / "c", RENAME_WHITEOUT)
     (place / "dir").mkdir()
     (place / "dir" / "in").touch()
     renameat2(b, place / "dir", RENAME_EXCHANGE)
     assert (place / "dir").read_text() == "a"
     assert (b / "in").exists()
+
+
+def is_whiteout(path):
+    found = path.lstat()
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def test_rename_leaves_a_whiteout(place, pool):
+    (place / "dir").mkdir()
+    # Names all over the targets, so that old name, new name and object lie on different ones.
+    for number in range(12):
+        old, new = place / f"old{number}", place / "dir" / f"new{number}"
+        old.write_text(f"{number}")
+        if number % 2:
+            new.write_text("replaced")
+        renameat2(old, new, RENAME_WHITEOUT)
+        assert new.read_text() == f"{number}"
+        assert is_whiteout(old)
+        assert old.lstat().st_nlink == 1
+        with refused(errno.EEXIST):
+            os.mkdir(old)
+    assert len(os.listdir(place)) == 13
+    os.mkdir(place / "moved")
+    renameat2(place / "moved", place / "dir" / "moved", RENAME_WHITEOUT)
+    assert is_whiteout(place / "moved")
+    assert place.stat().st_nlink == 2 + 1
+    assert (place / "dir").stat().st_nlink == 2 + 1
+    with refused(errno.ENOENT):
+        renameat2(place / "none", place / "nothing", RENAME_WHITEOUT)
+    with refused(errno.EINVAL):
+        renameat2(place / "dir", place / "old1", RENAME_WHITEOUT | RENAME_EXCHANGE)
+    os.unlink(place / "old0")
+    os.rename(place / "dir" / "new0", place / "old0")
+    assert (place / "old0").read_text() == "0"
+    pool.check()
+
+
+OVER = """
+mount -t overlay overlay -o lowerdir="$LOWER",upperdir="$UPPER",workdir="$WORK" "$AT"
+cd "$AT"
+test "$(cat kept/below)" = below
+mv moved elsewhere                 # leaves a whiteout above the lower file
+test "$(cat elsewhere)" = moved
+test ! -e moved
+rm gone
+test ! -e gone
+rm -r kept
+mkdir kept                         # opaque: what is below shows through no more
+test -z "$(ls kept)"
+mv dir dir2
+echo more >> dir2/in
+test "$(cat dir2/in)" = "in
+more"
+chmod 600 elsewhere
+ls -l > /dev/null
+cd /
+umount "$AT"
+mount -t overlay overlay -o lowerdir="$LOWER",upperdir="$UPPER",workdir="$WORK" "$AT"
+test ! -e "$AT/moved"
+test ! -e "$AT/gone"
+test "$(cat "$AT/elsewhere")" = moved
+test -z "$(ls "$AT/kept")"
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(
+    "overlay" not in open("/proc/filesystems").read(), reason="needs the overlay file system"
+)
+@pytest.mark.parametrize("cache", ["auto", "none"])
+def test_an_overlay_with_its_upper_layer_on_a_mount(pool, cache, sh, tmp_path):
+    mount = pool.mount(cache=cache)
+    lower, at = tmp_path / "lower", tmp_path / "at"
+    upper, work = mount / f"upper-{cache}", mount / f"work-{cache}"
+    for directory in (lower, at, upper, work, lower / "kept", lower / "dir"):
+        directory.mkdir()
+    for name in ("moved", "gone", "kept/below", "dir/in"):
+        (lower / name).write_text(f"{os.path.basename(name)}\n")
+    try:
+        sh(OVER, LOWER=lower, UPPER=upper, WORK=work, AT=at)
+        assert is_whiteout(upper / "moved")
+        assert is_whiteout(upper / "gone")
+    finally:
+        subprocess.run(["umount", "-l", at], check=False)
 
 
 def test_rename_of_directories(place):
@@ -434,6 +517,39 @@ def test_directory_times_follow_their_entries(place):
     time.sleep(0.02)
     os.unlink(place / "a")
     wait_until(lambda: place.stat().st_mtime_ns > first, "a later time", limit_s=3)
+
+
+def times_of(path):
+    """Birth, access, modification and change, in nanoseconds."""
+    buffer = ctypes.create_string_buffer(256)
+    no_follow, everything = 0x100, 0xFFF
+    check(_libc.statx(AT_FDCWD, os.fsencode(path), no_follow, everything, buffer))
+    stamps = [struct.unpack_from("<qI", buffer, offset) for offset in (80, 64, 112, 96)]
+    return [seconds * 10**9 + nanoseconds for seconds, nanoseconds in stamps]
+
+
+def test_nothing_is_older_than_its_birth(place):
+    for number in range(20):
+        made = [place / f"{kind}{number}" for kind in ("empty", "full", "dir", "link", "fifo")]
+        empty, full, directory, link, fifo = made
+        empty.touch()
+        full.write_bytes(b"x" * 100_000)
+        directory.mkdir()
+        link.symlink_to("there")
+        os.mkfifo(fifo)
+        for path in made:
+            birth, *others = times_of(path)
+            assert birth <= min(others), (path.name, birth, others)
+        (directory / "in").touch()
+        os.chmod(empty, 0o600)
+        for path in (directory, empty):
+            again, *others = times_of(path)
+            assert again <= min(others), (path.name, again, others)
+    # It stays what it was.
+    birth = times_of(full)[0]
+    os.utime(full, ns=(5, 6))
+    os.chmod(full, 0o600)
+    assert times_of(full)[:3] == [birth, 5, 6]
 
 
 def test_extended_attributes(place):

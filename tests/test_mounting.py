@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pools import BINARY, alive, is_mounted, wait_until
+from pools import BINARY, Pool, World, alive, is_mounted, kill_hard, wait_until
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -196,8 +196,12 @@ def test_an_ordinary_user_mounts_a_pool_of_his_own(world):
     run("up", "--memory", "--name", name)
     try:
         assert as_nobody("mkdir", str(directory)).returncode == 0
+        refused = run("mount", name, directory, "-o", "suid", check=False)
+        assert refused.returncode != 0
+        assert "root" in refused.stderr, refused.stderr
         run("mount", name, directory)
         try:
+            assert {"nosuid", "nodev", "noatime"} <= set(options_of(directory))
             assert is_mounted(directory)
             script = f"echo text > {directory}/file && cat {directory}/file && id -u"
             done = as_nobody("sh", "-c", script)
@@ -268,3 +272,98 @@ def test_a_reader_that_is_killed_goes_at_once(world):
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     assert (mount / "file").stat().st_size == 100_000
+
+
+def options_of(path):
+    """The options of a mount, as the kernel shows them."""
+    with open("/proc/self/mounts") as mounts:
+        found = [line.split() for line in mounts if line.split()[1] == str(path)]
+    return found[-1][3].split(",")
+
+
+@pytest.mark.root
+def test_set_user_programs_and_devices_count_only_if_asked_for(world):
+    pool = world.pool(memory=True)
+    plain = options_of(pool.mount().path)
+    assert {"nosuid", "nodev"} <= set(plain), plain
+    asked = options_of(pool.mount("-o", "suid,dev").path)
+    assert not {"nosuid", "nodev"} & set(asked), asked
+    last = options_of(pool.mount("-o", "suid,dev", "-o", "nosuid,ro").path)
+    assert {"nosuid", "ro"} <= set(last), last
+    assert "nodev" not in last, last
+    done = world.run("mount", pool.name, world.base, "-o", "sudi", check=False)
+    assert done.returncode == 2
+    assert "suid" in done.stderr
+
+
+def test_the_mount_says_that_reading_changes_no_time_of_access(world):
+    mount = world.pool(memory=True).mount()
+    options = options_of(mount.path)
+    assert "noatime" in options, options
+    assert "relatime" not in options, options
+    path = mount / "file"
+    path.write_bytes(b"x")
+    os.utime(path, ns=(10**18, 2 * 10**18))
+    assert path.read_bytes() == b"x"
+    assert path.stat().st_atime_ns == 10**18
+
+
+def mounts_in(status):
+    """Where `status --json` says that a pool is mounted, and which of it is dead."""
+    one = status["pools"][0] if "pools" in status else status
+    return one["mounts"], one["dead_mounts"]
+
+
+def test_pools_of_one_name_have_mounts_of_their_own(world):
+    """Two users may both call their pool so."""
+    name = f"twin{os.getpid()}"
+    with World() as other:
+        twins = []
+        for each in (world, other):
+            twin = Pool(each, name, each.storage / name, 2, ())
+            each.pools.append(twin)
+            twin.up()
+            twins.append(twin)
+        mine, theirs = twins
+        mount = mine.mount()
+        assert mounts_in(mine.status()) == ([str(mount.path)], [])
+        assert mounts_in(theirs.status()) == ([], [])
+        assert str(mount.path) not in theirs.down().stderr
+        assert str(mount.path) in mine.down().stderr
+
+
+def test_a_mount_whose_process_was_killed_is_shown_as_dead(world):
+    pool = world.pool(memory=True)
+    mount, other = pool.mount(), pool.mount()
+    mount.kill()
+    mounts, dead = mounts_in(pool.status())
+    assert sorted(mounts) == sorted([str(mount.path), str(other.path)])
+    assert dead == [str(mount.path)]
+    for arguments in (["status"], ["status", pool.name]):
+        text = world.run(*arguments).stdout
+        assert f"{mount.path} (dead" in text, text
+        assert f"{other.path} (dead" not in text, text
+    mount.umount()
+    assert mounts_in(pool.status()) == ([str(other.path)], [])
+
+
+@pytest.mark.parametrize("how", ["frozen", "gone"])
+def test_a_mount_goes_while_its_pool_does_not_answer(world, how):
+    pool = world.pool(memory=True)
+    mount = pool.mount()
+    (mount / "file").write_text("x")
+    pids = pool.pids()
+    try:
+        for pid in pids:
+            if how == "frozen":
+                os.kill(pid, signal.SIGSTOP)
+            else:
+                kill_hard(pid)
+        started = time.monotonic()
+        mount.umount()
+        assert time.monotonic() - started < 5
+        assert not is_mounted(mount.path)
+    finally:
+        if how == "frozen":
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)

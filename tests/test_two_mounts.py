@@ -278,6 +278,55 @@ def test_a_waiting_fcntl_lock_comes_when_the_holder_closes(pair):
     waiter.communicate("\n", timeout=20)
 
 
+OFD_SETLK = getattr(fcntl, "F_OFD_SETLK", 37)
+
+
+def ofd_lock(file, kind):
+    """Locks byte 0 for the open file itself (`F_OFD_SETLK`)."""
+    fcntl.fcntl(file, OFD_SETLK, struct.pack("hhqqi4x", kind, 0, 0, 1, 0))
+
+
+def test_a_lock_of_an_open_file_goes_with_its_last_descriptor(pair):
+    one, other = pair
+    (one / "ofd").write_bytes(bytes(10))
+
+    def is_free():
+        try:
+            ofd_lock(viewer, fcntl.F_WRLCK)
+        except BlockingIOError:
+            return False
+        ofd_lock(viewer, fcntl.F_UNLCK)
+        return True
+
+    with open(other / "ofd", "r+b") as viewer:
+        holder = os.open(one / "ofd", os.O_RDWR)
+        ofd_lock(holder, fcntl.F_WRLCK)
+        copy = os.dup(holder)
+        # Neither a copy of the descriptor nor another open file of the process takes it along.
+        os.close(holder)
+        os.close(os.open(one / "ofd", os.O_RDWR))
+        time.sleep(0.2)
+        assert not is_free()
+        os.close(copy)
+        wait_until(is_free, "the lock is gone with the open file", limit_s=5)
+
+
+def test_a_lock_of_a_process_outlasts_an_open_file_that_it_has_left(pair):
+    one, other = pair
+    (one / "left").write_bytes(bytes(10))
+    first = os.open(one / "left", os.O_RDWR)
+    fcntl.lockf(first, fcntl.LOCK_EX, 1, 0)
+    # A child keeps the first open file, and ends it after the process has locked anew.
+    keeper = child("import sys; sys.stdin.readline()", pass_fds=[first])
+    os.close(first)
+    with open(one / "left", "r+b") as second, open(other / "left", "r+b") as viewer:
+        fcntl.lockf(second, fcntl.LOCK_EX, 1, 0)
+        keeper.communicate("\n", timeout=20)
+        time.sleep(0.3)
+        with pytest.raises(BlockingIOError):
+            ofd_lock(viewer, fcntl.F_WRLCK)
+
+
 def test_two_waiters_in_a_ring_are_told_of_the_deadlock(pair):
     one, other = pair
     (one / "ring").write_bytes(bytes(100))

@@ -131,6 +131,13 @@ fn requests() -> Vec<Request<'static>> {
             to_name: b"b",
             mode: RenameMode::Exchange,
         },
+        Request::Rename {
+            from_dir: oid(0),
+            from_name: b"a",
+            to_dir: oid(4),
+            to_name: b"b",
+            mode: RenameMode::Whiteout(oid(9)),
+        },
         Request::ReadDirectory { dir: oid(0), after: 3, page_bytes: 65_536, with_attrs: true },
         Request::SetAttr { oid: oid(1), change },
         Request::LeaseRead { data },

@@ -230,7 +230,7 @@ pub(crate) extern "C" fn azekura_container_open_as(
             // SAFETY: azekura.h asks for `group_count` groups there.
             unsafe { std::slice::from_raw_parts(groups, group_count) }.to_vec()
         };
-        open(pool, name, flags, Credentials { uid, gid, groups }, container)
+        open(pool, name, flags, Credentials { uid, gid, groups, process: None }, container)
     })
 }
 

@@ -247,6 +247,37 @@ fn directories_move_exchange_and_go() {
 }
 
 #[test]
+fn a_rename_leaves_nothing_but_a_whiteout() {
+    let pool = Pool::new();
+    let node = pool.boot();
+    let (from, to) = pool.names(&node);
+    let file = pool.create(&node, &from, FileKind::Regular);
+    let other = pool.create(&node, b"other", FileKind::Regular);
+    let device = pool.create(&node, b"device", FileKind::CharDevice);
+    let rename = |left: Oid| {
+        let request = Request::Rename {
+            from_dir: pool.root,
+            from_name: &from,
+            to_dir: pool.root,
+            to_name: &to,
+            mode: RenameMode::Whiteout(left),
+        };
+        node.call(node.entry_target(pool.root, &to), &request)
+    };
+    assert_eq!(rename(other.oid), Err(Status::Invalid));
+    assert_eq!(rename(pool.root), Err(Status::Invalid));
+    assert_eq!(pool.find(&node, &to), None);
+    rename(device.oid).unwrap();
+    assert_eq!(pool.find(&node, &to), Some(file.oid));
+    assert_eq!(pool.find(&node, &from), Some(device.oid));
+    let attr = match node.call(device.oid.home(), &Request::GetAttr { oid: device.oid }).unwrap() {
+        Reply::Attr(attr) => attr,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(attr.nlink, 2, "the name that it had, and the new one");
+}
+
+#[test]
 fn an_engine_takes_newer_maps_of_its_pool_only_and_keeps_them() {
     let pool = Pool::new();
     let service = open(&pool.engine_dir);

@@ -2,9 +2,9 @@
 //! it survives close and open while nobody changes the file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use azekura_posix::{Attr, Oid, Timestamp};
+use azekura_posix::{Attr, FileKind, Oid, Timestamp};
 use quick_cache::sync::Cache;
 
 /// How much the kernel may keep.
@@ -82,6 +82,40 @@ fn is_settled(changed: Timestamp, now: SystemTime) -> bool {
     now.duration_since(changed).is_ok_and(|age| age >= SETTLING)
 }
 
+/// Regular files that had no extended attributes when their attributes were last told.
+#[derive(Debug)]
+pub(crate) struct PlainFiles {
+    since: Cache<Oid, Instant>,
+}
+
+impl PlainFiles {
+    pub(crate) fn new() -> Self {
+        Self { since: Cache::new(FILES) }
+    }
+
+    /// A file has these attributes.
+    pub(crate) fn note(&self, attr: &Attr, now: Instant) {
+        if attr.kind != FileKind::Regular {
+            return;
+        }
+        if attr.has_xattrs {
+            self.forget(attr.oid);
+        } else {
+            self.since.insert(attr.oid, now);
+        }
+    }
+
+    /// A file may have extended attributes now.
+    pub(crate) fn forget(&self, oid: Oid) {
+        self.since.remove(&oid);
+    }
+
+    /// Whether a file is known to have none, by what was heard no longer ago than `ttl`.
+    pub(crate) fn has(&self, oid: Oid, now: Instant, ttl: Duration) -> bool {
+        self.since.get(&oid).is_some_and(|since| now.saturating_duration_since(since) < ttl)
+    }
+}
+
 /// Counts the changes made through this mount, so that what was read before one of them is not
 /// handed to the kernel after it.
 #[derive(Debug, Default)]
@@ -102,7 +136,6 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use azekura_posix::FileKind;
 
     fn file(size: u64, ctime: SystemTime) -> Attr {
         let since = ctime.duration_since(UNIX_EPOCH).unwrap();

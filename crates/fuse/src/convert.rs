@@ -64,7 +64,9 @@ pub(crate) fn appends(flags: u32) -> bool {
 
 /// Who asks.
 pub(crate) fn caller(header: &kernel::Header<'_>) -> Credentials {
-    Credentials { uid: header.uid, gid: header.gid, groups: header.groups.iter().collect() }
+    let groups: Vec<u32> = header.groups.iter().collect();
+    let process = (groups.is_empty() && header.pid != 0).then_some(header.pid);
+    Credentials { uid: header.uid, gid: header.gid, groups, process }
 }
 
 fn lock_end(end: u64) -> u64 {

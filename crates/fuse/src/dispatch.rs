@@ -83,13 +83,13 @@ impl Handler for FrontEnd {
             }
             Operation::Fsync { fh, data_only: _ } => answer::done(replier, self.fsync(fh)),
             Operation::Fallocate { fh, offset, length, mode } => {
-                answer::done(replier, self.fallocate(fh, offset, length, mode));
+                answer::done(replier, self.fallocate(header, fh, (offset, length), mode));
             }
             Operation::Lseek { fh, offset, whence } => {
                 answer::with(replier, self.seek(fh, offset, whence), Replier::seek);
             }
             Operation::CopyFileRange(copy) => {
-                answer::with(replier, self.copy(&copy), |replier, bytes| {
+                answer::with(replier, self.copy(header, &copy), |replier, bytes| {
                     replier.copied(bytes, copy.wide);
                 });
             }
@@ -106,8 +106,11 @@ impl Handler for FrontEnd {
         self.waiters.interrupt(unique);
     }
 
-    fn forget(&self, _node: u64, _count: u64) {
-        // Node numbers are computed; there is nothing to forget.
+    fn forget(&self, node: u64, _count: u64) {
+        // Node numbers are computed; what is kept is only what engines do not have any more.
+        if let Ok(oid) = self.object(node) {
+            self.directories.forget(oid);
+        }
     }
 
     fn destroy(&self) {

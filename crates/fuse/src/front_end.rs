@@ -3,25 +3,27 @@
 //! node's number is its object's inode number, but for the root, which the protocol calls 1; so
 //! there is no table of nodes and nothing to forget.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use azekura_posix::{Attr, Credentials, FileSystem, Oid};
+use azekura_posix::{Attr, Credentials, Errno, FileSystem, Oid};
 
 use crate::answer::Result;
 use crate::background::Drops;
-use crate::cache::{CacheMode, Changes, Versions};
+use crate::cache::{CacheMode, Changes, PlainFiles, Versions};
 use crate::convert;
 use crate::dir_handle::DirHandle;
+use crate::directories::{Directories, Removed, Xattrs};
 use crate::file_handle::FileHandle;
 use crate::handles::Handles;
-use crate::kernel::{self, Entry, Header};
+use crate::kernel::{self, Entry, Header, Notifier};
 use crate::view::View;
 use crate::waiters::Waiters;
 
 /// What the protocol calls the root.
 const ROOT: u64 = 1;
+const PRIVILEGES_TTL: Duration = Duration::from_secs(1);
 
 /// One mount. Its operations stand in [`crate::ops`].
 #[derive(Debug)]
@@ -37,10 +39,31 @@ pub(crate) struct FrontEnd {
     pub(crate) has_ranges: AtomicBool,
     pub(crate) drops: Drops,
     pub(crate) view: View,
+    /// How long an open file is believed to have no set-id bits and capabilities from another client.
+    pub(crate) privileges_ttl: Duration,
+    pub(crate) plain: PlainFiles,
+    pub(crate) directories: Directories,
+    /// The kernel, once it has shaken hands.
+    pub(crate) kernel: OnceLock<KernelSide>,
+}
+
+/// What requests need of the kernel beside their own answers.
+#[derive(Debug)]
+pub(crate) struct KernelSide {
+    pub(crate) notifier: Notifier,
+    /// It says with each write whether set-id bits have to go.
+    pub(crate) tells_of_set_id: bool,
 }
 
 impl FrontEnd {
-    pub(crate) fn new(fs: Arc<FileSystem>, cache: CacheMode, drops: Drops, view: View) -> Self {
+    /// For a pool that is far nothing is asked while a file is written.
+    pub(crate) fn new(
+        fs: Arc<FileSystem>,
+        is_far: bool,
+        cache: CacheMode,
+        drops: Drops,
+        view: View,
+    ) -> Self {
         Self {
             fs,
             cache,
@@ -52,6 +75,10 @@ impl FrontEnd {
             has_ranges: AtomicBool::new(false),
             drops,
             view,
+            privileges_ttl: if is_far { Duration::MAX } else { PRIVILEGES_TTL },
+            plain: PlainFiles::new(),
+            directories: Directories::new(),
+            kernel: OnceLock::new(),
         }
     }
 
@@ -79,6 +106,8 @@ impl FrontEnd {
     }
 
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
+        self.plain.note(attr, self.now());
+        self.directories.note(attr);
         self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
     }
 
@@ -90,6 +119,44 @@ impl FrontEnd {
             entry_ttl: self.ttl(),
             attr_ttl: self.ttl(),
             attr: self.kernel_attr(attr),
+        }
+    }
+
+    /// As [`FrontEnd::entry`], for what a name of a directory leads to.
+    pub(crate) fn named_entry(&self, dir: Oid, name: &[u8], attr: &Attr) -> Entry {
+        let entry = self.entry(attr);
+        self.directories.note_name(dir, name, attr);
+        entry
+    }
+
+    /// What came of asking for an object, or what `act` says if that is a directory which was removed
+    /// while the kernel has it in use. One that another client has removed counts while it is open
+    /// here: of one that is not, the kernel has to hear that the name is gone.
+    pub(crate) fn or_removed<T>(
+        &self,
+        asked: Result<T>,
+        oid: Oid,
+        act: impl FnOnce(&mut Removed) -> Result<T>,
+    ) -> Result<T> {
+        if !matches!(asked, Err(Errno::STALE)) {
+            return asked;
+        }
+        if !self.directories.has_removed(oid) {
+            let mut is_open = false;
+            self.dirs.for_each(|dir| is_open |= dir.oid == oid);
+            if let (true, Some(attr)) = (is_open, self.directories.last_known(oid)) {
+                self.directories.remove(attr, Xattrs::new());
+            }
+        }
+        self.directories.with_removed(oid, act).unwrap_or(asked)
+    }
+
+    /// The kernel's attributes of a node are not true any more, from before this request's answer on.
+    pub(crate) fn drop_attributes(&self, node: u64) {
+        let Some(kernel) = self.kernel.get() else { return };
+        // A negative offset leaves the data alone, so that the kernel waits for nobody.
+        if let Err(errno) = kernel.notifier.invalidate_node(node, -1, 0) {
+            tracing::debug!("the kernel did not drop the attributes of node {node}: {errno}");
         }
     }
 

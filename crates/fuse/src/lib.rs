@@ -13,6 +13,7 @@ mod background;
 mod cache;
 mod convert;
 mod dir_handle;
+mod directories;
 mod dispatch;
 mod file_handle;
 mod front_end;

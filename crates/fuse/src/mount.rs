@@ -15,6 +15,7 @@ use crate::view::View;
 
 /// How to mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "mount options are independent switches")]
 pub struct MountConfig {
     /// The directory to mount on.
     pub mountpoint: PathBuf,
@@ -24,6 +25,10 @@ pub struct MountConfig {
     pub allow_other: bool,
     /// Nothing can be changed through this mount.
     pub read_only: bool,
+    /// Set-user and set-group bits, and capabilities, of programs in it count. Root only.
+    pub allow_suid: bool,
+    /// Device nodes in it can be opened. Root only.
+    pub allow_devices: bool,
     /// Most threads that serve requests; see [`ServeConfig::threads`].
     pub threads: Option<usize>,
     /// Shown as the source in the mount table: `azekura:NAME`.
@@ -81,19 +86,21 @@ impl Unmounter {
 
 /// Mounts a file system. It is ready for use when this returns.
 ///
-/// As root, set-user programs and device nodes in it count; for everybody else they do not.
-///
 /// # Errors
 /// If the kernel or the helper program refuses; the message says what to do.
 pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountError> {
-    let MountConfig { mountpoint, cache, allow_other, read_only, threads, fsname } = config;
+    let options = MountOptions {
+        allow_suid: config.allow_suid,
+        allow_devices: config.allow_devices,
+        ..options(config.fsname, config.allow_other, config.read_only)
+    };
+    let MountConfig { mountpoint, cache, threads, .. } = config;
     if fs.config().check_permissions {
         tracing::warn!("the file system checks permissions a second time, without the groups");
     }
     // Absolute, so that it can be unmounted from another working directory. What is wrong with it
     // is found when mounting.
     let mountpoint = std::fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
-    let options = options(fsname, allow_other, read_only);
     let device = kernel::mount(&mountpoint, &options)?;
     match serve(device, fs, ServeConfig { cache, threads, view: View::Everybody }) {
         Ok(server) => {
@@ -112,15 +119,14 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
 }
 
 fn options(fsname: String, allow_other: bool, read_only: bool) -> MountOptions {
-    let is_root = rustix::process::geteuid().is_root();
     MountOptions {
         fsname,
         subtype: "azekura".to_owned(),
         allow_other,
         default_permissions: true,
         read_only,
-        allow_suid: is_root,
-        allow_devices: is_root,
+        allow_suid: false,
+        allow_devices: false,
         max_read_bytes: TRANSFER_BYTES,
     }
 }
@@ -155,8 +161,12 @@ pub struct AttachConfig {
 /// # Errors
 /// If the kernel refuses; the message says what to do.
 pub fn attach(config: &AttachConfig) -> Result<OwnedFd, MountError> {
+    let is_root = rustix::process::geteuid().is_root();
     let options = MountOptions {
         default_permissions: config.kernel_checks,
+        // Whoever started the command can make it see anything; to others it is not there.
+        allow_suid: is_root,
+        allow_devices: is_root,
         ..options(config.fsname.clone(), true, config.read_only)
     };
     Ok(kernel::attach(&config.mountpoint, &options)?)

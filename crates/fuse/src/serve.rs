@@ -9,7 +9,7 @@ use azekura_posix::FileSystem;
 
 use crate::background::{self, Ticker};
 use crate::cache::CacheMode;
-use crate::front_end::FrontEnd;
+use crate::front_end::{FrontEnd, KernelSide};
 use crate::kernel::{Session, SessionConfig, SessionError};
 use crate::view::View;
 
@@ -66,8 +66,13 @@ pub fn serve(
         ..defaults
     };
     let (drops, dropped) = background::drops();
-    let front_end = Arc::new(FrontEnd::new(Arc::clone(&fs), config.cache, drops, config.view));
+    let front_end =
+        Arc::new(FrontEnd::new(Arc::clone(&fs), is_far, config.cache, drops, config.view));
     let session = Session::start(device, &session_config, Arc::clone(&front_end))?;
+    let tells_of_set_id = session.negotiated().handles_killpriv;
+    let kernel = KernelSide { notifier: session.notifier(), tells_of_set_id };
+    // A request that comes before this finds the kernel as one that says nothing.
+    let _ = front_end.kernel.set(kernel);
     background::start_dropping(session.notifier(), dropped).map_err(SessionError::Thread)?;
     let ticker = Ticker::start(fs).map_err(SessionError::Thread)?;
     Ok(Server { session, front_end, ticker })

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn what_the_user_may_change_is_shown_as_his() {
-        let view = View::OneUser(Credentials { uid: 7, gid: 70, groups: vec![71] });
+        let view = View::OneUser(Credentials { uid: 7, gid: 70, groups: vec![71], process: None });
         for (uid, gid, mode, expected) in [
             (7, 70, 0o600, (7, 70)),
             (7, 99, 0o400, (7, 70)),

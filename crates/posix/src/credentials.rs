@@ -7,13 +7,16 @@ pub struct Credentials {
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
-    /// Supplementary groups. A front end whose kernel checks permissions may leave them out.
+    /// Supplementary groups, as far as they are at hand.
     pub groups: Vec<u32>,
+    /// The process that asks, if it waits for the answer and its groups were not told: they are looked
+    /// up when they matter.
+    pub process: Option<u32>,
 }
 
 impl Credentials {
     /// The superuser.
-    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new() };
+    pub const ROOT: Self = Self { uid: 0, gid: 0, groups: Vec::new(), process: None };
 
     /// The user of this process, with its groups.
     pub fn of_process() -> Self {
@@ -25,6 +28,7 @@ impl Credentials {
                 .into_iter()
                 .map(rustix::process::Gid::as_raw)
                 .collect(),
+            process: None,
         }
     }
 
@@ -35,6 +39,28 @@ impl Credentials {
 
     /// Whether the caller is in the group.
     pub(crate) fn in_group(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
+        self.gid == gid
+            || self.groups.contains(&gid)
+            || self.process.is_some_and(|pid| groups_of(pid).contains(&gid))
+    }
+}
+
+/// The supplementary groups of a process of this machine; none if it has gone.
+fn groups_of(pid: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_of_a_process_are_looked_up() {
+        let own = Credentials::of_process();
+        let found = groups_of(std::process::id());
+        assert!(own.groups.iter().all(|group| found.contains(group)), "{own:?} {found:?}");
+        assert!(groups_of(u32::MAX).is_empty());
     }
 }

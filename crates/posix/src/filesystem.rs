@@ -17,6 +17,7 @@ use crate::cache::DirCache;
 use crate::changes::Changes;
 use crate::errno::of_client;
 use crate::layout::FileLayout;
+use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
 use crate::writer::{Settled, Writing};
 use crate::{Access, Credentials, Errno, OFlags, OpenFile, Result, permission};
@@ -177,7 +178,9 @@ impl FileSystem {
         caller: &Credentials,
         flags: OFlags,
     ) -> OpenFile {
-        OpenFile::new(reference, attr, self.layout_of(attr), caller, flags, self.writing.errors())
+        // Where the kernel checks, it also says of each write who writes: see `take_privileges`.
+        let first = if self.checks() { AtFirstWrite::of(attr, caller) } else { None };
+        OpenFile::new(reference, attr, self.layout_of(attr), first, flags, self.writing.errors())
     }
 
     /// Where the data of a file with these attributes lie.

@@ -1,17 +1,19 @@
 //! Open files. Owns what a handle knows of its file, so that reading and writing need no question
 //! about it: object, layout, how it is read and written.
 
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_client::OpenReference;
 use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use crate::layout::FileLayout;
+use crate::privileges::AtFirstWrite;
 use crate::reader::FileReader;
 use crate::writer::FileWriter;
-use crate::{Credentials, Errno, Result, permission};
+use crate::{Errno, Result};
 
 /// A file held open: it lives until the handle goes, even without a name. Closing is dropping it.
 #[derive(Debug)]
@@ -23,8 +25,11 @@ pub struct OpenFile {
     flags: OFlags,
     pub(crate) layout: FileLayout,
     pub(crate) reader: FileReader,
-    /// Mode bits that the first write takes away.
-    clear_bits: AtomicU16,
+    /// Opening has cut the file, which took set-id bits from it.
+    pub(crate) has_lost_bits: bool,
+    at_first_write: Mutex<Option<Box<AtFirstWrite>>>,
+    /// Whether there is none (any more), so that later writes need not ask.
+    is_written: AtomicBool,
 }
 
 impl OpenFile {
@@ -32,15 +37,10 @@ impl OpenFile {
         reference: OpenReference,
         attr: &Attr,
         layout: FileLayout,
-        caller: &Credentials,
+        at_first_write: Option<Box<AtFirstWrite>>,
         flags: OFlags,
         errors: u64,
     ) -> Self {
-        let clear = if attr.kind == FileKind::Regular && !caller.is_root() {
-            permission::dangerous_bits(attr.mode)
-        } else {
-            0
-        };
         Self {
             writer: FileWriter::new(is_synchronous(flags), errors),
             reference,
@@ -48,7 +48,9 @@ impl OpenFile {
             flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
             layout,
             reader: FileReader::new(attr.size),
-            clear_bits: AtomicU16::new(clear),
+            has_lost_bits: false,
+            is_written: AtomicBool::new(at_first_write.is_none()),
+            at_first_write: Mutex::new(at_first_write),
         }
     }
 
@@ -67,6 +69,11 @@ impl OpenFile {
         self.flags
     }
 
+    /// Whether opening it has taken set-id bits from the file, by cutting it.
+    pub fn has_lost_bits(&self) -> bool {
+        self.has_lost_bits
+    }
+
     /// Whether it was opened for writing.
     pub fn is_writable(&self) -> bool {
         self.flags & OFlags::ACCMODE != OFlags::RDONLY
@@ -82,12 +89,14 @@ impl OpenFile {
         is_synchronous(self.flags)
     }
 
-    /// The mode bits to take away before this write: all of them once, then none.
-    pub(crate) fn take_clear_bits(&self) -> u16 {
-        match self.clear_bits.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.clear_bits.swap(0, Ordering::Relaxed),
+    /// What is to be done before this write: something once, then nothing.
+    pub(crate) fn take_first_write(&self) -> Option<Box<AtFirstWrite>> {
+        if self.is_written.load(Ordering::Relaxed) {
+            return None;
         }
+        let first = self.at_first_write.lock().take();
+        self.is_written.store(true, Ordering::Relaxed);
+        first
     }
 
     /// `EBADF` unless it is open for reading, `EISDIR` for a directory.

@@ -59,16 +59,12 @@ pub(crate) fn is_restricted(caller: &Credentials, dir: &Attr) -> bool {
     dir.mode & STICKY != 0 && !owns(caller, dir)
 }
 
-/// The bits that writing, cutting or giving away a file takes from it: setuid, and setgid unless
-/// it only marks the file for mandatory locking.
-pub(crate) fn dangerous_bits(mode: u16) -> u16 {
-    let group = if mode & GROUP_EXECUTE != 0 { mode & SETGID } else { 0 };
-    mode & SETUID | group
-}
-
-/// Whether a write by somebody else has to take set-user or set-group bits from an object.
-pub fn has_set_id(attr: &Attr) -> bool {
-    attr.kind != FileKind::Directory && dangerous_bits(attr.mode) != 0
+/// The bits that the caller's writing, cutting or giving away a file takes from it: setuid, and setgid
+/// unless it only marks the file for mandatory locking, and the caller may set it.
+pub(crate) fn set_id_bits_lost(caller: &Credentials, mode: u16, gid: u32) -> u16 {
+    let is_mark = mode & (SETGID | GROUP_EXECUTE) == SETGID;
+    let keeps_mark = is_mark && (caller.is_root() || caller.in_group(gid));
+    mode & SETUID | if keeps_mark { 0 } else { mode & SETGID }
 }
 
 /// Whether the caller owns an object or may write to it.
@@ -101,7 +97,7 @@ pub(crate) fn of_new(
     if kind == FileKind::Directory {
         mode |= SETGID;
     } else if groups_known
-        && dangerous_bits(mode) & SETGID != 0
+        && mode & GROUP_EXECUTE != 0
         && !caller.is_root()
         && !caller.in_group(dir.gid)
     {
@@ -145,7 +141,7 @@ mod tests {
     }
 
     fn user(uid: u32, gid: u32) -> Credentials {
-        Credentials { uid, gid, groups: vec![500] }
+        Credentials { uid, gid, groups: vec![500], process: None }
     }
 
     const READ: Access = Access { read: true, write: false, execute: false };
@@ -166,6 +162,21 @@ mod tests {
         assert!(may(&Credentials::ROOT, &file, READ));
         assert!(!may(&Credentials::ROOT, &file, EXECUTE));
         assert!(may(&Credentials::ROOT, &attr(FileKind::Directory, 0, 1, 1), EXECUTE));
+    }
+
+    #[test]
+    fn writing_takes_set_id_bits_but_a_mark_that_the_writer_may_set() {
+        let member = user(1, 500);
+        for (caller, mode, lost) in [
+            (user(1, 1), 0o6755, 0o6000),
+            (user(1, 7), 0o2755, 0o2000),
+            (user(1, 7), 0o2644, 0),
+            (user(1, 1), 0o2644, 0o2000),
+            (user(1, 1), 0o755, 0),
+        ] {
+            assert_eq!(set_id_bits_lost(&caller, mode, 7), lost, "{caller:?} {mode:o}");
+        }
+        assert_eq!(set_id_bits_lost(&member, 0o2644, 500), 0);
     }
 
     #[test]

@@ -281,7 +281,7 @@ fn permissions_bind_ordinary_users() {
     let cluster = Cluster::start(1, 2, Inheritance::default());
     let fs = cluster.mount(CachePolicy::AUTO);
     let root = Namespace::new(fs.clone(), Credentials::ROOT);
-    let user = |uid| Credentials { uid, gid: uid, groups: vec![50] };
+    let user = |uid| Credentials { uid, gid: uid, groups: vec![50], process: None };
     let ann = Namespace::new(fs.clone(), user(1001));
     let bob = Namespace::new(fs.clone(), user(1002));
     let chmod = |mode| AttrUpdate { mode: Some(mode), ..AttrUpdate::default() };
@@ -314,6 +314,33 @@ fn permissions_bind_ordinary_users() {
     let wanted = Access { execute: true, ..Access::default() };
     assert_eq!(ann.access("/closed", wanted), Err(Errno::ACCESS));
     assert_eq!(ann.make_node("/shared/dev", 0o600, NewEntry::CharDevice(259)), Err(Errno::PERM));
+}
+
+#[test]
+fn capabilities_go_with_a_change_of_the_data() {
+    let cluster = Cluster::start(1, 2, Inheritance::default());
+    let fs = cluster.root();
+    let capability = b"security.capability";
+    let give = |path: &str| {
+        fs.write(path, b"program").unwrap();
+        fs.set_xattr(path, capability, b"can", XattrMode::Set).unwrap();
+        fs.set_xattr(path, b"user.other", b"stays", XattrMode::Set).unwrap();
+    };
+    let open = |path: &str, flags| fs.open(path, &OpenOptions::new(flags, 0)).unwrap();
+    give("/written");
+    open("/written", OFlags::WRONLY).write_all_at(b"x", 0).unwrap();
+    give("/appended");
+    open("/appended", OFlags::WRONLY | OFlags::APPEND).write_all_at(b"x", 0).unwrap();
+    give("/emptied");
+    drop(open("/emptied", OFlags::WRONLY | OFlags::TRUNC));
+    give("/cut");
+    fs.set_attr("/cut", true, &AttrUpdate::size(1)).unwrap();
+    give("/given");
+    fs.set_attr("/given", true, &AttrUpdate { uid: Some(5), ..AttrUpdate::default() }).unwrap();
+    for path in ["/written", "/appended", "/emptied", "/cut", "/given"] {
+        assert_eq!(fs.get_xattr(path, capability), Err(Errno::NODATA), "{path}");
+        assert_eq!(fs.get_xattr(path, b"user.other").unwrap(), b"stays");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn small_chunks() -> Inheritance {
 }
 
 fn user(uid: u32) -> Credentials {
-    Credentials { uid, gid: uid, groups: Vec::new() }
+    Credentials { uid, gid: uid, groups: Vec::new(), process: None }
 }
 
 fn make(fs: &FileSystem, caller: &Credentials, name: &[u8], mode: u32) -> azekura_posix::Oid {

@@ -129,9 +129,9 @@ pub struct Attr {
 }
 
 /// When a directory last changed, as the creation of an entry in it tells. The reply to a creation has
-/// room for the attributes of the new object and nothing else. So the new object is given the time of
-/// that change as its time of birth, and who has made it reads it there: these two functions are the
-/// only ones that know.
+/// room for the attributes of the new object and nothing else. So the time of that change stands there in
+/// the place of the time of birth, and who has made the object reads it there and puts that of its other
+/// times in its place: these functions are the only ones that know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryChange {
     /// When.
@@ -139,14 +139,16 @@ pub struct DirectoryChange {
 }
 
 impl DirectoryChange {
-    /// The time of birth of the object that was made with the change.
+    /// What stands for the time of birth in the answer to the creation.
     pub fn as_birth(self) -> Timestamp {
         self.time
     }
 
-    /// The change that a new object was made with, out of its attributes.
-    pub fn of_newborn(attr: &Attr) -> Self {
-        Self { time: attr.btime }
+    /// The change that a new object was made with, taken out of its attributes; its birth is then at its
+    /// other times.
+    pub fn take_from_newborn(attr: &mut Attr) -> Self {
+        let time = std::mem::replace(&mut attr.btime, attr.ctime);
+        Self { time }
     }
 }
 

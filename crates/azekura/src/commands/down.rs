@@ -138,7 +138,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<()> {
 }
 
 fn warn_of_mounts(name: &str) -> Result<()> {
-    for mount in mounts::list()?.iter().filter(|mount| mount.pool == *name) {
+    for mount in mounts::of_named(name)? {
         report::note(format_args!(
             "azekura: {} is a mount of pool '{name}': it waits and then fails until the pool is \
              up again; 'azekura umount {}' takes it away",

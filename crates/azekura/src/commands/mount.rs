@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use azekura_client::Pool;
 use azekura_fuse::{CacheMode, Mount, MountConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
 use clap::{Args, ValueEnum};
@@ -16,7 +18,7 @@ use crate::connect;
 use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
-use crate::names::{ContainerName, DEFAULT_CONTAINER};
+use crate::names::ContainerName;
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
 
@@ -34,11 +36,35 @@ enum Cache {
     Auto,
 }
 
+/// A mount option, as `mount(8)` calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MountOption {
+    /// Set-user programs, and programs with capabilities, in it count; root only
+    Suid,
+    /// They do not [the rule]
+    Nosuid,
+    /// Device nodes in it can be opened; root only
+    Dev,
+    /// They cannot [the rule]
+    Nodev,
+    /// Refuse all changes
+    Ro,
+    /// Do not [the rule]
+    Rw,
+}
+
+impl MountOption {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// `azekura mount`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     azekura mount default ./mnt\n  \
-    azekura mount big/scratch /scratch --cache none --allow-other\n\n\
+    azekura mount big/scratch /scratch --cache none --allow-other\n  \
+    azekura mount tools /opt/tools -o suid,ro     set-user programs count (root only)\n\n\
     'azekura umount DIR' takes it away; SIGTERM to its process does the same.")]
 #[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct MountArgs {
@@ -60,6 +86,9 @@ pub(crate) struct MountArgs {
     /// Refuse all changes
     #[arg(long)]
     read_only: bool,
+    /// Mount options, with commas between them; the last one counts
+    #[arg(short = 'o', long = "options", value_name = "OPTION", value_enum, value_delimiter = ',')]
+    options: Vec<MountOption>,
     /// Threads that serve requests [default: chosen by the number of processors, more where the pool is far]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -77,6 +106,24 @@ impl MountArgs {
     pub(crate) fn stays(&self) -> bool {
         self.foreground || self.in_background
     }
+
+    /// Which of two opposite options was given last; `None` if neither was.
+    fn chosen(&self, yes: MountOption, no: MountOption) -> Option<bool> {
+        let last = self.options.iter().rfind(|option| [yes, no].contains(option))?;
+        Some(*last == yes)
+    }
+
+    fn allows_suid(&self) -> bool {
+        self.chosen(MountOption::Suid, MountOption::Nosuid).unwrap_or(false)
+    }
+
+    fn allows_devices(&self) -> bool {
+        self.chosen(MountOption::Dev, MountOption::Nodev).unwrap_or(false)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.chosen(MountOption::Ro, MountOption::Rw).unwrap_or(self.read_only)
+    }
 }
 
 /// Runs the command.
@@ -86,6 +133,9 @@ impl MountArgs {
 pub(crate) fn run(args: &MountArgs) -> Result<()> {
     if args.in_background {
         return stay(args, Starting::begin(true)?);
+    }
+    if (args.allows_suid() || args.allows_devices()) && !rustix::process::geteuid().is_root() {
+        bail!("only root can mount with '-o suid' or '-o dev': leave them out, or mount as root");
     }
     let dir = prepare_dir(&args.dir)?;
     if args.foreground {
@@ -146,6 +196,9 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     if args.read_only {
         all.push("--read-only".into());
     }
+    for option in &args.options {
+        all.extend(["-o".into(), option.name().into()]);
+    }
     all.extend(args.reading.writing(&args.write).options()?);
     let mut name = args.name.clone();
     if std::path::Path::new(&name.pool).exists() && name.pool.contains('/') {
@@ -156,12 +209,9 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     Ok(all)
 }
 
-fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
+fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
     let pool = connect::pool(&args.name.pool)?;
-    let fsname = match args.name.container() {
-        DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
-        other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),
-    };
+    let fsname = mounts::source(&pool.map(), args.name.container());
     let (policy, cache) = match args.cache {
         Cache::None => (CachePolicy::None, CacheMode::None),
         Cache::Auto => (CachePolicy::Auto { ttl: CACHE_LIFE }, CacheMode::Auto),
@@ -169,7 +219,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
     // The kernel checks permissions, and knows the caller's groups better.
     let config = FsConfig { cache: policy, check_permissions: false, ..FsConfig::default() };
     let fs = FileSystem::mount(
-        pool,
+        Arc::clone(&pool),
         args.name.container(),
         args.reading.writing(&args.write).apply_to_mount(config)?,
     )?;
@@ -179,10 +229,12 @@ fn start(args: &MountArgs, dir: &Path) -> Result<Mount> {
         fsname,
         // Root's files are of no use to others if they cannot get in.
         allow_other: args.allow_other || rustix::process::geteuid().is_root(),
-        read_only: args.read_only,
+        read_only: args.is_read_only(),
+        allow_suid: args.allows_suid(),
+        allow_devices: args.allows_devices(),
         threads: args.threads.map(usize::from),
     };
-    Ok(azekura_fuse::mount(fs, config)?)
+    Ok((azekura_fuse::mount(fs, config)?, pool))
 }
 
 /// Serves the mount until it is unmounted or a signal comes.
@@ -190,7 +242,7 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let started =
         mounts::canonical_mount_point(&args.dir).and_then(|dir| Ok((start(args, &dir)?, dir)));
-    let (mount, dir) = match started {
+    let ((mount, pool), dir) = match started {
         Ok(started) => started,
         Err(error) => return Err(starting.failed(error)),
     };
@@ -213,6 +265,8 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
         }
     });
     mount.wait();
+    // The process ends now, and need not wait for engines that do not answer.
+    pool.leave();
     handle.close();
     // The thread has nothing left to wait for.
     let _ = waiter.join();

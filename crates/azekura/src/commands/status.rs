@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::connect;
-use crate::host::mounts;
+use crate::host::mounts::{self, MountEntry};
 use crate::outcome::Verdict;
 use crate::report::{self, Table, format_bytes, format_duration_s, format_rate};
 
@@ -132,6 +132,8 @@ pub(crate) struct PoolStatus {
     objects: u64,
     rates: Rates,
     mounts: Vec<String>,
+    /// Those whose process has died: `azekura umount` cleans up.
+    dead_mounts: Vec<String>,
 }
 
 impl EngineStatus {
@@ -206,7 +208,8 @@ impl PoolStatus {
             rates.add(&engine.rates);
         }
         let state = engines.iter().map(|engine| engine.state).max().unwrap_or(State::Up);
-        let mounted = mounts::list().unwrap_or_default();
+        let mounted = mounts::of(map).unwrap_or_default();
+        let shown = |mount: &MountEntry| mount.dir.display().to_string();
         Self {
             name: map.name.clone(),
             pool: map.pool.to_string(),
@@ -215,13 +218,18 @@ impl PoolStatus {
             space: space_of(&reports),
             objects: engines.iter().flat_map(|engine| &engine.targets).map(|t| t.objects).sum(),
             rates,
-            mounts: mounted
-                .iter()
-                .filter(|mount| mount.pool == map.name)
-                .map(|mount| mount.dir.display().to_string())
-                .collect(),
+            mounts: mounted.iter().map(shown).collect(),
+            dead_mounts: mounted.iter().filter(|m| mounts::is_dead(&m.dir)).map(shown).collect(),
             engines,
         }
+    }
+}
+
+impl PoolStatus {
+    /// The mounts, dead ones with that said behind them.
+    fn shown_mounts(&self, dead: &str) -> Vec<String> {
+        let mark = |dir: &String| if self.dead_mounts.contains(dir) { dead } else { "" };
+        self.mounts.iter().map(|dir| format!("{dir}{}", mark(dir))).collect()
     }
 }
 
@@ -288,7 +296,7 @@ fn show_all(all: &[PoolStatus]) {
             pool.targets.to_string(),
             format_bytes(pool.space.available_bytes),
             format_bytes(pool.space.total_bytes),
-            pool.mounts.join(", "),
+            pool.shown_mounts(" (dead)").join(", "),
         ]);
     }
     report::say(table);
@@ -306,7 +314,7 @@ fn show_one(pool: &PoolStatus) {
         format_bytes(pool.space.total_bytes),
         pool.objects,
     ));
-    for dir in &pool.mounts {
+    for dir in pool.shown_mounts(" (dead: 'azekura umount' cleans up)") {
         report::say(format_args!("mounted at {dir}"));
     }
     let mut table = Table::new(&[

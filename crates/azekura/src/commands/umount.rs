@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use rustix::process::Pid;
 
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, process};
@@ -29,11 +28,6 @@ pub(crate) struct UmountArgs {
     lazy: bool,
 }
 
-/// The process of a mount, if it still runs.
-pub(crate) fn process_of(record: &LocalMount) -> Option<Pid> {
-    process::running(record.pid).filter(|_| process::is_ours(record.pid, "mount"))
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -47,7 +41,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result<()> {
     let key = records::mount_key(&dir);
     let record: Option<LocalMount> = records::load(&key)?;
     mounts::detach(&dir, args.lazy)?;
-    if let Some(pid) = record.as_ref().and_then(process_of).filter(|_| !args.lazy) {
+    if let Some(pid) = record.as_ref().and_then(mounts::process_of).filter(|_| !args.lazy) {
         let what = format!("waiting for process {} to end", pid.as_raw_pid());
         if !process::wait_until_gone(pid, END_TIMEOUT, &what) {
             bail!(

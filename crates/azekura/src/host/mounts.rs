@@ -1,29 +1,89 @@
-//! The mounts of this machine that are Azekura's. Reads `/proc/self/mounts` and never walks into a
-//! mount, since a dead one would answer nothing but errors.
+//! The mounts of this machine that are Azekura's. Owns what their source in the mount table says: the
+//! container by the names that its user knows, and the pool by its id, since another user's pool may
+//! have the same name. Reads `/proc/self/mounts` and never walks into a mount, since a dead one would
+//! answer nothing but errors, and one of a pool that does not answer nothing at all for a while.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use azekura_client::PoolFile;
+use azekura_proto::pool_map::PoolMap;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Pid;
 
 use crate::host::process;
+use crate::host::records::{self, LocalMount};
+use crate::names::DEFAULT_CONTAINER;
 
 /// What stands before the container's name in the source column.
-pub(crate) const SOURCE_PREFIX: &str = "azekura:";
+const SOURCE_PREFIX: &str = "azekura:";
+/// What stands before the pool's id there.
+const ID_MARK: char = '@';
+/// So many digits of the id: enough for the pools that one machine has mounted.
+const ID_DIGITS: usize = 8;
+
+/// How long a mount of another user may take to say that it is alive.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// A mount of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountEntry {
     /// The pool's name.
     pub(crate) pool: String,
+    /// The first digits of the pool's id.
+    pool_id: Option<String>,
     /// The container's name.
     pub(crate) container: Option<String>,
     /// The directory.
     pub(crate) dir: PathBuf,
+}
+
+impl MountEntry {
+    /// Whether it is a mount of this pool.
+    fn is_of(&self, map: &PoolMap) -> bool {
+        match &self.pool_id {
+            Some(id) => *id == id_digits(map),
+            None => self.pool == map.name,
+        }
+    }
+}
+
+fn id_digits(map: &PoolMap) -> String {
+    map.pool.to_string().chars().take(ID_DIGITS).collect()
+}
+
+/// The source of a mount in the mount table.
+pub(crate) fn source(map: &PoolMap, container: &str) -> String {
+    let container = match container {
+        DEFAULT_CONTAINER => String::new(),
+        other => format!("/{other}"),
+    };
+    format!("{SOURCE_PREFIX}{}{container}{ID_MARK}{}", map.name, id_digits(map))
+}
+
+/// The mounts of a pool.
+///
+/// # Errors
+/// If the mount table cannot be read.
+pub(crate) fn of(map: &PoolMap) -> Result<Vec<MountEntry>> {
+    Ok(list()?.into_iter().filter(|mount| mount.is_of(map)).collect())
+}
+
+/// The mounts of the pool that this user knows by that name.
+///
+/// # Errors
+/// If the mount table cannot be read.
+pub(crate) fn of_named(pool: &str) -> Result<Vec<MountEntry>> {
+    match PoolFile::load(&PoolFile::path_of(pool)) {
+        Ok(file) => of(&file.map),
+        // What is left of a pool has no id to go by.
+        Err(_) => Ok(list()?.into_iter().filter(|mount| mount.pool == pool).collect()),
+    }
 }
 
 /// The mounts of Azekura, oldest first.
@@ -38,11 +98,16 @@ fn parse(table: &[u8]) -> Vec<MountEntry> {
         let source = String::from_utf8(unescape(fields.next()?)).ok()?;
         let dir = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
         fields.next()?.starts_with(b"fuse").then_some(())?;
-        let (pool, container) = match source.strip_prefix(SOURCE_PREFIX)?.split_once('/') {
-            Some((pool, container)) => (pool.to_owned(), Some(container.to_owned())),
-            None => (source.strip_prefix(SOURCE_PREFIX)?.to_owned(), None),
+        let source = source.strip_prefix(SOURCE_PREFIX)?;
+        let (names, pool_id) = match source.rsplit_once(ID_MARK) {
+            Some((names, id)) => (names, Some(id.to_owned())),
+            None => (source, None),
         };
-        Some(MountEntry { pool, container, dir })
+        let (pool, container) = match names.split_once('/') {
+            Some((pool, container)) => (pool.to_owned(), Some(container.to_owned())),
+            None => (names.to_owned(), None),
+        };
+        Some(MountEntry { pool, pool_id, container, dir })
     };
     table.split(|byte| *byte == b'\n').filter_map(entry).collect()
 }
@@ -88,9 +153,26 @@ pub(crate) fn canonical_mount_point(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Whether a mount's process is gone, so that only errors come from it.
+/// The process of a mount, if it still runs.
+pub(crate) fn process_of(record: &LocalMount) -> Option<Pid> {
+    process::running(record.pid).filter(|_| process::is_ours(record.pid, "mount"))
+}
+
+/// Whether a mount's process is gone, so that only errors come from it. A mount that has a process is
+/// not asked: it would ask its pool.
 pub(crate) fn is_dead(dir: &Path) -> bool {
-    matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN))
+    let record: Option<LocalMount> = records::load(&records::mount_key(dir)).ok().flatten();
+    if record.as_ref().and_then(process_of).is_some() {
+        return false;
+    }
+    let (told, hear) = std::sync::mpsc::channel();
+    let dir = dir.to_owned();
+    std::thread::spawn(move || {
+        let answer = rustix::fs::statfs(&dir).map(drop);
+        // Whoever asked may have gone on.
+        let _ = told.send(answer);
+    });
+    hear.recv_timeout(SIGN_OF_LIFE) == Ok(Err(Errno::NOTCONN))
 }
 
 /// Takes the mount at `dir` away.
@@ -141,7 +223,7 @@ mod tests {
     fn mounts_are_found_with_their_escaped_names() {
         let table = b"proc /proc proc rw 0 0\n\
             azekura:default /mnt/with\\040blank fuse.azekura rw 0 0\n\
-            azekura:p/c /m\\134n fuse rw 0 0\n\
+            azekura:p/c@12345678 /m\\134n fuse rw 0 0\n\
             azekura:no /x ext4 rw 0 0\n";
         let entries = parse(table);
         assert_eq!(entries.len(), 2);
@@ -149,5 +231,21 @@ mod tests {
         assert_eq!((entries[0].pool.as_str(), &entries[0].container), ("default", &None));
         assert_eq!(entries[1].dir, PathBuf::from("/m\\n"));
         assert_eq!(entries[1].container.as_deref(), Some("c"));
+        assert_eq!(entries[1].pool_id.as_deref(), Some("12345678"));
+    }
+
+    #[test]
+    fn a_mount_belongs_to_the_pool_with_its_id_whatever_the_name() {
+        let pool = |id: u8| {
+            let id = azekura_proto::PoolId([id; 16]);
+            PoolMap::deal(id, "default".to_owned(), Vec::new(), &[])
+        };
+        for container in [DEFAULT_CONTAINER, "scratch"] {
+            let line = format!("{} /m fuse.azekura rw 0 0\n", source(&pool(1), container));
+            let entry = parse(line.as_bytes()).pop().unwrap();
+            assert_eq!(entry.pool, "default");
+            assert_eq!(entry.container.as_deref().unwrap_or(DEFAULT_CONTAINER), container);
+            assert!(entry.is_of(&pool(1)) && !entry.is_of(&pool(2)));
+        }
     }
 }

@@ -26,7 +26,7 @@ use super::namespace::Users;
 use super::{descriptors, signals};
 use crate::connect;
 use crate::host::mounts;
-use crate::names::{ContainerName, DEFAULT_CONTAINER};
+use crate::names::ContainerName;
 use crate::outcome::Verdict;
 use crate::reading::ReadArgs;
 
@@ -64,10 +64,7 @@ pub(super) fn run(mounted: &MountedCommand) -> Result<Verdict> {
     {
         return start_here(mounted);
     }
-    let fsname = match mounted.name.container() {
-        DEFAULT_CONTAINER => format!("{}{}", mounts::SOURCE_PREFIX, pool.map().name),
-        other => format!("{}{}/{other}", mounts::SOURCE_PREFIX, pool.map().name),
-    };
+    let fsname = mounts::source(&pool.map(), mounted.name.container());
     let caught = signals::catch()?;
     let (socket, pid) = spawn(mounted, &fsname, &mark)?;
     caught.pass_on_to(pid)?;

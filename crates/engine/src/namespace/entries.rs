@@ -142,7 +142,6 @@ pub(crate) fn create(
     let entry = Entry { oid, kind: new.kind };
     actor.insert_entry(&mut update, dir, name, entry, None)?;
     let mut inode = Inode::new(new, Some(dir), actor.now);
-    inode.btime = DirectoryChange { time: actor.changed }.as_birth();
     inode.born_of = caller.origin();
     put_inode(&mut update, oid, &inode);
     target.store.shard_is_new(oid);
@@ -158,6 +157,8 @@ pub(crate) fn create(
     drop(state);
     target.objects.fetch_add(1, Ordering::Relaxed);
     let mut attr = inode.attr(oid);
+    // In the answer alone: the exact time is later than the others of the new object.
+    attr.btime = DirectoryChange { time: actor.changed }.as_birth();
     if inode.kind == FileKind::Directory {
         attr.size = DIRECTORY_BYTES;
         attr.blocks_512 = DIRECTORY_BYTES / 512;
@@ -213,7 +214,8 @@ pub(crate) fn create_unlinked(
     new: &NewInode,
 ) -> Answer {
     check_new(new)?;
-    if new.kind != FileKind::Regular {
+    // A character device becomes the whiteout of a rename.
+    if !matches!(new.kind, FileKind::Regular | FileKind::CharDevice) {
         return Err(Status::Invalid);
     }
     if let Some(FirstAnswer::Created(oid)) = caller.first_answer(&target.store)? {

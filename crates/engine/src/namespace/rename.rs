@@ -1,4 +1,4 @@
-//! Moving entries: `rename`, without replacing, and exchanging. The target of the new name
+//! Moving entries: `rename`, without replacing, exchanging, and leaving a whiteout. The target of the new name
 //! coordinates. Owns the checks of types, of loops, and what becomes of the object that is
 //! replaced.
 
@@ -14,6 +14,9 @@ use crate::requests::retry::Caller;
 use crate::target::Target;
 use crate::transaction::coordinator::{Need, Parts, run_with_tree};
 use crate::transaction::participant::directory_above;
+
+/// What a whiteout is.
+const WHITEOUT: FileKind = FileKind::CharDevice;
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
@@ -133,9 +136,11 @@ fn parts_of(
         moved(&mut parts, there, to.dir, from.dir);
     } else {
         // Taken out first: both names may share a bucket.
-        let remove = Action::RemoveEntry { dir: from.dir, name: from.name.to_vec(), entry: source };
-        parts.add(from_target, remove);
+        parts.add(from_target, take_out(node, from, source, mode)?);
         parts.add(target.id, insert);
+        if let RenameMode::Whiteout(left) = mode {
+            parts.add(left.home(), Action::AddLinks { oid: left, links: 1 });
+        }
         if let Some(replaced) = there {
             match (source.kind, replaced.kind) {
                 (FileKind::Directory, FileKind::Directory) => {
@@ -159,6 +164,29 @@ fn parts_of(
     }
     moved(&mut parts, source, from.dir, to.dir);
     Ok(parts)
+}
+
+/// What happens under the old name of what moves away: nothing stays there, or the whiteout does.
+fn take_out(
+    node: &Node,
+    from: EntryName<'_>,
+    source: Entry,
+    mode: RenameMode,
+) -> Result<Action, Status> {
+    let (dir, name) = (from.dir, from.name.to_vec());
+    let RenameMode::Whiteout(left) = mode else {
+        return Ok(Action::RemoveEntry { dir, name, entry: source });
+    };
+    if left.container() != dir.container() {
+        return Err(Status::Invalid);
+    }
+    match node.call(left.home(), &Request::GetAttr { oid: left })? {
+        Reply::Attr(attr) if attr.kind == WHITEOUT => {}
+        Reply::Attr(_) => return Err(Status::Invalid),
+        _ => return Err(Status::Damaged),
+    }
+    let entry = Entry { oid: left, kind: WHITEOUT };
+    Ok(Action::InsertEntry { dir, name, entry, replaces: Some(source) })
 }
 
 fn refuse_loop_if_moved(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use azekura_posix::{Access, AttrUpdate, Errno, Oid, has_set_id};
+use azekura_posix::{Access, Attr, AttrUpdate, Errno, Oid, Privileges};
 
 use crate::answer::Result;
 use crate::convert;
@@ -18,8 +18,15 @@ const BLOCK_BYTES: u32 = 1024 * 1024;
 impl FrontEnd {
     /// Attributes, and for how long the kernel may keep them.
     pub(crate) fn getattr(&self, header: &Header<'_>) -> Result<(kernel::Attr, Duration)> {
-        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        let (attr, left) = self.attr_for(header)?;
         Ok((self.kernel_attr(&attr), left.min(self.ttl())))
+    }
+
+    fn attr_for(&self, header: &Header<'_>) -> Result<(Attr, Duration)> {
+        let oid = self.object(header.node)?;
+        self.or_removed(self.fs.getattr_for(oid), oid, |removed| {
+            Ok((removed.attr.clone(), self.ttl()))
+        })
     }
 
     /// The same, with the time of birth.
@@ -27,7 +34,7 @@ impl FrontEnd {
         &self,
         header: &Header<'_>,
     ) -> Result<(kernel::Attr, kernel::Timestamp, Duration)> {
-        let (attr, left) = self.fs.getattr_for(self.object(header.node)?)?;
+        let (attr, left) = self.attr_for(header)?;
         Ok((self.kernel_attr(&attr), convert::birth(&attr), left.min(self.ttl())))
     }
 
@@ -48,18 +55,20 @@ impl FrontEnd {
             drop_set_id: set.kill_suidgid,
         };
         let open = file.as_ref().map(|file| &file.open);
-        let attr = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update))?;
-        if update.mode.is_some() && has_set_id(&attr) {
-            self.watch_bits(oid);
+        let asked = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update));
+        let attr = self.or_removed(asked, oid, |removed| removed.update(&update))?;
+        if update.mode.is_some() && !Privileges::of(&attr).are_none() {
+            self.has_new_privileges(oid);
         }
         Ok((self.kernel_attr(&attr), self.ttl()))
     }
 
-    /// The file has got bits that a write has to clear, which its open handles do not know.
-    fn watch_bits(&self, oid: Oid) {
+    /// The file may have got privileges that a write has to take, which its open handles do not know.
+    pub(crate) fn has_new_privileges(&self, oid: Oid) {
+        self.plain.forget(oid);
         self.files.for_each(|file| {
             if file.open.oid() == oid {
-                file.watch_bits();
+                file.forget_privileges();
             }
         });
     }
@@ -71,7 +80,9 @@ impl FrontEnd {
             return Err(Errno::NOSYS);
         }
         let wanted = Access { read: mask & 4 != 0, write: mask & 2 != 0, execute: mask & 1 != 0 };
-        self.fs.access(&self.caller(header), self.object(header.node)?, wanted)
+        let oid = self.object(header.node)?;
+        // Whoever is in a directory that was removed cannot do anything in it.
+        self.or_removed(self.fs.access(&self.caller(header), oid, wanted), oid, |_| Ok(()))
     }
 
     pub(crate) fn readlink(&self, header: &Header<'_>) -> Result<Vec<u8>> {

@@ -21,7 +21,8 @@ impl FrontEnd {
     }
 
     pub(crate) fn fsyncdir(&self, header: &Header<'_>) -> Result<()> {
-        self.fs.fsync_dir(self.object(header.node)?)
+        let oid = self.object(header.node)?;
+        self.or_removed(self.fs.fsync_dir(oid), oid, |_| Ok(()))
     }
 
     pub(crate) fn readdir(&self, header: &Header<'_>, replier: Replier, wanted: &ReadDir) {
@@ -48,7 +49,7 @@ impl FrontEnd {
         let (Some(page), start) = (kept.as_ref(), start.unwrap_or(0)) else { return Ok(()) };
         let with_attrs = plus && page.has_good_attrs(self.changes.count(), self.now());
         for listed in &page.entries[start..] {
-            if self.put(listed, plus, with_attrs, writer) == Err(Full) {
+            if self.put(handle.oid, listed, (plus, with_attrs), writer) == Err(Full) {
                 // The kernel's buffer holds the longest name, so something has gone in.
                 return Ok(());
             }
@@ -74,9 +75,9 @@ impl FrontEnd {
 
     fn put(
         &self,
+        dir: Oid,
         listed: &Listed,
-        plus: bool,
-        with_attrs: bool,
+        (plus, with_attrs): (bool, bool),
         writer: &mut DirentWriter<'_>,
     ) -> std::result::Result<(), Full> {
         let entry = ListedEntry {
@@ -89,7 +90,7 @@ impl FrontEnd {
             return writer.push(&entry);
         }
         let node = match &listed.attr {
-            Some(attr) if with_attrs => self.entry(attr),
+            Some(attr) if with_attrs => self.named_entry(dir, &listed.name, attr),
             _ => Entry::default(),
         };
         writer.push_plus(&entry, &node)

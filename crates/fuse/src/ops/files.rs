@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, SeekTo};
+use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, Privileges, SeekTo};
 
 use crate::answer::{self, Result};
 use crate::background::Stale;
@@ -23,6 +23,10 @@ impl FrontEnd {
         if wanted.contains(OFlags::TRUNC) {
             self.changes.add();
         }
+        if file.has_lost_bits() {
+            // The answer has no room for attributes.
+            self.drop_attributes(header.node);
+        }
         Ok(self.register(&attr, file, flags))
     }
 
@@ -38,7 +42,7 @@ impl FrontEnd {
             CacheMode::Auto if self.versions.opened(attr) => OpenFlags::KEEP_CACHE,
             CacheMode::Auto => OpenFlags::default(),
         };
-        (self.files.insert(FileHandle::new(file)), open_flags)
+        (self.files.insert(FileHandle::new(file, Privileges::of(attr), self.now())), open_flags)
     }
 
     pub(crate) fn read(&self, replier: Replier, fh: u64, offset: u64, size: u32) {
@@ -57,8 +61,8 @@ impl FrontEnd {
         let appends = convert::appends(write.flags) && !write.cached;
         let result = self.change(|| {
             let file = self.files.get(write.fh)?;
-            if write.kill_suidgid && file.take_watch() {
-                self.fs.drop_set_id(file.open.oid())?;
+            if !write.cached {
+                self.before_write(header, &file, write.kill_suidgid)?;
             }
             if appends {
                 let landed = self.fs.append(&file.open, write.data)?;
@@ -76,22 +80,57 @@ impl FrontEnd {
         }
     }
 
+    /// Takes privileges from a file that is about to be written to: capabilities, and with `kill_suidgid`
+    /// set-id bits, unless the writer may set them.
+    fn before_write(
+        &self,
+        header: &Header<'_>,
+        file: &FileHandle,
+        kill_suidgid: bool,
+    ) -> Result<()> {
+        let known = file.privileges(self.now(), self.privileges_ttl);
+        if known.is_some_and(|privileges| privileges.are_none()) {
+            return Ok(());
+        }
+        let (oid, look) = (file.open.oid(), file.begin_look());
+        let mut privileges = known.map_or_else(|| self.fs.privileges(oid), Ok)?;
+        let tells = self.kernel.get().is_some_and(|kernel| kernel.tells_of_set_id);
+        let loses = kill_suidgid || (!tells && header.uid != 0);
+        let writer = loses.then(|| self.caller(header));
+        let taken = self.fs.take_privileges(oid, &mut privileges, writer.as_ref())?;
+        file.end_look(look, privileges, self.now());
+        if taken {
+            self.drop_attributes(header.node);
+        }
+        Ok(())
+    }
+
     /// One descriptor of the file is closed: what was written arrives, and the ranges that its
     /// process has locked are free.
     pub(crate) fn flush(&self, header: &Header<'_>, fh: u64, lock_owner: u64) -> Result<()> {
-        let flushed = self.files.get(fh).and_then(|file| self.fs.flush(&file.open));
+        let file = self.files.get(fh);
+        let flushed = file.as_ref().map_err(|errno| *errno).and_then(|f| self.fs.flush(&f.open));
         if self.has_ranges.load(Ordering::Relaxed) {
             self.fs.unlock_owner(self.object(header.node)?, LockKind::Range, lock_owner)?;
+            if let Ok(file) = &file {
+                file.remove_range_owner(lock_owner);
+            }
         }
         flushed
     }
 
-    /// The last descriptor is closed; `flock_owner` if it was locked as a whole.
+    /// The last descriptor is closed; `flock_owner` if it was locked as a whole. The ranges that the
+    /// open file itself has locked are free then.
     pub(crate) fn release(&self, fh: u64, flock_owner: Option<u64>) -> Result<()> {
         let Some(file) = self.files.remove(fh) else { return Err(Errno::BADF) };
+        let oid = file.open.oid();
+        let mut result = Ok(());
+        for owner in file.take_range_owners() {
+            result = result.and(self.fs.unlock_owner(oid, LockKind::Range, owner));
+        }
         match flock_owner {
-            Some(owner) => self.fs.unlock_owner(file.open.oid(), LockKind::Whole, owner),
-            None => Ok(()),
+            Some(owner) => result.and(self.fs.unlock_owner(oid, LockKind::Whole, owner)),
+            None => result,
         }
     }
 
@@ -100,7 +139,13 @@ impl FrontEnd {
     }
 
     /// `mode` as of `fallocate`.
-    pub(crate) fn fallocate(&self, fh: u64, offset: u64, length: u64, mode: u32) -> Result<()> {
+    pub(crate) fn fallocate(
+        &self,
+        header: &Header<'_>,
+        fh: u64,
+        (offset, length): (u64, u64),
+        mode: u32,
+    ) -> Result<()> {
         const KEEP_SIZE: u32 = 0x01;
         const PUNCH_HOLE: u32 = 0x02;
         const ZERO_RANGE: u32 = 0x10;
@@ -115,6 +160,8 @@ impl FrontEnd {
             _ => return Err(Errno::OPNOTSUPP),
         };
         let file = self.files.get(fh)?;
+        // The kernel does not say here what it says of writes.
+        self.before_write(header, &file, header.uid != 0)?;
         self.change(|| self.fs.allocate(&file.open, offset, length, what))
     }
 
@@ -131,12 +178,14 @@ impl FrontEnd {
     }
 
     /// Copies between two open files.
-    pub(crate) fn copy(&self, copy: &CopyRange) -> Result<u64> {
+    pub(crate) fn copy(&self, header: &Header<'_>, copy: &CopyRange) -> Result<u64> {
         if copy.flags != 0 {
             return Err(Errno::INVAL);
         }
         let (from, to) = (self.files.get(copy.fh_in)?, self.files.get(copy.fh_out)?);
         let length = if copy.wide { copy.length } else { copy.length.min(NARROW_COPY_BYTES) };
+        let to_node = Header { node: copy.node_out, ..*header };
+        self.before_write(&to_node, &to, header.uid != 0)?;
         self.change(|| {
             self.fs.copy_range(&from.open, copy.offset_in, &to.open, copy.offset_out, length)
         })

@@ -38,6 +38,10 @@ impl FrontEnd {
         }
         if wanted.kind == LockKind::Range {
             self.has_ranges.store(true, Ordering::Relaxed);
+            match self.files.get(lock.fh) {
+                Ok(file) => file.add_range_owner(lock.owner),
+                Err(errno) => return replier.error(errno),
+            }
         }
         let at_once = self.fs.lock(oid, wanted, false, &|| false);
         if !wait || at_once != Err(Errno::AGAIN) {

@@ -1,9 +1,10 @@
 //! Names: looking them up, making, linking, moving and removing them.
 
-use azekura_posix::{Attr, Errno, FileKind, NewEntry, OFlags, OpenFile, RenameMode};
+use azekura_posix::{Attr, Errno, FileKind, NewEntry, OFlags, Oid, OpenFile, RenameMode};
 
 use crate::answer::Result;
 use crate::convert;
+use crate::directories::Xattrs;
 use crate::front_end::FrontEnd;
 use crate::kernel::{Entry, Header, OpenFlags};
 
@@ -11,7 +12,7 @@ impl FrontEnd {
     pub(crate) fn lookup(&self, header: &Header<'_>, name: &[u8]) -> Result<Entry> {
         let dir = self.object(header.node)?;
         let attr = self.fs.lookup(&self.caller(header), dir, name)?;
-        Ok(self.entry(&attr))
+        Ok(self.named_entry(dir, name, &attr))
     }
 
     pub(crate) fn symlink(&self, header: &Header<'_>, name: &[u8], target: &[u8]) -> Result<Entry> {
@@ -50,7 +51,7 @@ impl FrontEnd {
         let dir = self.object(header.node)?;
         let caller = self.caller(header);
         let attr = self.change(|| self.fs.make(&caller, dir, name, mode & 0o7777, what))?;
-        Ok(self.entry(&attr))
+        Ok(self.named_entry(dir, name, &attr))
     }
 
     pub(crate) fn link(
@@ -72,7 +73,25 @@ impl FrontEnd {
 
     pub(crate) fn rmdir(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
         let dir = self.object(header.node)?;
-        self.change(|| self.fs.rmdir(&self.caller(header), dir, name))
+        let victim = self.directory_under(dir, name);
+        self.change(|| self.fs.rmdir(&self.caller(header), dir, name))?;
+        self.removed(victim);
+        Ok(())
+    }
+
+    /// The directory that a name leads to and what it needs to answer for itself once it is removed, if
+    /// that is known.
+    fn directory_under(&self, dir: Oid, name: &[u8]) -> Option<(Attr, Xattrs)> {
+        let attr = self.directories.under(dir, name)?;
+        let xattrs = if attr.has_xattrs { self.xattrs_of(attr.oid) } else { Xattrs::new() };
+        Some((attr, xattrs))
+    }
+
+    /// A directory is gone, before the kernel hears of it.
+    fn removed(&self, victim: Option<(Attr, Xattrs)>) {
+        if let Some((attr, xattrs)) = victim {
+            self.directories.remove(attr, xattrs);
+        }
     }
 
     /// `flags` as of `renameat2`.
@@ -85,15 +104,21 @@ impl FrontEnd {
     ) -> Result<()> {
         const NOREPLACE: u32 = 1;
         const EXCHANGE: u32 = 2;
-        let mode = match flags {
-            0 => RenameMode::Replace,
-            NOREPLACE => RenameMode::NoReplace,
-            EXCHANGE => RenameMode::Exchange,
-            _ => return Err(Errno::INVAL),
-        };
+        const WHITEOUT: u32 = 4;
         let (from, to) = (self.object(header.node)?, self.object(new_parent)?);
         let caller = self.caller(header);
-        self.change(|| self.fs.rename(&caller, from, name, to, new_name, mode))
+        let replaces = flags & (NOREPLACE | EXCHANGE) == 0;
+        let victim = if replaces { self.directory_under(to, new_name) } else { None };
+        let rename = |mode| self.fs.rename(&caller, from, name, to, new_name, mode);
+        self.change(|| match flags {
+            0 => rename(RenameMode::Replace),
+            NOREPLACE => rename(RenameMode::NoReplace),
+            EXCHANGE => rename(RenameMode::Exchange),
+            WHITEOUT => self.fs.rename_leaving_whiteout(&caller, (from, name), (to, new_name)),
+            _ => Err(Errno::INVAL),
+        })?;
+        self.removed(victim);
+        Ok(())
     }
 
     pub(crate) fn create(

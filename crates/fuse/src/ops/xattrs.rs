@@ -1,10 +1,14 @@
 //! Extended attributes: the modes of the kernel's calls, and those of the file system.
 
-use azekura_posix::{Errno, XattrMode};
+use azekura_posix::{Credentials, Errno, Oid, XattrMode};
 
 use crate::answer::Result;
+use crate::directories::Xattrs;
 use crate::front_end::FrontEnd;
 use crate::kernel::Header;
+
+/// The extended attribute of capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
 
 impl FrontEnd {
     /// `flags` as of `setxattr`.
@@ -24,19 +28,46 @@ impl FrontEnd {
             _ => return Err(Errno::INVAL),
         };
         let oid = self.object(header.node)?;
-        self.change(|| self.fs.setxattr(&self.caller(header), oid, name, value, mode))
+        let result = self.change(|| self.fs.setxattr(&self.caller(header), oid, name, value, mode));
+        if name == CAPABILITY {
+            self.has_new_privileges(oid);
+        }
+        if result.is_ok() {
+            self.directories.note_xattr(oid);
+        }
+        self.or_removed(result, oid, |removed| removed.set_xattr(name, value, mode))
     }
 
     pub(crate) fn getxattr(&self, header: &Header<'_>, name: &[u8]) -> Result<Vec<u8>> {
-        self.fs.getxattr(&self.caller(header), self.object(header.node)?, name)
+        let oid = self.object(header.node)?;
+        // The kernel wants this one before a write, each time that it has got new attributes.
+        if name == CAPABILITY && self.plain.has(oid, self.now(), self.ttl()) {
+            return Err(Errno::NODATA);
+        }
+        let asked = self.fs.getxattr(&self.caller(header), oid, name);
+        self.or_removed(asked, oid, |removed| removed.xattr(name))
     }
 
     pub(crate) fn listxattr(&self, header: &Header<'_>) -> Result<Vec<u8>> {
-        self.fs.listxattr(&self.caller(header), self.object(header.node)?)
+        let oid = self.object(header.node)?;
+        let asked = self.fs.listxattr(&self.caller(header), oid);
+        self.or_removed(asked, oid, |removed| Ok(removed.xattr_names()))
     }
 
     pub(crate) fn removexattr(&self, header: &Header<'_>, name: &[u8]) -> Result<()> {
         let oid = self.object(header.node)?;
-        self.change(|| self.fs.removexattr(&self.caller(header), oid, name))
+        let asked = self.change(|| self.fs.removexattr(&self.caller(header), oid, name));
+        self.or_removed(asked, oid, |removed| removed.remove_xattr(name))
+    }
+
+    /// All extended attributes of a directory that is about to be removed, as far as they can be had.
+    pub(crate) fn xattrs_of(&self, oid: Oid) -> Xattrs {
+        let names = self.fs.listxattr(&Credentials::ROOT, oid).unwrap_or_default();
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let with_value = |name: &[u8]| {
+            let value = self.fs.getxattr(&Credentials::ROOT, oid, name).ok()?;
+            Some((name.to_vec(), value))
+        };
+        names.filter_map(with_value).collect()
     }
 }

@@ -54,6 +54,8 @@ impl Mounts {
             cache: CacheMode::Auto,
             allow_other: true,
             read_only: false,
+            allow_suid: false,
+            allow_devices: false,
             threads: None,
             fsname: "azekura:test".into(),
         };

@@ -30,7 +30,7 @@ impl FileSystem {
                 self.before_change(file, end)?;
             }
             Allocation::PunchHole | Allocation::ZeroKeepSize => {
-                self.clear_dangerous_bits(file)?;
+                self.before_write(file)?;
                 let layout = &file.layout;
                 if layout.needs_striping(end) && !layout.is_striped() {
                     layout.learn_striped(self.getattr(file.oid())?.striped);

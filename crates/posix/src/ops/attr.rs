@@ -118,10 +118,12 @@ impl FileSystem {
             let attr = self.attr_of(settled)?;
             allow(caller, &attr, handle, update)?;
             adjust(caller, &attr, update, &mut change);
+            if attr.has_xattrs && (update.gives_away() || update.size.is_some()) {
+                self.take_capability(oid)?;
+            }
         } else if update.mode.is_none() && (update.gives_away() || update.drop_set_id) {
-            change.clear_mode_bits = set_id_bits(&*self.attr_of(settled)?);
-        } else if let (Some(_), Some(handle)) = (update.size, handle) {
-            change.clear_mode_bits = handle.take_clear_bits();
+            // The kernel takes capabilities by itself.
+            change.clear_mode_bits = set_id_bits(caller, &*self.attr_of(settled)?);
         }
         let attr = {
             let _change = self.changes.begin(oid);
@@ -134,20 +136,6 @@ impl FileSystem {
             handle.layout.learn_striped(attr.striped);
         }
         Ok(*attr)
-    }
-
-    /// Takes the set-user and set-group bits from a file that got them after it was opened, before
-    /// somebody writes to it who must not keep them there.
-    ///
-    /// # Errors
-    /// `ESTALE` if the file is gone.
-    pub fn drop_set_id(&self, oid: Oid) -> Result<()> {
-        let clear_mode_bits = set_id_bits(&self.getattr(oid)?);
-        if clear_mode_bits != 0 {
-            let change = AttrChange { clear_mode_bits, ..AttrChange::default() };
-            self.call(oid.home(), SetAttr { oid, change })?;
-        }
-        Ok(())
     }
 }
 
@@ -196,11 +184,14 @@ fn adjust(caller: &Credentials, attr: &Attr, update: &AttrUpdate, change: &mut A
     }
     let cut = update.size.is_some() && !caller.is_root();
     if update.mode.is_none() && (update.gives_away() || update.drop_set_id || cut) {
-        change.clear_mode_bits = set_id_bits(attr);
+        change.clear_mode_bits = set_id_bits(caller, attr);
     }
 }
 
 /// The bits that an object loses when it is written to or given away.
-fn set_id_bits(attr: &Attr) -> u16 {
-    if permission::has_set_id(attr) { permission::dangerous_bits(attr.mode) } else { 0 }
+fn set_id_bits(caller: &Credentials, attr: &Attr) -> u16 {
+    match attr.kind {
+        FileKind::Directory => 0,
+        _ => permission::set_id_bits_lost(caller, attr.mode, attr.gid),
+    }
 }

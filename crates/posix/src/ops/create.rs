@@ -82,7 +82,7 @@ enum Found {
 }
 
 impl FileSystem {
-    fn new_inode(
+    pub(super) fn new_inode(
         &self,
         caller: &Credentials,
         dir: &Attr,
@@ -171,9 +171,9 @@ impl FileSystem {
         }
         let inode = self.new_inode(caller, &parent, what, mode, striping);
         match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
-            Created::New(attr, _) => {
+            Created::New(mut attr, _) => {
                 self.cache.forget_step(dir, name);
-                self.note_new_entry(dir, &attr);
+                self.note_new_entry(dir, &mut attr);
                 Ok(*attr)
             }
             Created::Existing(entry, _) => match what {
@@ -265,8 +265,8 @@ impl FileSystem {
                     .create(dir, name, inode, true)
                     .map_err(|error| entry_errno(&error))?
                 {
-                    Created::New(attr, Some(reference)) => {
-                        self.note_new_entry(dir, &attr);
+                    Created::New(mut attr, Some(reference)) => {
+                        self.note_new_entry(dir, &mut attr);
                         let file = self.handle(reference, &attr, caller, flags);
                         return Ok((*attr, file));
                     }
@@ -313,11 +313,12 @@ impl FileSystem {
     }
 
     /// What is kept of a directory that has got a new entry.
-    fn note_new_entry(&self, dir: Oid, attr: &Attr) {
+    fn note_new_entry(&self, dir: Oid, attr: &mut Attr) {
+        let change = DirectoryChange::take_from_newborn(attr);
         if attr.kind == FileKind::Directory {
             self.cache.forget_dir(dir);
         } else {
-            self.cache.touch_dir(dir, DirectoryChange::of_newborn(attr).time);
+            self.cache.touch_dir(dir, change.time);
         }
     }
 

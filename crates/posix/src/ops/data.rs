@@ -3,9 +3,8 @@
 //! a shard of a striped file ends early, only the size tells a hole from the end.
 
 use azekura_client::{ShardIo, ShardWrite};
-use azekura_proto::attr::AttrChange;
 use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX};
-use azekura_proto::message::typed::{Append, Read, SetAttr, SetStriped};
+use azekura_proto::message::typed::{Append, Read, SetStriped};
 use rustix::fs::OFlags;
 
 use crate::changes::DataChange;
@@ -164,21 +163,16 @@ impl FileSystem {
         written
     }
 
-    /// What has to happen before data up to `end` come into a file: setuid bits go, and it becomes
+    /// What has to happen before data up to `end` come into a file: privileges go, and it becomes
     /// striped if the data pass chunk 0.
     pub(crate) fn before_change(&self, file: &OpenFile, end: u64) -> Result<()> {
-        self.clear_dangerous_bits(file)?;
+        self.before_write(file)?;
         self.make_striped(&file.layout, end)
     }
 
-    pub(crate) fn clear_dangerous_bits(&self, file: &OpenFile) -> Result<()> {
-        let clear_mode_bits = file.take_clear_bits();
-        if clear_mode_bits != 0 {
-            let oid = file.oid();
-            let change = AttrChange { clear_mode_bits, ..AttrChange::default() };
-            self.call(oid.home(), SetAttr { oid, change })?;
-        }
-        Ok(())
+    /// What has to happen before any change of the data.
+    pub(crate) fn before_write(&self, file: &OpenFile) -> Result<()> {
+        self.do_at_first_write(file.oid(), file.take_first_write())
     }
 
     /// Makes the file striped if data up to `end` need it.
@@ -225,7 +219,7 @@ impl FileSystem {
     /// As [`FileSystem::write`].
     pub fn append(&self, file: &OpenFile, data: &[u8]) -> Result<u64> {
         file.check_write()?;
-        self.clear_dangerous_bits(file)?;
+        self.before_write(file)?;
         let (oid, layout) = (file.oid(), &file.layout);
         let settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
         let mut start = None;

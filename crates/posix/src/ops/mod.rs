@@ -9,6 +9,7 @@ pub(crate) mod link;
 pub(crate) mod lock;
 pub(crate) mod lookup;
 pub(crate) mod open;
+mod privileges;
 pub(crate) mod readdir;
 pub(crate) mod remove;
 pub(crate) mod rename;

@@ -6,6 +6,7 @@ use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use crate::errno::of_client;
+use crate::permission::set_id_bits_lost;
 use crate::writer::WriteLeases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
@@ -38,17 +39,27 @@ impl FileSystem {
         if self.checks() {
             permission::check(caller, &attr, wanted)?;
         }
-        let file = self.handle(reference, &attr, caller, flags);
+        let mut file = self.handle(reference, &attr, caller, flags);
         if file.is_readable() {
             self.reading.expect_reads_of(&file.layout, attr.size);
         }
         if truncates {
-            let clear_mode_bits = file.take_clear_bits();
+            let clear_mode_bits = self.lost_by_cutting(caller, &attr)?;
+            file.take_first_write();
+            file.has_lost_bits = clear_mode_bits != 0;
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };
             let _change = self.changes.begin(oid);
             attr = *self.call(oid.home(), SetAttr { oid, change })?;
         }
         Ok((attr, file))
+    }
+
+    /// What a file loses when it is cut: capabilities at once, and these bits of its mode.
+    pub(crate) fn lost_by_cutting(&self, caller: &Credentials, attr: &Attr) -> Result<u16> {
+        if attr.has_xattrs {
+            self.take_capability(attr.oid)?;
+        }
+        Ok(if caller.is_root() { 0 } else { set_id_bits_lost(caller, attr.mode, attr.gid) })
     }
 }
 

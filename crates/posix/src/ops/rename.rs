@@ -1,13 +1,17 @@
-//! `rename`, in its three modes. Owns who may move what; that it is atomic is the engines' work.
+//! `rename`, in all its modes. Owns who may move what; that it is atomic is the engines' work.
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::typed::Rename;
 use azekura_proto::message::{RenameMode, check_name};
 use azekura_proto::{Attr, Oid};
 
+use super::create::{NewEntry, Striping};
 use super::remove::allow_restricted;
-use crate::errno::of_status;
+use crate::errno::{of_client, of_status};
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
+
+/// The device number of a whiteout.
+const WHITEOUT_NUMBER: u64 = 0;
 
 impl FileSystem {
     /// Moves or exchanges names (`renameat2`), atomically.
@@ -40,6 +44,35 @@ impl FileSystem {
         // Also what moved, and what it replaced, may be a directory.
         self.cache.forget_dirs();
         done
+    }
+
+    /// Moves a name and leaves a whiteout, a character device with the number 0, under the old one
+    /// (`RENAME_WHITEOUT`), atomically. So a file system that lies over this one goes on hiding what is
+    /// below it.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::rename`].
+    pub fn rename_leaving_whiteout(
+        &self,
+        caller: &Credentials,
+        (from_dir, from_name): (Oid, &[u8]),
+        (to_dir, to_name): (Oid, &[u8]),
+    ) -> Result<()> {
+        let parent = self.parent_attr(from_dir)?;
+        let inode = self.new_inode(
+            caller,
+            &parent,
+            NewEntry::CharDevice(WHITEOUT_NUMBER),
+            0,
+            Striping::default(),
+        );
+        // Where the old name lies, so that looking it up takes one request. Without the name it goes when
+        // the reference does, whatever becomes of the rename.
+        let home = self.entry_target(from_dir, from_name);
+        let created = self.pool().create_unlinked(self.container().id, home, inode);
+        let (whiteout, _reference) = created.map_err(|error| of_client(&error))?;
+        let mode = RenameMode::Whiteout(whiteout.oid);
+        self.rename(caller, from_dir, from_name, to_dir, to_name, mode)
     }
 
     fn check_rename(

@@ -8,7 +8,7 @@ use azekura_proto::{Attr, Oid};
 
 use crate::errno::of_client;
 use crate::writer::{Settled, WriteLeases};
-use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
+use crate::{Access, Credentials, Errno, FileSystem, Privileges, Result, permission};
 
 /// What a read by object has brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,8 +84,10 @@ impl FileSystem {
         if data.is_empty() {
             return Ok(ObjectWrite { bytes: 0, verifier });
         }
-        if !caller.is_root() && permission::has_set_id(&attr) {
-            self.drop_set_id(oid)?;
+        let mut privileges = Privileges::of(&attr);
+        if !privileges.are_none() {
+            let writer = (!caller.is_root()).then_some(caller);
+            self.take_privileges(oid, &mut privileges, writer)?;
         }
         let layout = self.layout_of(&attr);
         self.make_striped(&layout, end)?;

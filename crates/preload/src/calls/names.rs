@@ -44,6 +44,7 @@ fn real_user() -> Credentials {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         groups: Credentials::of_process().groups,
+        process: None,
     }
 }
 

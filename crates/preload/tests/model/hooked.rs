@@ -155,6 +155,10 @@ impl Hooked {
                             let flags = libc::RENAME_EXCHANGE;
                             libc::renameat2(base, from.as_ptr(), base, to.as_ptr(), flags)
                         }
+                        RenameMode::Whiteout(_) => {
+                            let flags = libc::RENAME_WHITEOUT;
+                            libc::renameat2(base, from.as_ptr(), base, to.as_ptr(), flags)
+                        }
                     })
                 }
                 Op::Link { from, to } => {

@@ -101,6 +101,9 @@ pub enum RenameMode {
     NoReplace,
     /// Exchange the two names.
     Exchange,
+    /// Replace what is there, and leave this under the old name (`RENAME_WHITEOUT`): a character device
+    /// that the client has made without a name.
+    Whiteout(Oid),
 }
 
 /// How `setxattr` treats an attribute that is there.

@@ -144,6 +144,7 @@ impl Local {
                     RenameMode::Replace => RenameFlags::empty(),
                     RenameMode::NoReplace => RenameFlags::NOREPLACE,
                     RenameMode::Exchange => RenameFlags::EXCHANGE,
+                    RenameMode::Whiteout(_) => RenameFlags::WHITEOUT,
                 };
                 let (from, to) = (OsStr::from_bytes(from), OsStr::from_bytes(to));
                 fs::renameat_with(base, from, base, to, flags)
