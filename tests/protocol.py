@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 MAGIC = b"AZEKURA\n"
-VERSION = 1
+VERSION = 2
 ENGINE_SIDE = b"azekura 1 engine"
 CALLER_SIDE = b"azekura 1 caller"
 ROLES = {"client": 0, "engine": 1}
@@ -117,7 +117,7 @@ def enter(reach, **more):
 
 def request(kind, arguments=b"", *, target=0, map_version=1, sequence=0):
     """A request frame: the head, the number of the request, its arguments."""
-    head = varint(target) + varint(map_version) + varint(0) + varint(sequence) + b"\0"
+    head = varint(target) + varint(map_version) + varint(0) + varint(sequence) + b"\0\0"
     return frame(head + varint(kind) + arguments)
 
 

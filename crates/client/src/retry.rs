@@ -99,8 +99,9 @@ impl Session {
         let platform = &*self.identity().platform;
         let mut gone = Duration::ZERO;
         // The usual first attempt has all its time before it, and need not look at the clock.
-        if attempts.have_failed() || !link.is_ready(slot) {
-            link.reach(slot, map_version, attempts.gone(platform))?;
+        let changes = exchange.request.is_fenced();
+        if attempts.have_failed() || !link.is_ready(slot, changes) {
+            link.reach(slot, map_version, changes, attempts.gone(platform))?;
             gone = attempts.gone(platform);
         }
         let to = Destination { target: exchange.target, map_version };

@@ -195,7 +195,17 @@ pub(crate) fn dispatch(
             check::scan(target, *kind, *container, after.as_deref())
         }
         Request::Repair { repair } => check::repair(node, target, repair),
+        Request::Fence { slots } => fence(node, need(session)?, slots),
     }
+}
+
+/// The session has given connections up: what they still bring is not carried out any more.
+fn fence(node: &Node, session: &Session, slots: &[(u16, u32)]) -> Answer {
+    for (slot, connection) in slots {
+        let gate = session.gate(*slot).ok_or(Status::Invalid)?;
+        gate.close(&*node.platform, *connection).map_err(|_| Status::Busy)?;
+    }
+    Ok(Reply::Done)
 }
 
 /// A session that this run of the engine does not know had these open and locked.

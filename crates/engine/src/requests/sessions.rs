@@ -15,6 +15,8 @@ use azekura_proto::limits::{
 use azekura_proto::{Oid, SessionId, Status};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::requests::gate::Gate;
+
 /// The last request of a slot that this run of the engine has seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
@@ -33,6 +35,7 @@ pub(crate) struct Session {
     last_seen: Mutex<Instant>,
     open: Mutex<HashSet<Oid>>,
     slots: Box<[Mutex<Slot>]>,
+    gates: Box<[Gate]>,
 }
 
 impl Session {
@@ -44,6 +47,7 @@ impl Session {
             last_seen: Mutex::new(now),
             open: Mutex::new(HashSet::new()),
             slots: (0..SLOTS_MAX).map(|_| Mutex::default()).collect(),
+            gates: (0..SLOTS_MAX).map(|_| Gate::default()).collect(),
         }
     }
 
@@ -57,19 +61,27 @@ impl Session {
         Duration::from_millis(if is_remote { LEASE_MS } else { LOCAL_LEASE_MS })
     }
 
+    /// Which connections of a slot may bring changes.
+    pub(crate) fn gate(&self, slot: u16) -> Option<&Gate> {
+        self.gates.get(usize::from(slot))
+    }
+
     /// Keeps a second copy of a request of this slot away, and tells whether the request with
-    /// this number was seen before.
+    /// this number was seen before. One that a later one has followed is not done any more: nobody waits
+    /// for it.
     pub(crate) fn enter_slot(
         &self,
         slot: u16,
         sequence: u64,
     ) -> Result<(MutexGuard<'_, Slot>, bool), Status> {
         let mut last = self.slots.get(usize::from(slot)).ok_or(Status::Invalid)?.lock();
-        let seen = sequence <= last.sequence;
+        if sequence < last.sequence {
+            return Err(Status::Invalid);
+        }
+        let seen = sequence == last.sequence;
         if !seen {
             *last = Slot { sequence, created: None };
         }
-        assert!(last.sequence >= sequence, "the numbers of a slot only grow");
         Ok((last, seen))
     }
 }

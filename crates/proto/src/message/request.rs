@@ -22,6 +22,9 @@ pub struct RequestHead {
     pub sequence: u64,
     /// The request may have been carried out already: its first answer is wanted again.
     pub resent: bool,
+    /// Which connection of the slot it comes over; each next one has a higher number. What an older one
+    /// still brings is not carried out ([`Request::is_fenced`]).
+    pub connection: u32,
 }
 
 /// What is asked of an engine.
@@ -464,6 +467,14 @@ pub enum Request<'a> {
         /// The lease's epoch.
         epoch: u64,
     },
+
+    // -- connections that were given up
+    /// Of these slots nothing is carried out any more that comes over the connection of this number or
+    /// an older one. Answer: `Done`, once what was under way there has ended.
+    Fence {
+        /// Slots, each with the number of a connection.
+        slots: Vec<(u16, u32)>,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -484,7 +495,7 @@ impl Request<'_> {
     /// How the request is dealt with on its way. Each request says it for itself: there is no default.
     const fn handling(&self) -> Handling {
         match self {
-            Self::Ping | Self::Map | Self::Report => {
+            Self::Ping | Self::Map | Self::Report | Self::Fence { .. } => {
                 Handling { any_target: true, ..Handling::PLAIN }
             }
             Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
@@ -571,6 +582,41 @@ impl Request<'_> {
         self.handling().slow
     }
 
+    /// Whether it must not be carried out any more once its sender has given its connection up: later
+    /// it would undo what was done since. What only looks, or makes durable, may come as late as it likes.
+    pub const fn is_fenced(&self) -> bool {
+        !matches!(
+            self,
+            Self::Ping
+                | Self::Map
+                | Self::Report
+                | Self::Space
+                | Self::ContainerOpen { .. }
+                | Self::ContainerList
+                | Self::Lookup { .. }
+                | Self::ReadDirectory { .. }
+                | Self::DirShard { .. }
+                | Self::GetAttr { .. }
+                | Self::ReadLink { .. }
+                | Self::GetXattr { .. }
+                | Self::ListXattrs { .. }
+                | Self::Read { .. }
+                | Self::ShardStat { .. }
+                | Self::ShardSeek { .. }
+                | Self::Sync { .. }
+                | Self::SyncAll
+                | Self::AllocateSerial
+                | Self::ValueGet { .. }
+                | Self::ValueList { .. }
+                | Self::LockTest { .. }
+                | Self::AskOutcome { .. }
+                | Self::AskDirectory { .. }
+                | Self::Scan { .. }
+                | Self::LeaseRead { .. }
+                | Self::Fence { .. }
+        )
+    }
+
     /// The name under which the request is counted and logged.
     pub fn name(&self) -> &'static str {
         match self {
@@ -636,6 +682,7 @@ impl Request<'_> {
             Self::AskDirectory { .. } => "ask_directory",
             Self::Scan { .. } => "scan",
             Self::Repair { .. } => "repair",
+            Self::Fence { .. } => "fence",
         }
     }
 }
@@ -653,6 +700,7 @@ mod tests {
             slot: 2,
             sequence: 77,
             resent: false,
+            connection: 300,
         };
         let dir = Oid::new(ContainerId(1), crate::ObjectClass::SX, TargetId(0), 1);
         let request = Request::Lookup { dir, name: b"caf\xc3\xa9\xff" };

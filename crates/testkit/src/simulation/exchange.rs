@@ -10,7 +10,6 @@ use azekura_proto::message::typed::Ping;
 use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::{EngineId, SessionId, frame};
 
-use super::faults::KnownDefect;
 use super::pool::{Connection, Event, LATE_MS_MAX, Pool};
 
 impl Pool {
@@ -122,8 +121,9 @@ impl Pool {
             self.kill(engine);
             return Err("killed before");
         }
-        if self.comes_again_whatever(head, request) {
+        if request.is_fenced() && self.strikes(|faults| faults.request_late) {
             self.repeat_later(connection, head, request, bulk);
+            return Err("request late");
         }
         if self.strikes(|faults| faults.request_lost) {
             return Err("request lost");
@@ -142,14 +142,6 @@ impl Pool {
         }
         self.travel();
         Ok(answer)
-    }
-
-    /// Whether a request comes once more where that is known to go wrong.
-    fn comes_again_whatever(&self, head: RequestHead, request: &Request<'_>) -> bool {
-        if matches!(request, Request::Write { .. }) {
-            return self.strikes_known(KnownDefect::LateWrite);
-        }
-        head.sequence > 0 && self.strikes_known(KnownDefect::LateRequest)
     }
 
     fn repeat_later(

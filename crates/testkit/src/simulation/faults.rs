@@ -4,13 +4,6 @@
 /// A fault under which a history may go wrong. What is to be mended there is said beside each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KnownDefect {
-    /// A write whose connection broke arrives after a later write of the same client. It has no number,
-    /// so nobody sees that it is late.
-    LateWrite,
-    /// A request with a number arrives once more, after later ones of its slot. If it was refused the
-    /// first time, or made something that is gone since, it is carried out now: refusals are not on
-    /// record, and of creations there is no record but what they made.
-    LateRequest,
     /// A `Commit` is lost, and nobody waits until its engine has heard of the decision some other way:
     /// attributes are read there as they were before, though the change has been answered.
     ReadBeforeCommit,
@@ -31,6 +24,8 @@ pub enum KnownDefect {
 pub struct Faults {
     /// A request does not arrive, and its connection breaks.
     pub request_lost: u64,
+    /// A change does not arrive before its connection breaks, and all the same much later.
+    pub request_late: u64,
     /// A request is done, and its connection breaks before the answer is here.
     pub answer_lost: u64,
     /// A request that is on record as carried out arrives once more, much later.
@@ -56,6 +51,7 @@ impl Faults {
     /// Nothing goes wrong.
     pub const NONE: Self = Self {
         request_lost: 0,
+        request_late: 0,
         answer_lost: 0,
         late_repeat: 0,
         killed: 0,
@@ -70,6 +66,7 @@ impl Faults {
     /// All under which every history has to be right.
     pub const USUAL: Self = Self {
         request_lost: 25,
+        request_late: 25,
         answer_lost: 25,
         late_repeat: 25,
         killed: 120,

@@ -37,8 +37,14 @@ impl PeerCalls {
 impl Peers for PeerCalls {
     fn call(&self, map: &PoolMap, target: TargetId, request: &Request<'_>, bulk: &[u8]) -> Answer {
         let to = map.engine_of(target).ok_or(Status::WrongTarget)?;
-        let head =
-            RequestHead { target, map_version: map.version, slot: 0, sequence: 0, resent: false };
+        let head = RequestHead {
+            target,
+            map_version: map.version,
+            slot: 0,
+            sequence: 0,
+            resent: false,
+            connection: 0,
+        };
         // Nothing leaves an engine that unwinds because it has ended.
         let pool = self.pool.upgrade().filter(|_| !std::thread::panicking());
         let pool = pool.ok_or(Status::PeerUnreachable)?;
