@@ -26,7 +26,7 @@ const TARGETS: u16 = 4;
 /// A pool of one engine, whose runs share a virtual time.
 pub(crate) struct Pool {
     _dir: TempDir,
-    time: Arc<VirtualTime>,
+    pub(crate) time: Arc<VirtualTime>,
     engine_dir: EngineDir,
     pub(crate) root: Oid,
 }

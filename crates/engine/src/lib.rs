@@ -13,6 +13,7 @@ mod engine;
 mod engine_dir;
 mod engine_state;
 mod error;
+mod held_note;
 mod listen;
 mod lock_table;
 mod metrics;
@@ -22,6 +23,8 @@ mod peers;
 mod records;
 mod report;
 mod requests;
+#[cfg(test)]
+mod restart_tests;
 mod service;
 #[cfg(test)]
 mod service_tests;

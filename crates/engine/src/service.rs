@@ -6,9 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use azekura_proto::limits::LOCKS_GRACE_MS;
 use azekura_proto::message::{EngineReport, Refusal, Role, Welcome};
 use azekura_proto::{EngineId, Incarnation, PoolId, PoolMap, SessionId, Status};
 use azekura_store::{Store, StoreConfig};
@@ -18,6 +16,7 @@ use crate::background::passes::Background;
 use crate::background::recovery;
 use crate::engine_dir::EngineDir;
 use crate::error::{EngineError, io_error};
+use crate::held_note::{Held, HeldNote};
 use crate::lock_table::LockTable;
 use crate::metrics::Metrics;
 use crate::node::{CurrentMap, Node, NodeState};
@@ -77,11 +76,8 @@ impl Service {
             targets: open_targets(&dir, engine, &map)?,
             dispatcher: &Dispatcher,
             peers,
-            sessions: Sessions::new(Arc::clone(&platform)),
-            locks: LockTable::new(
-                Arc::clone(&platform),
-                dir.had_locks().then_some(Duration::from_millis(LOCKS_GRACE_MS)),
-            ),
+            sessions: Sessions::new(Arc::clone(&platform), HeldNote::of(&dir, Held::Opens)),
+            locks: LockTable::new(Arc::clone(&platform), HeldNote::of(&dir, Held::Locks)),
             metrics,
             stopping,
             undecided: Mutex::default(),

@@ -1,5 +1,5 @@
 //! Work that no request waits for: telling the outcome of transactions, writing directory times,
-//! giving back space, ending sessions, noting whether locks are held. Owns how often each of these
+//! giving back space, ending sessions. Owns how often each of these
 //! is due. It has no thread: an engine calls [`Background::pass`] from one, a simulation by hand.
 
 use std::sync::atomic::Ordering;
@@ -31,13 +31,12 @@ pub(crate) struct Background {
     passes: u64,
     /// When what sessions of an earlier run have not claimed goes; `None` once it has.
     orphans_due: Option<Instant>,
-    locks_noted: bool,
 }
 
 impl Background {
     pub(crate) fn new(dir: EngineDir, platform: &dyn Platform) -> Self {
         let orphans_due = Some(platform.now() + Duration::from_millis(LEASE_MS));
-        Self { dir, passes: 0, orphans_due, locks_noted: false }
+        Self { dir, passes: 0, orphans_due }
     }
 
     pub(crate) fn dir(&self) -> &EngineDir {
@@ -47,11 +46,6 @@ impl Background {
     /// Does what is due.
     pub(crate) fn pass(&mut self, node: &Node) {
         self.passes += 1;
-        // First: a crash before it is noted costs the holders their grace.
-        if self.locks_noted == node.locks.is_empty() {
-            self.locks_noted = !self.locks_noted;
-            self.dir.note_locks(self.locks_noted);
-        }
         for target in node.local_targets() {
             if let Err(error) = target.store.pass() {
                 tracing::error!("the store of target {} cannot go on: {error}", target.id.0);
@@ -70,6 +64,8 @@ impl Background {
         if self.passes.is_multiple_of(SAMPLE_EVERY) {
             node.metrics.sample(node.platform.now());
             end_expired_sessions(node);
+            node.locks.clear_note();
+            node.sessions.clear_note();
         }
         if self.orphans_due.is_some_and(|due| node.platform.now() > due) {
             self.orphans_due = None;
@@ -79,7 +75,8 @@ impl Background {
 
     /// Leaves everything in order for the next run of the engine.
     pub(crate) fn finish(&self, node: &Node) {
-        self.dir.note_locks(!node.locks.is_empty());
+        node.locks.clear_note();
+        node.sessions.clear_note();
         for target in node.local_targets() {
             write_back(target, None);
             if let Err(error) = target.store.sync() {

@@ -104,7 +104,7 @@ fn drop_orphan(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
     Ok(())
 }
 
-/// A session is over: its locks and open references go.
+/// A session is over: its locks and open references go. Its client, if it comes back, waits for that.
 pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
     node.locks.drop_session(session.id);
     for oid in session.open_objects() {
@@ -116,6 +116,7 @@ pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
             tracing::warn!(session = %session.id, "answers stay on record: {status}");
         }
     }
+    node.sessions.forget(session);
 }
 
 /// After a restart nobody is known to have the unlinked objects open that are on record. Those that

@@ -118,6 +118,10 @@ fn check_chunk(chunk_bytes: u32) -> Result<(), Status> {
 
 /// Whoever has the file open computes places with the chunk size that it had then.
 fn refuse_if_used(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
+    if node.sessions.awaits_claims() {
+        // Somebody who has not come back yet may have it open.
+        return Err(Status::Grace);
+    }
     if node.sessions.is_open(oid) {
         return Err(Status::Invalid);
     }

@@ -149,6 +149,9 @@ impl Attachment {
         head: &RequestHead,
         request: &Request<'_>,
     ) -> io::Result<Option<Pass<'_>>> {
+        if self.session.is_over() {
+            return Err(given_up(Refused::Superseded));
+        }
         let Some(gate) = self.session.gate(head.slot) else { return Ok(None) };
         if self.role == Role::Engine || !request.is_fenced() {
             return Ok(None);

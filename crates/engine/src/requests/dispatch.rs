@@ -176,6 +176,7 @@ pub(crate) fn dispatch(
             node.locks.release(need(session)?.id, *oid, lock);
             Ok(Reply::Done)
         }
+        Request::LockTest { .. } if node.locks.is_in_grace() => Err(Status::Grace),
         Request::LockTest { oid, lock } => {
             Ok(Reply::LockInTheWay(node.locks.test(need(session)?.id, *oid, lock)))
         }
