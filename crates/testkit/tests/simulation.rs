@@ -125,9 +125,8 @@ fn reads_before_a_commit_are_found() {
 }
 
 #[test]
-fn open_files_that_are_lost_in_a_restart_are_found() {
-    let setting = Setting { faults: Faults { killed: 6, ..Faults::NONE }, ..Setting::SHORT };
-    is_found(&setting, KnownDefect::UnlinkBeforeClaim);
+fn open_files_outlive_restarts_of_engines() {
+    are_right(&Setting { faults: Faults { killed: 6, ..Faults::NONE }, ..Setting::SHORT });
 }
 
 #[test]

@@ -7,9 +7,6 @@ pub enum KnownDefect {
     /// A `Commit` is lost, and nobody waits until its engine has heard of the decision some other way:
     /// attributes are read there as they were before, though the change has been answered.
     ReadBeforeCommit,
-    /// After an engine has started again, a file loses its last name before everybody who has it open
-    /// has claimed it. There is a grace period for locks and none for open files, so it is gone.
-    UnlinkBeforeClaim,
     /// An append to a striped file makes it longer, and before the place is on record its engine ends or
     /// does not hear the answer. Sent again it gets a place behind that, and a gap of zeros stays.
     AppendLeavesGap,
