@@ -4,7 +4,7 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
 use azekura_proto::message::{Request, Welcome};
@@ -115,9 +115,48 @@ impl Link {
         }
     }
 
+    /// Takes a slot if one is idle or can be made.
+    pub(crate) fn borrow_idle(self: Arc<Self>) -> Option<Borrowed> {
+        let slot = self.slots.take(&*self.identity.platform, Duration::ZERO)?;
+        Some(Borrowed { link: self, slot: Some(slot) })
+    }
+
     /// Whether any connection is open.
     pub(crate) fn is_connected(&self) -> bool {
         self.slots.conversations().open_count() > 0
+    }
+
+    /// How often the engine was told what this session has there.
+    pub(crate) fn claim_count(&self) -> u64 {
+        self.claims.count()
+    }
+
+    /// Asks whether the engine is there and knows this session, for as long as `limit`; connects anew
+    /// where a connection has died. What fails is left to the next request.
+    pub(crate) fn look_after(&self, slot: &mut Slot, map_version: u32, limit: Duration) {
+        let was_connected = slot.is_connected();
+        let gone = self.identity.caller.timeout.saturating_sub(limit);
+        let to = Destination { target: self.any_target, map_version };
+        let looked = (|| {
+            if was_connected {
+                let ping = Request::Ping;
+                let asked = slot.exchange(to, Attempt::default(), &ping, &[], &mut [], gone);
+                match asked {
+                    // Whatever it answers, it is there.
+                    Ok(_) => return Ok(()),
+                    Err(failure @ Failure::Late) => return Err(failure),
+                    Err(_) => slot.disconnect(),
+                }
+            }
+            self.connect(slot, limit)
+        })();
+        match looked {
+            Ok(()) => self.note_up(),
+            Err(failure) => {
+                slot.disconnect();
+                tracing::debug!("engine {} is not there just now: {failure}", self.engine.0);
+            }
+        }
     }
 
     /// The run of the engine that this session is known to, if it is known to one.
@@ -257,6 +296,7 @@ impl Link {
         let Identity { network, caller, .. } = &*self.identity;
         let addresses = self.addresses();
         let timeout = timeout.max(CONNECT_MIN);
+        let deadline = self.identity.platform.now() + timeout;
         let mut met = network.open(self.engine, &addresses, lacking.len(), caller, timeout);
         if let Some(round_trip) = met.round_trip {
             self.health.note_dialled(round_trip);
@@ -270,7 +310,7 @@ impl Link {
         for (conversation, welcome) in met.good {
             let Some(slot) = &mut next else { break };
             slot.attach(conversation);
-            match self.claim(slot, &welcome) {
+            match self.claim(slot, &welcome, deadline) {
                 Ok(()) => {
                     self.note_up();
                     next = lacking.next();
@@ -289,8 +329,12 @@ impl Link {
         first_failure.map_or(Ok(()), Err)
     }
 
-    fn claim(&self, slot: &mut Slot, welcome: &Welcome) -> Result<(), Failure> {
-        self.claims.make(slot, welcome, self.any_target, &self.open_references, |status| {
+    fn claim(&self, slot: &mut Slot, welcome: &Welcome, deadline: Instant) -> Result<(), Failure> {
+        let Identity { platform, caller, .. } = &*self.identity;
+        let left = deadline.saturating_duration_since(platform.now()).max(CONNECT_MIN);
+        let time = (&**platform, caller.timeout, left);
+        let to = (welcome, self.any_target);
+        self.claims.make(slot, to, &self.open_references, time, |status| {
             tracing::warn!(
                 "engine {} of pool '{}' has restarted or the session's lease ran out, and what it had open or locked there is not whole: {status}",
                 self.engine.0,

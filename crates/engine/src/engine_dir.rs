@@ -11,12 +11,20 @@ use azekura_store::{Environment, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{EngineError, io_error};
-use crate::held_note::Held;
 
 const POOL_FILE: &str = "pool.json";
 const FORMATTING_FILE: &str = "formatting";
 const LOCKS_FILE: &str = "locks-held";
 const OPENS_FILE: &str = "opens-held";
+
+/// What clients hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// Advisory locks.
+    Locks,
+    /// Open references.
+    Opens,
+}
 
 /// An engine's place in its pool, as kept in `pool.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

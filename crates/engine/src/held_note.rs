@@ -7,16 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use azekura_proto::Status;
 use parking_lot::Mutex;
 
-use crate::engine_dir::EngineDir;
-
-/// What clients hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Held {
-    /// Advisory locks.
-    Locks,
-    /// Open references.
-    Opens,
-}
+use crate::engine_dir::{EngineDir, Held};
 
 /// Whether clients hold anything of a kind, on disk.
 #[derive(Debug)]

@@ -337,7 +337,7 @@ impl LockTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held_note::Held;
+    use crate::engine_dir::Held;
     use crate::virtual_time::VirtualTime;
     use azekura_proto::{ContainerId, ObjectClass, TargetId};
 

@@ -12,11 +12,11 @@ use azekura_proto::{EngineId, Incarnation, PoolId, PoolMap, SessionId, Status};
 use azekura_store::{Store, StoreConfig};
 use parking_lot::Mutex;
 
-use crate::background::passes::Background;
+use crate::background::passes::{self, Background};
 use crate::background::recovery;
-use crate::engine_dir::EngineDir;
+use crate::engine_dir::{EngineDir, Held};
 use crate::error::{EngineError, io_error};
-use crate::held_note::{Held, HeldNote};
+use crate::held_note::HeldNote;
 use crate::lock_table::LockTable;
 use crate::metrics::Metrics;
 use crate::node::{CurrentMap, Node, NodeState};
@@ -169,7 +169,9 @@ impl Service {
 
     /// Leaves everything durable and in order for the next run.
     pub fn finish(&self) {
-        self.background.lock().finish(&self.node());
+        // Nothing of it is under way meanwhile.
+        let _background = self.background.lock();
+        passes::finish(&self.node());
     }
 }
 

@@ -72,16 +72,16 @@ impl Background {
             drop_leftovers(node);
         }
     }
+}
 
-    /// Leaves everything in order for the next run of the engine.
-    pub(crate) fn finish(&self, node: &Node) {
-        node.locks.clear_note();
-        node.sessions.clear_note();
-        for target in node.local_targets() {
-            write_back(target, None);
-            if let Err(error) = target.store.sync() {
-                tracing::error!("{error}");
-            }
+/// Leaves everything in order for the next run of the engine.
+pub(crate) fn finish(node: &Node) {
+    node.locks.clear_note();
+    node.sessions.clear_note();
+    for target in node.local_targets() {
+        write_back(target, None);
+        if let Err(error) = target.store.sync() {
+            tracing::error!("{error}");
         }
     }
 }

@@ -35,6 +35,7 @@ impl FileSystem {
         if buffer.is_empty() {
             return Ok(0);
         }
+        self.check_locks(file.oid(), offset, buffer.len())?;
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
         match file.reader.read(&self.reading, &file.layout, offset, buffer) {
             Ok(got) => Ok(got),
@@ -144,6 +145,7 @@ impl FileSystem {
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::FBIG)?;
+        self.check_locks(file.oid(), offset, data.len())?;
         self.before_change(file, end)?;
         let change = self.changes.begin(file.oid());
         let written = match file.writer.write(&self.writing, &file.layout, offset, data)? {
@@ -227,6 +229,8 @@ impl FileSystem {
         file.check_write()?;
         self.clear_dangerous_bits(file)?;
         let (oid, layout) = (file.oid(), &file.layout);
+        // Where it will be is not known: any lock may be meant for it.
+        self.check_locks(oid, 0, usize::MAX)?;
         let settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
         let mut start = None;
         let change = self.changes.begin(oid);
