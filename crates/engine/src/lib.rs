@@ -19,6 +19,7 @@ mod lock_table;
 mod metrics;
 mod namespace;
 mod node;
+mod object_counts;
 mod peers;
 mod records;
 mod report;

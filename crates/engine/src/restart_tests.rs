@@ -1,13 +1,17 @@
 //! What sessions hold over a restart of the engine, or the end of their lease, asked of an engine in the
 //! same process under a virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_platform::Platform as _;
 use azekura_proto::attr::{FileKind, NewInode};
 use azekura_proto::limits::{LEASE_MS, LOCAL_LEASE_MS, LOCKS_GRACE_MS};
-use azekura_proto::message::{Answer, Lock, LockKind, LockMode, Reply, Request, RequestHead, Role};
+use azekura_proto::message::{
+    Answer, Lock, LockKind, LockMode, Reply, Request, RequestHead, Role, ShardRef,
+};
 use azekura_proto::{ObjectClass, Oid, SessionId, Status, TargetId};
+use azekura_store::{Batch, Space};
 
 use crate::background::reclaim;
 use crate::crash_tests::Pool;
@@ -24,6 +28,10 @@ const LOCK: Lock = Lock {
     start: 0,
     end: u64::MAX,
 };
+
+fn head(target: TargetId, sequence: u64) -> RequestHead {
+    RequestHead { target, map_version: 1, slot: 0, sequence, resent: false, connection: 1 }
+}
 
 struct Client {
     attachment: Attachment,
@@ -185,4 +193,58 @@ fn what_a_session_claims_when_it_comes_back_does_not_go_with_its_old_one() {
     assert_eq!(one.claim(&[oid], &[oid]), Ok(Reply::Done));
     assert_eq!(Client::of(&service, TWO).lock(oid), Err(Status::Locked));
     assert!(node.sessions.is_open(oid));
+}
+
+#[test]
+fn a_record_that_cannot_be_dealt_with_does_not_keep_others_waiting() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let mut one = Client::of(&service, ONE);
+    let oid = create(&pool, &service, &mut one, b"file");
+    let node = service.node();
+    let home = Arc::clone(node.local_home(oid).unwrap());
+    let mut bad = Batch::new();
+    // The first of each kind, and no key or value that anybody has written.
+    bad.put(Space::Reclaim, b"\0", b"bad");
+    bad.put(Space::Transaction, b"c\0", b"bad");
+    bad.put(Space::System, b"reclaim-container/bad", Vec::new());
+    home.store.commit(bad).unwrap();
+    let data = ShardRef { oid, shard: 0, is_file: true };
+    let write = Request::Write { data, offset: 0 };
+    one.attachment.call(&head(oid.home(), 0), &write, b"data").0.unwrap();
+    let target = service.node().entry_target(pool.root, b"file");
+    one.ask(target, &Request::Unlink { dir: pool.root, name: b"file" }).unwrap();
+    one.ask(oid.home(), &Request::Release { oids: vec![oid] }).unwrap();
+    assert!(home.store.shard(oid, 0).unwrap().is_some());
+    for _ in 0..10 {
+        service.background_pass();
+    }
+    assert!(home.store.shard(oid, 0).unwrap().is_none(), "its data are gone");
+    let report = service.report();
+    let shown = report.targets.iter().find(|target| target.target == oid.home()).unwrap();
+    assert_eq!((shown.set_aside, shown.reclaim_backlog), (3, 1));
+}
+
+#[test]
+fn objects_of_a_destroyed_container_are_counted_no_longer() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let count = |service: &Service| -> u64 {
+        service.report().targets.iter().map(|target| target.space.objects).sum()
+    };
+    let mut one = Client::of(&service, ONE);
+    for index in 0..10_u8 {
+        create(&pool, &service, &mut one, &[b'a' + index]);
+    }
+    assert_eq!(count(&service), 11, "ten files and the root");
+    let destroy = Request::ContainerDestroy { name: "default" };
+    one.ask(TargetId(0), &destroy).unwrap();
+    assert_eq!(count(&service), 0, "before the data have gone");
+    drop((one, service));
+    let service = pool.service();
+    assert_eq!(count(&service), 0, "nor does a restart count them");
+    for _ in 0..3 {
+        service.background_pass();
+    }
+    assert_eq!(count(&service), 0);
 }

@@ -1,7 +1,6 @@
 //! Entries of directories: finding, making, removing and linking. Owns which request is a change of
 //! one target and which is a transaction. Who may do what was decided by the client.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use azekura_proto::attr::{DirectoryChange, FileKind, NewInode};
@@ -156,7 +155,7 @@ pub(crate) fn create(
         return Err(status);
     }
     drop(state);
-    target.objects.fetch_add(1, Ordering::Relaxed);
+    target.objects.add(oid);
     let mut attr = inode.attr(oid);
     if inode.kind == FileKind::Directory {
         attr.size = DIRECTORY_BYTES;
@@ -230,7 +229,7 @@ pub(crate) fn create_unlinked(
     caller.record(&mut update, FirstAnswer::Created(oid));
     update.commit()?;
     drop(state);
-    target.objects.fetch_add(1, Ordering::Relaxed);
+    target.objects.add(oid);
     Ok(Reply::Created(Box::new(inode.attr(oid))))
 }
 

@@ -125,7 +125,7 @@ pub(crate) fn commit(node: &Node, target: &Target, id: TransactionId) -> Result<
         actor.apply(&mut update, action)?;
     }
     update.delete(Space::Transaction, &prepared_key(id));
-    target.removed(update.commit()?);
+    target.removed(&update.commit()?);
     forget(target, &mut state, id);
     Ok(())
 }
