@@ -153,8 +153,10 @@ pub(crate) fn dispatch(
         Request::ShardSeek { data, offset, hole } => {
             shards::seek(target, asker, *data, *offset, *hole)
         }
-        Request::ShardTouch { data, mtime } => shards::touch(target, *data, *mtime),
-        Request::Sync { data } => shards::sync(target, asker, *data),
+        Request::ShardTouch { data, mtime, asker: on_behalf } => {
+            shards::touch(target, on_behalf.or(asker), *data, *mtime)
+        }
+        Request::Sync { data, data_only } => shards::sync(target, asker, *data, *data_only),
         Request::SyncAll => shards::sync_all(target),
         Request::ShardRemove { data } => shards::remove(target, *data),
 

@@ -195,7 +195,10 @@ impl FileSystem {
 
     /// `O_SYNC` and `O_DSYNC`.
     fn after_write(&self, file: &OpenFile) -> Result<()> {
-        if file.is_synchronous() { self.fsync(file) } else { Ok(()) }
+        if !file.is_synchronous() {
+            return Ok(());
+        }
+        if file.flags().contains(OFlags::SYNC) { self.fsync(file) } else { self.fdatasync(file) }
     }
 
     /// Writes and waits for the answers.

@@ -306,12 +306,16 @@ pub enum Request<'a> {
         data: ShardRef,
         /// The time.
         mtime: Timestamp,
+        /// On whose behalf: that client's own write lease is nothing to wait for.
+        asker: Option<SessionId>,
     },
     /// Make the shard's data (if it exists) and the target's key-values durable.
     /// Answer: `Done`.
     Sync {
         /// The shard; `None` for the key-values alone.
         data: Option<ShardRef>,
+        /// The shard's times need not be durable.
+        data_only: bool,
     },
     /// Make everything of the target durable, all data and all key-values. Answer: `Done`.
     SyncAll,
@@ -513,7 +517,9 @@ impl Request<'_> {
             Self::ContainerDestroy { .. } => {
                 Handling { exact_retry: true, slow: true, ..Handling::PLAIN }
             }
-            Self::Sync { .. } | Self::SetAttr { .. } => Handling { slow: true, ..Handling::PLAIN },
+            Self::Sync { .. } | Self::SyncAll | Self::SetAttr { .. } => {
+                Handling { slow: true, ..Handling::PLAIN }
+            }
             Self::Goodbye
             | Self::Claim { .. }
             | Self::Adopt { .. }
@@ -538,7 +544,6 @@ impl Request<'_> {
             | Self::ShardAllocate { .. }
             | Self::ShardSeek { .. }
             | Self::ShardTouch { .. }
-            | Self::SyncAll
             | Self::ShardRemove { .. }
             | Self::AllocateSerial
             | Self::ValueGet { .. }
