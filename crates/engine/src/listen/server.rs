@@ -121,7 +121,8 @@ fn accept_all(state: &Arc<EngineState>, listener: &Listener, open: &Arc<OpenSock
                 continue;
             }
         };
-        let Some(handshake) = HandshakePermit::wait_for(state) else { return };
+        let is_local = matches!(socket, Socket::Unix(_));
+        let Some(handshake) = HandshakePermit::wait_for(state, is_local) else { return };
         let worker = Arc::clone(state);
         let open = Arc::clone(open);
         state.open_connections.fetch_add(1, Ordering::AcqRel);

@@ -174,7 +174,11 @@ impl Attachment {
         let any = || node.local_targets().next().filter(|_| for_engine);
         let target = node.local(head.target).or_else(any).ok_or(Status::WrongTarget)?;
         let asker = |caller| Asker { caller, session: Some(&self.session), role: self.role };
-        if !request.needs_exact_retry() || self.role == Role::Engine {
+        if self.role == Role::Engine {
+            let node = node.on_behalf_of_peer();
+            return dispatch(&node, target, &asker(Caller::engine()), request, bulk);
+        }
+        if !request.needs_exact_retry() {
             return dispatch(node, target, &asker(Caller::engine()), request, bulk);
         }
         let (mut slot, seen) = self.session.enter_slot(head.slot, head.sequence)?;

@@ -2,6 +2,7 @@
 //! has ended.
 
 use std::sync::Weak;
+use std::time::Duration;
 
 use azekura_engine::Peers;
 use azekura_proto::message::{Answer, Request, RequestHead};
@@ -35,7 +36,17 @@ impl PeerCalls {
 }
 
 impl Peers for PeerCalls {
-    fn call(&self, map: &PoolMap, target: TargetId, request: &Request<'_>, bulk: &[u8]) -> Answer {
+    fn call(
+        &self,
+        map: &PoolMap,
+        target: TargetId,
+        request: &Request<'_>,
+        bulk: &[u8],
+        limit: Duration,
+    ) -> Answer {
+        if limit.is_zero() {
+            return Err(Status::PeerUnreachable);
+        }
         let to = map.engine_of(target).ok_or(Status::WrongTarget)?;
         let head = RequestHead {
             target,
@@ -56,11 +67,14 @@ impl Peers for PeerCalls {
         map: &PoolMap,
         wanted: &[(TargetId, &Request<'_>)],
         meanwhile: &mut dyn FnMut(),
+        limit: Duration,
     ) -> Vec<Answer> {
         // In any order in truth; here the caller's own part comes between.
         let (first, second) = wanted.split_at(wanted.len() / 2);
         let ask = |part: &[(TargetId, &Request<'_>)]| -> Vec<Answer> {
-            part.iter().map(|(target, request)| self.call(map, *target, request, &[])).collect()
+            part.iter()
+                .map(|(target, request)| self.call(map, *target, request, &[], limit))
+                .collect()
         };
         let mut answers = ask(first);
         meanwhile();
