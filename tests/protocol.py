@@ -117,7 +117,7 @@ def enter(reach, **more):
 
 def request(kind, arguments=b"", *, target=0, map_version=1, sequence=0):
     """A request frame: the head, the number of the request, its arguments."""
-    head = varint(target) + varint(map_version) + varint(0) + varint(sequence) + b"\0"
+    head = varint(target) + varint(map_version) + varint(0) + varint(sequence) + b"\0\0"
     return frame(head + varint(kind) + arguments)
 
 

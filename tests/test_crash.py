@@ -296,6 +296,9 @@ def test_open_files_and_locks_survive_an_engine(world):
             pool.kill()
             time.sleep(0.3)
             pool.up()
+            # The mount is idle; others ask first, and until the grace of 5 s is over.
+            waits = subprocess.run(["flock", "-w", "7", other / "lock", "true"], check=False)
+            assert waits.returncode == 1, "the lock is still held"
             assert os.pread(file.fileno(), 5000, 0)[:4000] == b"data" * 1000
             file.write(b"more")
             waits = subprocess.run(["flock", "-w", "1", other / "lock", "true"], check=False)

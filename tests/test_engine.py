@@ -145,7 +145,7 @@ def test_garbage_before_the_handshake(module_world, reach, still_serves, name):
     assert len(log_lines(module_world)) == before + 1, "one line, and not more"
 
 
-HEAD = b"\0\1\0\0\0"
+HEAD = b"\0\1\0\0\0\0"
 BROKEN = {
     "unknown request": frame(HEAD + varint(9999)),
     "no head": frame(b""),
@@ -154,7 +154,7 @@ BROKEN = {
     "number without an end": frame(HEAD + b"\xff" * 12),
     "random": frame(os.urandom(200)),
     "body too long": struct.pack("<II", 600 * 1024, 0),
-    "bulk too long": struct.pack("<II", 6, 5 << 20) + HEAD + b"\0",
+    "bulk too long": struct.pack("<II", 7, 5 << 20) + HEAD + b"\0",
 }
 
 

@@ -145,6 +145,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::WriteLeased { data, offset: 1 << 33, epoch: 1 << 40 | 8 },
         Request::ReleaseWrite { data, epoch: 1 << 40 | 8 },
         Request::ShardExtend { data, from: 7, to: 4096, token: 1 << 40 | 9 },
+        Request::Fence { slots: vec![(3, 1), (255, 300)] },
         Request::ShardStat { data, asker: Some(SessionId([3; 16])) },
         Request::Release { oids: vec![oid(1), oid(2)] },
         Request::SetXattr { oid: oid(1), name: b"user.a", value: b"v", mode: XattrMode::Create },
@@ -189,6 +190,7 @@ fn messages(corpus: &Corpus) {
         slot: 3,
         sequence: 1 << 40,
         resent: true,
+        connection: 2,
     };
     let mut stream = Vec::new();
     for request in requests() {

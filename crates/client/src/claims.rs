@@ -1,11 +1,13 @@
 //! Telling an engine what this session has open there. Owns the rule that an engine which may have
-//! forgotten the session hears it before anything else is asked.
+//! forgotten the session hears it before anything else is asked, and finds out which locks are lost.
 
 use std::io;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use azekura_proto::message::{Request, Welcome};
-use azekura_proto::{Incarnation, Status, TargetId};
+use azekura_platform::Platform;
+use azekura_proto::message::{Answer, Lock, Request, Welcome};
+use azekura_proto::{Incarnation, Oid, Status, TargetId};
 use azekura_rpc::{Attempt, Destination, Failure, Slot};
 use parking_lot::Mutex;
 
@@ -18,6 +20,56 @@ const CLAIM_ITEMS: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     claimed: Mutex<Option<Incarnation>>,
+    /// How often claims were made.
+    count: AtomicU64,
+}
+
+/// One that claims are made to, and the time that is left for it.
+struct Claiming<'c> {
+    slot: &'c mut Slot,
+    to: Destination,
+    platform: &'c dyn Platform,
+    /// The request time-out.
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Claiming<'_> {
+    fn ask(&mut self, open: &[Oid], locks: &[(Oid, Lock)]) -> Result<Answer, Failure> {
+        let request = Request::Claim { open: open.to_vec(), locks: locks.to_vec() };
+        let left = self.deadline.saturating_duration_since(self.platform.now());
+        let gone = self.limit.saturating_sub(left);
+        match self.slot.exchange(self.to, Attempt::default(), &request, &[], &mut [], gone)? {
+            Err(status @ (Status::Stopping | Status::Busy | Status::Grace)) => {
+                Err(Failure::Broken(io::Error::other(status.to_string())))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// Claims locks, and gives those away that are lost. An answer is for all locks of a claim: halves
+    /// of those that are not whole are claimed anew, which changes nothing about the others.
+    fn claim_locks(
+        &mut self,
+        locks: &[(Oid, Lock)],
+        lose: &mut dyn FnMut(Oid, Lock, Status),
+    ) -> Result<(), Failure> {
+        if locks.is_empty() {
+            return Ok(());
+        }
+        match (self.ask(&[], locks)?, locks) {
+            (Ok(_), _) => Ok(()),
+            (Err(status), [(oid, lock)]) => {
+                lose(*oid, *lock, status);
+                Ok(())
+            }
+            (Err(_), _) => {
+                let (one, other) = locks.split_at(locks.len() / 2);
+                self.claim_locks(one, lose)?;
+                self.claim_locks(other, lose)
+            }
+        }
+    }
 }
 
 impl Claims {
@@ -26,36 +78,44 @@ impl Claims {
         *self.claimed.lock()
     }
 
+    /// How often claims were made: what was granted while this grew may have been granted by a run of the
+    /// engine that is over, and not be among what was claimed.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
     /// Tells the engine what this session has open there, if it may not know. The other threads
-    /// wait meanwhile. What it could not take back as a whole is told to `on_loss`.
+    /// wait meanwhile. Locks that it did not take back are lost; what is not whole is told to `on_loss`.
     pub(crate) fn make(
         &self,
         slot: &mut Slot,
-        welcome: &Welcome,
-        target: TargetId,
+        (welcome, target): (&Welcome, TargetId),
         open_references: &OpenReferences,
+        (platform, limit, left): (&dyn Platform, Duration, Duration),
         on_loss: impl Fn(Status),
     ) -> Result<(), Failure> {
-        let mut claimed = self.claimed.lock();
+        let deadline = platform.now() + left;
+        // Whoever has it is telling the engine.
+        let mut claimed = self.claimed.try_lock_for(left).ok_or(Failure::Late)?;
         if *claimed == Some(welcome.incarnation) && !welcome.fresh_session {
             return Ok(());
         }
         *claimed = None;
+        // Before what there is is looked at.
+        self.count.fetch_add(1, Ordering::SeqCst);
         let (oids, locks) = open_references.claims();
-        let (mut oids, mut locks) = (oids.as_slice(), locks.as_slice());
         let to = Destination { target, map_version: welcome.map_version };
-        while !oids.is_empty() || !locks.is_empty() {
-            let (some_oids, other_oids) = oids.split_at(oids.len().min(CLAIM_ITEMS));
-            let (some_locks, other_locks) = locks.split_at(locks.len().min(CLAIM_ITEMS));
-            (oids, locks) = (other_oids, other_locks);
-            let request = Request::Claim { open: some_oids.to_vec(), locks: some_locks.to_vec() };
-            match slot.exchange(to, Attempt::default(), &request, &[], &mut [], Duration::ZERO)? {
-                Ok(_) => {}
-                Err(status @ (Status::Stopping | Status::Busy | Status::Grace)) => {
-                    return Err(Failure::Broken(io::Error::other(status.to_string())));
-                }
-                Err(status) => on_loss(status),
+        let mut claiming = Claiming { slot, to, platform, limit, deadline };
+        for oids in oids.chunks(CLAIM_ITEMS) {
+            if let Err(status) = claiming.ask(oids, &[])? {
+                on_loss(status);
             }
+        }
+        for locks in locks.chunks(CLAIM_ITEMS) {
+            claiming.claim_locks(locks, &mut |oid, lock, status| {
+                open_references.lose(oid, lock);
+                on_loss(status);
+            })?;
         }
         *claimed = Some(welcome.incarnation);
         Ok(())

@@ -292,7 +292,7 @@ impl Session {
 impl Way {
     fn of(mut borrowed: Borrowed, map_version: u32, gone: Duration) -> Self {
         let (link, slot) = borrowed.parts();
-        if let Err(failure) = link.reach(slot, map_version, gone) {
+        if let Err(failure) = link.reach(slot, map_version, true, gone) {
             slot.disconnect();
             tracing::debug!("no connection for several requests: {failure}");
         }
@@ -375,7 +375,12 @@ impl Stream {
         match answer {
             Ok(Ok(reply)) => progress.result = Some(Ok(reply)),
             // Sent again as the same request, which may have been carried out in part.
-            Ok(Err(Status::PeerUnreachable)) => {}
+            Ok(Err(Status::PeerUnreachable)) => {
+                if progress.sequence > 0 {
+                    // Nothing with a higher number may come before it.
+                    channel.end();
+                }
+            }
             Ok(Err(status)) => match status.class() {
                 StatusClass::Caller | StatusClass::Fatal => {
                     progress.result = Some(Err(status.into()));

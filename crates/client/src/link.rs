@@ -1,9 +1,10 @@
 //! The link to one engine: its addresses, its slots, and what is known of its health. Owns connecting:
 //! whatever is asked goes over a slot of a link, and a slot gets its connection here.
 
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
 use azekura_proto::message::{Request, Welcome};
@@ -114,9 +115,48 @@ impl Link {
         }
     }
 
+    /// Takes a slot if one is idle or can be made.
+    pub(crate) fn borrow_idle(self: Arc<Self>) -> Option<Borrowed> {
+        let slot = self.slots.take(&*self.identity.platform, Duration::ZERO)?;
+        Some(Borrowed { link: self, slot: Some(slot) })
+    }
+
     /// Whether any connection is open.
     pub(crate) fn is_connected(&self) -> bool {
-        self.slots.open_count() > 0
+        self.slots.conversations().open_count() > 0
+    }
+
+    /// How often the engine was told what this session has there.
+    pub(crate) fn claim_count(&self) -> u64 {
+        self.claims.count()
+    }
+
+    /// Asks whether the engine is there and knows this session, for as long as `limit`; connects anew
+    /// where a connection has died. What fails is left to the next request.
+    pub(crate) fn look_after(&self, slot: &mut Slot, map_version: u32, limit: Duration) {
+        let was_connected = slot.is_connected();
+        let gone = self.identity.caller.timeout.saturating_sub(limit);
+        let to = Destination { target: self.any_target, map_version };
+        let looked = (|| {
+            if was_connected {
+                let ping = Request::Ping;
+                let asked = slot.exchange(to, Attempt::default(), &ping, &[], &mut [], gone);
+                match asked {
+                    // Whatever it answers, it is there.
+                    Ok(_) => return Ok(()),
+                    Err(failure @ Failure::Late) => return Err(failure),
+                    Err(_) => slot.disconnect(),
+                }
+            }
+            self.connect(slot, limit)
+        })();
+        match looked {
+            Ok(()) => self.note_up(),
+            Err(failure) => {
+                slot.disconnect();
+                tracing::debug!("engine {} is not there just now: {failure}", self.engine.0);
+            }
+        }
     }
 
     /// The run of the engine that this session is known to, if it is known to one.
@@ -182,9 +222,11 @@ impl Link {
         }
     }
 
-    /// Whether a request may go over the slot as it is.
-    pub(crate) fn is_ready(&self, slot: &Slot) -> bool {
-        slot.is_connected() && !self.is_down()
+    /// Whether a request may go over the slot as it is; one that `changes` something not while anything
+    /// that was given up may still come.
+    pub(crate) fn is_ready(&self, slot: &Slot, changes: bool) -> bool {
+        let may_change = !changes || !self.slots.conversations().has_given_up();
+        slot.is_connected() && !self.is_down() && may_change
     }
 
     /// Makes the slot ready for a request of a call of which so much time has gone. An engine that was
@@ -194,21 +236,43 @@ impl Link {
         &self,
         slot: &mut Slot,
         map_version: u32,
+        changes: bool,
         gone: Duration,
     ) -> Result<(), Failure> {
-        if self.is_ready(slot) {
-            return Ok(());
-        }
-        let patience = self.patience();
         if !slot.is_connected() {
-            return self.connect(slot, patience.saturating_sub(gone));
+            self.connect(slot, self.patience().saturating_sub(gone))?;
+        } else if self.is_down() {
+            self.find_out(slot, map_version)?;
         }
+        if changes { self.fence(slot, map_version, gone) } else { Ok(()) }
+    }
+
+    /// Asks the engine for a sign of life.
+    fn find_out(&self, slot: &mut Slot, map_version: u32) -> Result<(), Failure> {
+        let patience = self.patience();
         let to = Destination { target: self.any_target, map_version };
         let forgone = self.identity.caller.timeout.saturating_sub(patience);
         let (ping, attempt) = (Request::Ping, Attempt::default());
         // Whatever it answers, it is there.
         let _ = slot.exchange(to, attempt, &ping, &[], &mut [], forgone)?;
         self.note_up();
+        Ok(())
+    }
+
+    /// Tells the engine which connections were given up, so that nothing they still bring is carried out
+    /// after what is asked next.
+    fn fence(&self, slot: &mut Slot, map_version: u32, gone: Duration) -> Result<(), Failure> {
+        let conversations = self.slots.conversations();
+        if !conversations.has_given_up() {
+            return Ok(());
+        }
+        let to = Destination { target: self.any_target, map_version };
+        let slots = conversations.given_up();
+        let fence = Request::Fence { slots: slots.clone() };
+        match slot.exchange(to, Attempt::default(), &fence, &[], &mut [], gone)? {
+            Ok(_) => conversations.note_fenced(&slots),
+            Err(status) => return Err(Failure::Broken(io::Error::other(status.to_string()))),
+        }
         Ok(())
     }
 
@@ -232,6 +296,7 @@ impl Link {
         let Identity { network, caller, .. } = &*self.identity;
         let addresses = self.addresses();
         let timeout = timeout.max(CONNECT_MIN);
+        let deadline = self.identity.platform.now() + timeout;
         let mut met = network.open(self.engine, &addresses, lacking.len(), caller, timeout);
         if let Some(round_trip) = met.round_trip {
             self.health.note_dialled(round_trip);
@@ -245,7 +310,7 @@ impl Link {
         for (conversation, welcome) in met.good {
             let Some(slot) = &mut next else { break };
             slot.attach(conversation);
-            match self.claim(slot, &welcome) {
+            match self.claim(slot, &welcome, deadline) {
                 Ok(()) => {
                     self.note_up();
                     next = lacking.next();
@@ -264,8 +329,12 @@ impl Link {
         first_failure.map_or(Ok(()), Err)
     }
 
-    fn claim(&self, slot: &mut Slot, welcome: &Welcome) -> Result<(), Failure> {
-        self.claims.make(slot, welcome, self.any_target, &self.open_references, |status| {
+    fn claim(&self, slot: &mut Slot, welcome: &Welcome, deadline: Instant) -> Result<(), Failure> {
+        let Identity { platform, caller, .. } = &*self.identity;
+        let left = deadline.saturating_duration_since(platform.now()).max(CONNECT_MIN);
+        let time = (&**platform, caller.timeout, left);
+        let to = (welcome, self.any_target);
+        self.claims.make(slot, to, &self.open_references, time, |status| {
             tracing::warn!(
                 "engine {} of pool '{}' has restarted or the session's lease ran out, and what it had open or locked there is not whole: {status}",
                 self.engine.0,
@@ -279,10 +348,11 @@ impl Link {
 mod tests {
     use super::*;
     use azekura_platform::system;
-    use azekura_proto::message::Role;
+    use azekura_proto::message::{Answer, Refusal, Reply, RequestHead, Role};
     use azekura_proto::{PoolId, SessionId};
-    use azekura_rpc::transport::Sockets;
+    use azekura_rpc::transport::{Direct, Guest, Service, Sockets, Visit};
     use azekura_wire::{Acceptor, Listener, Secret};
+    use parking_lot::Mutex;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -344,7 +414,7 @@ mod tests {
     fn several_slots_are_connected_at_once() {
         let (link, mut slots, is_good) = connect_to_engines(&[0; 8], 8);
         assert!(is_good && slots.iter().all(Slot::is_connected));
-        assert_eq!(link.slots.open_count(), 8);
+        assert_eq!(link.slots.conversations().open_count(), 8);
         assert!(link.dialled_us().is_some());
         // Nobody listens any more, and nobody is asked.
         let mut again: Vec<&mut Slot> = slots.iter_mut().collect();
@@ -370,14 +440,69 @@ mod tests {
         let _frozen = std::thread::scope(|scope| {
             let accepted = || acceptor.receive(listener.accept().unwrap(), |_| Ok(welcome));
             let engine = scope.spawn(accepted);
-            link.reach(slot, 1, Duration::ZERO).unwrap();
+            link.reach(slot, 1, true, Duration::ZERO).unwrap();
             engine.join().unwrap().unwrap()
         });
-        link.reach(slot, 1, Duration::ZERO).unwrap();
+        link.reach(slot, 1, true, Duration::ZERO).unwrap();
         link.note_down("it was silent");
         let begun = std::time::Instant::now();
-        assert!(matches!(link.reach(slot, 1, Duration::ZERO), Err(Failure::Late)));
+        assert!(matches!(link.reach(slot, 1, true, Duration::ZERO), Err(Failure::Late)));
         assert!((SECOND..5 * SECOND).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+
+    /// The slot, its connection, and the name of a request.
+    type WasAsked = (u16, u32, &'static str);
+
+    /// What an engine was asked. It answers no `Release`.
+    #[derive(Clone, Default)]
+    struct Asked(Arc<Mutex<Vec<WasAsked>>>);
+
+    impl Service for Asked {
+        fn admit(&self, _: Guest) -> Result<(Box<dyn Visit>, Welcome), Refusal> {
+            let (engine, incarnation) = (EngineId(0), Incarnation(1));
+            let welcome = Welcome { engine, incarnation, map_version: 1, fresh_session: false };
+            Ok((Box::new(self.clone()), welcome))
+        }
+    }
+
+    impl Visit for Asked {
+        fn serve(
+            &mut self,
+            head: &RequestHead,
+            request: &Request<'_>,
+            _: &[u8],
+        ) -> Option<(Answer, Vec<u8>)> {
+            self.0.lock().push((head.slot, head.connection, request.name()));
+            request.has_reply().then_some((Ok(Reply::Done), Vec::new()))
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_is_fenced_before_anything_is_changed_over_another_slot() {
+        let (network, asked) = (Arc::new(Direct::new()), Asked::default());
+        network.add(EngineId(0), Arc::new(asked.clone()));
+        let secret = Secret::generate().unwrap();
+        let mut link = link_to(Address::Tcp("none".to_owned()), &secret);
+        let mut identity = Identity::clone(&link.identity);
+        (identity.network, identity.caller.timeout) = (network, SECOND / 10);
+        link.identity = Arc::new(identity);
+        let mut slots = free_slots(&link, 2);
+        let [one, other] = slots.as_mut_slice() else { panic!("two slots") };
+        for slot in [&mut *one, &mut *other] {
+            link.reach(slot, 1, true, Duration::ZERO).unwrap();
+        }
+        let to = Destination { target: TargetId(0), map_version: 1 };
+        let unanswered = Request::Release { oids: Vec::new() };
+        let none = Attempt::default();
+        one.exchange(to, none, &unanswered, &[], &mut [], Duration::ZERO).unwrap_err();
+        one.disconnect();
+        assert!(link.is_ready(other, false) && !link.is_ready(other, true));
+        link.reach(other, 1, true, Duration::ZERO).unwrap();
+        assert!(link.is_ready(other, true));
+        link.reach(one, 1, true, Duration::ZERO).unwrap();
+        one.exchange(to, none, &Request::Ping, &[], &mut [], Duration::ZERO).unwrap().unwrap();
+        let wanted = [(0, 1, "release"), (1, 1, "fence"), (0, 2, "ping")];
+        assert_eq!(*asked.0.lock(), wanted);
     }
 
     #[test]
@@ -385,7 +510,7 @@ mod tests {
         let (link, slots, is_good) = connect_to_engines(&[0, 7, 0], 3);
         assert!(!is_good);
         assert_eq!(slots.iter().filter(|slot| slot.is_connected()).count(), 2);
-        assert_eq!(link.slots.open_count(), 2);
+        assert_eq!(link.slots.conversations().open_count(), 2);
     }
 
     #[test]

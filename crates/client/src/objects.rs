@@ -241,7 +241,7 @@ impl Objects for Pool {
     }
 
     fn array_sync(&self, oid: Oid) -> Result<()> {
-        self.array(oid, CHUNK_BYTES_DEFAULT).sync(0)
+        self.array(oid, CHUNK_BYTES_DEFAULT).sync(0, true)
     }
 
     fn array_remove(&self, oid: Oid) -> Result<()> {

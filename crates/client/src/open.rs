@@ -6,14 +6,14 @@ use std::sync::Arc;
 use azekura_proto::attr::NewInode;
 use azekura_proto::limits::RELEASES_MAX;
 use azekura_proto::message::typed::{
-    Create, CreateUnlinked, Creation, LockAcquire, LockRelease, Open, Ping,
+    Claim, Create, CreateUnlinked, Creation, LockAcquire, LockRelease, Open, Ping,
 };
 use azekura_proto::message::{Lock, LockKind, TypedRequest};
 use azekura_proto::transaction::Entry;
-use azekura_proto::{Attr, ContainerId, Oid, TargetId};
+use azekura_proto::{Attr, ContainerId, Oid, Status, TargetId};
 use azekura_rpc::Failure;
 
-use crate::error::Result;
+use crate::error::{ClientError, Result};
 use crate::pool::Pool;
 
 /// Releases wait for the next request to the engine, but never more than so many.
@@ -143,21 +143,54 @@ impl Pool {
     /// [`azekura_proto::limits::LOCK_WAIT_SLICE_MS`] before it answers `Locked`.
     ///
     /// # Errors
-    /// As [`Pool::call`]; `Locked` if another owner has it.
+    /// As [`Pool::call`]; `Locked` if another owner has it, `SessionExpired` if the owner has lost one in
+    /// the range, until it gives that back.
     pub fn lock(&self, oid: Oid, lock: Lock, wait: bool) -> Result<()> {
+        let link = self.link(oid.home())?;
+        if link.open_references.has_lost(oid, lock) {
+            return Err(Status::SessionExpired.into());
+        }
+        let claims = link.claim_count();
         self.call(oid.home(), LockAcquire { oid, lock, wait })?;
-        self.link(oid.home())?.open_references.lock(oid, lock);
+        link.open_references.lock(oid, lock);
+        if link.claim_count() != claims {
+            // The engine that has granted it may have ended, and the next one have heard what was held
+            // before.
+            match self.call(oid.home(), Claim { open: Vec::new(), locks: vec![(oid, lock)] }) {
+                Ok(()) => {}
+                Err(ClientError::Status(Status::Locked)) => {
+                    link.open_references.unlock(oid, lock);
+                    return Err(Status::Locked.into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 
     /// Gives back what the lock's owner has in its range.
     ///
     /// # Errors
-    /// As [`Pool::call`].
+    /// As [`Pool::call`]; `SessionExpired` if some of it was lost, which is over with that.
     pub fn unlock(&self, oid: Oid, lock: Lock) -> Result<()> {
+        let link = self.link(oid.home())?;
+        let was_lost = link.open_references.has_lost(oid, lock);
+        link.open_references.forget_lost(oid, lock);
+        let claims = link.claim_count();
         self.call(oid.home(), LockRelease { oid, lock })?;
-        self.link(oid.home())?.open_references.unlock(oid, lock);
-        Ok(())
+        link.open_references.unlock(oid, lock);
+        if link.claim_count() != claims {
+            // What was still held here may have been claimed since.
+            self.call(oid.home(), LockRelease { oid, lock })?;
+        }
+        if was_lost { Err(Status::SessionExpired.into()) } else { Ok(()) }
+    }
+
+    /// Whether anybody here relies on a lock that is lost, for some of these bytes of an object.
+    pub fn relies_on_lost_lock(&self, oid: Oid, offset: u64, bytes: u64) -> bool {
+        let end = offset.saturating_add(bytes.max(1) - 1);
+        self.link(oid.home())
+            .is_ok_and(|link| link.open_references.relies_on_lost(oid, offset, end))
     }
 
     /// Whether the owner has anything locked on the object, as far as this session knows.

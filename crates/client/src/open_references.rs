@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use azekura_platform::{Platform, Signal};
@@ -33,6 +33,8 @@ struct State {
     /// Objects whose release is on its way.
     leaving: Vec<Oid>,
     locks: HashMap<Oid, Vec<Lock>>,
+    /// Locks that the engine did not take back after a restart, and whose owners do not know it yet.
+    lost: HashMap<Oid, Vec<Lock>>,
     /// Grows with each close and each create.
     turn: u64,
     /// The turns in which creates under way began.
@@ -58,6 +60,8 @@ pub(crate) struct OpenReferences {
     arrived: Signal,
     /// Length of `closed`, to be read without the lock.
     closed: AtomicUsize,
+    /// Whether any lock is lost, likewise.
+    has_lost: AtomicBool,
 }
 
 impl OpenReferences {
@@ -137,13 +141,69 @@ impl OpenReferences {
         }
     }
 
-    /// Whether the owner has anything locked on the object.
+    /// Whether the owner has anything locked on the object, or believes to.
     pub(crate) fn has_locks(&self, oid: Oid, kind: LockKind, owner: u64) -> bool {
         let state = self.state.lock();
-        state
-            .locks
-            .get(&oid)
-            .is_some_and(|locks| locks.iter().any(|lock| lock.kind == kind && lock.owner == owner))
+        let is_own = |lock: &Lock| lock.kind == kind && lock.owner == owner;
+        [&state.locks, &state.lost]
+            .iter()
+            .any(|locks| locks.get(&oid).is_some_and(|locks| locks.iter().any(is_own)))
+    }
+
+    /// A lock that was granted is lost.
+    pub(crate) fn lose(&self, oid: Oid, lock: Lock) {
+        let mut state = self.state.lock();
+        let Entry::Occupied(mut locks) = state.locks.entry(oid) else { return };
+        // What was unlocked meanwhile is not missed.
+        let is_held = locks.get().iter().any(|held| meet(held, &lock));
+        subtract(locks.get_mut(), lock);
+        if locks.get().is_empty() {
+            locks.remove();
+        }
+        if is_held {
+            state.lost.entry(oid).or_default().push(lock);
+            self.has_lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether anybody here relies on a lock that is lost, for some part of these bytes.
+    pub(crate) fn relies_on_lost(&self, oid: Oid, start: u64, end: u64) -> bool {
+        self.has_lost.load(Ordering::Acquire)
+            && self
+                .state
+                .lock()
+                .lost
+                .get(&oid)
+                .is_some_and(|lost| lost.iter().any(|lock| lock.start <= end && start <= lock.end))
+    }
+
+    /// Whether the owner has lost a lock in the range.
+    pub(crate) fn has_lost(&self, oid: Oid, range: Lock) -> bool {
+        self.has_lost.load(Ordering::Acquire)
+            && self
+                .state
+                .lock()
+                .lost
+                .get(&oid)
+                .is_some_and(|lost| lost.iter().any(|lock| meet(lock, &range)))
+    }
+
+    /// The owner is told that it has lost what it had in the range.
+    pub(crate) fn forget_lost(&self, oid: Oid, range: Lock) {
+        let mut state = self.state.lock();
+        if let Entry::Occupied(mut lost) = state.lost.entry(oid) {
+            subtract(lost.get_mut(), range);
+            if lost.get().is_empty() {
+                lost.remove();
+            }
+        }
+        self.has_lost.store(!state.lost.is_empty(), Ordering::Release);
+    }
+
+    /// Whether an engine that is started again has to hear of anything soon.
+    pub(crate) fn holds_anything(&self) -> bool {
+        let state = self.state.lock();
+        !state.opens.is_empty() || !state.locks.is_empty()
     }
 
     /// Everything open and locked.
@@ -206,14 +266,19 @@ impl Releases for OpenReferences {
     }
 }
 
+/// Whether two locks of one owner have a part in common.
+fn meet(one: &Lock, other: &Lock) -> bool {
+    one.kind == other.kind
+        && one.owner == other.owner
+        && one.start <= other.end
+        && other.start <= one.end
+}
+
 /// Takes the range of `gone` away from the locks of the same table and owner.
 fn subtract(locks: &mut Vec<Lock>, gone: Lock) {
     let mut rest = Vec::new();
     locks.retain(|&held| {
-        let apart = held.kind != gone.kind
-            || held.owner != gone.owner
-            || held.end < gone.start
-            || held.start > gone.end;
+        let apart = !meet(&held, &gone);
         if !apart {
             if held.start < gone.start {
                 rest.push(Lock { end: gone.start - 1, ..held });
@@ -316,5 +381,27 @@ mod tests {
         references.unlock(object(1), range(7, 0, u64::MAX));
         assert!(!references.has_locks(object(1), LockKind::Range, 7));
         assert!(references.has_locks(object(1), LockKind::Range, 8));
+    }
+
+    #[test]
+    fn a_lost_lock_is_relied_on_until_its_owner_gives_it_back() {
+        let references = OpenReferences::default();
+        references.lock(object(1), range(7, 0, 99));
+        references.lock(object(1), range(8, 200, 300));
+        references.lose(object(1), range(7, 0, 99));
+        references.lose(object(1), range(9, 400, 500));
+        assert!(!references.relies_on_lost(object(1), 400, 500), "it was given back before");
+        assert!(references.relies_on_lost(object(1), 99, 150));
+        assert!(!references.relies_on_lost(object(1), 100, 300));
+        assert!(!references.relies_on_lost(object(2), 0, 99));
+        assert!(references.has_lost(object(1), range(7, 50, 50)));
+        assert!(!references.has_lost(object(1), range(8, 50, 50)), "another owner");
+        assert!(references.has_locks(object(1), LockKind::Range, 7));
+        references.forget_lost(object(1), range(7, 0, 49));
+        assert!(!references.relies_on_lost(object(1), 0, 49));
+        assert!(references.relies_on_lost(object(1), 50, 50));
+        references.forget_lost(object(1), range(7, 0, u64::MAX));
+        assert!(!references.has_locks(object(1), LockKind::Range, 7));
+        assert_eq!(references.claims().1.len(), 1);
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
 use azekura_proto::limits::{LEASED_WRITE_BYTES_MAX, WRITE_CONNECTIONS_MAX};
@@ -390,7 +390,7 @@ impl Outbox {
         let (link, map_version) = session.link(target).ok()?;
         let mut borrowed = session.borrow(link).ok()?;
         let (link, slot) = borrowed.parts();
-        if let Err(failure) = link.connect(slot, link.patience()) {
+        if let Err(failure) = link.reach(slot, map_version, true, Duration::ZERO) {
             tracing::debug!("no connection to keep writes in flight over: {failure}");
             return None;
         }

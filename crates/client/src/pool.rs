@@ -21,6 +21,9 @@ use crate::pool_file::PoolFile;
 use crate::retry::Exchange;
 use crate::session::{Session, draw_session_id};
 
+/// How long [`Pool::tick`] waits for a sign of life of an engine.
+const TICK_LIMIT: Duration = Duration::from_secs(1);
+
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -55,6 +58,8 @@ pub struct Pool {
     session: Session,
     /// Spreads objects that may live anywhere.
     homes: AtomicU32,
+    /// Counts [`Pool::tick`].
+    ticks: AtomicU32,
 }
 
 impl Pool {
@@ -89,7 +94,7 @@ impl Pool {
         };
         let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| session.0[at]));
         let session = Session::new(identity, file.map.clone());
-        Ok(Arc::new(Self { session, homes: AtomicU32::new(seed) }))
+        Ok(Arc::new(Self { session, homes: AtomicU32::new(seed), ticks: AtomicU32::new(0) }))
     }
 
     /// The pool map as it is known now.
@@ -260,14 +265,27 @@ impl Pool {
         (self.typed::<R>(targets.0, reply), self.typed::<S>(targets.1, other_reply))
     }
 
-    /// Sends waiting releases, and looks after engines that have failed. To be called about every
-    /// second by a door that has a thread to spare; nothing depends on it.
+    /// Looks after the engines where something is open or locked, and those that have failed; sends
+    /// waiting releases. To be called about every second by a front end that has a thread to spare: an
+    /// engine that was started again hears in time what this client holds there. Without, it hears that
+    /// with the next request.
     pub fn tick(&self) {
         let session = self.session();
-        for link in session.links() {
-            if link.open_references.are_waiting() && link.is_connected() || link.is_down() {
-                // A failure has been logged; the next request tries again.
-                let _ = self.call(link.any_target, Ping);
+        let map_version = session.map().version;
+        let (silent, up): (Vec<_>, Vec<_>) =
+            session.links().into_iter().partition(|link| link.is_down());
+        // Those that are there first, and of the others one at a time: each costs its time.
+        let turn = self.ticks.fetch_add(1, Ordering::Relaxed) as usize;
+        let one = silent.len().checked_sub(1).map(|last| silent[turn % (last + 1)].clone());
+        for link in up.into_iter().chain(one) {
+            let references = &link.open_references;
+            let is_wanted = link.is_down()
+                || references.holds_anything()
+                || references.are_waiting() && link.is_connected();
+            // Where all slots are busy it is spoken to anyway.
+            if is_wanted && let Some(mut borrowed) = link.borrow_idle() {
+                let (link, slot) = borrowed.parts();
+                link.look_after(slot, map_version, TICK_LIMIT);
             }
         }
     }

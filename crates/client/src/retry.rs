@@ -99,8 +99,9 @@ impl Session {
         let platform = &*self.identity().platform;
         let mut gone = Duration::ZERO;
         // The usual first attempt has all its time before it, and need not look at the clock.
-        if attempts.have_failed() || !link.is_ready(slot) {
-            link.reach(slot, map_version, attempts.gone(platform))?;
+        let changes = exchange.request.is_fenced();
+        if attempts.have_failed() || !link.is_ready(slot, changes) {
+            link.reach(slot, map_version, changes, attempts.gone(platform))?;
             gone = attempts.gone(platform);
         }
         let to = Destination { target: exchange.target, map_version };
@@ -117,6 +118,7 @@ impl Session {
         }
         if status == Status::PeerUnreachable {
             self.note_peer_failure();
+            self.tell_peer_failure(link);
         }
         Err(status.into())
     }
@@ -131,6 +133,27 @@ impl Session {
         match attempts.after_failure(failure, platform, &self.patience(link)) {
             Some(step) => Ok(step),
             None => Err(self.failed(link, failure)),
+        }
+    }
+
+    /// Says between which engines something is wrong, as far as this side can tell.
+    fn tell_peer_failure(&self, link: &Link) {
+        let links = self.links();
+        let silent: Vec<String> = links
+            .iter()
+            .filter(|other| other.is_down())
+            .map(|other| format!("{} at {}", other.engine.0, other.shown_addresses()))
+            .collect();
+        let (engine, pool) = (link.engine.0, &self.identity().pool_name);
+        if silent.is_empty() {
+            tracing::warn!(
+                "engine {engine} of pool '{pool}' cannot reach another one, which answers here: look into the log of engine {engine}, which names it, and at the network between them",
+            );
+        } else {
+            tracing::warn!(
+                "engine {engine} of pool '{pool}' cannot reach another one; from here these are silent, too: {}; see 'azekura status {pool}'",
+                silent.join(", "),
+            );
         }
     }
 

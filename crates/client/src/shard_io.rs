@@ -106,9 +106,9 @@ impl<'p> ShardIo<'p> {
     ///
     /// # Errors
     /// As [`Pool::call`]: that of the first shard that failed.
-    pub fn sync(&self, first: u16) -> Result<()> {
+    pub fn sync(&self, first: u16, data_only: bool) -> Result<()> {
         let shards = self.layout.all_shards().skip(usize::from(first));
-        self.ask_each(shards, |data| Sync { data: Some(data) }).map(drop)
+        self.ask_each(shards, |data| Sync { data: Some(data), data_only }).map(drop)
     }
 
     /// Length of the array in bytes, as the shards' files tell.

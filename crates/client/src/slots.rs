@@ -2,12 +2,11 @@
 //! it waits for a lock which a thread of the parent may have held at a fork.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use azekura_platform::{Platform, Signal};
 use azekura_proto::limits::SLOTS_MAX;
-use azekura_rpc::{Releases, Slot};
+use azekura_rpc::{Conversations, Releases, Slot};
 use parking_lot::Mutex;
 
 /// How long a slot that is given back waits for a lock that nobody keeps for long.
@@ -28,7 +27,7 @@ struct State {
 pub(crate) struct Slots {
     state: Mutex<State>,
     returned: Signal,
-    open_count: Arc<AtomicUsize>,
+    conversations: Arc<Conversations>,
     releases: Arc<dyn Releases>,
 }
 
@@ -37,7 +36,7 @@ impl Slots {
         Self {
             state: Mutex::default(),
             returned: Signal::new(),
-            open_count: Arc::default(),
+            conversations: Arc::default(),
             releases,
         }
     }
@@ -54,7 +53,7 @@ impl Slots {
                 let releases = Some(Arc::clone(&self.releases));
                 return Some(Box::new(Slot::new(
                     state.made - 1,
-                    Arc::clone(&self.open_count),
+                    Arc::clone(&self.conversations),
                     releases,
                 )));
             }
@@ -87,8 +86,8 @@ impl Slots {
         self.returned.notify_all();
     }
 
-    /// Connections that are open.
-    pub(crate) fn open_count(&self) -> usize {
-        self.open_count.load(Ordering::Relaxed)
+    /// The conversations that they have, and have given up.
+    pub(crate) fn conversations(&self) -> &Conversations {
+        &self.conversations
     }
 }

@@ -170,7 +170,7 @@ pub(crate) fn repair(node: &Node, target: &Target, repair: &Repair) -> Answer {
             target.store.shard_remove(*oid, *shard).map_err(store_status)?;
         }
     }
-    target.removed(update.commit()?);
+    target.removed(&update.commit()?);
     Ok(Reply::Done)
 }
 

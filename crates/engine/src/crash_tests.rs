@@ -26,7 +26,7 @@ const TARGETS: u16 = 4;
 /// A pool of one engine, whose runs share a virtual time.
 pub(crate) struct Pool {
     _dir: TempDir,
-    time: Arc<VirtualTime>,
+    pub(crate) time: Arc<VirtualTime>,
     engine_dir: EngineDir,
     pub(crate) root: Oid,
 }
@@ -35,7 +35,14 @@ pub(crate) struct Pool {
 struct NoPeers;
 
 impl Peers for NoPeers {
-    fn call(&self, _: &PoolMap, target: TargetId, _: &Request<'_>, _: &[u8]) -> Answer {
+    fn call(
+        &self,
+        _: &PoolMap,
+        target: TargetId,
+        _: &Request<'_>,
+        _: &[u8],
+        _: Duration,
+    ) -> Answer {
         panic!("target {} is at no other engine", target.0)
     }
 
@@ -44,6 +51,7 @@ impl Peers for NoPeers {
         _: &PoolMap,
         _: &[(TargetId, &Request<'_>)],
         _: &mut dyn FnMut(),
+        _: Duration,
     ) -> Vec<Answer> {
         panic!("there is no other engine")
     }

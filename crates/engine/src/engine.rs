@@ -19,6 +19,10 @@ use crate::engine_state::{EngineConfig, EngineState};
 use crate::error::{EngineError, io_error};
 use crate::listen::metrics_server;
 use crate::listen::server::Server;
+use crate::service::Service;
+
+/// How long an engine that stops waits for its background work.
+const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A running engine. Dropping it without [`Engine::stop`] is like a crash, but for the threads.
 pub struct Engine {
@@ -62,7 +66,10 @@ impl Engine {
     pub fn start(config: EngineConfig) -> Result<Self, EngineError> {
         raise_file_limit();
         let state = Arc::new(EngineState::open(config)?);
-        let mut background = vec![spawn("reclaim", &state, run_background)?];
+        let mut background = vec![
+            spawn("upkeep", &state, |state| repeat(state, Service::upkeep_pass))?,
+            spawn("settling", &state, |state| repeat(state, Service::settling_pass))?,
+        ];
         if let Some(address) = &state.config.metrics_listen {
             let server = metrics_server::listen(address)?;
             let serve = move |state: &EngineState| metrics_server::serve(&server, state);
@@ -112,9 +119,16 @@ impl Engine {
         while self.state.open_connections.load(Ordering::Acquire) > 0 && platform.now() < deadline {
             platform.sleep(Duration::from_millis(5));
         }
+        let deadline = platform.now() + BACKGROUND_PATIENCE;
         for thread in self.background {
-            // A background thread that panicked has said so already.
-            let _ = thread.join();
+            while !thread.is_finished() && platform.now() < deadline {
+                platform.sleep(Duration::from_millis(5));
+            }
+            if thread.is_finished() {
+                // A background thread that panicked has said so already.
+                let _ = thread.join();
+            }
+            // One that waits for another engine ends by itself, and finds nothing more to do.
         }
         if let Some(service) = self.state.take_service() {
             service.finish();
@@ -158,11 +172,11 @@ fn raise_file_limit() {
     }
 }
 
-fn run_background(state: &EngineState) {
+fn repeat(state: &EngineState, pass: impl Fn(&Service)) {
     while !state.is_stopping() {
         state.platform.sleep(PASS_INTERVAL);
         if let Some(service) = state.service() {
-            service.background_pass();
+            pass(&service);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The files of an engine's directory: its place in its pool, where its targets lie, and whether
-//! locks were held when it went down. Owns the order in which they are made, so that an engine that
+//! clients held locks or open files when it went down. Owns the order in which they are made, so that an engine that
 //! is interrupted while it formats its targets can begin anew. It opens no target, and knows no file
 //! but through the environment.
 
@@ -15,6 +15,16 @@ use crate::error::{EngineError, io_error};
 const POOL_FILE: &str = "pool.json";
 const FORMATTING_FILE: &str = "formatting";
 const LOCKS_FILE: &str = "locks-held";
+const OPENS_FILE: &str = "opens-held";
+
+/// What clients hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// Advisory locks.
+    Locks,
+    /// Open references.
+    Opens,
+}
 
 /// An engine's place in its pool, as kept in `pool.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -113,24 +123,22 @@ impl EngineDir {
         Ok(Some((record.engine, record.map)))
     }
 
-    /// Whether locks were held when the engine went down: their owners come first then.
-    pub(crate) fn had_locks(&self) -> bool {
-        self.has_file(LOCKS_FILE)
+    /// Whether an earlier run has left word that clients hold something.
+    pub(crate) fn is_noted(&self, held: Held) -> bool {
+        self.has_file(note_file(held))
     }
 
-    /// Notes whether locks are held, for [`EngineDir::had_locks`] of the next run.
-    pub(crate) fn note_locks(&self, held: bool) {
-        let path = self.path.join(LOCKS_FILE);
-        let noted = if held {
-            self.environment.make_file(&path)
-        } else {
-            match self.environment.remove_file(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other,
+    /// Leaves word whether clients hold something, for [`EngineDir::is_noted`] of the next run.
+    pub(crate) fn note(&self, held: Held, is_held: bool) -> Result<(), EngineError> {
+        let path = self.path.join(note_file(held));
+        if is_held {
+            return self.environment.make_file(&path).map_err(io_error("cannot make", &path));
+        }
+        match self.environment.remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("cannot remove", &path)(error))
             }
-        };
-        if let Err(error) = noted {
-            tracing::warn!("{}: {error}", path.display());
+            _ => Ok(()),
         }
     }
 
@@ -149,5 +157,12 @@ impl EngineDir {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn note_file(held: Held) -> &'static str {
+    match held {
+        Held::Locks => LOCKS_FILE,
+        Held::Opens => OPENS_FILE,
     }
 }

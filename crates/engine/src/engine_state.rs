@@ -51,8 +51,8 @@ pub(crate) struct EngineState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) open_connections: AtomicUsize,
-    /// Connections that are in the middle of the handshake.
-    pub(crate) handshakes: AtomicUsize,
+    /// Connections that are in the middle of the handshake, over a network and on this host.
+    pub(crate) handshakes: [AtomicUsize; 2],
 }
 
 impl EngineState {
@@ -66,7 +66,7 @@ impl EngineState {
             platform,
             stopping: Arc::new(AtomicBool::new(false)),
             open_connections: AtomicUsize::new(0),
-            handshakes: AtomicUsize::new(0),
+            handshakes: Default::default(),
         };
         if let Some((engine, map)) = state.config.engine_dir().read_place()? {
             *state.service.write() = Some(state.open_service(engine, map)?);

@@ -13,15 +13,19 @@ mod engine;
 mod engine_dir;
 mod engine_state;
 mod error;
+mod held_note;
 mod listen;
 mod lock_table;
 mod metrics;
 mod namespace;
 mod node;
+mod object_counts;
 mod peers;
 mod records;
 mod report;
 mod requests;
+#[cfg(test)]
+mod restart_tests;
 mod service;
 #[cfg(test)]
 mod service_tests;

@@ -46,6 +46,7 @@ pub(crate) struct Gauges {
     pub(crate) sessions: u64,
     pub(crate) reclaim_backlog: u64,
     pub(crate) objects: u64,
+    pub(crate) set_aside: u64,
 }
 
 impl Metrics {
@@ -112,6 +113,7 @@ impl Metrics {
             ("sessions", "Sessions known.", gauges.sessions),
             ("objects", "Inodes stored.", gauges.objects),
             ("reclaim_backlog", "Removed objects that wait for reclaim.", gauges.reclaim_backlog),
+            ("set_aside", "Records that cannot be dealt with.", gauges.set_aside),
         ];
         let mut text = String::new();
         for (name, help, value) in families {

@@ -6,9 +6,10 @@ use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
+use azekura_proto::limits::PEER_ANSWER_MS;
 use azekura_proto::message::{Answer, Reply, Request};
 use azekura_proto::transaction::TransactionId;
 use azekura_proto::{EngineId, Incarnation, Layout, Oid, Placement, PoolMap, Status, TargetId};
@@ -19,6 +20,10 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::requests::sessions::Sessions;
 use crate::target::Target;
+
+/// An engine that asks others on behalf of a further one leaves it this much time for the answer, in
+/// milliseconds.
+const PEER_MARGIN_MS: u64 = 500;
 
 /// Serves what one target of this engine asks of another. It stands above this module: an operation
 /// that is served may ask further targets.
@@ -77,6 +82,8 @@ impl NodeState {
 pub(crate) struct Node {
     state: Arc<NodeState>,
     pub(crate) map: Arc<PoolMap>,
+    /// When whoever asks has given up: what others are asked on its behalf ends before.
+    deadline: Option<Instant>,
 }
 
 impl Deref for Node {
@@ -95,7 +102,7 @@ impl Node {
             let witnesses = Arc::downgrade(&state);
             target.store.set_witnesses(witnesses);
         }
-        Self { state, map }
+        Self { state, map, deadline: None }
     }
 
     /// Takes up the map that holds now. To be called before each request.
@@ -103,6 +110,19 @@ impl Node {
         if self.state.current_map.version.load(Ordering::Acquire) != self.map.version {
             self.map = self.state.current_map.get();
         }
+    }
+
+    /// The same on behalf of another engine, which waits for the answer no longer than it always does.
+    pub(crate) fn on_behalf_of_peer(&self) -> Self {
+        let limit = Duration::from_millis(PEER_ANSWER_MS - PEER_MARGIN_MS);
+        Self { deadline: Some(self.platform.now() + limit), ..self.clone() }
+    }
+
+    /// How long asking others may take.
+    fn peer_limit(&self) -> Duration {
+        let limit = Duration::from_millis(PEER_ANSWER_MS);
+        let left = |deadline: Instant| deadline.saturating_duration_since(self.platform.now());
+        self.deadline.map_or(limit, |deadline| left(deadline).min(limit))
     }
 
     /// Gives the engine another map. Requests that are being served end under the one before.
@@ -167,7 +187,7 @@ impl Node {
     pub(crate) fn call(&self, target: TargetId, request: &Request<'_>) -> Answer {
         match self.local(target) {
             Some(local) => self.dispatcher.serve(self, local, request),
-            None => self.peers.call(&self.map, target, request, &[]),
+            None => self.peers.call(&self.map, target, request, &[], self.peer_limit()),
         }
     }
 
@@ -178,7 +198,7 @@ impl Node {
         request: &Request<'_>,
         bulk: &[u8],
     ) -> Answer {
-        self.peers.call(&self.map, target, request, bulk)
+        self.peers.call(&self.map, target, request, bulk, self.peer_limit())
     }
 
     /// Asks several targets, the remote ones first so that they work while this engine does its own
@@ -199,7 +219,7 @@ impl Node {
             do_own_part();
             Vec::new()
         } else {
-            self.peers.call_all(&self.map, &remote, &mut do_own_part)
+            self.peers.call_all(&self.map, &remote, &mut do_own_part, self.peer_limit())
         };
         assert_eq!(told.len(), remote.len(), "each request has one answer");
         let (mut own, mut told) = (own.into_iter(), told.into_iter());

@@ -40,6 +40,7 @@ fn target_report(target: &Target) -> TargetReport {
         space: space_stat(target).unwrap_or_default(),
         reclaim_backlog: target.reclaim_backlog.load(Ordering::Relaxed),
         transactions: transactions.map_or(0, |records| records.len() as u64),
+        set_aside: target.set_aside.count(),
     }
 }
 
@@ -49,7 +50,7 @@ fn space_stat(target: &Target) -> Result<SpaceStat, azekura_proto::Status> {
         total_bytes: space.total_bytes,
         available_bytes: space.available_bytes,
         device: target.device,
-        objects: target.objects.load(Ordering::Relaxed),
+        objects: target.objects.total(),
     })
 }
 

@@ -6,18 +6,17 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use azekura_proto::limits::LOCKS_GRACE_MS;
 use azekura_proto::message::{EngineReport, Refusal, Role, Welcome};
 use azekura_proto::{EngineId, Incarnation, PoolId, PoolMap, SessionId, Status};
 use azekura_store::{Store, StoreConfig};
 use parking_lot::Mutex;
 
-use crate::background::passes::Background;
+use crate::background::passes::{self, Settling, Upkeep};
 use crate::background::recovery;
-use crate::engine_dir::EngineDir;
+use crate::engine_dir::{EngineDir, Held};
 use crate::error::{EngineError, io_error};
+use crate::held_note::HeldNote;
 use crate::lock_table::LockTable;
 use crate::metrics::Metrics;
 use crate::node::{CurrentMap, Node, NodeState};
@@ -40,7 +39,8 @@ pub struct ServiceParts {
 /// An engine that can be called.
 pub struct Service {
     node: Node,
-    background: Mutex<Background>,
+    upkeep: Mutex<Upkeep>,
+    settling: Mutex<Settling>,
 }
 
 impl Service {
@@ -77,19 +77,16 @@ impl Service {
             targets: open_targets(&dir, engine, &map)?,
             dispatcher: &Dispatcher,
             peers,
-            sessions: Sessions::new(Arc::clone(&platform)),
-            locks: LockTable::new(
-                Arc::clone(&platform),
-                dir.had_locks().then_some(Duration::from_millis(LOCKS_GRACE_MS)),
-            ),
+            sessions: Sessions::new(Arc::clone(&platform), HeldNote::of(&dir, Held::Opens)),
+            locks: LockTable::new(Arc::clone(&platform), HeldNote::of(&dir, Held::Locks)),
             metrics,
             stopping,
             undecided: Mutex::default(),
             current_map: CurrentMap::new(Arc::new(map)),
             platform,
         });
-        let background = Mutex::new(Background::new(dir, &*node.platform));
-        Ok(Self { node, background })
+        let upkeep = Mutex::new(Upkeep::new(dir, &*node.platform));
+        Ok(Self { node, upkeep, settling: Mutex::default() })
     }
 
     /// The engine under the pool map that holds now.
@@ -141,7 +138,7 @@ impl Service {
     /// [`Status::Invalid`] if it is no such map, [`Status::Io`] if it cannot be recorded.
     pub fn install_map(&self, map: PoolMap) -> Result<(), Status> {
         // Held while the map is recorded, so that the record never falls behind what holds.
-        let background = self.background.lock();
+        let upkeep = self.upkeep.lock();
         let node = self.node();
         let is_next = map.validate().is_ok()
             && map.pool == node.map.pool
@@ -150,7 +147,7 @@ impl Service {
         if !is_next {
             return Err(Status::Invalid);
         }
-        background.dir().record_place(&map, node.engine).map_err(|error| {
+        upkeep.dir().record_place(&map, node.engine).map_err(|error| {
             tracing::error!("{error}");
             Status::Io
         })?;
@@ -166,8 +163,21 @@ impl Service {
     /// Does the background work that is due; to be called about twenty times a second. Does nothing
     /// while another call is at it.
     pub fn background_pass(&self) {
-        if let Some(mut background) = self.background.try_lock() {
-            background.pass(&self.node());
+        self.upkeep_pass();
+        self.settling_pass();
+    }
+
+    /// The part of it for which no other engine is asked.
+    pub(crate) fn upkeep_pass(&self) {
+        if let Some(mut upkeep) = self.upkeep.try_lock() {
+            upkeep.pass(&self.node());
+        }
+    }
+
+    /// The part of it that may have to wait for other engines.
+    pub(crate) fn settling_pass(&self) {
+        if let Some(mut settling) = self.settling.try_lock() {
+            settling.pass(&self.node());
         }
     }
 
@@ -180,7 +190,9 @@ impl Service {
     /// Leaves everything durable and in order for the next run.
     pub fn finish(&self) {
         if !self.is_rolled_back() {
-            self.background.lock().finish(&self.node());
+            // What still waits for another engine changes nothing that has to be in order.
+            let _upkeep = self.upkeep.lock();
+            passes::finish(&self.node());
         }
     }
 }

@@ -1,9 +1,11 @@
 //! An engine called in the same process: what a connection gets, without a socket.
 
 use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use azekura_proto::attr::{FileKind, NewInode};
-use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef};
+use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef, XattrMode};
 use azekura_proto::{ObjectClass, Oid, SessionId, Status, TargetId};
 
 use crate::crash_tests::Pool;
@@ -18,7 +20,7 @@ fn attach(service: &Service) -> Attachment {
 }
 
 fn head(target: TargetId, sequence: u64) -> RequestHead {
-    RequestHead { target, map_version: 1, slot: 0, sequence, resent: false }
+    RequestHead { target, map_version: 1, slot: 0, sequence, resent: false, connection: 0 }
 }
 
 fn create(
@@ -143,4 +145,89 @@ fn what_is_refused_is_refused_before_it_is_looked_at() {
     assert_eq!(service.report().sessions, 1);
     assert_eq!(client.call(&head(TargetId(0), 0), &Request::Goodbye, &[]).0, Ok(Reply::Done));
     assert_eq!(service.report().sessions, 0);
+}
+
+/// What came over which connection of which slot.
+fn over(slot: u16, connection: u32, target: TargetId) -> RequestHead {
+    RequestHead { slot, connection, ..head(target, 0) }
+}
+
+#[test]
+fn a_write_of_a_given_up_connection_does_not_undo_what_was_answered_since() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    let (data, home) = (ShardRef { oid, shard: 0, is_file: true }, oid.home());
+    let write =
+        |head: RequestHead, bytes| client.call(&head, &Request::Write { data, offset: 0 }, bytes).0;
+    assert_eq!(write(over(0, 1, home), b"first"), Ok(Reply::Done));
+    // Another slot goes on, once the engine knows that the connection was given up.
+    let fence = Request::Fence { slots: vec![(0, 1)] };
+    assert_eq!(client.call(&over(1, 1, home), &fence, &[]).0, Ok(Reply::Done));
+    assert_eq!(write(over(1, 1, home), b"since"), Ok(Reply::Done));
+    assert!(write(over(0, 1, home), b"late!").is_err());
+    // The slot itself goes on over its next connection.
+    assert_eq!(write(over(0, 2, home), b"again"), Ok(Reply::Done));
+    assert!(write(over(0, 1, home), b"late!").is_err());
+    assert_eq!(read(&client, data, 0, 10).1, b"again");
+}
+
+#[test]
+fn a_write_that_is_still_coming_in_ends_when_its_connection_is_given_up() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let (mut old, new) = (attach(&service), attach(&service));
+    let oid = create((&pool, &service), &new, b"file", 1);
+    let (data, home) = (ShardRef { oid, shard: 0, is_file: true }, oid.home());
+    let fence = Request::Fence { slots: vec![(0, 1)] };
+    std::thread::scope(|scope| {
+        let (begun, has_begun) = mpsc::channel();
+        // Its client goes on over another slot, and is answered when the write has ended.
+        let (told, is_told) = mpsc::channel();
+        scope.spawn(move || {
+            has_begun.recv().unwrap();
+            let ask = || new.call(&over(1, 1, home), &fence, &[]).0;
+            // In virtual time no wait is long.
+            let answer = std::iter::repeat_with(ask).find(|answer| *answer != Err(Status::Busy));
+            told.send(answer.unwrap()).unwrap();
+        });
+        let mut pieces = 0;
+        let mut take = |piece: &mut [u8]| {
+            piece.fill(1);
+            pieces += 1;
+            if pieces == 1 {
+                begun.send(()).unwrap();
+            }
+            assert!(is_told.try_recv().is_err(), "a piece may be on its way to the disk");
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(())
+        };
+        let bulk = BulkIn::Stream { bytes: 64 << 20, read: &mut take };
+        let mut buffer = Vec::new();
+        let write = Request::Write { data, offset: 0 };
+        assert!(old.serve(&over(0, 1, home), &write, bulk, &mut buffer).is_err());
+        assert_eq!(is_told.recv_timeout(Duration::from_secs(5)), Ok(Ok(Reply::Done)));
+        assert!(pieces < 20, "it ends soon, but {pieces} pieces came");
+    });
+}
+
+#[test]
+fn a_number_below_the_last_one_of_its_slot_is_refused() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    let set = |sequence, resent, value: &[u8]| {
+        let mode = XattrMode::Set;
+        let request = Request::SetXattr { oid, name: b"user.x", value, mode };
+        client.call(&RequestHead { resent, ..head(oid.home(), sequence) }, &request, &[]).0
+    };
+    assert_eq!(set(3, false, b"newer"), Ok(Reply::Done));
+    for resent in [false, true] {
+        assert_eq!(set(2, resent, b"older"), Err(Status::Invalid));
+    }
+    let get = Request::GetXattr { oid, name: b"user.x" };
+    let got = client.call(&head(oid.home(), 0), &get, &[]).0;
+    assert_eq!(got, Ok(Reply::Bytes(b"newer".to_vec())));
 }

@@ -16,9 +16,11 @@ use azekura_proto::{Dependences, Oid, Status, TargetId, Timestamp};
 use azekura_store::{Batch, Space, Store};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::background::set_aside::SetAside;
 use crate::clock;
 use crate::data::leases::{Given, Leases};
 use crate::namespace::dir_shards::DirShards;
+use crate::object_counts::{ObjectCounts, Removed};
 use crate::records::record::encode;
 use crate::records::stored::{load, store_status};
 use crate::transaction::finished::Finished;
@@ -87,9 +89,11 @@ pub(crate) struct Target {
     reserving_serials: Mutex<()>,
     size_locks: [Mutex<()>; 64],
     next_transaction: AtomicU64,
-    pub(crate) objects: AtomicU64,
+    pub(crate) objects: ObjectCounts,
     pub(crate) reclaim_backlog: AtomicU64,
     pub(crate) reclaim_wanted: AtomicUsize,
+    /// Records that the background work cannot deal with.
+    pub(crate) set_aside: SetAside,
     pub(crate) dir_shards: DirShards,
     /// Leases on the shards of this target; [`Target::record_leases`] comes before giving one.
     pub(crate) leases: Leases,
@@ -132,9 +136,10 @@ impl Target {
             reserving_serials: Mutex::new(()),
             size_locks: std::array::from_fn(|_| Mutex::new(())),
             next_transaction: AtomicU64::new(boots << 40),
-            objects: AtomicU64::new(0),
+            objects: ObjectCounts::default(),
             reclaim_backlog: AtomicU64::new(0),
             reclaim_wanted: AtomicUsize::new(0),
+            set_aside: SetAside::default(),
             dir_shards: DirShards::default(),
             leases: Leases::new(Arc::clone(&platform), boots, given),
             read_leases_recorded: AtomicBool::new(given.read),
@@ -243,9 +248,9 @@ impl Target {
     }
 
     /// Inodes were removed: counts them, and wakes the reclaimer.
-    pub(crate) fn removed(&self, inodes: u64) {
-        if inodes > 0 {
-            self.objects.fetch_sub(inodes, Ordering::Relaxed);
+    pub(crate) fn removed(&self, inodes: &Removed) {
+        if !inodes.is_empty() {
+            self.objects.remove(inodes);
             self.reclaim_wanted.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -81,7 +81,7 @@ impl Handler for FrontEnd {
             Operation::Release { fh, flags: _, lock_owner, flush: _, flock_unlock } => {
                 answer::done(replier, self.release(fh, flock_unlock.then_some(lock_owner)));
             }
-            Operation::Fsync { fh, data_only: _ } => answer::done(replier, self.fsync(fh)),
+            Operation::Fsync { fh, data_only } => answer::done(replier, self.fsync(fh, data_only)),
             Operation::Fallocate { fh, offset, length, mode } => {
                 answer::done(replier, self.fallocate(header, fh, (offset, length), mode));
             }

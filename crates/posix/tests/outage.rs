@@ -56,6 +56,47 @@ fn open_files_and_locks_outlive_a_restart() {
 }
 
 #[test]
+fn an_idle_client_keeps_its_locks_over_a_restart() {
+    let mut cluster = Cluster::start(1, 2, narrow_on_one_target());
+    let (one, other) = (cluster.root(), cluster.root());
+    one.write("/file", b"content").unwrap();
+    let file = one.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    let oid = file.handle().oid();
+    one.filesystem().lock(oid, whole(5), false, &|| false).unwrap();
+    cluster.restart(0);
+    // All that happens in an idle mount, once a second.
+    one.filesystem().pool().tick();
+    // Answered when the grace is over.
+    let denied = other.filesystem().lock(oid, whole(5), false, &|| false);
+    assert_eq!(denied, Err(Errno::AGAIN));
+    assert_eq!(file.read_at(&mut [0; 7], 0).unwrap(), 7);
+}
+
+#[test]
+fn whoever_relies_on_a_lost_lock_is_told() {
+    let mut cluster = Cluster::start(1, 2, narrow_on_one_target());
+    let (one, other) = (cluster.root(), cluster.root());
+    one.write("/file", b"content").unwrap();
+    let file = one.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    let oid = file.handle().oid();
+    one.filesystem().lock(oid, whole(5), false, &|| false).unwrap();
+    cluster.restart(0);
+    // Granted when the grace is over, since the holder has not come back.
+    other.filesystem().lock(oid, whole(5), false, &|| false).unwrap();
+    other.filesystem().unlock_owner(oid, LockKind::Whole, 5).unwrap();
+    one.metadata("/file").unwrap();
+    let io = Err(Errno::IO);
+    assert_eq!(file.read_at(&mut [0; 7], 0), io);
+    assert_eq!(file.write_at(b"more", 7), io);
+    assert_eq!(one.filesystem().lock(oid, whole(5), false, &|| false).map(|()| 0), io);
+    assert_eq!(one.filesystem().unlock_owner(oid, LockKind::Whole, 5).map(|()| 0), io);
+    // From then on its owner knows.
+    assert_eq!(file.read_at(&mut [0; 7], 0), Ok(7));
+    one.filesystem().lock(oid, whole(5), false, &|| false).unwrap();
+    one.filesystem().unlock_owner(oid, LockKind::Whole, 5).unwrap();
+}
+
+#[test]
 fn a_request_waits_for_an_engine_that_comes_back() {
     let mut cluster = Cluster::start(2, 1, narrow_on_one_target());
     let fs = cluster.root();

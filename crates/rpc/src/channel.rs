@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::failure::Failure;
 use crate::in_flight::{Entry, InFlight};
-use crate::slot::{Attempt, Destination, Slot, head};
+use crate::slot::{Attempt, Destination, Place, Slot, head};
 use crate::transport::{Line, SendHalf};
 
 /// How long a channel that ends waits for a lock that nobody keeps for long.
@@ -75,7 +75,7 @@ pub struct Arrival<T> {
 /// A slot with requests in flight, each with what its sender keeps about it.
 #[derive(Debug)]
 pub struct Channel<S: DerefMut<Target = Slot>, T> {
-    slot_number: u16,
+    place: Place,
     line: Arc<dyn Line>,
     sender: Mutex<Option<Box<dyn SendHalf>>>,
     receiving: Mutex<Receiving<S>>,
@@ -89,13 +89,13 @@ impl<S: DerefMut<Target = Slot>, T> Channel<S, T> {
     /// # Errors
     /// The slot is given back if it has none.
     pub fn open(mut slot: S) -> Result<Self, S> {
-        let slot_number = slot.number();
+        let place = slot.place();
         let Ok(line) = slot.connected().map(|conversation| Arc::clone(&conversation.line)) else {
             return Err(slot);
         };
         let Ok(sender) = slot.take_sender() else { return Err(slot) };
         Ok(Self {
-            slot_number,
+            place,
             line,
             sender: Mutex::new(Some(sender)),
             receiving: Mutex::new(Receiving { slot, partial: None }),
@@ -137,7 +137,7 @@ impl<S: DerefMut<Target = Slot>, T> Channel<S, T> {
         let slot = &mut self.receiving.get_mut().slot;
         let sender = self.sender.get_mut().as_mut().ok_or_else(Failure::not_connected)?;
         slot.send_releases(&mut **sender, outgoing.to)?;
-        let head = head(self.slot_number, outgoing.to, attempt);
+        let head = head(self.place, outgoing.to, attempt);
         sender.send(&head, outgoing.request, outgoing.bulk, true)?;
         self.in_flight.get_mut().push(outgoing.entry(context));
         Ok(())
@@ -184,7 +184,7 @@ impl<S: DerefMut<Target = Slot>, T> Channel<S, T> {
         };
         // Before it is sent, so that the answer finds it.
         self.in_flight.lock().push(outgoing.entry(context));
-        let head = head(self.slot_number, outgoing.to, Attempt::default());
+        let head = head(self.place, outgoing.to, Attempt::default());
         sender.send(&head, outgoing.request, outgoing.bulk, false).map_err(|failure| {
             if !matches!(failure, Failure::TooLarge) {
                 self.is_broken.store(true, Ordering::Release);
@@ -232,7 +232,7 @@ impl<S: DerefMut<Target = Slot>, T> Channel<S, T> {
         let is_clean = !*self.is_broken.get_mut() && self.in_flight.get_mut().is_empty();
         match self.sender.get_mut().take() {
             Some(sender) if is_clean => slot.put_sender(sender),
-            Some(_) => slot.disconnect(),
+            Some(_) => slot.give_up(),
             None => {}
         }
         slot

@@ -7,6 +7,7 @@
 //! knows requests, not what they do; it starts no threads.
 
 mod channel;
+mod conversations;
 mod dialogue;
 mod failure;
 mod in_flight;
@@ -18,6 +19,7 @@ mod test_engine;
 pub mod transport;
 
 pub use channel::{Arrival, Channel, Outgoing, Reader};
+pub use conversations::Conversations;
 pub use dialogue::Dialogue;
 pub use failure::Failure;
 pub use in_flight::InFlight;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
-use azekura_proto::limits::PEER_ANSWER_MS;
+use azekura_proto::limits::{PEER_ANSWER_MS, RECORD_WAIT_MS};
 use azekura_proto::message::{Answer, Request, Role};
 use azekura_proto::{EngineId, PoolMap, SessionId, Status, TargetId};
 use azekura_wire::Secret;
@@ -29,6 +29,10 @@ const SILENCE_MEMORY: Duration = Duration::from_secs(1);
 /// How long finding out whether such a peer is back may take: whoever waits for the answer has little
 /// time left.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Of its time a peer may need so much before it says that it is busy; one that was given less is not
+/// known to be silent.
+const BUSY_PERCENT: u32 = 70;
+const _: () = assert!(RECORD_WAIT_MS < PEER_ANSWER_MS * BUSY_PERCENT as u64 / 100);
 /// Idle connections kept for each peer.
 const IDLE_MAX: usize = 32;
 
@@ -89,8 +93,14 @@ impl PeerClient {
     ///
     /// # Errors
     /// What the target answered, or that it cannot be reached.
-    pub fn call(&self, map: &PoolMap, asked: &mut PeerRequest<'_>) -> Answer {
-        self.call_since(map, asked, self.platform.now())
+    pub fn call(&self, map: &PoolMap, asked: &mut PeerRequest<'_>, limit: Duration) -> Answer {
+        self.call_since(map, asked, self.beginning(limit))
+    }
+
+    /// From when on the time of a call is counted that may take so long from now.
+    fn beginning(&self, limit: Duration) -> Instant {
+        let now = self.platform.now();
+        now.checked_sub(self.timeout.saturating_sub(limit)).unwrap_or(now)
     }
 
     fn call_since(&self, map: &PoolMap, asked: &mut PeerRequest<'_>, began: Instant) -> Answer {
@@ -120,8 +130,9 @@ impl PeerClient {
         map: &PoolMap,
         asked: &mut [PeerRequest<'_>],
         meanwhile: impl FnOnce(),
+        limit: Duration,
     ) -> Vec<Answer> {
-        let began = self.platform.now();
+        let began = self.beginning(limit);
         let mut answers: Vec<Option<Answer>> = asked.iter().map(|_| None).collect();
         let mut open: HashMap<EngineId, Option<Channel<Borrowed<'_>, usize>>> = HashMap::new();
         for index in 0..asked.len() {
@@ -198,25 +209,26 @@ impl PeerClient {
         engine: EngineId,
         began: Instant,
     ) -> Result<Borrowed<'_>, Status> {
-        let mut left = self.timeout.saturating_sub(self.platform.elapsed(began));
+        let had = self.timeout.saturating_sub(self.platform.elapsed(began));
+        if had.is_zero() {
+            return Err(Status::PeerUnreachable);
+        }
+        let mut left = had;
         {
             let mut peers = self.peers.lock();
             let peer = peers.entry(engine).or_default();
             if let Some(slot) = peer.idle.pop() {
-                return Ok(Borrowed { peers: self, engine, slot, is_fresh: false });
+                return Ok(Borrowed { peers: self, engine, slot, is_fresh: false, had });
             }
             if let Some(until) = peer.avoided_until {
                 let now = self.platform.now();
-                if left.is_zero() || now < until {
+                if now < until {
                     return Err(Status::PeerUnreachable);
                 }
                 // The first who asks again finds out, in little time; the others avoid it meanwhile.
                 left = left.min(PROBE_TIMEOUT);
                 peer.avoided_until = Some(now + 2 * PROBE_TIMEOUT);
             }
-        }
-        if left.is_zero() {
-            return Err(Status::PeerUnreachable);
         }
         let entry = map.engines.get(usize::from(engine.0)).ok_or(Status::WrongTarget)?;
         let caller = Caller {
@@ -230,6 +242,10 @@ impl PeerClient {
         let Some((conversation, _)) = met.good.pop() else {
             if let Some(error) = met.first_error {
                 let is_late = error.kind() == io::ErrorKind::TimedOut;
+                if is_late && left < PROBE_TIMEOUT.min(self.timeout) {
+                    // In so little time nobody has found out anything.
+                    return Err(Status::PeerUnreachable);
+                }
                 let failure = if is_late { Failure::Late } else { error.into() };
                 self.note_unreachable(engine, &failure);
             }
@@ -237,7 +253,8 @@ impl PeerClient {
         };
         // It lets callers in, which it does however busy it is with what they ask.
         self.peers.lock().entry(engine).or_default().avoided_until = None;
-        Ok(Borrowed { peers: self, engine, slot: Slot::single(conversation), is_fresh: true })
+        let slot = Slot::single(conversation);
+        Ok(Borrowed { peers: self, engine, slot, is_fresh: true, had })
     }
 
     /// A peer could not be reached: where that took time, nobody else is to wait as long.
@@ -263,13 +280,18 @@ struct Borrowed<'p> {
     slot: Slot,
     /// The connection has just been made, so that it cannot have died of age.
     is_fresh: bool,
+    /// How much time there was for the call.
+    had: Duration,
 }
 
 impl Borrowed<'_> {
     /// The connection is of no further use.
     fn fail(&mut self, failure: &Failure) {
         self.slot.disconnect();
-        if self.is_fresh || matches!(failure, Failure::Late) {
+        // In less time than a busy peer may rightly need nobody has found out anything.
+        let had_time = self.had >= self.peers.timeout * BUSY_PERCENT / 100;
+        let is_silent = matches!(failure, Failure::Late) && had_time;
+        if is_silent || self.is_fresh && !matches!(failure, Failure::Late) {
             self.peers.note_unreachable(self.engine, failure);
         }
     }
@@ -333,9 +355,14 @@ mod tests {
         asked.push(PeerRequest { bulk_out: b"abc", ..PeerRequest::new(TargetId(0), &write) });
         asked.push(PeerRequest { bulk_in: &mut data, ..PeerRequest::new(TargetId(3), &read) });
         let mut asked_before = 0;
-        let answers = peers.call_all(&map, &mut asked, || {
-            asked_before = logs.iter().map(|log| log.lock().len()).sum();
-        });
+        let answers = peers.call_all(
+            &map,
+            &mut asked,
+            || {
+                asked_before = logs.iter().map(|log| log.lock().len()).sum();
+            },
+            PEER_TIMEOUT,
+        );
         assert_eq!(asked_before, 6);
         let serials: Vec<Answer> =
             map.targets.iter().zip(0..).map(|(_, target)| Ok(Reply::Serial(target))).collect();
@@ -354,18 +381,25 @@ mod tests {
     fn an_old_connection_that_has_died_is_replaced() {
         let (network, _) = network(2);
         let (peers, map) = peers(&network);
-        let ask = |target| peers.call(&map, &mut PeerRequest::new(target, &Request::Ping));
+        let ask =
+            |target| peers.call(&map, &mut PeerRequest::new(target, &Request::Ping), PEER_TIMEOUT);
         assert_eq!(ask(TargetId(3)), Ok(Reply::Done));
         network.add(EngineId(1), Arc::new(TestEngine::new(1)));
         assert_eq!(ask(TargetId(3)), Ok(Reply::Done));
         network.add(EngineId(1), Arc::new(TestEngine::new(1)));
         let ping = Request::Ping;
         let mut asked = [TargetId(3), TargetId(0)].map(|target| PeerRequest::new(target, &ping));
-        assert_eq!(peers.call_all(&map, &mut asked, || {}), [Ok(Reply::Done), Ok(Reply::Done)]);
+        assert_eq!(
+            peers.call_all(&map, &mut asked, || {}, PEER_TIMEOUT),
+            [Ok(Reply::Done), Ok(Reply::Done)]
+        );
         network.remove(EngineId(1));
         assert_eq!(ask(TargetId(3)), Err(Status::PeerUnreachable));
         assert_eq!(ask(TargetId(9)), Err(Status::WrongTarget));
-        assert_eq!(peers.call_all(&map, &mut asked, || {})[0], Err(Status::PeerUnreachable));
+        assert_eq!(
+            peers.call_all(&map, &mut asked, || {}, PEER_TIMEOUT)[0],
+            Err(Status::PeerUnreachable)
+        );
     }
 
     /// Two peers that take requests and answer none, each behind several connections that were good.
@@ -389,18 +423,20 @@ mod tests {
         let targets = [0, 1, 2, 4, 5].map(TargetId);
         let mut asked = targets.map(|target| PeerRequest::new(target, &unanswered));
         asked[0].request = &ping;
-        let answers = peers.call_all(&map, &mut asked, || {});
+        let answers = peers.call_all(&map, &mut asked, || {}, PEER_TIMEOUT);
         assert_eq!(answers[0], Ok(Reply::Done));
         assert!(answers[1..].iter().all(|answer| *answer == Err(Status::PeerUnreachable)));
         assert!(took(began) < 2 * 300, "one bound for all, not {} ms", took(began));
         let began = Instant::now();
         for target in targets {
-            let answer = peers.call(&map, &mut PeerRequest::new(target, &ping));
+            let answer = peers.call(&map, &mut PeerRequest::new(target, &ping), peers.timeout);
             assert_eq!(answer.is_ok(), target.0 == 0);
         }
         assert!(took(began) < 300, "they are known, but it took {} ms", took(began));
         std::thread::sleep(SILENCE_MEMORY);
-        let ask = |target| peers.call(&map, &mut PeerRequest::new(TargetId(target), &ping));
+        let ask = |target| {
+            peers.call(&map, &mut PeerRequest::new(TargetId(target), &ping), peers.timeout)
+        };
         assert_eq!((ask(1), ask(2)), (Ok(Reply::Done), Ok(Reply::Done)), "and found when back");
     }
 
@@ -411,8 +447,24 @@ mod tests {
         let ping = Request::Ping;
         let mut asked: Vec<_> =
             (0..200).map(|number| PeerRequest::new(TargetId(number % 4), &ping)).collect();
-        let answers = peers.call_all(&map, &mut asked, || {});
+        let answers = peers.call_all(&map, &mut asked, || {}, PEER_TIMEOUT);
         assert!(answers.len() == 200 && answers.iter().all(|answer| *answer == Ok(Reply::Done)));
         assert_eq!(logs.iter().map(|log| log.lock().len()).collect::<Vec<_>>(), [100, 100]);
+    }
+
+    #[test]
+    fn a_call_that_has_little_time_does_not_make_a_peer_a_silent_one() {
+        let (network, _) = network(2);
+        let (mut peers, map) = peers(&network);
+        peers.timeout = Duration::from_secs(4);
+        let (ping, unanswered) = (Request::Ping, Request::Release { oids: Vec::new() });
+        let began = Instant::now();
+        let limit = Duration::from_millis(200);
+        let answer = peers.call(&map, &mut PeerRequest::new(TargetId(3), &unanswered), limit);
+        assert_eq!(answer, Err(Status::PeerUnreachable));
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        let ask = |limit| peers.call(&map, &mut PeerRequest::new(TargetId(3), &ping), limit);
+        assert_eq!(ask(peers.timeout), Ok(Reply::Done), "the others go on asking it");
+        assert_eq!(ask(Duration::ZERO), Err(Status::PeerUnreachable));
     }
 }

@@ -288,7 +288,7 @@ mod tests {
         let (mut attempts, platform) = start(4);
         platform.sleep(PATIENCE.engine);
         assert_eq!(attempts.after_failure(&refused(), &platform, &PATIENCE), None);
-        let sync = Request::Sync { data: Some(crate::test_engine::shard()) };
+        let sync = Request::Sync { data: Some(crate::test_engine::shard()), data_only: false };
         let (mut attempts, platform) = start_of(&sync, 0);
         platform.sleep(10 * PATIENCE.engine);
         assert_eq!(attempts.gone(&platform), Duration::ZERO);

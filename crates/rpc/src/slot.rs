@@ -3,12 +3,12 @@
 //! try again is decided in [`crate::retry`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use azekura_proto::message::{Answer, Reply, Request, RequestHead};
 use azekura_proto::{Oid, TargetId};
 
+use crate::conversations::Conversations;
 use crate::failure::Failure;
 use crate::transport::{Conversation, SendHalf};
 
@@ -57,20 +57,28 @@ pub struct Slot {
     number: u16,
     sequence: u64,
     conversation: Option<Conversation>,
-    /// Counts the conversations of all slots of the session at the engine.
-    open_count: Arc<AtomicUsize>,
+    /// The number of the last conversation.
+    connection: u32,
+    /// A change that was sent over it may be under way.
+    awaits_change: bool,
+    /// Those of all slots of the session at the engine.
+    all: Arc<Conversations>,
     leaving: Option<Leaving>,
 }
 
 impl Slot {
     /// A slot without a conversation.
-    pub fn new(
-        number: u16,
-        open_count: Arc<AtomicUsize>,
-        releases: Option<Arc<dyn Releases>>,
-    ) -> Self {
+    pub fn new(number: u16, all: Arc<Conversations>, releases: Option<Arc<dyn Releases>>) -> Self {
         let leaving = releases.map(|source| Leaving { source, sent: Vec::new() });
-        Self { number, sequence: 0, conversation: None, open_count, leaving }
+        Self {
+            number,
+            sequence: 0,
+            conversation: None,
+            connection: 0,
+            awaits_change: false,
+            all,
+            leaving,
+        }
     }
 
     /// The only slot of a caller that asks and goes.
@@ -78,11 +86,6 @@ impl Slot {
         let mut slot = Self::new(0, Arc::default(), None);
         slot.attach(conversation);
         slot
-    }
-
-    /// Its number in the session.
-    pub(crate) fn number(&self) -> u16 {
-        self.number
     }
 
     /// Whether there is a conversation.
@@ -93,7 +96,8 @@ impl Slot {
     /// Gives it a conversation.
     pub fn attach(&mut self, conversation: Conversation) {
         self.disconnect();
-        self.open_count.fetch_add(1, Ordering::Relaxed);
+        self.all.note_opened();
+        self.connection += 1;
         self.conversation = Some(conversation);
     }
 
@@ -103,8 +107,17 @@ impl Slot {
             leaving.source.settle(&mut leaving.sent, false);
         }
         if self.conversation.take().is_some() {
-            self.open_count.fetch_sub(1, Ordering::Relaxed);
+            self.all.note_closed();
         }
+        if std::mem::take(&mut self.awaits_change) {
+            self.all.give_up(self.number, self.connection);
+        }
+    }
+
+    /// Ends the conversation, over which something that was sent may still be under way.
+    pub(crate) fn give_up(&mut self) {
+        self.awaits_change = self.is_connected();
+        self.disconnect();
     }
 
     /// The sequence number for a request: a new one if it needs an exact retry, else 0.
@@ -131,7 +144,9 @@ impl Slot {
         gone: Duration,
     ) -> Result<Answer, Failure> {
         self.send(to, attempt, request, bulk_out)?;
-        self.receive(bulk_in, request.may_be_slow(), gone)
+        let answer = self.receive(bulk_in, request.may_be_slow(), gone)?;
+        self.awaits_change = false;
+        Ok(answer)
     }
 
     /// Sends a request whose answer nobody waits for.
@@ -146,9 +161,10 @@ impl Slot {
         bulk_out: &[u8],
     ) -> Result<(), Failure> {
         let mut sender = self.take_sender()?;
+        self.awaits_change |= request.is_fenced();
         let sent = self
             .send_releases(&mut *sender, to)
-            .and_then(|()| sender.send(&head(self.number, to, attempt), request, bulk_out, false));
+            .and_then(|()| sender.send(&self.head(to, attempt), request, bulk_out, false));
         self.put_sender(sender);
         sent
     }
@@ -204,6 +220,7 @@ impl Slot {
         sender: &mut dyn SendHalf,
         to: Destination,
     ) -> Result<(), Failure> {
+        let at = self.place();
         let Some(leaving) = &mut self.leaving else { return Ok(()) };
         // While earlier ones have not been answered the next request takes these along.
         if !leaving.source.are_waiting() || !leaving.sent.is_empty() {
@@ -216,12 +233,22 @@ impl Slot {
         if let Request::Release { oids } = &request
             && !oids.is_empty()
         {
-            sent = sender.send(&head(self.number, to, Attempt::default()), &request, &[], true);
+            self.awaits_change = true;
+            sent = sender.send(&head(at, to, Attempt::default()), &request, &[], true);
         }
         if let Request::Release { oids } = request {
             leaving.sent = oids;
         }
         sent
+    }
+
+    /// Which connection of which slot it has.
+    pub(crate) fn place(&self) -> Place {
+        Place { slot: self.number, connection: self.connection }
+    }
+
+    fn head(&self, to: Destination, attempt: Attempt) -> RequestHead {
+        head(self.place(), to, attempt)
     }
 
     fn note_reply(&mut self) {
@@ -234,16 +261,24 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.conversation.is_some() {
-            self.open_count.fetch_sub(1, Ordering::Relaxed);
+            self.all.note_closed();
         }
     }
 }
 
+/// A connection of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    slot: u16,
+    connection: u32,
+}
+
 /// The head of a request: the one place where it is made.
-pub(crate) fn head(slot: u16, to: Destination, attempt: Attempt) -> RequestHead {
+pub(crate) fn head(at: Place, to: Destination, attempt: Attempt) -> RequestHead {
+    let Place { slot, connection } = at;
     let Destination { target, map_version } = to;
     let Attempt { sequence, resent } = attempt;
-    RequestHead { target, map_version, slot, sequence, resent }
+    RequestHead { target, map_version, slot, sequence, resent, connection }
 }
 
 /// How many data stand behind an answer, if they are as many as it says and fit.

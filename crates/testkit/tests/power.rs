@@ -10,7 +10,10 @@ use std::sync::Arc;
 use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
 use azekura_engine::{EngineDir, Service, ServiceParts};
 use azekura_platform::system;
-use azekura_posix::{Credentials, FileSystem, FsConfig, Namespace, OpenOptions, RenameMode};
+use azekura_posix::{
+    AttrUpdate, Credentials, FileSystem, FsConfig, Namespace, OpenOptions, RenameMode, SetTime,
+    Timestamp, XattrMode,
+};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::{EngineId, Oid, PoolId, PoolMap, SessionId};
@@ -121,5 +124,40 @@ fn numbers_of_objects_are_given_once_also_after_a_loss_of_power() {
             drop(names);
             machine.cut_power(service);
         }
+    }
+}
+
+#[test]
+fn attributes_that_were_synced_survive_a_loss_of_power() {
+    let times = [1_000_000_001, 2_000_000_002].map(|secs| Timestamp { secs, nanos: 7 });
+    for seed in 0..SEEDS {
+        let machine = Machine::new(seed);
+        let service = machine.start();
+        let names = machine.mount();
+        for (path, data) in [("/empty", &b""[..]), ("/file", b"data")] {
+            names.write(path, data).unwrap();
+        }
+        names.filesystem().syncfs().unwrap();
+        for path in ["/empty", "/file"] {
+            let file = names.open(path, &OpenOptions::create()).unwrap();
+            let [atime, mtime] = times.map(|time| Some(SetTime::At(time)));
+            let (mode, uid) = (Some(0o640), Some(17));
+            let update = AttrUpdate { mode, uid, atime, mtime, ..AttrUpdate::default() };
+            file.set_attr(&update).unwrap();
+            names.set_xattr(path, b"user.x", b"value", XattrMode::Set).unwrap();
+            file.sync().unwrap();
+        }
+        drop(names);
+        machine.cut_power(service);
+        let service = machine.start();
+        let names = machine.mount();
+        for path in ["/empty", "/file"] {
+            let attr = names.metadata(path).unwrap();
+            assert_eq!([attr.atime, attr.mtime], times, "seed {seed}: {path}");
+            assert_eq!((attr.mode, attr.uid), (0o640, 17), "seed {seed}: {path}");
+            assert_eq!(names.get_xattr(path, b"user.x").unwrap(), b"value", "seed {seed}: {path}");
+        }
+        drop(names);
+        machine.cut_power(service);
     }
 }

@@ -130,8 +130,10 @@ fn is_found(setting: &Setting, defect: KnownDefect) {
 }
 
 #[test]
-fn writes_that_come_late_are_found() {
-    is_found(&QUIET, KnownDefect::LateWrite);
+fn what_a_given_up_connection_still_brings_is_not_carried_out() {
+    let faults = Faults { request_late: 3, ..Faults::NONE };
+    are_right(&Setting { faults, ..Setting::SHORT });
+    are_right(&Setting { faults, ..Setting::STRIPED });
 }
 
 #[test]
@@ -140,14 +142,8 @@ fn reads_before_a_commit_are_found() {
 }
 
 #[test]
-fn open_files_that_are_lost_in_a_restart_are_found() {
-    let setting = Setting { faults: Faults { killed: 6, ..Faults::NONE }, ..Setting::SHORT };
-    is_found(&setting, KnownDefect::UnlinkBeforeClaim);
-}
-
-#[test]
-fn requests_that_come_late_are_found() {
-    is_found(&QUIET, KnownDefect::LateRequest);
+fn open_files_outlive_restarts_of_engines() {
+    are_right(&Setting { faults: Faults { killed: 6, ..Faults::NONE }, ..Setting::SHORT });
 }
 
 #[test]

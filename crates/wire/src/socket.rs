@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use azekura_proto::pool_map::Address;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType,
 };
 
 /// A connected stream socket.
@@ -193,12 +195,14 @@ pub fn dial_several(
     count: usize,
     timeout: Duration,
 ) -> io::Result<Vec<Dialled>> {
+    let deadline = Instant::now() + timeout;
+    let left = || deadline.saturating_duration_since(Instant::now());
     match address {
-        Address::Unix(path) => came_through((0..count).map(|_| dial_unix(path)).collect()),
+        Address::Unix(path) => came_through((0..count).map(|_| dial_unix(path, left())).collect()),
         Address::Tcp(host_port) => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
             for address in host_port.to_socket_addrs()? {
-                match came_through(dial_tcp(&address, count, timeout)) {
+                match came_through(dial_tcp(&address, count, left())) {
                     Ok(dialled) => return Ok(dialled),
                     Err(error) => last = error,
                 }
@@ -225,10 +229,21 @@ fn came_through(tried: Vec<io::Result<Dialled>>) -> io::Result<Vec<Dialled>> {
     }
 }
 
-fn dial_unix(path: &Path) -> io::Result<Dialled> {
+/// A listener whose queue is full lets callers wait; so long at most.
+fn dial_unix(path: &Path, timeout: Duration) -> io::Result<Dialled> {
     let begun = Instant::now();
-    let socket = Socket::Unix(UnixStream::connect(path)?);
-    Ok(Dialled { socket, took: begun.elapsed() })
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let descriptor =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let limit = Some(timeout.max(Duration::from_millis(1)));
+    set_socket_timeout(&descriptor, Timeout::Send, limit)?;
+    match rustix::net::connect(&descriptor, &address) {
+        Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+        connected => connected?,
+    }
+    set_socket_timeout(&descriptor, Timeout::Send, None)?;
+    Ok(Dialled { socket: Socket::Unix(descriptor.into()), took: begun.elapsed() })
 }
 
 /// A connection that the kernel is making.
@@ -439,5 +454,25 @@ mod tests {
         assert!((1..8).contains(&came.len()), "{} came through", came.len());
         let error = dial_several(&address, 2, Duration::from_millis(50)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_unix_listener_that_takes_nobody_in_is_waited_for_in_bounds() {
+        let dir = std::env::temp_dir().join(format!("azekura-dial-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("full");
+        let descriptor =
+            rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&descriptor, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&descriptor, 0).unwrap();
+        let address = Address::Unix(path.clone());
+        let limit = Duration::from_millis(100);
+        let begun = Instant::now();
+        let kept: Vec<_> = (0..4).map(|_| dial(&address, limit)).collect();
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        let late = kept.iter().flat_map(|dialled| dialled.as_ref().err());
+        assert!(late.clone().count() > 0, "its queue has an end");
+        assert!(late.clone().all(|error| error.kind() == io::ErrorKind::TimedOut));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

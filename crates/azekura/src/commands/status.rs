@@ -61,6 +61,7 @@ struct TargetStatus {
     objects: u64,
     reclaim_backlog: u64,
     transactions: u64,
+    set_aside: u64,
 }
 
 impl From<&TargetReport> for TargetStatus {
@@ -73,6 +74,7 @@ impl From<&TargetReport> for TargetStatus {
             objects: target.space.objects,
             reclaim_backlog: target.reclaim_backlog,
             transactions: target.transactions,
+            set_aside: target.set_aside,
         }
     }
 }
@@ -360,6 +362,14 @@ fn show_one(pool: &PoolStatus) {
     }
     if any {
         report::say(table);
+    }
+    for engine in &pool.engines {
+        for target in engine.targets.iter().filter(|target| target.set_aside > 0) {
+            report::say(format!(
+                "target {}: {} records cannot be dealt with and wait; the log of engine {} says why, 'azekura fs check' looks for damage",
+                target.id, target.set_aside, engine.id,
+            ));
+        }
     }
     for engine in pool.engines.iter().filter(|engine| engine.state == State::Down) {
         report::note(format_args!(

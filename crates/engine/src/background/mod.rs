@@ -3,3 +3,4 @@
 pub(crate) mod passes;
 pub(crate) mod reclaim;
 pub(crate) mod recovery;
+pub(crate) mod set_aside;

@@ -1,13 +1,17 @@
 //! Work that no request waits for: telling the outcome of transactions, writing directory times,
-//! giving back space, ending sessions, noting whether locks are held and how long data are. Owns how often each of these
-//! is due. It has no thread: an engine calls [`Background::pass`] from one, a simulation by hand.
+//! giving back space, ending sessions, noting how long data are. Owns how often each of these
+//! is due, and that what needs no other engine does not wait for one. It has no threads: an engine calls
+//! [`Upkeep::pass`] and [`Settling::pass`] from one each, a simulation by hand.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use azekura_platform::Platform;
+use azekura_proto::TargetId;
 use azekura_proto::limits::LEASE_MS;
 
+use crate::background::reclaim::Sweep;
 use crate::background::{reclaim, recovery};
 use crate::engine_dir::EngineDir;
 use crate::node::Node;
@@ -25,19 +29,25 @@ const RECLAIM_EVERY: u64 = 100;
 /// How long one pass gives back the space of one target.
 const RECLAIM_TIME: Duration = Duration::from_millis(200);
 
-/// Where the background work of an engine stands.
-pub(crate) struct Background {
+/// What an engine does for itself: it asks no other one, and is never held up by one.
+pub(crate) struct Upkeep {
     dir: EngineDir,
     passes: u64,
     /// When what sessions of an earlier run have not claimed goes; `None` once it has.
     orphans_due: Option<Instant>,
-    locks_noted: bool,
 }
 
-impl Background {
+/// What may have to wait for other engines.
+#[derive(Default)]
+pub(crate) struct Settling {
+    passes: u64,
+    sweeps: HashMap<TargetId, Sweep>,
+}
+
+impl Upkeep {
     pub(crate) fn new(dir: EngineDir, platform: &dyn Platform) -> Self {
         let orphans_due = Some(platform.now() + Duration::from_millis(LEASE_MS));
-        Self { dir, passes: 0, orphans_due, locks_noted: false }
+        Self { dir, passes: 0, orphans_due }
     }
 
     pub(crate) fn dir(&self) -> &EngineDir {
@@ -47,23 +57,12 @@ impl Background {
     /// Does what is due.
     pub(crate) fn pass(&mut self, node: &Node) {
         self.passes += 1;
-        // First: a crash before it is noted costs the holders their grace.
-        if self.locks_noted == node.locks.is_empty() {
-            self.locks_noted = !self.locks_noted;
-            self.dir.note_locks(self.locks_noted);
-        }
         for target in node.local_targets() {
             if let Err(error) = target.store.pass() {
                 tracing::error!("the store of target {} cannot go on: {error}", target.id.0);
             }
             target.reserve_serials_ahead();
-            // After a restart there may be records that nobody has announced.
-            let wanted = target.reclaim_wanted.swap(0, Ordering::Relaxed) > 0;
-            if wanted || self.passes % RECLAIM_EVERY == 1 {
-                reclaim_target(node, target);
-            }
             if self.passes.is_multiple_of(TRANSACTIONS_EVERY) {
-                recovery::finish_transactions(node, target);
                 write_back(target, Some(node.platform.now()));
             }
         }
@@ -71,22 +70,42 @@ impl Background {
             node.local_targets().for_each(|target| note_lengths(target));
             node.metrics.sample(node.platform.now());
             end_expired_sessions(node);
+            node.locks.clear_note();
+            node.sessions.clear_note();
         }
         if self.orphans_due.is_some_and(|due| node.platform.now() > due) {
             self.orphans_due = None;
             drop_leftovers(node);
         }
     }
+}
 
-    /// Leaves everything in order for the next run of the engine.
-    pub(crate) fn finish(&self, node: &Node) {
-        self.dir.note_locks(!node.locks.is_empty());
+impl Settling {
+    /// Does what is due.
+    pub(crate) fn pass(&mut self, node: &Node) {
+        self.passes += 1;
         for target in node.local_targets() {
-            write_back(target, None);
-            note_lengths(target);
-            if let Err(error) = target.store.sync_at_end() {
-                tracing::error!("{error}");
+            // After a restart there may be records that nobody has announced.
+            let wanted = target.reclaim_wanted.swap(0, Ordering::Relaxed) > 0;
+            if wanted || self.passes % RECLAIM_EVERY == 1 {
+                reclaim_target(node, target, self.sweeps.entry(target.id).or_default());
             }
+            if self.passes.is_multiple_of(TRANSACTIONS_EVERY) {
+                recovery::finish_transactions(node, target);
+            }
+        }
+    }
+}
+
+/// Leaves everything in order for the next run of the engine.
+pub(crate) fn finish(node: &Node) {
+    node.locks.clear_note();
+    node.sessions.clear_note();
+    for target in node.local_targets() {
+        write_back(target, None);
+        note_lengths(target);
+        if let Err(error) = target.store.sync_at_end() {
+            tracing::error!("{error}");
         }
     }
 }
@@ -100,10 +119,12 @@ fn end_expired_sessions(node: &Node) {
 
 fn drop_leftovers(node: &Node) {
     for target in node.local_targets() {
-        let dropped = reclaim::drop_orphans(node, target)
-            .and_then(|()| reclaim::forget_strangers(node, target));
-        if let Err(status) = dropped {
-            tracing::warn!(target = target.id.0, "leftovers stay: {status}");
+        for dropped in
+            [reclaim::drop_orphans(node, target), reclaim::forget_strangers(node, target)]
+        {
+            if let Err(status) = dropped {
+                tracing::warn!(target = target.id.0, "leftovers stay: {status}");
+            }
         }
     }
 }
@@ -122,23 +143,14 @@ fn note_lengths(target: &Target) {
 }
 
 /// Gives space back for a while; what is left is for the next pass, so that other work has its turn.
-fn reclaim_target(node: &Node, target: &Target) {
-    if let Err(status) = reclaim::reclaim_containers(target) {
-        tracing::warn!(target = target.id.0, "a container stays: {status}");
-    }
-    let began = node.platform.now();
-    while !node.is_stopping() {
-        if node.platform.elapsed(began) > RECLAIM_TIME {
+fn reclaim_target(node: &Node, target: &Target, sweep: &mut Sweep) {
+    reclaim::reclaim_containers(node, target);
+    let deadline = node.platform.now() + RECLAIM_TIME;
+    match reclaim::sweep(node, target, sweep, deadline) {
+        Ok(true) => {}
+        Ok(false) => {
             target.reclaim_wanted.fetch_add(1, Ordering::Relaxed);
-            return;
         }
-        match reclaim::reclaim_some(node, target) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(status) => {
-                tracing::warn!(target = target.id.0, "reclaim waits: {status}");
-                return;
-            }
-        }
+        Err(status) => tracing::warn!(target = target.id.0, "reclaim waits: {status}"),
     }
 }

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use azekura_proto::limits::CONTAINERS_MAX;
 use azekura_proto::message::{Request, ShardRef};
 use azekura_proto::{ContainerId, Oid, Status};
 use azekura_store::Space;
@@ -22,31 +24,71 @@ const ROUND: usize = 1024;
 /// Key under which a target remembers that a container has to go.
 const CONTAINER_TAG: &[u8] = b"reclaim-container/";
 
-/// One round. Tells whether there is more to do.
-pub(crate) fn reclaim_some(node: &Node, target: &Target) -> Result<bool, Status> {
-    let records = target.store.scan(Space::Reclaim, &[], None, ROUND).map_err(store_status)?;
-    if !records.is_empty() {
+/// How far the records of what has to go have been gone through.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    /// The record that was dealt with last; `None` before the first.
+    after: Option<Vec<u8>>,
+    /// How many were left behind.
+    left: u64,
+}
+
+/// Goes on with a sweep until all is done or the time is up. Tells whether it came to the end; the next
+/// one begins anew.
+pub(crate) fn sweep(
+    node: &Node,
+    target: &Target,
+    sweep: &mut Sweep,
+    deadline: Instant,
+) -> Result<bool, Status> {
+    loop {
+        let after = sweep.after.as_deref();
+        let records = target.store.scan(Space::Reclaim, &[], after, ROUND).map_err(store_status)?;
+        if records.is_empty() {
+            target.reclaim_backlog.store(sweep.left, Ordering::Relaxed);
+            *sweep = Sweep::default();
+            return Ok(true);
+        }
         // Only what is durably free: after a loss of power the record that freed it might be gone, and a
         // name lead to an object without its data.
         target.store.sync().map_err(store_status)?;
-    }
-    let mut done = Update::new(target);
-    let mut waiting = 0;
-    for (key, value) in &records {
-        let oid = Oid::from_bytes(key).ok_or(Status::Damaged)?;
-        let record: Reclaim = decode(value)?;
-        match reclaim_object(node, target, oid, record) {
-            Ok(()) => done.delete(Space::Reclaim, key),
-            // An engine is away: this one later, the others now.
-            Err(Status::PeerUnreachable) => waiting += 1,
-            Err(status) => return Err(status),
+        let mut done = Update::new(target);
+        let is_over = || node.is_stopping() || node.platform.now() >= deadline;
+        let mut is_first = true;
+        for (key, value) in &records {
+            if !std::mem::take(&mut is_first) && is_over() {
+                break;
+            }
+            if reclaim_record(node, target, key, value) {
+                done.delete(Space::Reclaim, key);
+            } else {
+                sweep.left += 1;
+            }
+            sweep.after = Some(key.clone());
+        }
+        done.commit()?;
+        if is_over() {
+            // Of what lies behind only this much is known: there may be some.
+            target.reclaim_backlog.store(sweep.left + 1, Ordering::Relaxed);
+            return Ok(false);
         }
     }
-    done.commit()?;
-    let more = records.len() == ROUND;
-    // Of what lies behind a full round only this much is known: it is there.
-    target.reclaim_backlog.store(waiting + u64::from(more), Ordering::Relaxed);
-    Ok(more && waiting == 0)
+}
+
+/// Deals with one record. Tells whether it is done.
+fn reclaim_record(node: &Node, target: &Target, key: &[u8], value: &[u8]) -> bool {
+    let now = node.platform.now();
+    if !target.set_aside.is_due(Space::Reclaim, key, now) {
+        return false;
+    }
+    let reclaimed = Oid::from_bytes(key)
+        .ok_or(Status::Damaged)
+        .and_then(|oid| reclaim_object(node, target, oid, decode(value)?));
+    // An engine that is away says nothing about the record.
+    if reclaimed != Err(Status::PeerUnreachable) {
+        target.set_aside.note(Space::Reclaim, key, now, reclaimed);
+    }
+    reclaimed.is_ok()
 }
 
 fn reclaim_object(node: &Node, target: &Target, oid: Oid, record: Reclaim) -> Result<(), Status> {
@@ -100,11 +142,11 @@ fn drop_orphan(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
     let mut update = Update::new(target);
     remove_inode(target, &mut update, oid, &inode)?;
     update.delete(Space::Orphan, &key);
-    target.removed(update.commit()?);
+    target.removed(&update.commit()?);
     Ok(())
 }
 
-/// A session is over: its locks and open references go.
+/// A session is over: its locks and open references go. Its client, if it comes back, waits for that.
 pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
     node.locks.drop_session(session.id);
     for oid in session.open_objects() {
@@ -116,6 +158,7 @@ pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
             tracing::warn!(session = %session.id, "answers stay on record: {status}");
         }
     }
+    node.sessions.forget(session);
 }
 
 /// After a restart nobody is known to have the unlinked objects open that are on record. Those that
@@ -123,7 +166,13 @@ pub(crate) fn end_session(node: &Node, session: &Arc<Session>) {
 pub(crate) fn drop_orphans(node: &Node, target: &Target) -> Result<(), Status> {
     let records = target.store.scan(Space::Orphan, &[], None, usize::MAX).map_err(store_status)?;
     for (key, _) in records {
-        drop_orphan(node, target, Oid::from_bytes(&key).ok_or(Status::Damaged)?)?;
+        let dropped = Oid::from_bytes(&key)
+            .ok_or(Status::Damaged)
+            .and_then(|oid| drop_orphan(node, target, oid));
+        if let Err(status) = dropped {
+            // Tried again by the next run of the engine, or by a check.
+            target.set_aside.note(Space::Orphan, &key, node.platform.now(), Err(status));
+        }
     }
     Ok(())
 }
@@ -153,50 +202,74 @@ pub(crate) fn mark_container(target: &Target, container: ContainerId) -> Result<
     let key = [CONTAINER_TAG, &container.0.to_be_bytes()].concat();
     update.put_bytes(Space::System, &key, Vec::new());
     update.commit()?;
+    target.objects.forget(container);
     target.reclaim_wanted.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
 /// Removes everything of the containers that are marked.
-pub(crate) fn reclaim_containers(target: &Target) -> Result<(), Status> {
-    let marked = target.store.scan(Space::System, CONTAINER_TAG, None, 64).map_err(store_status)?;
-    if !marked.is_empty() {
-        target.store.sync().map_err(store_status)?;
-    }
-    for (key, _) in marked {
-        let id: [u8; 4] = key
-            .get(CONTAINER_TAG.len()..)
-            .and_then(|id| id.try_into().ok())
-            .ok_or(Status::Damaged)?;
-        for space in [
-            Space::Entry,
-            Space::Inode,
-            Space::DirShard,
-            Space::Xattr,
-            Space::Kv,
-            Space::Orphan,
-            Space::Reclaim,
-            Space::Shard,
-        ] {
-            remove_prefix(target, space, &id)?;
+pub(crate) fn reclaim_containers(node: &Node, target: &Target) {
+    let now = node.platform.now();
+    for key in marked_containers(target).unwrap_or_default() {
+        if target.set_aside.is_due(Space::System, &key, now) {
+            let reclaimed = reclaim_container(target, &key);
+            target.set_aside.note(Space::System, &key, now, reclaimed);
         }
-        target.dir_shards.forget_container(ContainerId(u32::from_be_bytes(id)));
-        let container = ContainerId(u32::from_be_bytes(id));
-        let mut files = Vec::new();
-        target
-            .store
-            .shard_list(&mut |oid, shard, _| {
-                if oid.container() == container {
-                    files.push((oid, shard));
-                }
-            })
-            .map_err(store_status)?;
-        for (oid, shard) in files {
-            target.store.shard_remove_freed(oid, shard).map_err(store_status)?;
-        }
-        let mut update = Update::new(target);
-        update.delete(Space::System, &key);
-        update.commit()?;
     }
+}
+
+/// The containers that have to go.
+pub(crate) fn doomed_containers(target: &Target) -> Result<Vec<ContainerId>, Status> {
+    let marks = marked_containers(target)?;
+    let ids = marks.iter().filter_map(|key| marked_container(key).ok());
+    Ok(ids.map(|id| ContainerId(u32::from_be_bytes(id))).collect())
+}
+
+/// The marks of the containers that have to go.
+fn marked_containers(target: &Target) -> Result<Vec<Vec<u8>>, Status> {
+    let marked = target.store.scan(Space::System, CONTAINER_TAG, None, CONTAINERS_MAX);
+    Ok(marked.map_err(store_status)?.into_iter().map(|(key, _)| key).collect())
+}
+
+fn marked_container(key: &[u8]) -> Result<[u8; 4], Status> {
+    let id = key.get(CONTAINER_TAG.len()..).and_then(|id| id.try_into().ok());
+    id.ok_or(Status::Damaged)
+}
+
+fn reclaim_container(target: &Target, key: &[u8]) -> Result<(), Status> {
+    let id = marked_container(key)?;
+    // As for single objects.
+    target.store.sync().map_err(store_status)?;
+    for space in [
+        Space::Entry,
+        Space::Inode,
+        Space::DirShard,
+        Space::Xattr,
+        Space::Kv,
+        Space::Orphan,
+        Space::Reclaim,
+        Space::Shard,
+    ] {
+        remove_prefix(target, space, &id)?;
+    }
+    let container = ContainerId(u32::from_be_bytes(id));
+    target.dir_shards.forget_container(container);
+    let mut files = Vec::new();
+    target
+        .store
+        .shard_list(&mut |oid, shard, _| {
+            if oid.container() == container {
+                files.push((oid, shard));
+            }
+        })
+        .map_err(store_status)?;
+    for (oid, shard) in files {
+        target.store.shard_remove_freed(oid, shard).map_err(store_status)?;
+    }
+    let mut update = Update::new(target);
+    update.delete(Space::System, key);
+    update.commit()?;
+    // What was made in it by those who did not know yet.
+    target.objects.forget(container);
     Ok(())
 }

@@ -2,15 +2,15 @@
 //! outcome is not known, appends that were promised. Runs before the first request and then in the
 //! background. Owns the order in which that happens.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use azekura_proto::limits::OUTCOME_WAIT_MS;
 use azekura_proto::message::{Reply, Request};
 use azekura_proto::transaction::{Outcome, TransactionId};
-use azekura_proto::{Geometry, Status, TargetId};
+use azekura_proto::{Geometry, Oid, Status, TargetId};
 use azekura_store::{Space, StoreError};
 
+use crate::background::reclaim::doomed_containers;
 use crate::namespace::dir_shards;
 use crate::node::Node;
 use crate::records::record::{Inode, decode, parse_transaction_key};
@@ -53,12 +53,15 @@ fn extend_promised_appends(target: &Target) -> Result<(), Status> {
 }
 
 fn count_objects(target: &Target) -> Result<(), Status> {
-    let mut objects = 0;
     for_each_page(&target.store, (Space::Inode, &[]), 4096, |page| {
-        objects += page.len() as u64;
+        for oid in page.iter().filter_map(|(key, _)| Oid::from_bytes(key)) {
+            target.objects.add(oid);
+        }
         Ok(())
     })?;
-    target.objects.store(objects, Ordering::Relaxed);
+    for container in doomed_containers(target)? {
+        target.objects.forget(container);
+    }
     Ok(())
 }
 
@@ -68,6 +71,9 @@ pub(crate) fn finish_transactions(node: &Node, target: &Target) {
         tracing::warn!(target = target.id.0, "transactions stay unfinished: {status}");
     }
     for id in waiting_parts(target) {
+        if node.is_stopping() {
+            return;
+        }
         let finished = match node.call(id.coordinator, &Request::AskOutcome { id }) {
             Ok(Reply::Outcome { outcome: Outcome::Committed, after }) => {
                 commit(node, target, id, &after)
@@ -83,15 +89,38 @@ pub(crate) fn finish_transactions(node: &Node, target: &Target) {
 }
 
 fn tell_decisions(node: &Node, target: &Target) -> Result<(), Status> {
-    let decided = target.store.scan(Space::Transaction, b"c", None, 1024).map_err(store_status)?;
-    for (key, value) in decided {
-        let id = parse_transaction_key(&key).ok_or(Status::Damaged)?;
-        let participants: Vec<TargetId> = decode(&value)?;
-        if tell_commit(node, target, id, &participants) {
-            forget_decision(target, id);
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = target.store.scan(Space::Transaction, b"c", after.as_deref(), 1024);
+        let decided = page.map_err(store_status)?;
+        for (key, value) in &decided {
+            if node.is_stopping() {
+                return Ok(());
+            }
+            let now = node.platform.now();
+            if !target.set_aside.is_due(Space::Transaction, key, now) {
+                continue;
+            }
+            match read_decision(key, value) {
+                Ok((id, participants)) if tell_commit(node, target, id, &participants) => {
+                    forget_decision(target, id);
+                }
+                // Somebody is away.
+                Ok(_) => {}
+                Err(status) => {
+                    target.set_aside.note(Space::Transaction, key, now, Err(status));
+                }
+            }
+        }
+        match decided.last() {
+            Some((key, _)) => after = Some(key.clone()),
+            None => return Ok(()),
         }
     }
-    Ok(())
+}
+
+fn read_decision(key: &[u8], value: &[u8]) -> Result<(TransactionId, Vec<TargetId>), Status> {
+    Ok((parse_transaction_key(key).ok_or(Status::Damaged)?, decode(value)?))
 }
 
 fn waiting_parts(target: &Target) -> Vec<TransactionId> {

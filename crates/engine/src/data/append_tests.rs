@@ -44,7 +44,14 @@ impl<'p> Client<'p> {
         request: &Request<'_>,
         bulk: &[u8],
     ) -> Answer {
-        let head = RequestHead { target: oid.home(), map_version: 1, slot: 0, sequence, resent };
+        let head = RequestHead {
+            target: oid.home(),
+            map_version: 1,
+            slot: 0,
+            sequence,
+            resent,
+            connection: 1,
+        };
         self.attachment.call(&head, request, bulk).0
     }
 
@@ -62,7 +69,14 @@ impl<'p> Client<'p> {
             inheritance: None,
         };
         let request = Request::Create { dir: self.pool.root, name, inode, open: true };
-        let head = RequestHead { target, map_version: 1, slot: 1, sequence: 1, resent: false };
+        let head = RequestHead {
+            target,
+            map_version: 1,
+            slot: 1,
+            sequence: 1,
+            resent: false,
+            connection: 1,
+        };
         match self.attachment.call(&head, &request, &[]).0.unwrap() {
             Reply::Created(attr) => attr.oid,
             other => panic!("{other:?}"),
@@ -80,7 +94,14 @@ impl<'p> Client<'p> {
         let data = ShardRef { oid, shard, is_file: true };
         let request = Request::Write { data, offset: chunk / u64::from(SHARDS) * CHUNK + within };
         let target = self.service.node().shard_target(oid, shard);
-        let head = RequestHead { target, map_version: 1, slot: 0, sequence: 0, resent: false };
+        let head = RequestHead {
+            target,
+            map_version: 1,
+            slot: 0,
+            sequence: 0,
+            resent: false,
+            connection: 1,
+        };
         assert_eq!(self.attachment.call(&head, &request, bytes).0, Ok(Reply::Done));
     }
 

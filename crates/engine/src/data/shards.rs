@@ -130,7 +130,7 @@ pub(crate) fn write(
 ) -> Answer {
     check_range(offset, u64::from(bulk.bytes()))?;
     check_file(target, data)?;
-    target.leases.before_write((data.oid, data.shard), writer);
+    let _change = target.leases.before_write((data.oid, data.shard), writer);
     let file = target.store.shard_create(data.oid, data.shard).map_err(store_status)?;
     bulk.take_pieces(|piece, at| file.write_at(piece, offset + at).map_err(store_status))?;
     Ok(Reply::Done)
@@ -190,11 +190,13 @@ pub(crate) fn allocate(
 ) -> Answer {
     check_range(offset, bytes)?;
     check_file(target, data)?;
-    if matches!(what, Allocation::Grow | Allocation::KeepSize) {
-        target.leases.before_read((data.oid, data.shard), None);
+    let key = (data.oid, data.shard);
+    let _change = if matches!(what, Allocation::Grow | Allocation::KeepSize) {
+        target.leases.before_read(key, None);
+        None
     } else {
-        target.leases.before_write((data.oid, data.shard), None);
-    }
+        Some(target.leases.before_write(key, None))
+    };
     if what == Allocation::PunchHole {
         if let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? {
             file.punch_hole(offset, bytes).map_err(store_status)?;
@@ -230,8 +232,15 @@ pub(crate) fn seek(
     Ok(Reply::Offset(found.map_err(store_status)?))
 }
 
-/// Answer to `ShardTouch`.
-pub(crate) fn touch(target: &Target, data: ShardRef, mtime: Timestamp) -> Answer {
+/// Answer to `ShardTouch`. `asker`: the session that sets the time.
+pub(crate) fn touch(
+    target: &Target,
+    asker: Option<SessionId>,
+    data: ShardRef,
+    mtime: Timestamp,
+) -> Answer {
+    // Writes that were answered before this must not be later than it.
+    target.leases.before_read((data.oid, data.shard), asker);
     if let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? {
         file.set_mtime(mtime).map_err(store_status)?;
     }
@@ -239,7 +248,12 @@ pub(crate) fn touch(target: &Target, data: ShardRef, mtime: Timestamp) -> Answer
 }
 
 /// Answer to `Sync`.
-pub(crate) fn sync(target: &Target, asker: Option<SessionId>, data: Option<ShardRef>) -> Answer {
+pub(crate) fn sync(
+    target: &Target,
+    asker: Option<SessionId>,
+    data: Option<ShardRef>,
+    data_only: bool,
+) -> Answer {
     if let Some(data) = data {
         // What others have been told is written is to be durable too.
         target.leases.before_read((data.oid, data.shard), asker);
@@ -247,7 +261,7 @@ pub(crate) fn sync(target: &Target, asker: Option<SessionId>, data: Option<Shard
     if let Some(data) = data
         && let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)?
     {
-        file.sync(true).map_err(store_status)?;
+        file.sync(data_only).map_err(store_status)?;
     }
     target.store.sync().map_err(store_status)?;
     Ok(Reply::Done)
@@ -259,7 +273,7 @@ pub(crate) fn sync_all(target: &Target) -> Answer {
         tracing::error!("cannot make data durable: {error}");
         Status::Io
     })?;
-    sync(target, None, None)
+    sync(target, None, None, true)
 }
 
 /// Answer to `ShardRemove`.

@@ -61,6 +61,7 @@ fn report(state: &EngineState) -> EngineReport {
         space: SpaceStat::default(),
         reclaim_backlog: 0,
         transactions: 0,
+        set_aside: 0,
     });
     EngineReport {
         engine: EngineId(0),

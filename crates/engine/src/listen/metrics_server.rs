@@ -38,6 +38,7 @@ fn gauges(state: &EngineState) -> Gauges {
     Gauges {
         sessions: node.sessions.len() as u64,
         reclaim_backlog: sum(|target| target.reclaim_backlog.load(Ordering::Relaxed)),
-        objects: sum(|target| target.objects.load(Ordering::Relaxed)),
+        objects: sum(|target| target.objects.total()),
+        set_aside: sum(|target| target.set_aside.count()),
     }
 }

@@ -20,24 +20,36 @@ use crate::listen::adoption;
 use crate::listen::connection::{bound_frames, serve};
 use crate::listen::handshakes::HandshakePermit;
 use crate::requests::attachment::Attachment;
+use crate::requests::gate::HangUp;
 use crate::service::Service;
 
 /// A connection's thread does not nest deeply; thousands of them must not cost much.
 const STACK_BYTES: usize = 512 * 1024;
 
+/// The socket of an open connection.
+#[derive(Debug)]
+struct OpenSocket(OwnedFd);
+
+impl HangUp for OpenSocket {
+    fn hang_up(&self) {
+        // A peer may have closed it already.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    }
+}
+
 /// Sockets of the open connections, to wake their threads.
 #[derive(Default)]
 struct OpenSockets {
     next: AtomicU64,
-    sockets: Mutex<HashMap<u64, OwnedFd>>,
+    sockets: Mutex<HashMap<u64, Arc<OpenSocket>>>,
 }
 
 impl OpenSockets {
-    fn add(&self, socket: &Socket) -> io::Result<u64> {
+    fn add(&self, socket: &Socket) -> io::Result<(u64, Arc<OpenSocket>)> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let copy = socket.as_fd().try_clone_to_owned()?;
-        self.sockets.lock().insert(id, copy);
-        Ok(id)
+        let copy = Arc::new(OpenSocket(socket.as_fd().try_clone_to_owned()?));
+        self.sockets.lock().insert(id, Arc::clone(&copy));
+        Ok((id, copy))
     }
 
     fn remove(&self, id: u64) {
@@ -48,7 +60,7 @@ impl OpenSockets {
     fn close_inputs(&self) {
         for socket in self.sockets.lock().values() {
             // A peer may have closed it already.
-            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
+            let _ = rustix::net::shutdown(&socket.0, rustix::net::Shutdown::Read);
         }
     }
 }
@@ -109,7 +121,8 @@ fn accept_all(state: &Arc<EngineState>, listener: &Listener, open: &Arc<OpenSock
                 continue;
             }
         };
-        let Some(handshake) = HandshakePermit::wait_for(state) else { return };
+        let is_local = matches!(socket, Socket::Unix(_));
+        let Some(handshake) = HandshakePermit::wait_for(state, is_local) else { return };
         let worker = Arc::clone(state);
         let open = Arc::clone(open);
         state.open_connections.fetch_add(1, Ordering::AcqRel);
@@ -133,12 +146,12 @@ fn handle(
     open: &OpenSockets,
     handshake: HandshakePermit,
 ) {
-    let Ok(id) = open.add(&socket) else {
+    let Ok((id, line)) = open.add(&socket) else {
         tracing::warn!("no descriptor left for a connection");
         return;
     };
     match state.service() {
-        Some(service) => handle_guest(state, &service, socket, handshake),
+        Some(service) => handle_guest(state, &service, (socket, line), handshake),
         None => adoption::serve(state, socket, handshake),
     }
     open.remove(id);
@@ -147,7 +160,7 @@ fn handle(
 fn handle_guest(
     state: &EngineState,
     service: &Service,
-    socket: Socket,
+    (socket, line): (Socket, Arc<OpenSocket>),
     handshake: HandshakePermit,
 ) {
     let acceptor = Acceptor { secret: &state.config.secret, pool: service.pool() };
@@ -157,7 +170,8 @@ fn handle_guest(
         if state.open_connections.load(Ordering::Relaxed) > CONNECTIONS_MAX {
             return Err(Refusal::Full);
         }
-        let (attachment, welcome) = service.attach(guest.session, guest.role, remote)?;
+        let (mut attachment, welcome) = service.attach(guest.session, guest.role, remote)?;
+        attachment.set_line(Arc::clone(&line) as Arc<dyn HangUp>);
         attached = Some(attachment);
         Ok(welcome)
     });

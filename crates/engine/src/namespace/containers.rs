@@ -77,6 +77,7 @@ pub(crate) fn create(
     );
     caller.record(&mut update, FirstAnswer::Done);
     update.commit()?;
+    target.objects.add(root);
     Ok(Reply::Container(container))
 }
 

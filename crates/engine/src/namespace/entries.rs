@@ -1,7 +1,6 @@
 //! Entries of directories: finding, making, removing and linking. Owns which request is a change of
 //! one target and which is a transaction. Who may do what was decided by the client.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use azekura_proto::attr::{DirectoryChange, FileKind, NewInode};
@@ -155,7 +154,7 @@ pub(crate) fn create(
         return Err(status);
     }
     drop(state);
-    target.objects.fetch_add(1, Ordering::Relaxed);
+    target.objects.add(oid);
     let mut attr = inode.attr(oid);
     // In the answer alone: the exact time is later than the others of the new object.
     attr.btime = DirectoryChange { time: actor.changed }.as_birth();
@@ -232,7 +231,7 @@ pub(crate) fn create_unlinked(
     caller.record(&mut update, FirstAnswer::Created(oid));
     update.commit()?;
     drop(state);
-    target.objects.fetch_add(1, Ordering::Relaxed);
+    target.objects.add(oid);
     Ok(Reply::Created(Box::new(inode.attr(oid))))
 }
 

@@ -57,10 +57,13 @@ pub(crate) fn set_attr(
     }
     let stamp = target.now();
     let fine_stamp = target.fine_now();
-    if change.chunk_bytes.is_some() {
-        refuse_if_used(node, target, oid)?;
-    }
-    let inode = change_inode(target, oid, |inode| apply(inode, change, stamp, fine_stamp))?;
+    let inode = change_inode(target, oid, |inode| {
+        if change.chunk_bytes.is_some() {
+            // Under the lock that an open takes: whoever comes after it has the new size.
+            refuse_if_used(node, target, oid)?;
+        }
+        apply(inode, change, stamp, fine_stamp)
+    })?;
     if inode.kind == FileKind::Regular {
         if let Some(mtime) = change.mtime {
             touch_shards(node, target, asker, (oid, &inode), resolve(mtime, stamp))?;
@@ -118,6 +121,10 @@ fn check_chunk(chunk_bytes: u32) -> Result<(), Status> {
 
 /// Whoever has the file open computes places with the chunk size that it had then.
 fn refuse_if_used(node: &Node, target: &Target, oid: Oid) -> Result<(), Status> {
+    if node.sessions.awaits_claims() {
+        // Somebody who has not come back yet may have it open.
+        return Err(Status::Grace);
+    }
     if node.sessions.is_open(oid) {
         return Err(Status::Invalid);
     }
@@ -141,6 +148,7 @@ fn touch_shards(
         node.call_shards(oid, |shard| Request::ShardTouch {
             data: ShardRef { oid, shard, is_file: false },
             mtime,
+            asker,
         })?;
     } else if let Some(file) = target.store.shard(oid, 0).map_err(store_status)? {
         file.set_mtime(mtime).map_err(store_status)?;

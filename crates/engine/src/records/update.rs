@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::namespace::dir_shards::StoredShard;
+use crate::object_counts::Removed;
 use crate::records::record::{decode, encode};
 use crate::records::stored::store_status;
 use crate::target::Target;
@@ -70,9 +71,9 @@ impl<'a> Update<'a> {
         self.writes.push((space, key.to_vec(), None));
     }
 
-    /// Makes the writes. Answers how many inodes they removed. Whoever changes directory shards has
+    /// Makes the writes. Answers which inodes they removed. Whoever changes directory shards has
     /// the namespace lock.
-    pub(crate) fn commit(mut self) -> Result<u64, Status> {
+    pub(crate) fn commit(mut self) -> Result<Removed, Status> {
         let shards = std::mem::take(&mut self.shards);
         for (dir, stat) in &shards {
             match stat {
@@ -87,7 +88,9 @@ impl<'a> Update<'a> {
         let gone = |(space, _, value): &&(Space, Vec<u8>, Option<Vec<u8>>)| {
             *space == Space::Inode && value.is_none()
         };
-        let removed_inodes = self.writes.iter().filter(gone).count() as u64;
+        let gone = self.writes.iter().filter(gone);
+        let removed_inodes =
+            gone.filter_map(|(_, key, _)| Oid::from_bytes(key)).map(Oid::container).collect();
         let target = self.target;
         if !self.writes.is_empty() {
             target.store.commit(self.into_batch()).map_err(store_status)?;

@@ -12,6 +12,7 @@ use azekura_proto::{SessionId, Status};
 use crate::node::Node;
 use crate::requests::bulk::{Bulk, BulkIn, BulkOut, Response};
 use crate::requests::dispatch::{Asker, dispatch};
+use crate::requests::gate::{HangUp, Pass, Refused};
 use crate::requests::retry::Caller;
 use crate::requests::sessions::Session;
 
@@ -20,6 +21,8 @@ pub struct Attachment {
     node: Node,
     session: Arc<Session>,
     role: Role,
+    /// The connection, where its end can be brought about.
+    line: Option<Arc<dyn HangUp>>,
 }
 
 impl Drop for Attachment {
@@ -31,7 +34,12 @@ impl Drop for Attachment {
 impl Attachment {
     /// For a session that counts this as a connection.
     pub(crate) fn new(node: Node, session: Arc<Session>, role: Role) -> Self {
-        Self { node, session, role }
+        Self { node, session, role, line: None }
+    }
+
+    /// How to end the connection when a newer one has taken its place.
+    pub(crate) fn set_line(&mut self, line: Arc<dyn HangUp>) {
+        self.line = Some(line);
     }
 
     /// Whose it is.
@@ -43,7 +51,7 @@ impl Attachment {
     /// request again. Data that a refused request has not taken are still to be read.
     ///
     /// # Errors
-    /// If the bulk data break off.
+    /// If the bulk data break off, or the client has given the connection up.
     pub(crate) fn serve<'b>(
         &mut self,
         head: &RequestHead,
@@ -77,7 +85,7 @@ impl Attachment {
                     },
                 }
             }
-            // What is in memory does not break off.
+            // What is in memory does not break off: nobody waits for the answer.
             Err(_) => (Err(Status::Io), Vec::new()),
         }
     }
@@ -97,6 +105,27 @@ impl Attachment {
             read(&mut data)?;
             return self.serve_under(node, head, request, BulkIn::Bytes(&data), buffer);
         }
+        let pass = self.pass(node, head, request)?;
+        let (Some(pass), BulkIn::Stream { bytes, read }) = (&pass, &mut input) else {
+            return self.serve_admitted(node, head, request, input, buffer);
+        };
+        // A piece may come when its client has long given up.
+        let mut checked = |piece: &mut [u8]| {
+            read(piece)?;
+            if pass.is_superseded() { Err(given_up(Refused::Superseded)) } else { Ok(()) }
+        };
+        let input = BulkIn::Stream { bytes: *bytes, read: &mut checked };
+        self.serve_admitted(node, head, request, input, buffer)
+    }
+
+    fn serve_admitted<'b>(
+        &self,
+        node: &Node,
+        head: &RequestHead,
+        request: &Request<'_>,
+        input: BulkIn<'_>,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Response<'b>> {
         node.metrics.count(request.name());
         let bulk_bytes = u64::from(input.bytes());
         let mut bulk = Bulk::new(input, buffer);
@@ -113,6 +142,24 @@ impl Attachment {
         bulk.respond(Some(answer))
     }
 
+    /// Lets a change in, if its connection has not been given up.
+    fn pass(
+        &self,
+        node: &Node,
+        head: &RequestHead,
+        request: &Request<'_>,
+    ) -> io::Result<Option<Pass<'_>>> {
+        if self.session.is_over() {
+            return Err(given_up(Refused::Superseded));
+        }
+        let Some(gate) = self.session.gate(head.slot) else { return Ok(None) };
+        if self.role == Role::Engine || !request.is_fenced() {
+            return Ok(None);
+        }
+        let passed = gate.enter(&*node.platform, head.connection, self.line.as_ref());
+        passed.map(Some).map_err(given_up)
+    }
+
     fn answer(
         &self,
         node: &Node,
@@ -127,7 +174,11 @@ impl Attachment {
         let any = || node.local_targets().next().filter(|_| for_engine);
         let target = node.local(head.target).or_else(any).ok_or(Status::WrongTarget)?;
         let asker = |caller| Asker { caller, session: Some(&self.session), role: self.role };
-        if !request.needs_exact_retry() || self.role == Role::Engine {
+        if self.role == Role::Engine {
+            let node = node.on_behalf_of_peer();
+            return dispatch(&node, target, &asker(Caller::engine()), request, bulk);
+        }
+        if !request.needs_exact_retry() {
             return dispatch(node, target, &asker(Caller::engine()), request, bulk);
         }
         let (mut slot, seen) = self.session.enter_slot(head.slot, head.sequence)?;
@@ -143,5 +194,18 @@ impl Attachment {
             slot.created = Some(attr.oid);
         }
         answer
+    }
+}
+
+/// The connection is of no use to anybody any more.
+fn given_up(refused: Refused) -> io::Error {
+    match refused {
+        Refused::Superseded => {
+            io::Error::new(io::ErrorKind::ConnectionAborted, "the client uses a newer connection")
+        }
+        Refused::Stuck => io::Error::new(
+            io::ErrorKind::TimedOut,
+            "a request of a connection that the client has given up does not end",
+        ),
     }
 }

@@ -157,8 +157,10 @@ pub(crate) fn dispatch(
         Request::ShardSeek { data, offset, hole } => {
             shards::seek(target, asker, *data, *offset, *hole)
         }
-        Request::ShardTouch { data, mtime } => shards::touch(target, *data, *mtime),
-        Request::Sync { data } => shards::sync(target, asker, *data),
+        Request::ShardTouch { data, mtime, asker: on_behalf } => {
+            shards::touch(target, on_behalf.or(asker), *data, *mtime)
+        }
+        Request::Sync { data, data_only } => shards::sync(target, asker, *data, *data_only),
         Request::SyncAll => shards::sync_all(target),
         Request::ShardRemove { data } => shards::remove(target, *data),
 
@@ -180,6 +182,7 @@ pub(crate) fn dispatch(
             node.locks.release(need(session)?.id, *oid, lock);
             Ok(Reply::Done)
         }
+        Request::LockTest { .. } if node.locks.is_in_grace() => Err(Status::Grace),
         Request::LockTest { oid, lock } => {
             Ok(Reply::LockInTheWay(node.locks.test(need(session)?.id, *oid, lock)))
         }
@@ -209,7 +212,17 @@ pub(crate) fn dispatch(
             check::scan(target, *kind, *container, after.as_deref())
         }
         Request::Repair { repair } => check::repair(node, target, repair),
+        Request::Fence { slots } => fence(node, need(session)?, slots),
     }
+}
+
+/// The session has given connections up: what they still bring is not carried out any more.
+fn fence(node: &Node, session: &Session, slots: &[(u16, u32)]) -> Answer {
+    for (slot, connection) in slots {
+        let gate = session.gate(*slot).ok_or(Status::Invalid)?;
+        gate.close(&*node.platform, *connection).map_err(|_| Status::Busy)?;
+    }
+    Ok(Reply::Done)
 }
 
 /// A session that this run of the engine does not know had these open and locked.

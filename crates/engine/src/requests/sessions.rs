@@ -8,12 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_platform::SharedPlatform;
+use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::limits::{
     LEASE_MS, LOCAL_LEASE_MS, OPEN_REFERENCES_MAX, SESSIONS_MAX, SLOTS_MAX,
 };
 use azekura_proto::{Oid, SessionId, Status};
 use parking_lot::{Mutex, MutexGuard};
+
+use crate::held_note::HeldNote;
+use crate::requests::gate::Gate;
+
+/// A connection waits this long for the end of an earlier session of its client.
+const ENDING_WAIT: Duration = Duration::from_secs(3);
 
 /// The last request of a slot that this run of the engine has seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +39,9 @@ pub(crate) struct Session {
     last_seen: Mutex<Instant>,
     open: Mutex<HashSet<Oid>>,
     slots: Box<[Mutex<Slot>]>,
+    gates: Box<[Gate]>,
+    /// It is being ended, or has been: what it had is given up, and nothing new is taken for it.
+    is_over: AtomicBool,
 }
 
 impl Session {
@@ -44,6 +53,8 @@ impl Session {
             last_seen: Mutex::new(now),
             open: Mutex::new(HashSet::new()),
             slots: (0..SLOTS_MAX).map(|_| Mutex::default()).collect(),
+            gates: (0..SLOTS_MAX).map(|_| Gate::default()).collect(),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -52,24 +63,37 @@ impl Session {
         self.open.lock().iter().copied().collect()
     }
 
+    /// Whether it has ended; a client of this name that comes back has another one.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     fn lease(&self) -> Duration {
         let is_remote = self.remote.load(Ordering::Relaxed);
         Duration::from_millis(if is_remote { LEASE_MS } else { LOCAL_LEASE_MS })
     }
 
+    /// Which connections of a slot may bring changes.
+    pub(crate) fn gate(&self, slot: u16) -> Option<&Gate> {
+        self.gates.get(usize::from(slot))
+    }
+
     /// Keeps a second copy of a request of this slot away, and tells whether the request with
-    /// this number was seen before.
+    /// this number was seen before. One that a later one has followed is not done any more: nobody waits
+    /// for it.
     pub(crate) fn enter_slot(
         &self,
         slot: u16,
         sequence: u64,
     ) -> Result<(MutexGuard<'_, Slot>, bool), Status> {
         let mut last = self.slots.get(usize::from(slot)).ok_or(Status::Invalid)?.lock();
-        let seen = sequence <= last.sequence;
+        if sequence < last.sequence {
+            return Err(Status::Invalid);
+        }
+        let seen = sequence == last.sequence;
         if !seen {
             *last = Slot { sequence, created: None };
         }
-        assert!(last.sequence >= sequence, "the numbers of a slot only grow");
         Ok((last, seen))
     }
 }
@@ -79,18 +103,39 @@ impl Session {
 pub(crate) struct Sessions {
     platform: SharedPlatform,
     by_id: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// A session that was being ended is gone.
+    ended: Signal,
     /// How many sessions have an object open.
     references: Mutex<HashMap<Oid, u32>>,
+    note: HeldNote,
+    /// Until then sessions of an earlier run, which had objects open, may claim them.
+    claims_end: Option<Instant>,
 }
 
 impl Sessions {
-    pub(crate) fn new(platform: SharedPlatform) -> Self {
-        Self { platform, by_id: Mutex::default(), references: Mutex::default() }
+    /// `note` says whether an earlier run has left sessions that had objects open.
+    pub(crate) fn new(platform: SharedPlatform, note: HeldNote) -> Self {
+        let claims_end = note.is_there().then(|| platform.now() + Duration::from_millis(LEASE_MS));
+        Self {
+            platform,
+            by_id: Mutex::default(),
+            ended: Signal::new(),
+            references: Mutex::default(),
+            note,
+            claims_end,
+        }
     }
 
-    /// A connection of a session opens. Tells whether the session is new.
+    /// A connection of a session opens. Tells whether the session is new. One that is being ended is
+    /// waited for: what its client claims after that must not be given up with the old one.
     pub(crate) fn attach(&self, id: SessionId, remote: bool) -> Option<(Arc<Session>, bool)> {
         let mut by_id = self.by_id.lock();
+        let deadline = self.platform.now() + ENDING_WAIT;
+        while by_id.get(&id).is_some_and(|session| session.is_over()) {
+            if self.ended.wait_until(&*self.platform, &mut by_id, deadline) {
+                return None;
+            }
+        }
         let known = by_id.contains_key(&id);
         if !known && by_id.len() >= SESSIONS_MAX {
             return None;
@@ -115,25 +160,37 @@ impl Sessions {
         self.by_id.lock().len()
     }
 
-    /// Sessions whose lease has run out are forgotten and handed over for cleaning up.
+    /// Sessions whose lease has run out are handed over for cleaning up, each to be
+    /// [forgotten](Sessions::forget) then.
     pub(crate) fn take_expired(&self) -> Vec<Arc<Session>> {
-        let mut by_id = self.by_id.lock();
-        let expired: Vec<SessionId> = by_id
-            .values()
-            .filter(|session| session.connections.load(Ordering::Relaxed) == 0)
-            .filter(|session| self.platform.elapsed(*session.last_seen.lock()) > session.lease())
-            .map(|session| session.id)
-            .collect();
-        expired.iter().filter_map(|id| by_id.remove(id)).collect()
+        let by_id = self.by_id.lock();
+        let expired = by_id.values().filter(|session| {
+            session.connections.load(Ordering::Relaxed) == 0
+                && self.platform.elapsed(*session.last_seen.lock()) > session.lease()
+        });
+        // Under the lock that lets connections in, so that none does now.
+        expired.filter(|session| !session.is_over.swap(true, Ordering::AcqRel)).cloned().collect()
     }
 
-    /// Forgets a session that has said goodbye, unless other connections of it are open.
+    /// Hands a session over that has said goodbye, unless other connections of it are open.
     pub(crate) fn take(&self, session: &Session) -> Option<Arc<Session>> {
-        let mut by_id = self.by_id.lock();
+        let by_id = self.by_id.lock();
         if session.connections.load(Ordering::Relaxed) > 1 {
             return None;
         }
-        by_id.remove(&session.id)
+        let session =
+            by_id.get(&session.id).filter(|known| std::ptr::eq(&raw const ***known, session));
+        session.filter(|session| !session.is_over.swap(true, Ordering::AcqRel)).cloned()
+    }
+
+    /// A session that was handed over has been cleaned up: its client may come back as a new one.
+    pub(crate) fn forget(&self, session: &Session) {
+        let mut by_id = self.by_id.lock();
+        if by_id.get(&session.id).is_some_and(|known| std::ptr::eq(&raw const **known, session)) {
+            by_id.remove(&session.id);
+        }
+        drop(by_id);
+        self.ended.notify_all();
     }
 
     pub(crate) fn is_known(&self, id: SessionId) -> bool {
@@ -149,7 +206,8 @@ impl Sessions {
         if open.insert(oid) {
             *self.references.lock().entry(oid).or_insert(0) += 1;
         }
-        Ok(())
+        drop(open);
+        self.note.make()
     }
 
     /// The session no longer has the object open. Tells whether nobody has.
@@ -169,8 +227,20 @@ impl Sessions {
         nobody
     }
 
-    /// Whether any session has the object open.
+    /// Whether any session has the object open, or may have had since an earlier run of the engine.
     pub(crate) fn is_open(&self, oid: Oid) -> bool {
-        self.references.lock().contains_key(&oid)
+        self.awaits_claims() || self.references.lock().contains_key(&oid)
+    }
+
+    /// Whether sessions of an earlier run may still claim what they had open.
+    pub(crate) fn awaits_claims(&self) -> bool {
+        self.claims_end.is_some_and(|end| self.platform.now() < end)
+    }
+
+    /// Takes the note for the next run away if nobody has anything open.
+    pub(crate) fn clear_note(&self) {
+        if !self.awaits_claims() {
+            self.note.clear(|| self.references.lock().is_empty());
+        }
     }
 }

@@ -267,7 +267,7 @@ impl<'a> Attempt<'a> {
             update.put(Space::Transaction, &decided_key(self.id), &others.to_vec());
         }
         caller.record(&mut update, FirstAnswer::Done);
-        self.target.removed(update.commit()?);
+        self.target.removed(&update.commit()?);
         Ok(actor.changed)
     }
 

@@ -145,7 +145,7 @@ pub(crate) fn commit(
         actor.apply(&mut update, action)?;
     }
     update.delete(Space::Transaction, &prepared_key(id));
-    target.removed(update.commit()?);
+    target.removed(&update.commit()?);
     forget(target, &mut state, id);
     Ok(())
 }

@@ -4,13 +4,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use azekura_proto::limits::PEER_ANSWER_MS;
 use azekura_proto::message::{Answer, Reply, Request};
 use azekura_proto::{Dependence, Dependences, PoolMap, TargetId};
 use azekura_store::{Unsettled, Witnesses};
 
 use crate::node::NodeState;
 use crate::records::stored::store_status;
+
+/// How long a target may take to sync: less than whoever is asked for a commit has himself.
+const HOLD_TIME: Duration = Duration::from_millis(PEER_ANSWER_MS / 2);
 
 impl Witnesses for NodeState {
     fn make_durable(&self, wanted: &Dependences) -> Result<(), Unsettled> {
@@ -27,7 +32,7 @@ impl Witnesses for NodeState {
             Vec::new()
         } else {
             let map: Arc<PoolMap> = self.current_map.get();
-            self.peers.call_all(&map, &asked, &mut hold_own)
+            self.peers.call_all(&map, &asked, &mut hold_own, HOLD_TIME)
         };
         let mut outcome = Ok(());
         let held = others.iter().zip(other_answers).chain(own.iter().zip(own_answers));

@@ -134,8 +134,9 @@ impl FrontEnd {
         }
     }
 
-    pub(crate) fn fsync(&self, fh: u64) -> Result<()> {
-        self.fs.fsync(&self.files.get(fh)?.open)
+    pub(crate) fn fsync(&self, fh: u64, data_only: bool) -> Result<()> {
+        let file = self.files.get(fh)?;
+        if data_only { self.fs.fdatasync(&file.open) } else { self.fs.fsync(&file.open) }
     }
 
     /// `mode` as of `fallocate`.

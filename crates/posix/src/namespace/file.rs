@@ -137,6 +137,14 @@ impl File {
         self.fs.fsync(&self.handle)
     }
 
+    /// Makes data durable, and the attributes but for the time of the last write.
+    ///
+    /// # Errors
+    /// Those of `fdatasync`.
+    pub fn sync_data(&self) -> Result<()> {
+        self.fs.fdatasync(&self.handle)
+    }
+
     /// Closes the file. Dropping it does the same, but nobody is told if something that was written
     /// did not arrive.
     ///

@@ -34,6 +34,7 @@ impl FileSystem {
         if buffer.is_empty() {
             return Ok(0);
         }
+        self.check_locks(file.oid(), offset, buffer.len())?;
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
         match file.reader.read(&self.reading, &file.layout, offset, buffer) {
             Ok(got) => Ok(got),
@@ -143,6 +144,7 @@ impl FileSystem {
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::FBIG)?;
+        self.check_locks(file.oid(), offset, data.len())?;
         self.before_change(file, end)?;
         let change = self.changes.begin(file.oid());
         let written = match file.writer.write(&self.writing, &file.layout, offset, data)? {
@@ -187,7 +189,10 @@ impl FileSystem {
 
     /// `O_SYNC` and `O_DSYNC`.
     fn after_write(&self, file: &OpenFile) -> Result<()> {
-        if file.is_synchronous() { self.fsync(file) } else { Ok(()) }
+        if !file.is_synchronous() {
+            return Ok(());
+        }
+        if file.flags().contains(OFlags::SYNC) { self.fsync(file) } else { self.fdatasync(file) }
     }
 
     /// Writes and waits for the answers.
@@ -221,6 +226,8 @@ impl FileSystem {
         file.check_write()?;
         self.before_write(file)?;
         let (oid, layout) = (file.oid(), &file.layout);
+        // Where it will be is not known: any lock may be meant for it.
+        self.check_locks(oid, 0, usize::MAX)?;
         let settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
         let mut start = None;
         let change = self.changes.begin(oid);

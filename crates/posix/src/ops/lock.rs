@@ -15,7 +15,8 @@ impl FileSystem {
     /// (asked about twice a second).
     ///
     /// # Errors
-    /// `EAGAIN` if another owner has it and `wait` is not set, `EINTR`, `EDEADLK`, `ENOLCK`.
+    /// `EAGAIN` if another owner has it and `wait` is not set, `EINTR`, `EDEADLK`, `ENOLCK`; `EIO` if the
+    /// owner has lost one in the range to another client, until it unlocks that.
     pub fn lock(
         &self,
         oid: Oid,
@@ -52,6 +53,15 @@ impl FileSystem {
         let settled = self.writing.settle(oid, WriteLeases::Release);
         self.pool().unlock(oid, lock).map_err(|error| of_client(&error))?;
         settled.map(drop)
+    }
+
+    /// Refuses to touch bytes that somebody here believes to have locked, where an engine has given the
+    /// lock to another client meanwhile.
+    pub(super) fn check_locks(&self, oid: Oid, offset: u64, bytes: usize) -> Result<()> {
+        if self.pool().relies_on_lost_lock(oid, offset, bytes as u64) {
+            return Err(Errno::IO);
+        }
+        Ok(())
     }
 
     /// Which lock is in the way of this one.

@@ -103,7 +103,7 @@ impl FileSystem {
     pub fn sync_object(&self, oid: Oid) -> Result<WriteVerifier> {
         let settled = self.writing.settle(oid, WriteLeases::Keep)?;
         let attr = self.attr_of(settled)?;
-        self.sync_data(settled, &self.layout_of(&attr))?;
+        self.sync_file(settled, &self.layout_of(&attr), false)?;
         self.write_verifier(oid)
     }
 

@@ -18,20 +18,37 @@ impl FileSystem {
     /// `EIO` if any target fails to; the data may be lost then.
     pub fn fsync(&self, file: &OpenFile) -> Result<()> {
         let settled = file.writer.finish(&self.writing, &file.layout)?;
-        self.sync_data(settled, &file.layout)
+        self.sync_file(settled, &file.layout, false)
+    }
+
+    /// The same but for the time of the last write.
+    ///
+    /// # Errors
+    /// As [`FileSystem::fsync`].
+    pub fn fdatasync(&self, file: &OpenFile) -> Result<()> {
+        let settled = file.writer.finish(&self.writing, &file.layout)?;
+        self.sync_file(settled, &file.layout, true)
     }
 
     /// The same without a handle.
-    pub(super) fn sync_data(&self, settled: Settled, layout: &FileLayout) -> Result<()> {
+    pub(super) fn sync_file(
+        &self,
+        settled: Settled,
+        layout: &FileLayout,
+        data_only: bool,
+    ) -> Result<()> {
         let oid = settled.oid();
-        let sync = |first| self.shard_io(layout).sync(first).map_err(|error| of_client(&error));
+        let sync =
+            |first| self.shard_io(layout).sync(first, data_only).map_err(|error| of_client(&error));
         if layout.shards() == 1 || layout.is_striped() {
             return sync(0);
         }
         // Not striped when last heard of; another client may have made it so.
         let data = Some(layout.shard(0));
-        let (mut home, mut attr) =
-            (Call::new(oid.home(), Sync { data }), Call::new(oid.home(), GetAttr { oid }));
+        let (mut home, mut attr) = (
+            Call::new(oid.home(), Sync { data, data_only }),
+            Call::new(oid.home(), GetAttr { oid }),
+        );
         let (synced, attr) = self.pool().call_both(&mut home, &mut attr);
         synced.map_err(|error| of_client(&error))?;
         layout.learn_striped(attr.map_err(|error| of_client(&error))?.striped);
@@ -44,8 +61,9 @@ impl FileSystem {
     /// `EIO` if any target fails to.
     pub fn fsync_dir(&self, dir: Oid) -> Result<()> {
         let placement = self.pool().placement();
-        let requests = (0..placement.shards(dir))
-            .map(|shard| Call::new(placement.shard_target(dir, shard), Sync { data: None }));
+        let requests = (0..placement.shards(dir)).map(|shard| {
+            Call::new(placement.shard_target(dir, shard), Sync { data: None, data_only: true })
+        });
         self.sync_all(requests.collect())
     }
 

@@ -10,9 +10,10 @@ use crate::descriptors::{Description, on_data, on_fd};
 use crate::host;
 use crate::report::counter;
 
-fn sync_one(file: &Description) -> Result<c_int> {
+fn sync_one(file: &Description, data_only: bool) -> Result<c_int> {
     match file.kind() {
         FileKind::Directory => file.fs()?.fsync_dir(file.oid())?,
+        _ if data_only => file.file()?.sync_data()?,
         _ => file.file()?.sync()?,
     }
     Ok(0)
@@ -22,13 +23,13 @@ hooks! {
     /// `fsync`.
     fn [fsync](fd: c_int) -> c_int {
         // SAFETY: as for the C function.
-        on_data(counter!("fsync"), fd, |file| sync_one(file), || unsafe { host::fsync(fd) })
+        on_data(counter!("fsync"), fd, |file| sync_one(file, false), || unsafe { host::fsync(fd) })
     }
 
     /// `fdatasync`.
     fn [fdatasync](fd: c_int) -> c_int {
         // SAFETY: as for the C function.
-        on_data(counter!("fdatasync"), fd, |file| sync_one(file), || unsafe { host::fdatasync(fd) })
+        on_data(counter!("fdatasync"), fd, |file| sync_one(file, true), || unsafe { host::fdatasync(fd) })
     }
 
     /// `syncfs`.

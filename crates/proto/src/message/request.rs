@@ -23,6 +23,9 @@ pub struct RequestHead {
     pub sequence: u64,
     /// The request may have been carried out already: its first answer is wanted again.
     pub resent: bool,
+    /// Which connection of the slot it comes over; each next one has a higher number. What an older one
+    /// still brings is not carried out ([`Request::is_fenced`]).
+    pub connection: u32,
 }
 
 /// What is asked of an engine.
@@ -304,12 +307,16 @@ pub enum Request<'a> {
         data: ShardRef,
         /// The time.
         mtime: Timestamp,
+        /// On whose behalf: that client's own write lease is nothing to wait for.
+        asker: Option<SessionId>,
     },
     /// Make the shard's data (if it exists) and the target's key-values durable.
     /// Answer: `Done`.
     Sync {
         /// The shard; `None` for the key-values alone.
         data: Option<ShardRef>,
+        /// The shard's times need not be durable.
+        data_only: bool,
     },
     /// Make everything of the target durable, all data and all key-values. Answer: `Done`.
     SyncAll,
@@ -489,6 +496,14 @@ pub enum Request<'a> {
         /// Names this extension: when it arrives once more it is known again.
         token: u64,
     },
+
+    // -- connections that were given up
+    /// Of these slots nothing is carried out any more that comes over the connection of this number or
+    /// an older one. Answer: `Done`, once what was under way there has ended.
+    Fence {
+        /// Slots, each with the number of a connection.
+        slots: Vec<(u16, u32)>,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -509,7 +524,7 @@ impl Request<'_> {
     /// How the request is dealt with on its way. Each request says it for itself: there is no default.
     const fn handling(&self) -> Handling {
         match self {
-            Self::Ping | Self::Map | Self::Report => {
+            Self::Ping | Self::Map | Self::Report | Self::Fence { .. } => {
                 Handling { any_target: true, ..Handling::PLAIN }
             }
             Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
@@ -527,7 +542,9 @@ impl Request<'_> {
             Self::ContainerDestroy { .. } => {
                 Handling { exact_retry: true, slow: true, ..Handling::PLAIN }
             }
-            Self::Sync { .. } | Self::SetAttr { .. } => Handling { slow: true, ..Handling::PLAIN },
+            Self::Sync { .. } | Self::SyncAll | Self::SetAttr { .. } => {
+                Handling { slow: true, ..Handling::PLAIN }
+            }
             Self::Goodbye
             | Self::Claim { .. }
             | Self::Adopt { .. }
@@ -552,7 +569,6 @@ impl Request<'_> {
             | Self::ShardAllocate { .. }
             | Self::ShardSeek { .. }
             | Self::ShardTouch { .. }
-            | Self::SyncAll
             | Self::ShardRemove { .. }
             | Self::AllocateSerial
             | Self::ValueGet { .. }
@@ -596,6 +612,41 @@ impl Request<'_> {
     /// Whether a slow disk may need minutes for it, so that giving up early would be a false failure.
     pub const fn may_be_slow(&self) -> bool {
         self.handling().slow
+    }
+
+    /// Whether it must not be carried out any more once its sender has given its connection up: later
+    /// it would undo what was done since. What only looks, or makes durable, may come as late as it likes.
+    pub const fn is_fenced(&self) -> bool {
+        !matches!(
+            self,
+            Self::Ping
+                | Self::Map
+                | Self::Report
+                | Self::Space
+                | Self::ContainerOpen { .. }
+                | Self::ContainerList
+                | Self::Lookup { .. }
+                | Self::ReadDirectory { .. }
+                | Self::DirShard { .. }
+                | Self::GetAttr { .. }
+                | Self::ReadLink { .. }
+                | Self::GetXattr { .. }
+                | Self::ListXattrs { .. }
+                | Self::Read { .. }
+                | Self::ShardStat { .. }
+                | Self::ShardSeek { .. }
+                | Self::Sync { .. }
+                | Self::SyncAll
+                | Self::AllocateSerial
+                | Self::ValueGet { .. }
+                | Self::ValueList { .. }
+                | Self::LockTest { .. }
+                | Self::AskOutcome { .. }
+                | Self::AskDirectory { .. }
+                | Self::Scan { .. }
+                | Self::LeaseRead { .. }
+                | Self::Fence { .. }
+        )
     }
 
     /// The name under which the request is counted and logged.
@@ -665,6 +716,7 @@ impl Request<'_> {
             Self::AskDirectory { .. } => "ask_directory",
             Self::Scan { .. } => "scan",
             Self::Repair { .. } => "repair",
+            Self::Fence { .. } => "fence",
         }
     }
 }
@@ -682,6 +734,7 @@ mod tests {
             slot: 2,
             sequence: 77,
             resent: false,
+            connection: 300,
         };
         let dir = Oid::new(ContainerId(1), crate::ObjectClass::SX, TargetId(0), 1);
         let request = Request::Lookup { dir, name: b"caf\xc3\xa9\xff" };

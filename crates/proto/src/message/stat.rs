@@ -68,6 +68,8 @@ pub struct TargetReport {
     pub reclaim_backlog: u64,
     /// Transactions not finished.
     pub transactions: u64,
+    /// Records that the engine cannot deal with, and tries again from time to time; its log says why.
+    pub set_aside: u64,
 }
 
 /// What an engine says of itself.

@@ -197,8 +197,8 @@ requests! {
         Reply::Done => ();
     ShardSeek { data: ShardRef, offset: u64, hole: bool } -> Option<u64>,
         Reply::Offset(offset) => offset;
-    ShardTouch { data: ShardRef, mtime: Timestamp } -> (), Reply::Done => ();
-    Sync { data: Option<ShardRef> } -> (), Reply::Done => ();
+    ShardTouch { data: ShardRef, mtime: Timestamp, asker: Option<SessionId> } -> (), Reply::Done => ();
+    Sync { data: Option<ShardRef>, data_only: bool } -> (), Reply::Done => ();
     ShardRemove { data: ShardRef } -> (), Reply::Done => ();
 
     ValueGet<'a> { oid: Oid, dkey: &'a [u8], akey: &'a [u8] } -> Vec<u8>,

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
 use azekura_proto::frame;
@@ -42,9 +42,16 @@ impl Network for Sockets {
         timeout: Duration,
     ) -> Met {
         let mut first_error = None;
+        // One bound for all addresses, dialling and introductions.
+        let deadline = Instant::now() + timeout;
+        let left = || deadline.saturating_duration_since(Instant::now());
         for address in in_order_of_preference(addresses) {
-            let mut met = match azekura_wire::dial_several(address, count, timeout) {
-                Ok(dialled) => self.meet(engine, dialled, caller, timeout),
+            if left().is_zero() {
+                first_error.get_or_insert_with(|| io::ErrorKind::TimedOut.into());
+                break;
+            }
+            let mut met = match azekura_wire::dial_several(address, count, left()) {
+                Ok(dialled) => self.meet(engine, dialled, caller, left()),
                 Err(error) => Met { first_error: Some(error), ..Met::default() },
             };
             if !met.good.is_empty() {

@@ -64,6 +64,8 @@ struct FileNode {
     now: Image,
     synced: Image,
     mtime: Timestamp,
+    /// The one that a loss of power leaves, unless it leaves the other.
+    synced_mtime: Timestamp,
     ctime: Timestamp,
 }
 
@@ -225,6 +227,10 @@ impl State {
                 Node::File(file) => {
                     file.synced.take_some(&file.now, &mut is_kept);
                     file.now = file.synced.clone();
+                    if !is_kept() {
+                        file.mtime = file.synced_mtime;
+                    }
+                    file.synced_mtime = file.mtime;
                 }
                 Node::Directory(names) => {
                     for change in std::mem::take(&mut names.changes) {
@@ -390,7 +396,8 @@ impl Directory for SimulatedDirectory {
                 self.disk.change(self.run, |state| {
                     let (dir, name) = state.parent(self.node, name)?;
                     let (now, synced) = (Image::default(), Image::default());
-                    let file = FileNode { now, synced, mtime: time, ctime: time };
+                    let file =
+                        FileNode { now, synced, mtime: time, synced_mtime: time, ctime: time };
                     state.add(dir, name, Node::File(file))
                 })?
             }
@@ -470,7 +477,9 @@ impl Directory for SimulatedDirectory {
         let mut state = self.disk.lock(self.run)?;
         for node in state.nodes.values_mut() {
             match node {
-                Node::File(file) => file.synced = file.now.clone(),
+                Node::File(file) => {
+                    (file.synced, file.synced_mtime) = (file.now.clone(), file.mtime);
+                }
                 Node::Directory(names) => names.sync(),
             }
         }
@@ -595,12 +604,15 @@ impl File for SimulatedFile {
         })
     }
 
-    fn sync(&self, _: bool) -> Result<()> {
+    fn sync(&self, data_only: bool) -> Result<()> {
         // The power may go before anything is synced, or after: then it is known to be.
         self.disk.change(self.run, |_| Ok(()))?;
         let mut state = self.disk.lock(self.run)?;
         let file = state.file(self.node)?;
         file.synced = file.now.clone();
+        if !data_only {
+            file.synced_mtime = file.mtime;
+        }
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use crate::free_space::FreeSpace;
 
 /// Most batches that wait for the database.
 const PENDING_MAX: usize = 8192;
-/// At every so many waiting batches the applier is called before its time.
+/// So many waiting batches call the applier before its time.
 const CALL_AT: usize = 512;
 /// Bounds of a group that goes to the database at once: batches, and bytes of their records.
 const GROUP_BATCHES: usize = 512;
@@ -245,7 +245,10 @@ impl Front {
         log.pending.push_back(batch);
         let waiting = log.pending.len();
         drop(log);
-        self.call.pending(waiting.is_multiple_of(CALL_AT));
+        // Not by each commit where many wait for other targets anyway.
+        let calls =
+            waiting >= CALL_AT && (waiting.is_multiple_of(CALL_AT) || self.reliance.is_settled());
+        self.call.pending(calls);
         Appended::Done
     }
 

@@ -362,8 +362,13 @@ mod tests {
         environment.engine.create(&*target).unwrap();
         let gauge = FreeSpace::new(Arc::clone(&target), azekura_platform::system());
         let sizes = KvSizes { value_cache_bytes: 1 << 20, block_cache_bytes: 1 << 20 };
-        let kv =
-            KeyValues::open(&environment, Arc::clone(&target), sizes, Arc::new(gauge)).unwrap();
+        let kv = KeyValues::open(
+            &environment,
+            (TargetId(0), Arc::clone(&target)),
+            sizes,
+            Arc::new(gauge),
+        )
+        .unwrap();
         Shards::open(&*target, open_files_max, &Arc::new(kv), None, TargetId(0)).unwrap()
     }
 

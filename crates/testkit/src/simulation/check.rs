@@ -24,6 +24,7 @@ impl Pool {
                     slot: 0,
                     sequence: 0,
                     resent: false,
+                    connection: 0,
                 };
                 let request = Request::Scan { kind, container, after };
                 let answer = self.enter(engine, |run| run.serve_peer(head, &request, &[]));

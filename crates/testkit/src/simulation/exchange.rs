@@ -1,47 +1,15 @@
 //! What passes between a simulated client and an engine: connections, requests and answers, and what goes
-//! wrong with them. Owns that every client tells an engine which has started again what it has open
-//! there before anything else happens, unless the defect that this hides is to show.
+//! wrong with them. Owns what becomes of a request whose connection breaks.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use azekura_proto::message::typed::Ping;
 use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::{EngineId, SessionId, frame};
 
-use super::faults::KnownDefect;
 use super::pool::{Connection, Event, LATE_MS_MAX, Pool};
 
 impl Pool {
-    // -- who there is
-
-    /// From now on the client is one of the pool's.
-    pub(crate) fn note_client(&self, session: SessionId, client: &Arc<azekura_client::Pool>) {
-        self.clients.lock().insert(session, Arc::downgrade(client));
-    }
-
-    /// The client has ended.
-    pub(crate) fn forget_client(&self, session: SessionId) {
-        self.clients.lock().remove(&session);
-    }
-
-    /// Every session notices that an engine has started again, before anything else is asked there. One
-    /// that is waiting for the engine just now notices by itself.
-    pub(super) fn claim_all(&self, engine: EngineId) {
-        let Some(target) = self.map().targets_of(engine).next() else { return };
-        let clients = self.clients.lock().clone();
-        let asking = *self.asking.lock();
-        self.quiet.fetch_add(1, Ordering::Relaxed);
-        for (session, client) in clients {
-            if let Some(client) = client.upgrade().filter(|_| asking != Some((session, engine))) {
-                // What was being released just now may be gone, and is not missed.
-                let _ = client.call(target, Ping);
-            }
-        }
-        self.quiet.fetch_sub(1, Ordering::Relaxed);
-    }
-
     // -- connections
 
     /// Opens a connection of a session to an engine. `None`: the engine is down, or about to
@@ -91,12 +59,7 @@ impl Pool {
     ) -> Option<(Answer, Vec<u8>)> {
         let engine = connection.engine;
         assert!(!self.is_entered(engine), "clients call between operations of engines");
-        if self.quiet.load(Ordering::Relaxed) > 0 {
-            return self.serve(connection, head, request, bulk);
-        }
-        *self.asking.lock() = Some((connection.session, engine));
         let answer = self.exchange_or_fail(connection, head, request, bulk);
-        *self.asking.lock() = None;
         if let Err(what) = &answer {
             self.note(format!("{what}: {} {head:?}", request.name()));
             self.disconnect(connection);
@@ -123,8 +86,9 @@ impl Pool {
             self.kill(engine);
             return Err("killed before");
         }
-        if self.comes_again_whatever(head, request) {
+        if request.is_fenced() && self.strikes(|faults| faults.request_late) {
             self.repeat_later(connection, head, request, bulk);
+            return Err("request late");
         }
         if self.strikes(|faults| faults.request_lost) {
             return Err("request lost");
@@ -143,14 +107,6 @@ impl Pool {
         }
         self.travel();
         Ok(answer)
-    }
-
-    /// Whether a request comes once more where that is known to go wrong.
-    fn comes_again_whatever(&self, head: RequestHead, request: &Request<'_>) -> bool {
-        if matches!(request, Request::Write { .. }) {
-            return self.strikes_known(KnownDefect::LateWrite);
-        }
-        head.sequence > 0 && self.strikes_known(KnownDefect::LateRequest)
     }
 
     fn repeat_later(

@@ -4,19 +4,9 @@
 /// A fault under which a history may go wrong. What is to be mended there is said beside each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KnownDefect {
-    /// A write whose connection broke arrives after a later write of the same client. It has no number,
-    /// so nobody sees that it is late.
-    LateWrite,
-    /// A request with a number arrives once more, after later ones of its slot. If it was refused the
-    /// first time, or made something that is gone since, it is carried out now: refusals are not on
-    /// record, and of creations there is no record but what they made.
-    LateRequest,
     /// A `Commit` is lost, and nobody waits until its engine has heard of the decision some other way:
     /// attributes are read there as they were before, though the change has been answered.
     ReadBeforeCommit,
-    /// After an engine has started again, a file loses its last name before everybody who has it open
-    /// has claimed it. There is a grace period for locks and none for open files, so it is gone.
-    UnlinkBeforeClaim,
     /// An append to a striped file makes it longer, and before the place is on record its engine ends or
     /// does not hear the answer. Sent again it gets a place behind that, and a gap of zeros stays.
     AppendLeavesGap,
@@ -27,6 +17,8 @@ pub enum KnownDefect {
 pub struct Faults {
     /// A request does not arrive, and its connection breaks.
     pub request_lost: u64,
+    /// A change does not arrive before its connection breaks, and all the same much later.
+    pub request_late: u64,
     /// A request is done, and its connection breaks before the answer is here.
     pub answer_lost: u64,
     /// A request that is on record as carried out arrives once more, much later.
@@ -52,6 +44,7 @@ impl Faults {
     /// Nothing goes wrong.
     pub const NONE: Self = Self {
         request_lost: 0,
+        request_late: 0,
         answer_lost: 0,
         late_repeat: 0,
         killed: 0,
@@ -66,6 +59,7 @@ impl Faults {
     /// All under which every history has to be right.
     pub const USUAL: Self = Self {
         request_lost: 25,
+        request_late: 25,
         answer_lost: 25,
         late_repeat: 25,
         killed: 120,

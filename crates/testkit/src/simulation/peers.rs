@@ -2,6 +2,7 @@
 //! has ended.
 
 use std::sync::Weak;
+use std::time::Duration;
 
 use azekura_engine::Peers;
 use azekura_proto::message::{Answer, Request, RequestHead};
@@ -35,10 +36,26 @@ impl PeerCalls {
 }
 
 impl Peers for PeerCalls {
-    fn call(&self, map: &PoolMap, target: TargetId, request: &Request<'_>, bulk: &[u8]) -> Answer {
+    fn call(
+        &self,
+        map: &PoolMap,
+        target: TargetId,
+        request: &Request<'_>,
+        bulk: &[u8],
+        limit: Duration,
+    ) -> Answer {
+        if limit.is_zero() {
+            return Err(Status::PeerUnreachable);
+        }
         let to = map.engine_of(target).ok_or(Status::WrongTarget)?;
-        let head =
-            RequestHead { target, map_version: map.version, slot: 0, sequence: 0, resent: false };
+        let head = RequestHead {
+            target,
+            map_version: map.version,
+            slot: 0,
+            sequence: 0,
+            resent: false,
+            connection: 0,
+        };
         // Nothing leaves an engine that unwinds because it has ended.
         let pool = self.pool.upgrade().filter(|_| !std::thread::panicking());
         let pool = pool.ok_or(Status::PeerUnreachable)?;
@@ -50,11 +67,14 @@ impl Peers for PeerCalls {
         map: &PoolMap,
         wanted: &[(TargetId, &Request<'_>)],
         meanwhile: &mut dyn FnMut(),
+        limit: Duration,
     ) -> Vec<Answer> {
         // In any order in truth; here the caller's own part comes between.
         let (first, second) = wanted.split_at(wanted.len() / 2);
         let ask = |part: &[(TargetId, &Request<'_>)]| -> Vec<Answer> {
-            part.iter().map(|(target, request)| self.call(map, *target, request, &[])).collect()
+            part.iter()
+                .map(|(target, request)| self.call(map, *target, request, &[], limit))
+                .collect()
         };
         let mut answers = ask(first);
         meanwhile();

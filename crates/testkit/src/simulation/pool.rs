@@ -78,12 +78,6 @@ pub(crate) struct Pool {
     clock: Mutex<Clock<Event>>,
     random: Mutex<Random>,
     engines: Vec<Mutex<Seat>>,
-    /// The clients that have not ended.
-    pub(super) clients: Mutex<BTreeMap<SessionId, Weak<azekura_client::Pool>>>,
-    /// Who waits for an answer of which engine.
-    pub(super) asking: Mutex<Option<(SessionId, EngineId)>>,
-    /// While it is above 0 nothing goes wrong between clients and engines, and no time passes there.
-    pub(super) quiet: AtomicU64,
     /// Losses of power.
     power_cuts: AtomicU64,
     /// The number of the last connection.
@@ -144,9 +138,6 @@ impl Pool {
             clock: Mutex::new(Clock::new()),
             random: Mutex::new(Random::new(seed)),
             engines: (0..engines).map(|index| seat(this.clone(), EngineId(index), seed)).collect(),
-            clients: Mutex::default(),
-            asking: Mutex::default(),
-            quiet: AtomicU64::new(0),
             power_cuts: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             history: Mutex::new(History::default()),
@@ -304,9 +295,6 @@ impl Pool {
             return;
         }
         self.note(format!("engine {} starts", engine.0));
-        if !self.shows(KnownDefect::UnlinkBeforeClaim) {
-            self.claim_all(engine);
-        }
     }
 
     /// The engine ends as by `SIGKILL`, and is started again after a while.

@@ -45,7 +45,6 @@ impl User {
             ..ClientConfig::default()
         };
         let client = azekura_client::Pool::connect(&file, config).unwrap();
-        pool.note_client(client.session_id(), &client);
         Self { client, network }
     }
 
@@ -80,7 +79,6 @@ impl Users {
         let mounted = next.mount();
         let killed = std::mem::replace(&mut self.each[client], next);
         killed.network.cut();
-        self.pool.forget_client(killed.client.session_id());
         self.remote.replace(client, mounted);
     }
 

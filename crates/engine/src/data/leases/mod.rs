@@ -25,6 +25,8 @@ const READ: Duration = Duration::from_millis(READ_LEASE_MS);
 const WRITE: Duration = Duration::from_millis(WRITE_LEASE_MS);
 /// For this long after somebody else had to wait for a lease none is given.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
+/// Counters of changes under way.
+const STRIPES: usize = 256;
 /// Bits of a version below the number of the boot.
 const BOOT_SHIFT: u32 = 40;
 
@@ -104,12 +106,31 @@ pub(crate) struct Leases {
     count: AtomicUsize,
     /// Lets reads pass without the lock while nobody has a write lease.
     writers: AtomicUsize,
+    /// Changes that are being carried out without a lease, by a part of the key: while there are any no
+    /// read lease is given, since what is read then may change under it.
+    changing: [AtomicUsize; STRIPES],
     /// Never the same for two states of one shard, in this run or an earlier one.
     versions: AtomicU64,
     boot: u64,
     /// Until then leases of an earlier run of the engine may hold.
     read_grace_until: Option<Instant>,
     write_grace_until: Option<Instant>,
+}
+
+/// A change without a lease that is being carried out; over when dropped.
+#[derive(Debug)]
+pub(crate) struct Change<'l> {
+    changing: &'l AtomicUsize,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.changing.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn stripe((oid, shard): Key) -> usize {
+    (oid.inode_number() as usize).wrapping_add(usize::from(shard)) % STRIPES
 }
 
 impl Leases {
@@ -122,6 +143,7 @@ impl Leases {
             ended: Signal::new(),
             count: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
+            changing: std::array::from_fn(|_| AtomicUsize::new(0)),
             versions: AtomicU64::new(boot << BOOT_SHIFT),
             boot,
             read_grace_until: earlier.read.then(|| now + READ),
@@ -185,6 +207,10 @@ impl Leases {
         let version = entry.version;
         if entry.reading_refused_until.is_some_and(|until| until > now) {
             return Granted { lease: Duration::ZERO, version };
+        }
+        // After the entry is there: a change that has not seen it is counted.
+        if self.changing[stripe(key)].load(Ordering::SeqCst) > 0 {
+            return Granted { lease: Duration::ZERO, version: self.draw_version() };
         }
         entry.reading_refused_until = None;
         if entry.read_until <= now {
@@ -319,9 +345,19 @@ impl Leases {
         }
     }
 
-    /// To be called before a shard changes: waits until nobody but the writer relies on it. `writer`:
-    /// its session, if it is a client that has one.
-    pub(crate) fn before_write(&self, key: Key, writer: Option<SessionId>) {
+    /// To be called before a shard changes: waits until nobody but the writer relies on it, and keeps
+    /// others from it until what it gives is dropped. `writer`: its session, if it is a client that has
+    /// one.
+    pub(crate) fn before_write(&self, key: Key, writer: Option<SessionId>) -> Change<'_> {
+        let changing = &self.changing[stripe(key)];
+        // Before it is seen whether anybody has a lease.
+        changing.fetch_add(1, Ordering::SeqCst);
+        let change = Change { changing };
+        self.wait_to_write(key, writer);
+        change
+    }
+
+    fn wait_to_write(&self, key: Key, writer: Option<SessionId>) {
         if let Some(until) = self.read_grace_until {
             self.sleep_until(until);
         }

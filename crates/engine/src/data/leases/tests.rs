@@ -54,6 +54,18 @@ fn a_write_waits_for_the_read_lease_of_another_and_ends_the_giving_of_leases() {
 }
 
 #[test]
+fn no_read_lease_is_given_while_a_change_is_carried_out() {
+    let (leases, time) = leases();
+    // Nobody has a lease when it begins, so nothing says later that it has.
+    let change = leases.before_write(key(), Some(TWO));
+    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+    time.sleep(REFUSAL);
+    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO, "however long it takes");
+    drop(change);
+    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+}
+
+#[test]
 fn the_reader_itself_does_not_wait_and_keeps_its_lease() {
     let (leases, time) = leases();
     let first = leases.grant_read(key(), ONE);
@@ -99,7 +111,7 @@ fn versions_of_two_runs_never_meet_and_a_restart_keeps_old_promises() {
 fn everybody_but_the_holder_waits_for_a_write_lease() {
     for act in [
         |leases: &Leases, who| leases.before_read(key(), Some(who)),
-        |leases: &Leases, who| leases.before_write(key(), Some(who)),
+        |leases: &Leases, who| drop(leases.before_write(key(), Some(who))),
         |leases: &Leases, who| {
             leases.grant_read(key(), who);
         },
