@@ -115,7 +115,7 @@ pub enum Request<'a> {
         /// Hold it open for this session (also if it exists already and is local).
         open: bool,
     },
-    /// A new object without an entry, held open for this session (`O_TMPFILE`).
+    /// A new object without an entry, held open for this session (`O_TMPFILE`, or the whiteout of a rename).
     /// Answer: `Created`.
     CreateUnlinked {
         /// The container.
