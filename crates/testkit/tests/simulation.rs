@@ -82,13 +82,20 @@ fn what_was_synced_survives_a_loss_of_power_and_the_rest_is_whole() {
 fn stands_losses_of_power(setting: &Setting, cuts: u64, time: Duration) {
     let began = Instant::now();
     let first = number_from_env("AZEKURA_SEED").unwrap_or(FIRST_SEED);
-    let (mut histories, mut cut) = (0, 0);
+    let (mut histories, mut cut, mut wrong) = (0, 0, Vec::new());
     while cut < cuts && began.elapsed() < time {
-        let history = run(first + histories, setting).unwrap_or_else(|found| panic!("{found}"));
-        cut += u64::from(history.to_string().contains("has gone"));
+        match run(first + histories, setting) {
+            Ok(history) => cut += u64::from(history.to_string().contains("has gone")),
+            Err(found) => {
+                wrong.push(format!("{}: {}", found.seed, found.what));
+                println!("{found}");
+                cut += 1;
+            }
+        }
         histories += 1;
     }
     println!("{cut} losses of power in {histories} histories from seed {first} on");
+    assert!(wrong.is_empty(), "{} of {cut}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(cut > 0);
 }
 
@@ -103,11 +110,15 @@ fn three_engines_stand_losses_of_power() {
 }
 
 #[test]
-#[ignore = "takes minutes; the two above are its short form"]
-fn two_thousand_losses_of_power_are_stood() {
-    for setting in [Setting::POWER_OF_ONE, Setting::POWER_OF_THREE] {
-        stands_losses_of_power(&setting, 2000, Duration::from_secs(3600));
-    }
+#[ignore = "takes minutes; the first of the two above is its short form"]
+fn one_engine_stands_two_thousand_losses_of_power() {
+    stands_losses_of_power(&Setting::POWER_OF_ONE, 2000, Duration::from_secs(3600));
+}
+
+#[test]
+#[ignore = "takes minutes; the second of the two above is its short form"]
+fn three_engines_stand_two_thousand_losses_of_power() {
+    stands_losses_of_power(&Setting::POWER_OF_THREE, 2000, Duration::from_secs(3600));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Losses of power and of the process at any moment, under seeds: what was synced is there, and the
-//! key-values are those after some number of whole batches, in their order.
+//! key-values are those after some number of whole batches, in their order. No data are missed that may
+//! be gone.
 
 use std::collections::BTreeMap;
 
@@ -65,8 +66,11 @@ fn step(store: &Store, history: &mut History, random: &mut Random) -> Result<(),
             history.synced = answered;
             Ok(())
         }
-        75..90 => write_file(store, history, random),
-        _ => sync_file(store, history, random),
+        75..86 => write_file(store, history, random),
+        86..94 => sync_file(store, history, random),
+        94..97 => cut_file(store, history, random),
+        97 => remove_file(store, history, random),
+        _ => store.note_shard_lengths().map_err(gone),
     }
 }
 
@@ -115,6 +119,25 @@ fn write_file(store: &Store, history: &mut History, random: &mut Random) -> Resu
     file.touched[offset.min(synced)..end.min(synced)].fill(true);
     let shard = store.shard_create(oid(serial), 0).map_err(|_| ())?;
     shard.write_at(&vec![byte; length], offset as u64).map_err(|_| ())
+}
+
+fn cut_file(store: &Store, history: &mut History, random: &mut Random) -> Result<(), ()> {
+    let serial = random.below(FILES);
+    let file = history.files.entry(serial).or_default();
+    let bytes = random.below(file.now.len() as u64 + 1) as usize;
+    file.now.truncate(bytes);
+    file.touched.truncate(bytes);
+    if let Some(synced) = &mut file.synced {
+        synced.truncate(bytes);
+    }
+    let Some(shard) = store.shard(oid(serial), 0).map_err(|_| ())? else { return Ok(()) };
+    shard.truncate(bytes as u64).map_err(|_| ())
+}
+
+fn remove_file(store: &Store, history: &mut History, random: &mut Random) -> Result<(), ()> {
+    let serial = random.below(FILES);
+    history.files.insert(serial, File::default());
+    store.shard_remove(oid(serial), 0).map(drop).map_err(|_| ())
 }
 
 fn sync_file(store: &Store, history: &mut History, random: &mut Random) -> Result<(), ()> {
@@ -174,6 +197,10 @@ fn check_files(store: &Store, history: &mut History, is_power_loss: bool, seed: 
         }
         file.now = found;
     }
+    let mut visit = |shard, noted, found| {
+        panic!("seed {seed}: {shard:?} has {found} bytes and {noted} are missed");
+    };
+    store.shard_find_lost(&[], None, usize::MAX, &mut visit).unwrap();
 }
 
 /// Opens the target; the power may go meanwhile, and again.
