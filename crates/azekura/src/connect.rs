@@ -1,6 +1,7 @@
 //! How commands reach pools: connections to whole pools, and single questions to single engines. What
 //! people call them stands in `names`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,17 +16,30 @@ use azekura_proto::{EngineId, PoolId, TargetId};
 use azekura_rpc::Dialogue;
 use azekura_wire::Secret;
 
+use crate::names;
+use crate::outcome::usage;
 use crate::reading::ReadArgs;
 
 /// An engine that is asked how it is has this long to answer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pool file that a person means by a name, a file or a URL.
+///
+/// # Errors
+/// If there is none; for a place in a pool, what to write instead.
+pub(crate) fn pool_file(name: &str) -> Result<PoolFile> {
+    match names::instead_of_place(name) {
+        Some(instead) if !Path::new(name).exists() => Err(usage(instead)),
+        _ => Ok(PoolFile::find(name)?),
+    }
+}
 
 /// Connects to a pool given by name, file or URL.
 ///
 /// # Errors
 /// If it is not known or its engines cannot be reached.
 pub fn pool(name: &str) -> Result<Arc<Pool>> {
-    let file = PoolFile::find(name)?;
+    let file = pool_file(name)?;
     Ok(Pool::connect(&file, ClientConfig::default())?)
 }
 

@@ -12,7 +12,7 @@ use azekura_wire::Secret;
 use clap::{Args, Subcommand};
 
 use super::{down, serve, status, up};
-use crate::connect::EngineLine;
+use crate::connect::{self, EngineLine};
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::names::check_name;
 use crate::outcome::{Verdict, usage};
@@ -219,7 +219,7 @@ fn list(json: bool) -> Result<()> {
 }
 
 fn show(pool: &str, json: bool) -> Result<()> {
-    let file = PoolFile::find(pool)?;
+    let file = connect::pool_file(pool)?;
     let map = &file.map;
     let secret = match &file.secret {
         SecretSource::File(path) => path.display().to_string(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use azekura_client::{PoolFile, pools_dir};
+use azekura_client::pools_dir;
 use azekura_proto::EngineId;
 use azekura_proto::message::{EngineReport, SpaceStat, TargetReport};
 use azekura_proto::pool_map::PoolMap;
@@ -252,7 +252,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Verdict> {
     };
     let mut all = Vec::new();
     for name in &names {
-        let found = PoolFile::find(name).and_then(|file| Ok((file.secret()?, file.map)));
+        let found = connect::pool_file(name).and_then(|file| Ok((file.secret()?, file.map)));
         match found {
             Ok((secret, map)) => all.push(PoolStatus::ask(&map, &secret)),
             Err(error) if args.pool.is_none() => {
@@ -260,7 +260,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Verdict> {
                     "azekura: {error}; if pool '{name}' is lost, run 'azekura pool forget {name}'"
                 ));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     let good = all.iter().all(|pool| pool.state != State::Down);
