@@ -139,13 +139,12 @@ class World:
         done = subprocess.run(
             self.command(*arguments, program=program),
             env=self.environment,
-            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=limit_s,
             check=False,
-            **{**self.identity, **more},
+            **{"stdin": subprocess.DEVNULL, **self.identity, **more},
         )
         if check and done.returncode != 0:
             raise CommandError(done)
@@ -222,7 +221,7 @@ class World:
                 mount.umount(check=False, limit_s=20)
         for pool in self.pools:
             with contextlib.suppress(Exception):
-                pool.down("--destroy", check=False, limit_s=20)
+                pool.down("--destroy", "--yes", check=False, limit_s=20)
         self.abort()
         for child in self.children:
             child.wait(10)

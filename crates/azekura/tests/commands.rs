@@ -120,7 +120,7 @@ impl Drop for World {
     fn drop(&mut self) {
         for pool in &self.pools {
             // The test may have failed anywhere; what is not there need not go.
-            let _ = self.run(&["down", pool, "--destroy"]);
+            let _ = self.run(&["down", pool, "--destroy", "--yes"]);
         }
         for engine in &mut self.engines {
             let _ = engine.kill();
@@ -171,7 +171,7 @@ fn a_pool_comes_up_again_with_what_was_in_it() {
     assert_eq!(world.good(&["fs", "cat", "p:/tree/link"]), "small");
     assert!(world.bad(1, &["up", "--name", "p", "--targets", "3"]).contains("has 4 targets"));
 
-    world.good(&["down", "p", "--destroy"]);
+    world.good(&["down", "p", "--destroy", "--yes"]);
     assert!(!world.path("pool-p").exists());
     assert!(world.bad(1, &["fs", "ls", "p:/"]).contains("no pool 'p' is known here"));
 }
@@ -250,7 +250,7 @@ fn class_and_chunk_size_are_set_and_inherited() {
     let containers = world.json(&["container", "list", "p", "--json"]);
     assert_eq!(containers["containers"][0]["name"], "c");
     assert_eq!(containers["containers"][0]["file_class"], "S1");
-    world.good(&["container", "destroy", "c", "--pool", "p"]);
+    world.good(&["container", "destroy", "c", "--yes", "--pool", "p"]);
     assert!(world.bad(1, &["fs", "ls", "p/c:/"]).contains("no container 'c'"));
 }
 

@@ -11,7 +11,8 @@ use azekura_proto::{EngineId, PoolId};
 use azekura_wire::Secret;
 use clap::{Args, Subcommand};
 
-use super::{down, serve, status, up};
+use super::down::{self, DownArgs};
+use super::{serve, status, up};
 use crate::connect::{self, EngineLine};
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::names::check_name;
@@ -39,6 +40,16 @@ pub(crate) enum PoolCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Stop a pool of this machine and remove it with all that is in it, as 'azekura down --destroy'
+    #[command(after_long_help = "Example:\n  azekura pool destroy fast")]
+    Destroy {
+        /// Name of the pool
+        #[arg(value_name = "NAME", value_parser = check_name)]
+        name: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Forget how to reach a pool; its engines and data stay as they are
     #[command(after_long_help = "Example:\n  azekura pool forget old")]
@@ -84,6 +95,7 @@ pub(crate) fn run(command: PoolCommand) -> Result<Verdict> {
         PoolCommand::Create(args) => create(args)?,
         PoolCommand::List { json } => list(json)?,
         PoolCommand::Show { pool, json } => show(&pool, json)?,
+        PoolCommand::Destroy { name, yes } => down::run(&DownArgs::destroying(name, yes))?,
         PoolCommand::Forget { name } => forget(&name)?,
     }
     Ok(Verdict::Good)

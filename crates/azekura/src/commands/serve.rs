@@ -24,6 +24,8 @@ use crate::report;
 pub(crate) const TARGETS_DEFAULT: u16 = 4;
 /// The engine's record of its pool; there from the moment that it belongs to one.
 pub(crate) const POOL_RECORD: &str = "pool.json";
+/// Files of an engine's directory, what makes it one first; its secret is there if `azekura up` made it.
+pub(crate) const OWN_FILES: [&str; 4] = [POOL_RECORD, "pool.secret", "locks-held", "formatting"];
 /// Where the engine keeps its targets.
 pub(crate) const TARGETS_DIR: &str = "targets";
 

@@ -16,16 +16,20 @@ use azekura_proto::{EngineId, TargetId};
 use azekura_wire::SecretError;
 use clap::Args;
 
+use super::down;
 use super::serve::{self, TARGETS_DIR};
 use crate::connect;
+use crate::host::daemon::{self, NotReady};
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::host::{daemon, places};
+use crate::host::{places, process};
 use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::outcome::usage;
 use crate::report;
 
 /// A large pool may have much to recover.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
+/// An engine of a new pool has nothing to drain.
+const UNDO_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `azekura up`.
 #[derive(Debug, Args)]
@@ -115,7 +119,30 @@ fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool>
             dir.display()
         );
     }
+    if let Some(name) = foreign_name(dir)? {
+        bail!(
+            "{} is not empty (there is '{}' in it) and is no pool's: choose an empty directory, or one \
+             that is not there yet",
+            dir.display(),
+            name.display()
+        );
+    }
     Ok(true)
+}
+
+/// Something in the directory that no engine has put there.
+fn foreign_name(dir: &Path) -> Result<Option<PathBuf>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot use {}", dir.display())),
+    };
+    // A disk that is mounted there may bring one along.
+    let is_own = |name: &OsString| {
+        serve::OWN_FILES.into_iter().chain([TARGETS_DIR, "lost+found"]).any(|own| own == name)
+    };
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    Ok(names.find(|name| !is_own(name)).map(PathBuf::from))
 }
 
 /// The pool's engine as it answers now, if it does.
@@ -159,16 +186,61 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
         report::say(format_args!("pool '{name}' runs already (process {pid})"));
         return Ok(());
     }
-    let listen = tcp_listen(args, before.as_ref())?;
-    let pid = start(args, &dir, new, &listen, before.as_ref())?;
-    let listen = listen.iter().map(ToString::to_string).collect();
-    let record = LocalPool { dir: dir.clone(), in_memory, listen, pid };
-    records::save(name, &record)?;
-    ensure_default_container(name)?;
+    let had_dir = dir.exists();
+    let pid = match bring_up(args, (&dir, in_memory), new, before.as_ref()) {
+        Ok(pid) => pid,
+        Err((pid, error)) if new => {
+            undo(name, &dir, had_dir, pid, before.is_none());
+            return Err(error);
+        }
+        Err((_, error)) => return Err(error),
+    };
     if new && before.is_some_and(|before| before.in_memory && in_memory) {
         report::say(format_args!("the pool '{name}' before was in memory, and is gone"));
     }
     tell(name, &dir, new, in_memory, pid)
+}
+
+/// Starts the engine and sees to it that the pool can be used. An error comes with the process, if
+/// there is one by then.
+fn bring_up(
+    args: &UpArgs,
+    (dir, in_memory): (&Path, bool),
+    new: bool,
+    before: Option<&LocalPool>,
+) -> Result<u32, (Option<u32>, anyhow::Error)> {
+    let name = &args.name;
+    let listen = tcp_listen(args, before).map_err(|error| (None, error))?;
+    let pid = start(args, dir, new, &listen, before).map_err(|error| {
+        let pid = error.downcast_ref::<NotReady>().map(|still| still.pid);
+        (pid, error)
+    })?;
+    let listen = listen.iter().map(ToString::to_string).collect();
+    let record = LocalPool { dir: dir.to_owned(), in_memory, listen, pid };
+    let usable = records::save(name, &record).and_then(|()| ensure_default_container(name));
+    usable.map(|()| pid).map_err(|error| (Some(pid), error))
+}
+
+/// Takes away what a failed start of a new pool has left: nothing of it is of use to anybody, and it
+/// would stand in the way of the next try.
+fn undo(name: &str, dir: &Path, had_dir: bool, pid: Option<u32>, unknown: bool) {
+    if let Some(pid) = pid.and_then(serve::running_engine) {
+        let what = format!("stopping pool '{name}' again");
+        let _ = process::ask_to_end(pid);
+        if !process::wait_until_gone(pid, UNDO_TIMEOUT, &what) {
+            // Its directory stays, since it may still write there.
+            return;
+        }
+    }
+    // The failure that led here is what people want to hear of; what cannot be removed is seen by the
+    // next try.
+    let _ = down::empty_pool_dir(dir);
+    if !had_dir {
+        let _ = std::fs::remove_dir(dir);
+    }
+    if unknown {
+        let _ = down::forget(name);
+    }
 }
 
 /// The TCP address to listen at; one that a system-chosen port was taken for before stays.
