@@ -138,13 +138,17 @@ class World:
         """Runs the binary, or another program, to its end."""
         done = subprocess.run(
             self.command(*arguments, program=program),
-            env=self.environment,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=limit_s,
             check=False,
-            **{"stdin": subprocess.DEVNULL, **self.identity, **more},
+            **{
+                "env": self.environment,
+                "stdin": subprocess.DEVNULL,
+                **self.identity,
+                **more,
+            },
         )
         if check and done.returncode != 0:
             raise CommandError(done)

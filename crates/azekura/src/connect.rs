@@ -12,7 +12,7 @@ use azekura_posix::{CachePolicy, FileSystem, FsConfig};
 use azekura_proto::message::typed::Report;
 use azekura_proto::message::{EngineReport, TypedRequest};
 use azekura_proto::pool_map::{Address, PoolMap};
-use azekura_proto::{EngineId, PoolId, TargetId};
+use azekura_proto::{EngineId, PoolId, Status, TargetId};
 use azekura_rpc::Dialogue;
 use azekura_wire::Secret;
 
@@ -80,8 +80,23 @@ impl EngineLine {
     /// # Errors
     /// If the engine refuses it or does not answer in time.
     pub(crate) fn ask<'a, R: TypedRequest<'a>>(&mut self, request: R) -> Result<R::Reply> {
-        let answer = self.0.ask(request)?;
-        answer.map_err(|status| anyhow!("the engine answered: {status}"))
+        self.try_ask(request)?.map_err(|status| anyhow!("the engine answered: {status}"))
+    }
+
+    /// The same; the inner error is what the engine answered.
+    ///
+    /// # Errors
+    /// If the engine does not answer in time.
+    pub(crate) fn try_ask<'a, R: TypedRequest<'a>>(
+        &mut self,
+        request: R,
+    ) -> Result<Result<R::Reply, Status>> {
+        Ok(self.0.ask(request)?)
+    }
+
+    /// Which engine of its pool it says that it is.
+    pub(crate) fn engine(&self) -> EngineId {
+        self.0.welcome.engine
     }
 
     /// What the engine says of itself.
@@ -107,7 +122,7 @@ pub(crate) fn ask_engine(
     for address in entry.map(|entry| entry.addresses.as_slice()).unwrap_or_default() {
         let report = || {
             let mut line = EngineLine::dial(address, Some(map), secret)?;
-            let found = line.0.welcome.engine;
+            let found = line.engine();
             if found != engine {
                 bail!("{address}: engine {} of the pool listens there", found.0);
             }

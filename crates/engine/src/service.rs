@@ -86,6 +86,7 @@ impl Service {
             stopping,
             undecided: Mutex::default(),
             current_map: CurrentMap::new(Arc::new(map)),
+            place: Mutex::new(dir.clone()),
             platform,
         });
         let background = Mutex::new(Background::new(dir, &*node.platform));
@@ -140,22 +141,7 @@ impl Service {
     /// # Errors
     /// [`Status::Invalid`] if it is no such map, [`Status::Io`] if it cannot be recorded.
     pub fn install_map(&self, map: PoolMap) -> Result<(), Status> {
-        // Held while the map is recorded, so that the record never falls behind what holds.
-        let background = self.background.lock();
-        let node = self.node();
-        let is_next = map.validate().is_ok()
-            && map.pool == node.map.pool
-            && map.version > node.map.version
-            && map.targets_of(node.engine).eq(node.map.targets_of(node.engine));
-        if !is_next {
-            return Err(Status::Invalid);
-        }
-        background.dir().record_place(&map, node.engine).map_err(|error| {
-            tracing::error!("{error}");
-            Status::Io
-        })?;
-        node.install_map(Arc::new(map));
-        Ok(())
+        self.node().install_map(map)
     }
 
     /// What the engine says of itself.

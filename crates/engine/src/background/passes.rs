@@ -40,10 +40,6 @@ impl Background {
         Self { dir, passes: 0, orphans_due, locks_noted: false }
     }
 
-    pub(crate) fn dir(&self) -> &EngineDir {
-        &self.dir
-    }
-
     /// Does what is due.
     pub(crate) fn pass(&mut self, node: &Node) {
         self.passes += 1;

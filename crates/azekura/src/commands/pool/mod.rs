@@ -1,29 +1,33 @@
-//! `azekura pool`: pools over several engines. Making one tells every engine the map; the secret is
-//! known to all sides beforehand and never crosses the wire.
+//! `azekura pool`: pools over several engines. Owns the commands that look at what is known here; making
+//! a pool, learning of one, and changing where an engine listens stand in modules of their own.
 
-use std::path::PathBuf;
+mod address;
+mod create;
+mod engines;
+mod import;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use azekura_client::{PoolFile, SecretSource};
-use azekura_proto::message::typed::Adopt;
-use azekura_proto::pool_map::{Address, EngineEntry, PoolMap};
-use azekura_proto::{EngineId, PoolId};
-use azekura_wire::Secret;
-use clap::{Args, Subcommand};
+use azekura_proto::EngineId;
+use clap::Subcommand;
 
 use super::down::{self, DownArgs};
-use super::{serve, status, up};
-use crate::connect::{self, EngineLine};
+use super::{serve, status};
+use crate::connect;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::names::check_name;
-use crate::outcome::{Verdict, usage};
+use crate::outcome::Verdict;
 use crate::report::{self, Table};
 
 /// `azekura pool`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
     /// Make a pool of engines that belong to none yet
-    Create(CreateArgs),
+    Create(create::CreateArgs),
+    /// Learn how to reach a pool that runs, from its engines
+    Import(import::ImportArgs),
+    /// Tell all sides that an engine of a pool listens elsewhere now
+    SetAddress(address::SetAddressArgs),
     /// List the pools known here
     #[command(after_long_help = "Example:\n  azekura pool list")]
     List {
@@ -60,134 +64,21 @@ pub(crate) enum PoolCommand {
     },
 }
 
-/// `azekura pool create`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "Example:\n  \
-    azekura pool create big --engine host1:7070 --engine host2:7070 --engine host3:7070\n\n\
-    Several addresses of one engine stand with commas between them, the best first:\n  \
-    --engine unix:/run/azekura/a.sock,host1:7070")]
-pub(crate) struct CreateArgs {
-    /// Name of the new pool
-    #[arg(value_name = "NAME", value_parser = check_name)]
-    name: String,
-    /// An engine, started with 'azekura serve'; once for each
-    #[arg(long, required = true, value_name = "ADDR[,ADDR...]", value_parser = parse_engine)]
-    engine: Vec<EngineAddresses>,
-    /// File with the secret of the engines [default: ~/.config/azekura/site.secret]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
-}
-
-/// The addresses of one engine. A type of its own, since a plain list would be several values.
-#[derive(Clone, Debug)]
-struct EngineAddresses(Vec<Address>);
-
-fn parse_engine(text: &str) -> Result<EngineAddresses, String> {
-    text.split(',').map(str::parse).collect::<Result<_, _>>().map(EngineAddresses)
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// What failed, at which engine, and the next step.
 pub(crate) fn run(command: PoolCommand) -> Result<Verdict> {
     match command {
-        PoolCommand::Create(args) => create(args)?,
+        PoolCommand::Create(args) => create::run(args)?,
+        PoolCommand::Import(args) => import::run(&args)?,
+        PoolCommand::SetAddress(args) => address::run(&args)?,
         PoolCommand::List { json } => list(json)?,
         PoolCommand::Show { pool, json } => show(&pool, json)?,
         PoolCommand::Destroy { name, yes } => down::run(&DownArgs::destroying(name, yes))?,
         PoolCommand::Forget { name } => forget(&name)?,
     }
     Ok(Verdict::Good)
-}
-
-/// An engine that is to take part.
-struct Candidate {
-    addresses: Vec<Address>,
-    line: EngineLine,
-    targets: u16,
-}
-
-impl Candidate {
-    fn call(addresses: Vec<Address>, secret: &Secret) -> Result<Self> {
-        let mut last = anyhow!("an engine has no address");
-        for address in &addresses {
-            let asked = EngineLine::dial(address, None, secret)
-                .and_then(|mut line| Ok((line.report()?, line)));
-            match asked {
-                Ok((report, line)) => {
-                    let targets = report.targets.len() as u16;
-                    return Ok(Self { addresses, line, targets });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last.context(
-            "an engine cannot take part: it must run ('azekura serve'), know the same secret, \
-             and belong to no pool yet",
-        ))
-    }
-}
-
-fn create(args: CreateArgs) -> Result<()> {
-    let name = args.name;
-    let _lock = PoolLock::take(&name)?;
-    let path = PoolFile::path_of(&name);
-    if path.exists() {
-        bail!(
-            "a pool '{name}' is known here already ({}): choose another name, or run \
-             'azekura pool forget {name}'",
-            path.display()
-        );
-    }
-    let secret_file = serve::site_secret_file(args.secret_file.as_deref())?;
-    let secret = Secret::load(&secret_file)?;
-    let all: Vec<&Address> = args.engine.iter().flat_map(|engine| &engine.0).collect();
-    if let Some(twice) =
-        all.iter().enumerate().find(|(index, address)| all[..*index].contains(address))
-    {
-        return Err(usage(format!("{} is given twice", twice.1)));
-    }
-    let mut engines = Vec::new();
-    for engine in args.engine {
-        engines.push(Candidate::call(engine.0, &secret)?);
-    }
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).context("the system has no random bytes")?;
-    let targets: Vec<u16> = engines.iter().map(|engine| engine.targets).collect();
-    let entries =
-        engines.iter().map(|engine| EngineEntry { addresses: engine.addresses.clone() }).collect();
-    let map = PoolMap::deal(PoolId(id), name.clone(), entries, &targets);
-    map.validate().map_err(|what| anyhow!(what))?;
-    // The file comes first: a pool that some engines belong to must not be without one.
-    PoolFile { map: map.clone(), secret: SecretSource::File(secret_file) }.save(&path)?;
-    adopt(&mut engines, &map).inspect_err(|_| {
-        // What is left of it is named in the error.
-        let _ = down::forget(&name);
-    })?;
-    up::ensure_default_container(&name)?;
-    report::say(format_args!(
-        "pool '{name}' made: {} targets at {} engines; its file is {}",
-        map.target_count(),
-        map.engines.len(),
-        path.display()
-    ));
-    report::say(format_args!("use it:  azekura mount {name} DIR"));
-    Ok(())
-}
-
-fn adopt(engines: &mut [Candidate], map: &PoolMap) -> Result<()> {
-    for (index, engine) in engines.iter_mut().enumerate() {
-        let request = Adopt { map: map.clone(), engine: EngineId(index as u16) };
-        engine.line.ask(request).with_context(|| {
-            let address = engine.addresses.first().map(ToString::to_string).unwrap_or_default();
-            format!(
-                "engine {index} at {address} did not become part of the pool; the {index} before \
-                 it did: stop those, remove their directories and start again"
-            )
-        })?;
-    }
-    Ok(())
 }
 
 fn list(json: bool) -> Result<()> {
