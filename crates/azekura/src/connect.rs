@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use azekura_client::{ClientConfig, Pool, PoolFile};
@@ -19,9 +19,11 @@ use azekura_wire::Secret;
 use crate::names;
 use crate::outcome::usage;
 use crate::reading::ReadArgs;
+use crate::waiting::{self, Waiting};
 
-/// An engine that is asked how it is has this long to answer.
-const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// An engine that is asked something has this long to answer, at all of its addresses together: as long
+/// as an operation waits for it.
+pub(crate) const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pool file that a person means by a name, a file or a URL.
 ///
@@ -40,6 +42,7 @@ pub(crate) fn pool_file(name: &str) -> Result<PoolFile> {
 /// If it is not known or its engines cannot be reached.
 pub fn pool(name: &str) -> Result<Arc<Pool>> {
     let file = pool_file(name)?;
+    waiting::watch(&file);
     Ok(Pool::connect(&file, ClientConfig::default())?)
 }
 
@@ -65,9 +68,14 @@ impl EngineLine {
     ///
     /// # Errors
     /// If nobody answers there, or not as an engine of this pool.
-    pub(crate) fn dial(address: &Address, map: Option<&PoolMap>, secret: &Secret) -> Result<Self> {
+    pub(crate) fn dial(
+        address: &Address,
+        map: Option<&PoolMap>,
+        secret: &Secret,
+        timeout: Duration,
+    ) -> Result<Self> {
         let pool = map.map_or(PoolId::NONE, |map| map.pool);
-        let mut dialogue = Dialogue::open(address, pool, secret, ASK_TIMEOUT, &System)
+        let mut dialogue = Dialogue::open(address, pool, secret, timeout, &System)
             .map_err(|error| anyhow!("{address}: {error}"))?;
         // Questions to an engine go to any target that it has.
         let target = map.and_then(|map| map.targets_of(dialogue.welcome.engine).next());
@@ -108,6 +116,16 @@ impl EngineLine {
     }
 }
 
+/// Addresses to try one after the other, each with its share of the time that is left by then.
+pub(crate) fn with_timeouts(addresses: &[Address]) -> impl Iterator<Item = (&Address, Duration)> {
+    let began = Instant::now();
+    addresses.iter().enumerate().map(move |(index, address)| {
+        let left = ASK_TIMEOUT.saturating_sub(began.elapsed());
+        let share = left / (addresses.len() - index) as u32;
+        (address, share.max(Duration::from_secs(1)))
+    })
+}
+
 /// Asks an engine of a pool how it is, at the first of its addresses where it answers.
 ///
 /// # Errors
@@ -119,9 +137,11 @@ pub(crate) fn ask_engine(
 ) -> Result<(Address, EngineReport)> {
     let mut last = anyhow!("the engine has no address");
     let entry = map.engines.get(usize::from(engine.0));
-    for address in entry.map(|entry| entry.addresses.as_slice()).unwrap_or_default() {
+    let addresses = entry.map(|entry| entry.addresses.as_slice()).unwrap_or_default();
+    let _waiting = Waiting::begin(waiting::line_of(map, engine));
+    for (address, timeout) in with_timeouts(addresses) {
         let report = || {
-            let mut line = EngineLine::dial(address, Some(map), secret)?;
+            let mut line = EngineLine::dial(address, Some(map), secret, timeout)?;
             let found = line.engine();
             if found != engine {
                 bail!("{address}: engine {} of the pool listens there", found.0);

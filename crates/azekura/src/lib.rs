@@ -20,6 +20,7 @@ pub mod panics; // what a panic does: end the program
 pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix
+mod waiting; //    what is said while an engine does not answer
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use super::draft::Draft;
 use super::paths::join;
 use super::tree::{Meta, OpenFile, Tree};
 use crate::host::interrupt::Interrupt;
+use crate::outcome;
 use crate::report::Progress;
 
 /// Threads that copy files.
@@ -88,7 +89,9 @@ impl Shared<'_> {
         state.totals.failures += 1;
         if state.totals.failures <= FAILURES_SHOWN as u64 {
             let shown = self.from.show(path);
-            state.progress.note(&format!("azekura: cannot copy {shown}: {error}"));
+            let cause = outcome::cause_of(error).map(|cause| format!(": {cause}"));
+            let cause = cause.unwrap_or_default();
+            state.progress.note(&format!("azekura: cannot copy {shown}: {error}{cause}"));
         }
     }
 

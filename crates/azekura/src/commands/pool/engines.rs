@@ -1,13 +1,16 @@
 //! Engines that a command talks to one by one, outside of any pool that is in use: what each has, and
 //! which pool it belongs to. Changes nothing by itself.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, anyhow};
 use azekura_proto::message::typed::{Adopt, Map};
 use azekura_proto::pool_map::{Address, PoolMap};
 use azekura_proto::{EngineId, Status};
 use azekura_wire::Secret;
 
-use crate::connect::EngineLine;
+use crate::connect::{self, EngineLine};
+use crate::waiting::Waiting;
 
 /// Which engine of which pool one is.
 type Place = (EngineId, PoolMap);
@@ -39,8 +42,14 @@ impl Engine {
     /// If it answers at none, or does not know the secret.
     pub(super) fn call(addresses: &[Address], secret: &Secret) -> Result<Self> {
         let mut last = anyhow!("an engine has no address");
-        for address in addresses {
-            match Self::call_at(address, secret) {
+        let shown: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        let _waiting = Waiting::begin(format!(
+            "the engine at {} does not answer: waiting for up to {} s",
+            shown.join(" "),
+            connect::ASK_TIMEOUT.as_secs()
+        ));
+        for (address, timeout) in connect::with_timeouts(addresses) {
+            match Self::call_at(address, secret, timeout) {
                 Ok((line, targets, place)) => {
                     return Ok(Self { addresses: addresses.to_vec(), targets, place, line });
                 }
@@ -50,8 +59,12 @@ impl Engine {
         Err(last)
     }
 
-    fn call_at(address: &Address, secret: &Secret) -> Result<(EngineLine, u16, Option<Place>)> {
-        let mut line = EngineLine::dial(address, None, secret)?;
+    fn call_at(
+        address: &Address,
+        secret: &Secret,
+        timeout: Duration,
+    ) -> Result<(EngineLine, u16, Option<Place>)> {
+        let mut line = EngineLine::dial(address, None, secret, timeout)?;
         let targets = line.report()?.targets.len() as u16;
         let place = match line.try_ask(Map)? {
             Ok(map) => {
