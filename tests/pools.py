@@ -266,7 +266,7 @@ class Pool:
         return self.world.run("down", self.name, *options, check=check, limit_s=limit_s)
 
     def status(self):
-        return self.world.json("status", self.name)
+        return self.world.json("status", self.name)["pools"][0]
 
     def pids(self):
         return [engine["pid"] for engine in self.status()["engines"]]

@@ -156,7 +156,9 @@ def test_output_that_nobody_reads_is_no_failure(world):
 
 
 def test_status_as_json(module_world, pool):
-    status = module_world.json("status", pool.name)
+    (status,) = module_world.json("status", pool.name)["pools"]
+    everything = module_world.json("status")["pools"]
+    assert [set(each) for each in everything] == [set(status)], "one form for one and for all"
     assert status["name"] == pool.name
     assert status["state"] == "up"
     assert status["targets"] == 4

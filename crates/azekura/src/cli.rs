@@ -4,7 +4,7 @@ use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{container, dev, down, lab, mount, pool, serve, status, trace, umount, up};
 use crate::outcome::Verdict;
-use crate::{bench, completions, fs, load, run, waiting};
+use crate::{bench, completions, fs, load, run, watch};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -102,7 +102,7 @@ impl Cli {
     /// What failed, on what, and the next step.
     pub(crate) fn run(self) -> anyhow::Result<Verdict> {
         if matches!(self.command, Command::Fs(_) | Command::Container(_) | Command::Pool(_)) {
-            waiting::this_is_a_command();
+            watch::this_is_a_command();
         }
         match self.command {
             Command::Up(args) => up::run(&args),

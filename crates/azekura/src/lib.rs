@@ -4,6 +4,7 @@
 // The doc comments of arguments are help texts for people at a terminal.
 #![allow(clippy::doc_markdown)]
 
+mod asking; //     single questions to single engines
 mod bench; //      azekura bench: figures held against references
 mod check; //      azekura fs check: what does not fit together, and how to mend it
 mod cli; //        the command line
@@ -21,6 +22,7 @@ pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix
 mod waiting; //    what is said while an engine does not answer
+mod watch; //      an eye on the engines while a command works
 
 use std::process::ExitCode;
 

@@ -100,7 +100,7 @@ impl World {
 
     fn engine_pid(&self, pool: &str) -> u32 {
         let status = self.json(&["status", pool, "--json"]);
-        u32::try_from(status["engines"][0]["pid"].as_u64().unwrap()).unwrap()
+        u32::try_from(status["pools"][0]["engines"][0]["pid"].as_u64().unwrap()).unwrap()
     }
 
     /// A small tree of this machine.
@@ -159,7 +159,7 @@ fn a_pool_comes_up_again_with_what_was_in_it() {
     let output = world.run(&["status", "p", "--json"]);
     assert_eq!(output.status.code(), Some(1), "an engine that is down is not well");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(status["engines"][0]["state"], "down");
+    assert_eq!(status["pools"][0]["engines"][0]["state"], "down");
 
     world.good(&["up", "--name", "p"]);
     world.good(&["fs", "get", "-r", "p:/tree", "back"]);
@@ -180,7 +180,7 @@ fn a_pool_comes_up_again_with_what_was_in_it() {
 fn status_has_the_form_that_programs_read() {
     let mut world = World::new();
     world.up("p");
-    let status = world.json(&["status", "p", "--json"]);
+    let status = &world.json(&["status", "p", "--json"])["pools"][0];
     assert_eq!(status["name"], "p");
     assert_eq!(status["state"], "up");
     assert_eq!(status["targets"], 4);
@@ -262,7 +262,7 @@ fn a_pool_of_several_engines_is_made_and_used() {
     arguments.extend(engines.iter().flat_map(|engine| ["--engine", engine.as_str()]));
     world.good(&arguments);
     assert!(world.bad(1, &arguments).contains("known here already"));
-    let status = world.json(&["status", "big", "--json"]);
+    let status = &world.json(&["status", "big", "--json"])["pools"][0];
     assert_eq!(status["targets"], 6);
     assert_eq!(status["engines"].as_array().unwrap().len(), 3);
     let tree = world.tree();

@@ -12,7 +12,7 @@ use clap::Args;
 use rustix::process::Pid;
 
 use super::serve::{self, OWN_FILES, POOL_RECORD, TARGETS_DIR};
-use crate::connect;
+use crate::asking;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{mounts, places, process};
 use crate::names::{DEFAULT_CONTAINER, check_name};
@@ -74,8 +74,7 @@ fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<S
     if let Some(file) = file {
         let secret = file.secret()?;
         for id in 0..file.map.engines.len() as u16 {
-            let Ok((address, report)) = connect::ask_engine(&file.map, EngineId(id), &secret)
-            else {
+            let Ok((address, report)) = asking::ask_engine(&file.map, EngineId(id), &secret) else {
                 continue;
             };
             if is_local(&address) {

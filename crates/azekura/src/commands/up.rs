@@ -18,13 +18,13 @@ use clap::Args;
 
 use super::down;
 use super::serve::{self, TARGETS_DIR};
-use crate::connect;
 use crate::host::daemon::{self, NotReady};
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{places, process};
 use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::outcome::usage;
 use crate::report;
+use crate::{asking, connect};
 
 /// A large pool may have much to recover.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
@@ -162,7 +162,7 @@ fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
              choose another --name"
         );
     }
-    let Ok((_, report)) = connect::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
+    let Ok((_, report)) = asking::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
         return Ok(None);
     };
     let is_here = report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));
@@ -256,6 +256,18 @@ fn tcp_listen(args: &UpArgs, before: Option<&LocalPool>) -> Result<Vec<Address>>
     }
 }
 
+/// Where the engine listens on this machine. A socket in the runtime directory goes when that does, as at
+/// the end of a login, and the one beside the targets stays; but not every file system has sockets.
+fn sockets(name: &str, dir: &Path) -> Result<Vec<Address>> {
+    let stays = Some(dir.join(serve::SOCKET)).filter(|path| places::takes_socket(path));
+    let goes = match (places::socket_path(name), &stays) {
+        (Ok(path), _) => Some(path),
+        (Err(_), Some(_)) => None,
+        (Err(error), None) => return Err(error),
+    };
+    Ok(goes.into_iter().chain(stays).map(Address::Unix).collect())
+}
+
 fn start(
     args: &UpArgs,
     dir: &Path,
@@ -265,6 +277,15 @@ fn start(
 ) -> Result<u32> {
     let name = &args.name;
     if let Some(pid) = before.and_then(|before| serve::running_engine(before.pid)) {
+        if let Ok(file) = PoolFile::load(&PoolFile::path_of(name))
+            && let Some(gone) = asking::without_sockets(&file.map, EngineId(0))
+        {
+            bail!(
+                "process {} serves pool '{name}' but cannot be reached: {gone}; run 'azekura down {name}' \
+                 and then this command again",
+                pid.as_raw_pid()
+            );
+        }
         bail!(
             "process {} serves pool '{name}' but does not answer: it may still be recovering; \
              look at {}, or end it with 'kill {}'",
@@ -278,14 +299,14 @@ fn start(
     if !secret_file.exists() {
         serve::make_secret(&secret_file)?;
     }
-    let socket = Address::Unix(places::socket_path(name)?);
+    let sockets = sockets(name, dir)?;
     let mut arguments: Vec<OsString> =
         ["serve", "--in-background", "--write-pool-file"].into_iter().map(OsString::from).collect();
     let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
     add("--name", name.into());
     add("--dir", dir.into());
     add("--secret-file", secret_file.into());
-    for address in std::iter::once(&socket).chain(listen) {
+    for address in sockets.iter().chain(listen) {
         add("--listen", address.to_string().into());
     }
     if let Some(targets) = args.targets {

@@ -90,6 +90,18 @@ pub(crate) fn socket_path(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Whether a UNIX socket can be bound at a path: it is short enough, and its file system has sockets.
+pub(crate) fn takes_socket(path: &Path) -> bool {
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return false;
+    }
+    // What an engine that was killed has left is removed by the next one too.
+    let _ = std::fs::remove_file(path);
+    let bound = std::os::unix::net::UnixListener::bind(path).is_ok();
+    let _ = std::fs::remove_file(path);
+    bound
+}
+
 /// Makes a directory and those above it, private to the user.
 pub(crate) fn make_private_dir(dir: &Path) -> Result<()> {
     DirBuilder::new()

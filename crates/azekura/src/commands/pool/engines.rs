@@ -9,8 +9,8 @@ use azekura_proto::pool_map::{Address, PoolMap};
 use azekura_proto::{EngineId, Status};
 use azekura_wire::Secret;
 
-use crate::connect::{self, EngineLine};
-use crate::waiting::Waiting;
+use crate::asking::{self, EngineLine};
+use crate::waiting::{self, Waiting};
 
 /// Which engine of which pool one is.
 type Place = (EngineId, PoolMap);
@@ -46,9 +46,9 @@ impl Engine {
         let _waiting = Waiting::begin(format!(
             "the engine at {} does not answer: waiting for up to {} s",
             shown.join(" "),
-            connect::ASK_TIMEOUT.as_secs()
+            waiting::LIMIT.as_secs()
         ));
-        for (address, timeout) in connect::with_timeouts(addresses) {
+        for (address, timeout) in asking::with_timeouts(addresses) {
             match Self::call_at(address, secret, timeout) {
                 Ok((line, targets, place)) => {
                     return Ok(Self { addresses: addresses.to_vec(), targets, place, line });
