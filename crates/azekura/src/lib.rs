@@ -18,6 +18,7 @@ pub mod logging; // what goes to standard error and log files
 pub mod names; //  names of pools, containers and places in them
 pub mod outcome; // what a command came to, exit codes
 pub mod panics; // what a panic does: end the program
+mod pool_names; // what completes an argument that names a pool
 pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix
@@ -31,6 +32,8 @@ use clap::Parser as _;
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
     panics::abort_on_panic();
+    // Ends the process if it was started by a shell that completes a command line.
+    completions::answer(cli::Cli::for_completion);
     let cli = cli::Cli::parse();
     logging::start(cli.log_verbosity(), cli.runs_long());
     outcome::exit_code("azekura", cli.run())

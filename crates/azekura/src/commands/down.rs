@@ -28,7 +28,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(90);
     azekura down fast --destroy      stop it and remove all that is in it, after asking")]
 pub(crate) struct DownArgs {
     /// Name of the pool
-    #[arg(value_name = "NAME", default_value = "default", value_parser = check_name)]
+    #[arg(value_name = "POOL", default_value = "default", value_parser = check_name)]
     name: String,
     /// Remove the pool with all that is in it
     #[arg(long)]

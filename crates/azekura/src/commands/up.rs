@@ -20,7 +20,7 @@ use super::down;
 use super::serve::{self, TARGETS_DIR};
 use crate::host::daemon::{self, NotReady};
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::host::{places, process};
+use crate::host::{places, process, unit};
 use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::outcome::usage;
 use crate::report;
@@ -51,6 +51,9 @@ pub(crate) struct UpArgs {
     /// Targets of a new pool [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(TARGETS_MAX)))]
     targets: Option<u16>,
+    /// Also write a systemd unit of the user that runs the pool, and say how to enable it
+    #[arg(long, conflicts_with = "memory")]
+    unit: bool,
     /// Also listen on TCP [default address: 127.0.0.1:0, a free port]
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     listen: Option<Address>,
@@ -184,7 +187,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     let new = is_new(args, &dir, before.as_ref())?;
     if let Some(pid) = answering(name, &dir)? {
         report::say(format_args!("pool '{name}' runs already (process {pid})"));
-        return Ok(());
+        return if args.unit { write_unit(name, before.as_ref()) } else { Ok(()) };
     }
     let had_dir = dir.exists();
     let pid = match bring_up(args, (&dir, in_memory), new, before.as_ref()) {
@@ -198,7 +201,34 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     if new && before.is_some_and(|before| before.in_memory && in_memory) {
         report::say(format_args!("the pool '{name}' before was in memory, and is gone"));
     }
-    tell(name, &dir, new, in_memory, pid)
+    tell(name, &dir, new, in_memory, pid)?;
+    if args.unit { write_unit(name, records::load(name)?.as_ref()) } else { Ok(()) }
+}
+
+/// Writes a unit that runs the pool's engine as `azekura up` does, but in the foreground.
+fn write_unit(name: &str, record: Option<&LocalPool>) -> Result<()> {
+    let Some(record) = record.filter(|record| !record.in_memory) else {
+        bail!("pool '{name}' lies in memory: after a reboot there is nothing for a unit to start");
+    };
+    let dir = &record.dir;
+    // The runtime directory of a login is no place for what runs without one.
+    let socket = Some(dir.join(serve::SOCKET)).filter(|path| path.exists());
+    let socket = socket.map_or_else(|| places::socket_path(name), Ok)?;
+    let listen = std::iter::once(Address::Unix(socket).to_string()).chain(record.listen.clone());
+    let mut arguments: Vec<OsString> = ["serve", "--write-pool-file"].map(OsString::from).into();
+    let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
+    add("--name", name.into());
+    add("--dir", dir.into());
+    add("--secret-file", dir.join("pool.secret").into());
+    listen.for_each(|address| add("--listen", address.into()));
+    let (unit, path) = unit::write(name, &arguments)?;
+    report::say(format_args!(
+        "unit {} written; to have systemd run the pool from now on:\n  \
+         azekura down {name} && systemctl --user daemon-reload && systemctl --user enable --now {unit}\n  \
+         loginctl enable-linger        so that it also runs while you are not logged in",
+        path.display()
+    ));
+    Ok(())
 }
 
 /// Starts the engine and sees to it that the pool can be used. An error comes with the process, if

@@ -9,3 +9,4 @@ pub mod places;
 pub(crate) mod process;
 pub mod programs;
 pub(crate) mod records;
+pub(crate) mod unit;

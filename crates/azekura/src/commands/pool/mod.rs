@@ -49,7 +49,7 @@ pub(crate) enum PoolCommand {
     #[command(after_long_help = "Example:\n  azekura pool destroy fast")]
     Destroy {
         /// Name of the pool
-        #[arg(value_name = "NAME", value_parser = check_name)]
+        #[arg(value_name = "POOL", value_parser = check_name)]
         name: String,
         /// Do not ask
         #[arg(long, short)]
@@ -59,7 +59,7 @@ pub(crate) enum PoolCommand {
     #[command(after_long_help = "Example:\n  azekura pool forget old")]
     Forget {
         /// Name of the pool
-        #[arg(value_name = "NAME", value_parser = check_name)]
+        #[arg(value_name = "POOL", value_parser = check_name)]
         name: String,
     },
 }
