@@ -15,7 +15,7 @@ if findmnt -rn "$PWD/mnt" >/dev/null; then
     "$AZEKURA" umount "$PWD/mnt"
 fi
 if [ "${1:-}" = --destroy ]; then
-    [ ! -e .azekura/pool ] || "$AZEKURA" down "$POOL" --destroy
+    [ ! -e .azekura/pool ] || "$AZEKURA" down "$POOL" --destroy --yes
     rm -rf .azekura
     echo "stopped and removed"
 else

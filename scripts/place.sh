@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `place.sh install PREFIX` puts what `make build` has built below PREFIX: the program, its
-# laboratory, the preload library, and what C programs are compiled against. `place.sh uninstall PREFIX` removes just that.
+# `place.sh install PREFIX` puts what `make build` has built below PREFIX: the program with its manual
+# pages and completions, its laboratory, the preload library, what fstab needs, and what C programs are
+# compiled against. `place.sh uninstall PREFIX` removes just that.
 # DESTDIR, if set, stands in front of PREFIX, for packagers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,6 +26,7 @@ files=(
     "755 $built/azekura bin/azekura"
     "755 $built/libazekura_preload.so lib/libazekura_preload.so"
     "755 $built/azekura-lab bin/azekura-lab"
+    "755 scripts/mount.azekura sbin/mount.azekura"
     "644 $built/libazekura.a lib/libazekura.a"
     "644 crates/capi/include/azekura.h include/azekura.h"
     "644 crates/capi/man/azekura.3 share/man/man3/azekura.3"
@@ -39,6 +41,13 @@ shared=("libazekura lib" "libdaos lib/azekura")
 daos_headers=crates/daos/include
 # One library stands for all three that programs for DAOS are linked with.
 daos_links=(libdfs.so libgurt.so)
+
+# Where each shell looks for completions.
+completions=(
+    "bash share/bash-completion/completions/azekura"
+    "zsh share/zsh/site-functions/_azekura"
+    "fish share/fish/vendor_completions.d/azekura.fish"
+)
 
 put() {
     mkdir -p "$(dirname "$3")"
@@ -55,7 +64,7 @@ soname() {
 }
 
 install_all() {
-    local line mode source place name dir
+    local line mode source place name dir made
     for line in "${files[@]:0:2}"; do
         read -r mode source place <<<"$line"
         [ -f "$source" ] || { echo "$source is not there: run 'make build' first" >&2; exit 1; }
@@ -81,6 +90,18 @@ install_all() {
     while IFS= read -r place; do
         put 644 "$daos_headers/$place" "$root/include/azekura/$place"
     done < <(cd "$daos_headers" && find . -name '*.h' -printf '%P\n' | sort)
+    # What the program says of itself.
+    made=$(mktemp -d)
+    "$built/azekura" dev man "$made"
+    for source in "$made"/*.1; do
+        put 644 "$source" "$root/share/man/man1/${source##*/}"
+    done
+    for line in "${completions[@]}"; do
+        read -r name place <<<"$line"
+        "$built/azekura" completions "$name" >"$made/completions"
+        put 644 "$made/completions" "$root/$place"
+    done
+    rm -rf "$made"
     if [ -f crates/capi/azekura.pc.in ]; then
         mkdir -p "$root/lib/pkgconfig"
         sed -e "s|@PREFIX@|$prefix|g" \
@@ -105,6 +126,11 @@ uninstall_all() {
         read -r name dir <<<"$line"
         rm -f "$root/$dir/$name.so" "$root/$dir/$name.so".[0-9]*
     done
+    for line in "${completions[@]}"; do
+        read -r _ place <<<"$line"
+        rm -f "$root/$place"
+    done
+    rm -f "$root/share/man/man1/azekura.1" "$root/share/man/man1/azekura-"*.1
     rm -rf "$root/include/azekura" "${daos_links[@]/#/$root/lib/azekura/}"
     rmdir "$root/lib/azekura" "$root/share/doc/azekura/examples" "$root/share/doc/azekura" \
         2>/dev/null || true

@@ -138,14 +138,17 @@ class World:
         """Runs the binary, or another program, to its end."""
         done = subprocess.run(
             self.command(*arguments, program=program),
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=limit_s,
             check=False,
-            **{**self.identity, **more},
+            **{
+                "env": self.environment,
+                "stdin": subprocess.DEVNULL,
+                **self.identity,
+                **more,
+            },
         )
         if check and done.returncode != 0:
             raise CommandError(done)
@@ -222,7 +225,7 @@ class World:
                 mount.umount(check=False, limit_s=20)
         for pool in self.pools:
             with contextlib.suppress(Exception):
-                pool.down("--destroy", check=False, limit_s=20)
+                pool.down("--destroy", "--yes", check=False, limit_s=20)
         self.abort()
         for child in self.children:
             child.wait(10)
@@ -263,7 +266,7 @@ class Pool:
         return self.world.run("down", self.name, *options, check=check, limit_s=limit_s)
 
     def status(self):
-        return self.world.json("status", self.name)
+        return self.world.json("status", self.name)["pools"][0]
 
     def pids(self):
         return [engine["pid"] for engine in self.status()["engines"]]

@@ -156,7 +156,9 @@ def test_output_that_nobody_reads_is_no_failure(world):
 
 
 def test_status_as_json(module_world, pool):
-    status = module_world.json("status", pool.name)
+    (status,) = module_world.json("status", pool.name)["pools"]
+    everything = module_world.json("status")["pools"]
+    assert [set(each) for each in everything] == [set(status)], "one form for one and for all"
     assert status["name"] == pool.name
     assert status["state"] == "up"
     assert status["targets"] == 4
@@ -237,7 +239,7 @@ def test_containers(module_world, pool, files):
     done = world.run("container", "create", "second", "--pool", name, check=False)
     assert done.returncode == 1
     assert world.run("fs", "check", f"{name}/second").returncode == 0
-    world.run("container", "destroy", "second", "--pool", name)
+    world.run("container", "destroy", "second", "--yes", "--pool", name)
     assert "second" not in world.run("container", "list", name).stdout
     assert world.run("fs", "ls", f"{name}/second:/", check=False).returncode == 1
 
@@ -356,7 +358,7 @@ def test_damaged_and_newer_targets_are_refused_by_name(world):
 def test_destroy_removes_all(world):
     pool = world.pool()
     pool.mount().umount()
-    pool.down("--destroy")
+    pool.down("--destroy", "--yes")
     assert not pool.directory.exists() or not any(pool.directory.iterdir())
     assert pool.name not in world.run("status", check=False).stdout
     shutil.rmtree(pool.directory, ignore_errors=True)

@@ -153,7 +153,7 @@ def test_processes_share_handles_and_files(build, module_world, pool, tmp_path, 
         module_world.run("fs", "get", place + path, local)
         wanted = hashlib.sha256(expected(file)).hexdigest()
         assert hashlib.sha256(local.read_bytes()).hexdigest() == wanted, path
-    module_world.run("container", "destroy", container, "--pool", pool.name)
+    module_world.run("container", "destroy", container, "--yes", "--pool", pool.name)
 
 
 def test_a_pool_is_found_by_what_people_call_it(build, module_world, pool):

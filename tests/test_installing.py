@@ -40,6 +40,15 @@ def test_the_installed_program_finds_its_library(installed, world):
 def test_everything_goes_away_again(installed, tmp_path):
     programs = {"bin/azekura", "bin/azekura-lab"}
     assert programs | {"lib/libazekura_preload.so"} <= files(installed)
+    helpers = {
+        "sbin/mount.azekura",
+        "share/man/man1/azekura.1",
+        "share/man/man1/azekura-fs-put.1",
+        "share/bash-completion/completions/azekura",
+        "share/zsh/site-functions/_azekura",
+        "share/fish/vendor_completions.d/azekura.fish",
+    }
+    assert helpers <= files(installed)
     place("install", tmp_path)
     (tmp_path / "lib" / "other.so").write_text("")
     place("install", tmp_path)

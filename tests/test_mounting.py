@@ -215,7 +215,7 @@ def test_an_ordinary_user_mounts_a_pool_of_his_own(world):
             run("umount", directory)
         assert not is_mounted(directory)
     finally:
-        run("down", name, "--destroy", check=False)
+        run("down", name, "--destroy", "--yes", check=False)
 
 
 def test_mounting_what_is_not_there(world):

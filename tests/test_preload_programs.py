@@ -326,13 +326,69 @@ def test_the_report_names_what_could_not_be_served(preload, tmp_path):
     report = tmp_path / "report"
     script = (
         "import mmap; f = open('/azekura/shared-map', 'w+b'); f.write(b'x' * 4096); f.flush()\n"
-        "try: mmap.mmap(f.fileno(), 4096)\n"
-        "except OSError as error: print(error.errno)"
+        "for _ in range(2):\n"
+        "    try: mmap.mmap(f.fileno(), 4096)\n"
+        "    except OSError as error: print(error.errno)"
     )
     environment = {"AZEKURA_REPORT": str(report)}
     done = preload.run(PYTHON, "-c", script, environment=environment)
-    assert done.stdout == "19\n"
+    assert done.stdout == "19\n19\n"
     assert "shared writable mapping" in report.read_text()
+    assert done.stderr.count("--via fuse") == 1, "also said to whoever reads no report"
+
+
+SIZE_LIMIT = """
+import errno, os, resource, signal
+got = []
+signal.signal(signal.SIGXFSZ, lambda *_: got.append("signal"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+f = os.open("limited", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+a = os.open("limited", os.O_WRONLY | os.O_APPEND)
+def tried(call, *arguments):
+    before = len(got)
+    try:
+        result = call(*arguments)
+    except OSError as error:
+        result = errno.errorcode[error.errno]
+    print(call.__name__, result, len(got) - before)
+tried(os.write, f, b"x" * 9_000)
+tried(os.write, f, b"x" * 9_000)
+tried(os.write, f, b"x")
+tried(os.write, f, b"")
+tried(os.pwrite, f, b"x" * 9_000, 5_000)
+tried(os.pwrite, f, b"x", 10_000)
+tried(os.write, a, b"x")
+tried(os.writev, a, [b"x", b"y"])
+tried(os.ftruncate, f, 20_000)
+tried(os.truncate, "limited", 10_001)
+tried(os.posix_fallocate, f, 0, 10_001)
+tried(os.ftruncate, f, 100)
+tried(os.write, a, b"x" * 20_000)
+print(os.fstat(f).st_size)
+"""
+
+
+def test_the_limit_on_file_sizes_holds(preload, tmp_path):
+    (tmp_path / "limit.py").write_text(SIZE_LIMIT)
+    both(preload, tmp_path, "size-limit", f"{PYTHON} {tmp_path}/limit.py > out; cat out")
+    # Who does not catch the signal is ended by it.
+    script = "ulimit -f 8; cd /azekura; head -c 50000 /dev/zero > too-long; echo $?"
+    done = preload.run("bash", "-c", script, check=False)
+    assert done.stdout.split() == [str(128 + 25)]
+    assert preload.run("stat", "-c", "%s", "/azekura/too-long").stdout == "8192\n"
+
+
+def test_what_cannot_be_watched_is_said(preload):
+    script = (
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "fd = libc.inotify_init1(0)\n"
+        "for path in (b'/azekura', b'/azekura/nosuch', b'/tmp'):\n"
+        "    got = libc.inotify_add_watch(fd, path, 2)\n"
+        "    print(os.strerror(ctypes.get_errno()) if got < 0 else 'watched')"
+    )
+    lines = preload.run(PYTHON, "-c", script).stdout.splitlines()
+    assert lines == ["Function not implemented", "No such file or directory", "watched"]
 
 
 def test_a_lost_working_directory_is_never_one_of_the_host(preload, tmp_path):

@@ -2,9 +2,11 @@
 
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
-use crate::commands::{container, dev, down, lab, mount, pool, serve, status, trace, umount, up};
+use crate::commands::{
+    container, dev, doctor, down, lab, logs, mount, pool, serve, status, trace, umount, up,
+};
 use crate::outcome::Verdict;
-use crate::{bench, completions, fs, load, run};
+use crate::{bench, completions, fs, load, pool_names, run, watch};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -36,6 +38,10 @@ enum Command {
     Down(down::DownArgs),
     /// Show how pools are
     Status(status::StatusArgs),
+    /// Show what an engine or a mount has written to its log
+    Logs(logs::LogsArgs),
+    /// Look whether this machine lets the commands work, and say what to do
+    Doctor(doctor::DoctorArgs),
     /// Run an engine in the foreground, for a pool over several engines
     Serve(serve::ServeArgs),
     /// Make, list, show and forget pools over several engines
@@ -96,15 +102,25 @@ impl Cli {
         }
     }
 
+    /// The command line, which knows what can stand in the places of its arguments.
+    pub(crate) fn for_completion() -> clap::Command {
+        pool_names::complete(Self::command())
+    }
+
     /// Runs the command.
     ///
     /// # Errors
     /// What failed, on what, and the next step.
     pub(crate) fn run(self) -> anyhow::Result<Verdict> {
+        if matches!(self.command, Command::Fs(_) | Command::Container(_) | Command::Pool(_)) {
+            watch::this_is_a_command();
+        }
         match self.command {
             Command::Up(args) => up::run(&args),
             Command::Down(args) => down::run(&args),
             Command::Status(args) => return status::run(&args),
+            Command::Logs(args) => logs::run(&args),
+            Command::Doctor(args) => return doctor::run(&args),
             Command::Serve(args) => serve::run(&args),
             Command::Pool(command) => return pool::run(command),
             Command::Container(command) => container::run(&command),
@@ -115,13 +131,10 @@ impl Cli {
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),
             Command::Trace(args) => trace::run(&args),
-            Command::Dev(command) => dev::run(&command),
+            Command::Dev(command) => dev::run(&command, Self::command()),
             Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),
             Command::Experiment(args) => return lab::hand_over("experiment", &args, self.verbose),
-            Command::Completions(args) => {
-                completions::print(args.shell, &mut Self::command());
-                Ok(())
-            }
+            Command::Completions(args) => completions::print_dynamic(args.shell, "azekura"),
             Command::BenchWorker => load::work(),
             Command::BenchCoordinator(args) => load::coordinate(&args),
         }

@@ -1,21 +1,48 @@
 //! `azekura completions`: scripts that teach a shell a command line; and what each command of a command
 //! line must teach people: an example.
 
+use anyhow::{Result, bail};
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_complete::env::{CompleteEnv, Shells};
 
 use crate::report;
+
+/// How a script says that it wants to know what fits, and for which shell.
+const VARIABLE: &str = "AZEKURA_COMPLETE";
 
 /// `azekura completions`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
-    azekura completions bash > ~/.local/share/bash-completion/completions/azekura")]
+    azekura completions bash > ~/.local/share/bash-completion/completions/azekura\n\n\
+    'make install' puts them where bash, zsh and fish look. They ask the program, so they know the \
+    pools.")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: Shell,
 }
 
-/// Prints the script for a command line.
+/// Prints a script that asks the program itself what fits.
+///
+/// # Errors
+/// If there is none for this shell.
+pub(crate) fn print_dynamic(shell: Shell, program: &str) -> Result<()> {
+    let shells = Shells::builtins();
+    let Some(completer) = shells.completer(&shell.to_string()) else {
+        bail!("there are no completions for {shell}");
+    };
+    let mut script = Vec::new();
+    completer.write_registration(VARIABLE, program, program, program, &mut script)?;
+    report::say_bytes(&script);
+    Ok(())
+}
+
+/// Answers a shell that completes a command line, and ends the process; does nothing in any other.
+pub(crate) fn answer(command: impl Fn() -> Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// Prints the script for a command line, which knows no more than that.
 pub fn print(shell: Shell, command: &mut Command) {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();

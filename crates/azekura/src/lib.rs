@@ -4,6 +4,7 @@
 // The doc comments of arguments are help texts for people at a terminal.
 #![allow(clippy::doc_markdown)]
 
+mod asking; //     single questions to single engines
 mod bench; //      azekura bench: figures held against references
 mod check; //      azekura fs check: what does not fit together, and how to mend it
 mod cli; //        the command line
@@ -17,9 +18,12 @@ pub mod logging; // what goes to standard error and log files
 pub mod names; //  names of pools, containers and places in them
 pub mod outcome; // what a command came to, exit codes
 pub mod panics; // what a panic does: end the program
+mod pool_names; // what completes an argument that names a pool
 pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix
+mod waiting; //    what is said while an engine does not answer
+mod watch; //      an eye on the engines while a command works
 
 use std::process::ExitCode;
 
@@ -28,6 +32,8 @@ use clap::Parser as _;
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
     panics::abort_on_panic();
+    // Ends the process if it was started by a shell that completes a command line.
+    completions::answer(cli::Cli::for_completion);
     let cli = cli::Cli::parse();
     logging::start(cli.log_verbosity(), cli.runs_long());
     outcome::exit_code("azekura", cli.run())

@@ -63,10 +63,11 @@ impl FromStr for ContainerName {
         } else {
             let (pool, container) =
                 text.split_once('/').map_or((text, None), |(pool, name)| (pool, Some(name)));
-            check_name(pool)?;
+            check_name(pool).map_err(|wrong| instead_of_place(text).unwrap_or(wrong))?;
             (pool, container)
         };
-        let container = container.map(check_name).transpose()?;
+        let container = container.map(check_name).transpose();
+        let container = container.map_err(|wrong| instead_of_place(text).unwrap_or(wrong))?;
         Ok(Self { pool: pool.to_owned(), container })
     }
 }
@@ -80,6 +81,18 @@ impl fmt::Display for ContainerName {
             None => Ok(()),
         }
     }
+}
+
+/// What to write instead of a place in a container where a pool or container is meant; `None` if the
+/// text does not look like a place.
+pub(crate) fn instead_of_place(text: &str) -> Option<String> {
+    let (container, path) = text.split_once(':').filter(|_| !text.starts_with("azekura://"))?;
+    container.parse::<ContainerName>().ok()?;
+    let path = path.trim_start_matches('/');
+    Some(format!(
+        "'{text}' is a place in a container, and the container alone is meant: write '{container}' \
+         (the commands of 'azekura fs' work on {container}:/{path})"
+    ))
 }
 
 /// A place in a container: `POOL[/CONTAINER]:/PATH`. Without `:` it is the root.
@@ -127,7 +140,12 @@ impl FromStr for Location {
                 "'{text}' is a path of this machine: write POOL:/path, such as default:{}",
                 if text.starts_with('/') { text } else { "/dir" }
             )),
-            None => Ok(Self { container: text.parse()?, path: "/".to_owned() }),
+            None => match text.split_once(':') {
+                Some((container, path)) if container.parse::<ContainerName>().is_ok() => Err(
+                    format!("'{text}' is not a place in a container: write {container}:/{path}"),
+                ),
+                _ => Ok(Self { container: text.parse()?, path: "/".to_owned() }),
+            },
         }
     }
 }
@@ -174,5 +192,18 @@ mod tests {
             assert_eq!(Location::recognise(local), Ok(None), "{local}");
         }
         assert!("/a".parse::<Location>().is_err());
+    }
+
+    #[test]
+    fn a_wrong_form_is_answered_with_the_right_one() {
+        let wrong = |text: &str| text.parse::<ContainerName>().unwrap_err();
+        for text in ["p:/dir", "p:", "p:file"] {
+            assert!(wrong(text).contains("write 'p'"), "{}", wrong(text));
+        }
+        assert!(wrong("p/c:/dir").contains("write 'p/c'"));
+        assert!(wrong("p q").contains("is not a name"));
+        assert!("p:dir/f".parse::<Location>().unwrap_err().contains("write p:/dir/f"));
+        assert_eq!(instead_of_place("azekura://h:1/p"), None);
+        assert_eq!(instead_of_place("/dir/pool.toml"), None);
     }
 }

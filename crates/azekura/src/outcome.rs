@@ -4,6 +4,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use azekura_posix::Errno;
+
 use crate::report;
 
 /// What a command came to, where it did not fail.
@@ -34,6 +36,17 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(UsageError(message.into()))
 }
 
+/// What stands behind an input/output error of the calling thread: which engine did not answer, and what
+/// to do.
+pub(crate) fn cause_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let is_io = match (error.downcast_ref::<Errno>(), error.downcast_ref::<std::io::Error>()) {
+        (Some(errno), _) => *errno == Errno::IO,
+        (_, Some(error)) => error.raw_os_error() == Some(Errno::IO.raw_os_error()),
+        _ => false,
+    };
+    is_io.then(azekura_posix::errno::take_cause).flatten().map(|cause| cause.to_string())
+}
+
 /// The exit code of a result of `program`; an error is shown on standard error first.
 pub fn exit_code(program: &str, result: anyhow::Result<Verdict>) -> ExitCode {
     match result {
@@ -41,7 +54,12 @@ pub fn exit_code(program: &str, result: anyhow::Result<Verdict>) -> ExitCode {
         Ok(Verdict::Bad) => ExitCode::FAILURE,
         Ok(Verdict::Ended(code)) => ExitCode::from(code),
         Err(error) => {
-            report::note(format_args!("{program}: {}", report::explain(&error)));
+            let mut text = report::explain(&error);
+            let cause = error.chain().find_map(cause_of);
+            if let Some(cause) = cause.filter(|cause| !text.contains(cause)) {
+                text = format!("{text}: {cause}");
+            }
+            report::note(format_args!("{program}: {text}"));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

@@ -100,7 +100,7 @@ impl World {
 
     fn engine_pid(&self, pool: &str) -> u32 {
         let status = self.json(&["status", pool, "--json"]);
-        u32::try_from(status["engines"][0]["pid"].as_u64().unwrap()).unwrap()
+        u32::try_from(status["pools"][0]["engines"][0]["pid"].as_u64().unwrap()).unwrap()
     }
 
     /// A small tree of this machine.
@@ -120,7 +120,7 @@ impl Drop for World {
     fn drop(&mut self) {
         for pool in &self.pools {
             // The test may have failed anywhere; what is not there need not go.
-            let _ = self.run(&["down", pool, "--destroy"]);
+            let _ = self.run(&["down", pool, "--destroy", "--yes"]);
         }
         for engine in &mut self.engines {
             let _ = engine.kill();
@@ -159,7 +159,7 @@ fn a_pool_comes_up_again_with_what_was_in_it() {
     let output = world.run(&["status", "p", "--json"]);
     assert_eq!(output.status.code(), Some(1), "an engine that is down is not well");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(status["engines"][0]["state"], "down");
+    assert_eq!(status["pools"][0]["engines"][0]["state"], "down");
 
     world.good(&["up", "--name", "p"]);
     world.good(&["fs", "get", "-r", "p:/tree", "back"]);
@@ -171,7 +171,7 @@ fn a_pool_comes_up_again_with_what_was_in_it() {
     assert_eq!(world.good(&["fs", "cat", "p:/tree/link"]), "small");
     assert!(world.bad(1, &["up", "--name", "p", "--targets", "3"]).contains("has 4 targets"));
 
-    world.good(&["down", "p", "--destroy"]);
+    world.good(&["down", "p", "--destroy", "--yes"]);
     assert!(!world.path("pool-p").exists());
     assert!(world.bad(1, &["fs", "ls", "p:/"]).contains("no pool 'p' is known here"));
 }
@@ -180,7 +180,7 @@ fn a_pool_comes_up_again_with_what_was_in_it() {
 fn status_has_the_form_that_programs_read() {
     let mut world = World::new();
     world.up("p");
-    let status = world.json(&["status", "p", "--json"]);
+    let status = &world.json(&["status", "p", "--json"])["pools"][0];
     assert_eq!(status["name"], "p");
     assert_eq!(status["state"], "up");
     assert_eq!(status["targets"], 4);
@@ -250,7 +250,7 @@ fn class_and_chunk_size_are_set_and_inherited() {
     let containers = world.json(&["container", "list", "p", "--json"]);
     assert_eq!(containers["containers"][0]["name"], "c");
     assert_eq!(containers["containers"][0]["file_class"], "S1");
-    world.good(&["container", "destroy", "c", "--pool", "p"]);
+    world.good(&["container", "destroy", "c", "--yes", "--pool", "p"]);
     assert!(world.bad(1, &["fs", "ls", "p/c:/"]).contains("no container 'c'"));
 }
 
@@ -262,7 +262,7 @@ fn a_pool_of_several_engines_is_made_and_used() {
     arguments.extend(engines.iter().flat_map(|engine| ["--engine", engine.as_str()]));
     world.good(&arguments);
     assert!(world.bad(1, &arguments).contains("known here already"));
-    let status = world.json(&["status", "big", "--json"]);
+    let status = &world.json(&["status", "big", "--json"])["pools"][0];
     assert_eq!(status["targets"], 6);
     assert_eq!(status["engines"].as_array().unwrap().len(), 3);
     let tree = world.tree();

@@ -15,6 +15,7 @@ use azekura_proto::transaction::TransactionId;
 use azekura_proto::{EngineId, Incarnation, Layout, Oid, Placement, PoolMap, Status, TargetId};
 use parking_lot::{Mutex, RwLock};
 
+use crate::engine_dir::EngineDir;
 use crate::lock_table::LockTable;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
@@ -54,6 +55,8 @@ impl CurrentMap {
 pub(crate) struct NodeState {
     pub(crate) platform: SharedPlatform,
     pub(crate) current_map: CurrentMap,
+    /// Where the map is recorded.
+    pub(crate) place: Mutex<EngineDir>,
     pub(crate) engine: EngineId,
     pub(crate) incarnation: Incarnation,
     pub(crate) started: Instant,
@@ -125,12 +128,44 @@ impl Node {
         self.deadline.map_or(limit, |deadline| left(deadline).min(limit))
     }
 
-    /// Gives the engine another map. Requests that are being served end under the one before.
-    pub(crate) fn install_map(&self, map: Arc<PoolMap>) {
+    /// Takes a newer map of the pool, in which this engine has the targets that it has. Requests
+    /// that are being served end under the one before.
+    ///
+    /// # Errors
+    /// [`Status::Invalid`] if it is no such map, [`Status::Io`] if it cannot be recorded.
+    pub(crate) fn install_map(&self, map: PoolMap) -> Result<(), Status> {
+        // Held while the map is recorded, so that the record never falls behind what holds.
+        let place = self.state.place.lock();
+        let current = Arc::clone(&self.state.current_map.map.read());
+        let is_next = map.validate().is_ok()
+            && map.pool == current.pool
+            && map.version > current.version
+            && map.targets_of(self.engine).eq(current.targets_of(self.engine));
+        if !is_next {
+            return Err(Status::Invalid);
+        }
+        place.record_place(&map, self.engine).map_err(|error| {
+            tracing::error!("{error}");
+            Status::Io
+        })?;
         let mut current = self.state.current_map.map.write();
-        assert!(map.pool == current.pool && map.version > current.version, "maps only grow newer");
         self.state.current_map.version.store(map.version, Ordering::Release);
-        *current = map;
+        *current = Arc::new(map);
+        Ok(())
+    }
+
+    /// What an engine that belongs to a pool answers to one who gives it a place in a pool: it has
+    /// heard that before, the pool's map is a newer one, or it is no free engine.
+    ///
+    /// # Errors
+    /// [`Status::Exists`] for a place in another pool, and those of [`Node::install_map`].
+    pub(crate) fn adopt_again(&self, map: &PoolMap, engine: EngineId) -> Result<(), Status> {
+        let current = Arc::clone(&self.state.current_map.map.read());
+        match (map.pool == current.pool && engine == self.engine, *map == *current) {
+            (true, true) => Ok(()),
+            (true, false) => self.install_map(map.clone()),
+            (false, _) => Err(Status::Exists),
+        }
     }
 
     /// Where objects lie.

@@ -83,9 +83,10 @@ impl Service {
             stopping,
             undecided: Mutex::default(),
             current_map: CurrentMap::new(Arc::new(map)),
+            place: Mutex::new(dir.clone()),
             platform,
         });
-        let upkeep = Mutex::new(Upkeep::new(dir, &*node.platform));
+        let upkeep = Mutex::new(Upkeep::new(&*node.platform));
         Ok(Self { node, upkeep, settling: Mutex::default() })
     }
 
@@ -137,22 +138,7 @@ impl Service {
     /// # Errors
     /// [`Status::Invalid`] if it is no such map, [`Status::Io`] if it cannot be recorded.
     pub fn install_map(&self, map: PoolMap) -> Result<(), Status> {
-        // Held while the map is recorded, so that the record never falls behind what holds.
-        let upkeep = self.upkeep.lock();
-        let node = self.node();
-        let is_next = map.validate().is_ok()
-            && map.pool == node.map.pool
-            && map.version > node.map.version
-            && map.targets_of(node.engine).eq(node.map.targets_of(node.engine));
-        if !is_next {
-            return Err(Status::Invalid);
-        }
-        upkeep.dir().record_place(&map, node.engine).map_err(|error| {
-            tracing::error!("{error}");
-            Status::Io
-        })?;
-        node.install_map(Arc::new(map));
-        Ok(())
+        self.node().install_map(map)
     }
 
     /// What the engine says of itself.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use azekura_proto::attr::{FileKind, NewInode};
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef, XattrMode};
-use azekura_proto::{ObjectClass, Oid, SessionId, Status, TargetId};
+use azekura_proto::{EngineId, ObjectClass, Oid, PoolId, PoolMap, SessionId, Status, TargetId};
 
 use crate::crash_tests::Pool;
 use crate::requests::attachment::Attachment;
@@ -130,6 +130,28 @@ fn a_request_with_a_number_is_done_once() {
     let resent = RequestHead { resent: true, ..head(oid.home(), 3) };
     let again = client.call(&resent, &Request::Append { oid }, b"abc").0;
     assert_eq!(again, Ok(Reply::Appended { offset: 3 }));
+}
+
+#[test]
+fn an_engine_takes_a_newer_map_of_its_pool_and_of_no_other() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let told = |map: &PoolMap| {
+        let head = RequestHead { map_version: 0, ..head(TargetId(0), 0) };
+        client.call(&head, &Request::Adopt { map: map.clone(), engine: EngineId(0) }, &[]).0
+    };
+    let before = service.map();
+    assert_eq!(told(&before), Ok(Reply::Done), "said twice");
+    let mut moved = PoolMap { version: before.version + 1, ..before.clone() };
+    moved.engines[0].addresses = vec!["elsewhere:7070".parse().unwrap()];
+    assert_eq!(told(&moved), Ok(Reply::Done));
+    assert_eq!(service.map(), moved);
+    assert_eq!(told(&before), Err(Status::Invalid), "an older one");
+    let other = PoolMap { pool: PoolId([9; 16]), version: 9, ..moved.clone() };
+    assert_eq!(told(&other), Err(Status::Exists));
+    drop((client, service));
+    assert_eq!(pool.service().map(), moved, "also in the next run");
 }
 
 #[test]

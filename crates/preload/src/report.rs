@@ -1,6 +1,6 @@
 //! The report: what was intercepted, what was passed on, and what could not be served. Owns its
-//! counters and the file that it goes to at exit. Without `AZEKURA_REPORT` nothing is ever written;
-//! never to the program's own output.
+//! counters and the file that it goes to at exit. Without `AZEKURA_REPORT` nothing is written, and nothing
+//! to the program's own output, but for the one line of [`say_once`].
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::guard;
 
@@ -100,6 +101,16 @@ pub(crate) fn trouble(line: &str) {
     }
 }
 
+/// A line for people on standard error, once in this process: about what a program meets so rarely, and
+/// fails from so badly, that whoever started it has to know what to do. Only from inside our code.
+pub(crate) fn say_once(line: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        // One system call of its own, past the hooks; where there is nobody to read it, that is all right.
+        let _ = rustix::io::write(rustix::stdio::stderr(), format!("azekura: {line}\n").as_bytes());
+    }
+}
+
 /// The pool did not answer a call; told once per function.
 pub(crate) fn failed(counter: &'static Counter) {
     counter.failed.store(true, Ordering::Relaxed);
@@ -158,6 +169,12 @@ pub(crate) fn write() {
     // In one write, so that the reports of several processes do not mix. There is nobody to tell
     // that it failed.
     if let Ok(file) = rustix::fs::open(*path, flags, Mode::from(0o644)) {
+        // Beyond the process's limit on file sizes the kernel would end it with a signal.
+        let size = rustix::fs::fstat(&file).map_or(0, |found| found.st_size.cast_unsigned());
+        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if size.saturating_add(text.len() as u64) > limit {
+            return;
+        }
         let _ = rustix::io::write(&file, text.as_bytes());
     }
 }

@@ -11,6 +11,7 @@ use azekura_proto::message::typed::{
 use azekura_proto::{ObjectClass, Status, TargetId};
 use clap::{Args, Subcommand};
 
+use super::down;
 use crate::connect;
 use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::outcome::usage;
@@ -59,6 +60,9 @@ pub(crate) enum ContainerCommand {
     Destroy {
         #[command(flatten)]
         which: WhichArgs,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -150,7 +154,7 @@ pub(crate) fn run(command: &ContainerCommand) -> Result<()> {
         ContainerCommand::Create { which, defaults } => create(which, defaults),
         ContainerCommand::List { pool, named, json } => list(named.as_ref().unwrap_or(pool), *json),
         ContainerCommand::Set { which, defaults } => set(which, defaults),
-        ContainerCommand::Destroy { which } => destroy(which),
+        ContainerCommand::Destroy { which, yes } => destroy(which, *yes),
     }
 }
 
@@ -231,9 +235,14 @@ fn set(which: &WhichArgs, defaults: &DefaultsArgs) -> Result<()> {
     Ok(())
 }
 
-fn destroy(which: &WhichArgs) -> Result<()> {
+fn destroy(which: &WhichArgs, yes: bool) -> Result<()> {
     let pool = connect::pool(&which.pool)?;
     open(&pool, &which.name)?;
+    let (name, of) = (&which.name, &pool.map().name);
+    down::refuse_mounted(of, Some(name))
+        .with_context(|| format!("container '{name}' cannot be destroyed"))?;
+    let what = format!("destroy container '{name}' of pool '{of}' with all that is in it");
+    report::confirm(&what, yes)?;
     pool.call(LIST_TARGET, ContainerDestroy { name: &which.name })
         .with_context(|| format!("cannot destroy container '{}'", which.name))?;
     report::say(format_args!("container '{}' destroyed", which.name));

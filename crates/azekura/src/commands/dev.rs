@@ -48,6 +48,13 @@ pub(crate) enum DevCommand {
         The directory then has include/ and lib64/ (and lib/). To lay it out anew, with the library\n\
         of a newer release, run the command again.")]
     DaosPrefix(DaosPrefixArgs),
+    /// Write the manual pages of all commands
+    #[command(hide = true, after_long_help = "Example:\n  azekura dev man ~/.local/share/man/man1")]
+    Man {
+        /// The directory; made if it is not there
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 /// `azekura dev daos-prefix`.
@@ -62,8 +69,13 @@ pub(crate) struct DaosPrefixArgs {
 ///
 /// # Errors
 /// If the library is not there, or the directory cannot be written.
-pub(crate) fn run(command: &DevCommand) -> Result<()> {
+pub(crate) fn run(command: &DevCommand, program: clap::Command) -> Result<()> {
     match command {
+        DevCommand::Man { dir } => {
+            make_dir(dir)?;
+            clap_mangen::generate_to(program, dir)
+                .with_context(|| format!("cannot write to {}", dir.display()))
+        }
         DevCommand::DaosPrefix(args) => {
             let dir = lay_out(&args.dir, &library()?)?;
             report::say(format_args!(

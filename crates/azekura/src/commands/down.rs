@@ -11,11 +11,11 @@ use azekura_proto::pool_map::Address;
 use clap::Args;
 use rustix::process::Pid;
 
-use super::serve::{self, POOL_RECORD, TARGETS_DIR};
-use crate::connect;
+use super::serve::{self, OWN_FILES, POOL_RECORD, TARGETS_DIR};
+use crate::asking;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{mounts, places, process};
-use crate::names::check_name;
+use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::report;
 
 /// How long an engine may take to drain.
@@ -25,14 +25,24 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(90);
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     azekura down default             stop it; 'azekura up' starts it again\n  \
-    azekura down fast --destroy      stop it and remove all that is in it")]
+    azekura down fast --destroy      stop it and remove all that is in it, after asking")]
 pub(crate) struct DownArgs {
     /// Name of the pool
-    #[arg(value_name = "NAME", default_value = "default", value_parser = check_name)]
+    #[arg(value_name = "POOL", default_value = "default", value_parser = check_name)]
     name: String,
     /// Remove the pool with all that is in it
     #[arg(long)]
     destroy: bool,
+    /// Do not ask before destroying
+    #[arg(long, short, requires = "destroy")]
+    yes: bool,
+}
+
+impl DownArgs {
+    /// For a pool that is to go with all that is in it.
+    pub(crate) fn destroying(name: String, yes: bool) -> Self {
+        Self { name, destroy: true, yes }
+    }
 }
 
 /// Whether an engine at this address runs on this machine.
@@ -64,8 +74,7 @@ fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<S
     if let Some(file) = file {
         let secret = file.secret()?;
         for id in 0..file.map.engines.len() as u16 {
-            let Ok((address, report)) = connect::ask_engine(&file.map, EngineId(id), &secret)
-            else {
+            let Ok((address, report)) = asking::ask_engine(&file.map, EngineId(id), &secret) else {
                 continue;
             };
             if is_local(&address) {
@@ -92,13 +101,16 @@ fn engines_of(name: &str, record: Option<&LocalPool>) -> Result<(Vec<Pid>, Vec<S
 /// If an engine does not stop, or nothing is known of the pool.
 pub(crate) fn run(args: &DownArgs) -> Result<()> {
     let name = &args.name;
-    let _lock = PoolLock::take(name)?;
-    let record: Option<LocalPool> = records::load(name)?;
-    if record.is_none() && !PoolFile::path_of(name).exists() {
-        bail!("no pool '{name}' is known here: see 'azekura status'");
+    if args.destroy {
+        // Before the lock, since a person may take their time.
+        allow_destroying(name, args.yes)?;
     }
+    let _lock = PoolLock::take(name)?;
+    let record = known(name)?;
     let (pids, elsewhere) = engines_of(name, record.as_ref())?;
-    warn_of_mounts(name)?;
+    if !args.destroy {
+        warn_of_mounts(name)?;
+    }
     for pid in &pids {
         process::ask_to_end(*pid)?;
     }
@@ -123,18 +135,52 @@ pub(crate) fn run(args: &DownArgs) -> Result<()> {
     for line in elsewhere {
         report::note(format_args!("azekura: {line}"));
     }
-    match (args.destroy, record) {
-        (true, Some(record)) => destroy(name, &record),
-        (true, None) => bail!(
-            "pool '{name}' was not made by 'azekura up' here, so its directories are not known: \
-             remove those of its engines, then run 'azekura pool forget {name}'"
-        ),
-        (false, Some(record)) => {
+    match record {
+        Some(record) if args.destroy => destroy(name, &record),
+        Some(record) => {
             tell_how_to_go_on(name, &record);
             Ok(())
         }
-        (false, None) => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// The record of a pool that is known here; `None` if it was not made by `azekura up`.
+fn known(name: &str) -> Result<Option<LocalPool>> {
+    let record: Option<LocalPool> = records::load(name)?;
+    if record.is_none() && !PoolFile::path_of(name).exists() {
+        bail!("no pool '{name}' is known here: see 'azekura status'");
+    }
+    Ok(record)
+}
+
+/// Whether a pool can be destroyed, and is to be: asked before anything is stopped.
+fn allow_destroying(name: &str, yes: bool) -> Result<()> {
+    let Some(record) = known(name)? else {
+        bail!(
+            "pool '{name}' was not made by 'azekura up' here, so its directories are not known: \
+             stop its engines and remove their directories, then run 'azekura pool forget {name}'"
+        )
+    };
+    refuse_mounted(name, None)?;
+    let dir = record.dir.display();
+    report::confirm(&format!("destroy pool '{name}' with all that is in {dir}"), yes)
+}
+
+/// Refuses what would pull the ground from under a mount of the pool, or of one of its containers.
+///
+/// # Errors
+/// If there is a mount: it is named.
+pub(crate) fn refuse_mounted(pool: &str, container: Option<&str>) -> Result<()> {
+    let found = mounts::of_named(pool)?.into_iter().find(|mount| {
+        let mounted = mount.container.as_deref().unwrap_or(DEFAULT_CONTAINER);
+        container.is_none_or(|container| container == mounted)
+    });
+    if let Some(mount) = found {
+        let dir = mount.dir.display();
+        bail!("it is mounted at {dir}: take that away first with 'azekura umount {dir}'");
+    }
+    Ok(())
 }
 
 fn warn_of_mounts(name: &str) -> Result<()> {
@@ -166,7 +212,9 @@ fn tell_how_to_go_on(name: &str, record: &LocalPool) {
 fn destroy(name: &str, record: &LocalPool) -> Result<()> {
     let dir = &record.dir;
     if dir.join(POOL_RECORD).exists() || dir.join(TARGETS_DIR).exists() {
-        remove_pool_dir(dir)?;
+        empty_pool_dir(dir)?;
+        // Something of another kind in there is not this program's to remove.
+        let _ = std::fs::remove_dir(dir);
     }
     if let Ok(socket) = places::socket_path(name) {
         // The engine has removed it, unless it was killed.
@@ -177,11 +225,14 @@ fn destroy(name: &str, record: &LocalPool) -> Result<()> {
     Ok(())
 }
 
-/// Removes what an engine keeps in its directory, and the directory if nothing else is in it.
-fn remove_pool_dir(dir: &Path) -> Result<()> {
+/// Removes what an engine keeps in its directory.
+///
+/// # Errors
+/// If it is not this user's to remove.
+pub(crate) fn empty_pool_dir(dir: &Path) -> Result<()> {
     let cannot = || format!("cannot remove {}", dir.display());
     // What makes it a pool goes first, so that a half-removed one is never started.
-    for name in [POOL_RECORD, "pool.secret", "locks-held"] {
+    for name in OWN_FILES {
         match std::fs::remove_file(dir.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(cannot);
@@ -195,8 +246,6 @@ fn remove_pool_dir(dir: &Path) -> Result<()> {
         }
         _ => {}
     }
-    // Something of another kind in there is not this program's to remove.
-    let _ = std::fs::remove_dir(dir);
     Ok(())
 }
 

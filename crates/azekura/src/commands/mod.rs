@@ -2,8 +2,10 @@
 
 pub(crate) mod container;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod lab;
+pub(crate) mod logs;
 pub(crate) mod mount;
 pub(crate) mod pool;
 pub(crate) mod serve;

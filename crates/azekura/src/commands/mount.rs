@@ -147,10 +147,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<()> {
         ));
         return stay(args, Starting::begin(false)?);
     }
-    // Its own log file for each mount, with a name that people recognise.
-    let last = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let key = records::mount_key(&dir);
-    let log = places::log_file(&format!("mount-{last}-{}", &key[..8]))?;
+    let log = places::mount_log(&dir)?;
     let what = format!("mounting {} at {}", args.name, dir.display());
     let pid = daemon::launch(&background_arguments(args, &dir)?, &log, READY_TIMEOUT, &what)?;
     report::say(format_args!("{} mounted at {} (process {pid})", args.name, dir.display()));

@@ -29,6 +29,11 @@ const RESTART: i32 = SIGUSR1;
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// The engine's record of its pool; there from the moment that it belongs to one.
 pub(crate) const POOL_RECORD: &str = "pool.json";
+/// Files of an engine's directory, what makes it one first; its secret is there if `azekura up` made it.
+pub(crate) const OWN_FILES: [&str; 5] =
+    [POOL_RECORD, "pool.secret", "locks-held", "formatting", SOCKET];
+/// The socket of an engine that `azekura up` starts, in its directory.
+pub(crate) const SOCKET: &str = "engine.sock";
 /// Where the engine keeps its targets.
 pub(crate) const TARGETS_DIR: &str = "targets";
 

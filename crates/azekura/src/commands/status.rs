@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use azekura_client::{PoolFile, pools_dir};
+use azekura_client::pools_dir;
 use azekura_proto::EngineId;
 use azekura_proto::message::{EngineReport, SpaceStat, TargetReport};
 use azekura_proto::pool_map::PoolMap;
@@ -12,17 +12,19 @@ use azekura_wire::Secret;
 use clap::Args;
 use serde::Serialize;
 
-use crate::connect;
+use super::serve;
 use crate::host::mounts::{self, MountEntry};
+use crate::host::records::{self, LocalPool};
 use crate::outcome::Verdict;
 use crate::report::{self, Table, format_bytes, format_duration_s, format_rate};
+use crate::{asking, connect};
 
 /// `azekura status`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  \
     azekura status                   all pools known here\n  \
     azekura status default --json    one pool, for programs\n\n\
-    The exit code is 1 if an engine is down.")]
+    JSON has {\"pools\": [...]} in both cases. The exit code is 1 if an engine is down.")]
 pub(crate) struct StatusArgs {
     /// Name, file or URL of the pool [default: all known here]
     #[arg(value_name = "POOL")]
@@ -104,6 +106,9 @@ struct EngineStatus {
     /// Why it is taken to be down.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// It runs and cannot be reached: what to do.
+    #[serde(skip)]
+    lost: Option<String>,
     uptime_s: u64,
     targets: Vec<TargetStatus>,
     sessions: u64,
@@ -150,6 +155,7 @@ impl EngineStatus {
             addresses,
             state: if report.stopping { State::Stopping } else { State::Up },
             error: None,
+            lost: None,
             uptime_s: report.uptime_s,
             targets: report.targets.iter().map(TargetStatus::from).collect(),
             sessions: report.sessions,
@@ -188,7 +194,7 @@ impl PoolStatus {
         let mut engines = Vec::new();
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asked: Vec<_> = (0..map.engines.len() as u16)
-                .map(|id| scope.spawn(move || connect::ask_engine(map, EngineId(id), secret)))
+                .map(|id| scope.spawn(move || asking::ask_engine(map, EngineId(id), secret)))
                 .collect();
             asked.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
@@ -202,7 +208,10 @@ impl PoolStatus {
                     reports.push((EngineId(id), report));
                     status
                 }
-                Err(error) => EngineStatus::down(id, addresses, &error),
+                Err(error) => EngineStatus {
+                    lost: lost(map, EngineId(id)),
+                    ..EngineStatus::down(id, addresses, &error)
+                },
             });
         }
         let mut rates = Rates::default();
@@ -235,6 +244,18 @@ impl PoolStatus {
     }
 }
 
+/// What to do about an engine of this machine that runs and has lost its sockets.
+fn lost(map: &PoolMap, engine: EngineId) -> Option<String> {
+    let gone = asking::without_sockets(map, engine)?;
+    let record: LocalPool = records::load(&map.name).ok().flatten()?;
+    let pid = serve::running_engine(record.pid)?.as_raw_pid();
+    let name = &map.name;
+    Some(format!(
+        "pool '{name}' runs (process {pid}) but cannot be reached: {gone}; 'azekura down {name}' and \
+         'azekura up --name {name}' start it anew"
+    ))
+}
+
 /// Names of the pools that have a pool file here.
 pub(crate) fn known_pools() -> Result<Vec<String>> {
     let dir = pools_dir();
@@ -262,7 +283,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Verdict> {
     };
     let mut all = Vec::new();
     for name in &names {
-        let found = PoolFile::find(name).and_then(|file| Ok((file.secret()?, file.map)));
+        let found = connect::pool_file(name).and_then(|file| Ok((file.secret()?, file.map)));
         match found {
             Ok((secret, map)) => all.push(PoolStatus::ask(&map, &secret)),
             Err(error) if args.pool.is_none() => {
@@ -270,12 +291,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Verdict> {
                     "azekura: {error}; if pool '{name}' is lost, run 'azekura pool forget {name}'"
                 ));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     let good = all.iter().all(|pool| pool.state != State::Down);
     match (args.json, args.pool.is_some(), all.first()) {
-        (true, true, Some(only)) => report::say_json(only)?,
+        // One form, however many pools were asked for: programs need not know which.
         (true, _, _) => report::say_json(&serde_json::json!({ "pools": all }))?,
         (false, true, Some(only)) => show_one(only),
         (false, _, None) => {
@@ -372,6 +393,10 @@ fn show_one(pool: &PoolStatus) {
         }
     }
     for engine in pool.engines.iter().filter(|engine| engine.state == State::Down) {
+        if let Some(lost) = &engine.lost {
+            report::note(format_args!("azekura: {lost}"));
+            continue;
+        }
         report::note(format_args!(
             "azekura: engine {} of pool '{}' is down: {}; 'azekura up --name {}' starts a pool \
              of this machine, 'azekura serve' an engine",

@@ -16,16 +16,20 @@ use azekura_proto::{EngineId, TargetId};
 use azekura_wire::SecretError;
 use clap::Args;
 
+use super::down;
 use super::serve::{self, TARGETS_DIR};
-use crate::connect;
+use crate::host::daemon::{self, NotReady};
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::host::{daemon, places};
+use crate::host::{places, process, unit};
 use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::outcome::usage;
 use crate::report;
+use crate::{asking, connect};
 
 /// A large pool may have much to recover.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
+/// An engine of a new pool has nothing to drain.
+const UNDO_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// `azekura up`.
 #[derive(Debug, Args)]
@@ -47,6 +51,9 @@ pub(crate) struct UpArgs {
     /// Targets of a new pool [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(TARGETS_MAX)))]
     targets: Option<u16>,
+    /// Also write a systemd unit of the user that runs the pool, and say how to enable it
+    #[arg(long, conflicts_with = "memory")]
+    unit: bool,
     /// Also listen on TCP [default address: 127.0.0.1:0, a free port]
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     listen: Option<Address>,
@@ -115,7 +122,30 @@ fn is_new(args: &UpArgs, dir: &Path, before: Option<&LocalPool>) -> Result<bool>
             dir.display()
         );
     }
+    if let Some(name) = foreign_name(dir)? {
+        bail!(
+            "{} is not empty (there is '{}' in it) and is no pool's: choose an empty directory, or one \
+             that is not there yet",
+            dir.display(),
+            name.display()
+        );
+    }
     Ok(true)
+}
+
+/// Something in the directory that no engine has put there.
+fn foreign_name(dir: &Path) -> Result<Option<PathBuf>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot use {}", dir.display())),
+    };
+    // A disk that is mounted there may bring one along.
+    let is_own = |name: &OsString| {
+        serve::OWN_FILES.into_iter().chain([TARGETS_DIR, "lost+found"]).any(|own| own == name)
+    };
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    Ok(names.find(|name| !is_own(name)).map(PathBuf::from))
 }
 
 /// The pool's engine as it answers now, if it does.
@@ -135,7 +165,7 @@ fn answering(name: &str, dir: &Path) -> Result<Option<u32>> {
              choose another --name"
         );
     }
-    let Ok((_, report)) = connect::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
+    let Ok((_, report)) = asking::ask_engine(&file.map, EngineId(0), &file.secret()?) else {
         return Ok(None);
     };
     let is_here = report.targets.iter().all(|target| Path::new(&target.path).starts_with(dir));
@@ -157,18 +187,90 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     let new = is_new(args, &dir, before.as_ref())?;
     if let Some(pid) = answering(name, &dir)? {
         report::say(format_args!("pool '{name}' runs already (process {pid})"));
-        return Ok(());
+        return if args.unit { write_unit(name, before.as_ref()) } else { Ok(()) };
     }
-    let listen = tcp_listen(args, before.as_ref())?;
-    let pid = start(args, &dir, new, &listen, before.as_ref())?;
-    let listen = listen.iter().map(ToString::to_string).collect();
-    let record = LocalPool { dir: dir.clone(), in_memory, listen, pid };
-    records::save(name, &record)?;
-    ensure_default_container(name)?;
+    let had_dir = dir.exists();
+    let pid = match bring_up(args, (&dir, in_memory), new, before.as_ref()) {
+        Ok(pid) => pid,
+        Err((pid, error)) if new => {
+            undo(name, &dir, had_dir, pid, before.is_none());
+            return Err(error);
+        }
+        Err((_, error)) => return Err(error),
+    };
     if new && before.is_some_and(|before| before.in_memory && in_memory) {
         report::say(format_args!("the pool '{name}' before was in memory, and is gone"));
     }
-    tell(name, &dir, new, in_memory, pid)
+    tell(name, &dir, new, in_memory, pid)?;
+    if args.unit { write_unit(name, records::load(name)?.as_ref()) } else { Ok(()) }
+}
+
+/// Writes a unit that runs the pool's engine as `azekura up` does, but in the foreground.
+fn write_unit(name: &str, record: Option<&LocalPool>) -> Result<()> {
+    let Some(record) = record.filter(|record| !record.in_memory) else {
+        bail!("pool '{name}' lies in memory: after a reboot there is nothing for a unit to start");
+    };
+    let dir = &record.dir;
+    // The runtime directory of a login is no place for what runs without one.
+    let socket = Some(dir.join(serve::SOCKET)).filter(|path| path.exists());
+    let socket = socket.map_or_else(|| places::socket_path(name), Ok)?;
+    let listen = std::iter::once(Address::Unix(socket).to_string()).chain(record.listen.clone());
+    let mut arguments: Vec<OsString> = ["serve", "--write-pool-file"].map(OsString::from).into();
+    let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
+    add("--name", name.into());
+    add("--dir", dir.into());
+    add("--secret-file", dir.join("pool.secret").into());
+    listen.for_each(|address| add("--listen", address.into()));
+    let (unit, path) = unit::write(name, &arguments)?;
+    report::say(format_args!(
+        "unit {} written; to have systemd run the pool from now on:\n  \
+         azekura down {name} && systemctl --user daemon-reload && systemctl --user enable --now {unit}\n  \
+         loginctl enable-linger        so that it also runs while you are not logged in",
+        path.display()
+    ));
+    Ok(())
+}
+
+/// Starts the engine and sees to it that the pool can be used. An error comes with the process, if
+/// there is one by then.
+fn bring_up(
+    args: &UpArgs,
+    (dir, in_memory): (&Path, bool),
+    new: bool,
+    before: Option<&LocalPool>,
+) -> Result<u32, (Option<u32>, anyhow::Error)> {
+    let name = &args.name;
+    let listen = tcp_listen(args, before).map_err(|error| (None, error))?;
+    let pid = start(args, dir, new, &listen, before).map_err(|error| {
+        let pid = error.downcast_ref::<NotReady>().map(|still| still.pid);
+        (pid, error)
+    })?;
+    let listen = listen.iter().map(ToString::to_string).collect();
+    let record = LocalPool { dir: dir.to_owned(), in_memory, listen, pid };
+    let usable = records::save(name, &record).and_then(|()| ensure_default_container(name));
+    usable.map(|()| pid).map_err(|error| (Some(pid), error))
+}
+
+/// Takes away what a failed start of a new pool has left: nothing of it is of use to anybody, and it
+/// would stand in the way of the next try.
+fn undo(name: &str, dir: &Path, had_dir: bool, pid: Option<u32>, unknown: bool) {
+    if let Some(pid) = pid.and_then(serve::running_engine) {
+        let what = format!("stopping pool '{name}' again");
+        let _ = process::ask_to_end(pid);
+        if !process::wait_until_gone(pid, UNDO_TIMEOUT, &what) {
+            // Its directory stays, since it may still write there.
+            return;
+        }
+    }
+    // The failure that led here is what people want to hear of; what cannot be removed is seen by the
+    // next try.
+    let _ = down::empty_pool_dir(dir);
+    if !had_dir {
+        let _ = std::fs::remove_dir(dir);
+    }
+    if unknown {
+        let _ = down::forget(name);
+    }
 }
 
 /// The TCP address to listen at; one that a system-chosen port was taken for before stays.
@@ -184,6 +286,18 @@ fn tcp_listen(args: &UpArgs, before: Option<&LocalPool>) -> Result<Vec<Address>>
     }
 }
 
+/// Where the engine listens on this machine. A socket in the runtime directory goes when that does, as at
+/// the end of a login, and the one beside the targets stays; but not every file system has sockets.
+fn sockets(name: &str, dir: &Path) -> Result<Vec<Address>> {
+    let stays = Some(dir.join(serve::SOCKET)).filter(|path| places::takes_socket(path));
+    let goes = match (places::socket_path(name), &stays) {
+        (Ok(path), _) => Some(path),
+        (Err(_), Some(_)) => None,
+        (Err(error), None) => return Err(error),
+    };
+    Ok(goes.into_iter().chain(stays).map(Address::Unix).collect())
+}
+
 fn start(
     args: &UpArgs,
     dir: &Path,
@@ -193,6 +307,15 @@ fn start(
 ) -> Result<u32> {
     let name = &args.name;
     if let Some(pid) = before.and_then(|before| serve::running_engine(before.pid)) {
+        if let Ok(file) = PoolFile::load(&PoolFile::path_of(name))
+            && let Some(gone) = asking::without_sockets(&file.map, EngineId(0))
+        {
+            bail!(
+                "process {} serves pool '{name}' but cannot be reached: {gone}; run 'azekura down {name}' \
+                 and then this command again",
+                pid.as_raw_pid()
+            );
+        }
         bail!(
             "process {} serves pool '{name}' but does not answer: it may still be recovering; \
              look at {}, or end it with 'kill {}'",
@@ -206,14 +329,14 @@ fn start(
     if !secret_file.exists() {
         serve::make_secret(&secret_file)?;
     }
-    let socket = Address::Unix(places::socket_path(name)?);
+    let sockets = sockets(name, dir)?;
     let mut arguments: Vec<OsString> =
         ["serve", "--in-background", "--write-pool-file"].into_iter().map(OsString::from).collect();
     let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
     add("--name", name.into());
     add("--dir", dir.into());
     add("--secret-file", secret_file.into());
-    for address in std::iter::once(&socket).chain(listen) {
+    for address in sockets.iter().chain(listen) {
         add("--listen", address.to_string().into());
     }
     if let Some(targets) = args.targets {

@@ -24,9 +24,14 @@ pub(crate) struct CatArgs {
 
 /// Runs `azekura fs cat`.
 pub(super) fn cat(args: &CatArgs) -> Result<()> {
-    let mut opened = OpenedOnce::reading(&args.reading);
+    print(&args.places, &args.reading)
+}
+
+/// Prints files on standard output, one after the other.
+pub(super) fn print(places: &[Location], reading: &ReadArgs) -> Result<()> {
+    let mut opened = OpenedOnce::reading(reading);
     let mut buffer = vec![0; PIECE_BYTES];
-    for place in &args.places {
+    for place in places {
         let cannot = || format!("cannot read {place}");
         let file = opened
             .of(place)?

@@ -1,12 +1,16 @@
 //! `azekura fs`: files of a container without a mount. Each module has one family of commands.
 
+mod archive;
 mod attributes;
 mod change;
 mod content;
 mod copy;
+mod copying;
+mod draft;
 mod listing;
 mod opened;
 mod paths;
+mod streams;
 mod tree;
 
 use anyhow::Result;
@@ -59,9 +63,9 @@ pub(crate) fn run(command: FsCommand) -> Result<Verdict> {
         FsCommand::Stat(args) => listing::stat(&args),
         FsCommand::Df(args) => listing::df(&args),
         FsCommand::Cat(args) => content::cat(&args),
-        FsCommand::Put(args) => copy::put(args),
-        FsCommand::Get(args) => copy::get(args),
-        FsCommand::Cp(args) => copy::cp(&args),
+        FsCommand::Put(args) => return copy::put(args),
+        FsCommand::Get(args) => return copy::get(args),
+        FsCommand::Cp(args) => return copy::cp(&args),
         FsCommand::Mkdir(args) => change::mkdir(&args),
         FsCommand::Mv(args) => change::mv(&args),
         FsCommand::Rm(args) => change::rm(&args),

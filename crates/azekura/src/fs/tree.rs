@@ -7,15 +7,15 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use azekura_posix::{
-    AttrUpdate, File, FileKind, NewEntry, OFlags, OpenOptions, SetTime, Timestamp,
-};
+use azekura_posix::{AttrUpdate, File, FileKind, NewEntry, Oid, OpenOptions, SetTime, Timestamp};
+use azekura_proto::attr::AttrChange;
+use azekura_proto::message::typed::SetAttr;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
 use super::opened::Opened;
 
 /// Setuid and setgid.
-const SET_ID: u32 = 0o6000;
+pub(super) const SET_ID: u32 = 0o6000;
 
 /// What a copy takes along besides the contents.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Meta {
     pub(crate) atime: Timestamp,
     pub(crate) mtime: Timestamp,
     pub(crate) rdev: u64,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
 }
 
 /// A file open for copying from or to.
@@ -81,7 +83,8 @@ pub(crate) enum Tree {
     Pool(Opened),
 }
 
-fn local(path: &[u8]) -> &Path {
+/// A path of this machine.
+pub(super) fn local(path: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(path))
 }
 
@@ -124,6 +127,8 @@ impl Tree {
                     atime: timestamp(found.atime(), found.atime_nsec()),
                     mtime: timestamp(found.mtime(), found.mtime_nsec()),
                     rdev: found.rdev(),
+                    uid: found.uid(),
+                    gid: found.gid(),
                 })
             }
             Self::Pool(container) => {
@@ -136,6 +141,8 @@ impl Tree {
                     atime: attr.atime,
                     mtime: attr.mtime,
                     rdev: attr.rdev,
+                    uid: attr.uid,
+                    gid: attr.gid,
                 })
             }
         }
@@ -161,8 +168,8 @@ impl Tree {
         }
     }
 
-    /// Makes a directory; one that is there is fine. Its owner can write in it in any case.
-    pub(crate) fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()> {
+    /// Makes a directory, or tells that one was there. Its owner can write in it in any case.
+    pub(crate) fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<bool> {
         let result = match self {
             Self::Local => {
                 use std::os::unix::fs::DirBuilderExt as _;
@@ -174,9 +181,10 @@ impl Tree {
         };
         match result {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if self.meta(path, true)?.kind == FileKind::Directory { Ok(()) } else { Err(error) }
+                let found = self.meta(path, true)?.kind;
+                if found == FileKind::Directory { Ok(false) } else { Err(error) }
             }
-            other => other,
+            other => other.map(|()| true),
         }
     }
 
@@ -237,30 +245,25 @@ impl Tree {
         })
     }
 
-    /// Makes a file or empties the one that is there. Others cannot read it yet.
-    pub(crate) fn create(&self, path: &[u8]) -> io::Result<OpenFile> {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        Ok(match self {
-            Self::Local => OpenFile::Local(
-                fs::OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    .mode(0o600)
-                    .open(local(path))?,
-            ),
-            Self::Pool(container) => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-                OpenFile::Pool(container.names.open(path, &OpenOptions::new(flags, 0o600))?)
-            }
+    /// The object at a path of a container, where it is not known already.
+    pub(super) fn object(container: &Opened, path: &[u8], oid: Option<Oid>) -> io::Result<Oid> {
+        Ok(match oid {
+            Some(oid) => oid,
+            None => container.names.resolve(path, false)?.oid,
         })
     }
 
-    /// Gives a copy the mode and times of its original; a symlink has no mode of its own. Set-id bits
-    /// stay behind: the copy is the caller's, and would lend the caller's rights to whoever runs it.
-    pub(crate) fn finish(&self, path: &[u8], meta: &Meta) -> io::Result<()> {
+    /// Gives a copy a mode, but the set-id bits in `kept` only, and the times of its original; a
+    /// symlink has no mode of its own. `oid`: of a file of a container that the caller has made.
+    pub(crate) fn finish(
+        &self,
+        path: &[u8],
+        oid: Option<Oid>,
+        meta: &Meta,
+        kept: u32,
+    ) -> io::Result<()> {
         let with_mode = meta.kind != FileKind::Symlink;
-        let mode = meta.mode & !SET_ID;
+        let mode = meta.mode & (!SET_ID | kept);
         match self {
             Self::Local => {
                 if with_mode {
@@ -277,19 +280,28 @@ impl Tree {
                 Ok(rustix::fs::utimensat(CWD, local(path), &times, AtFlags::SYMLINK_NOFOLLOW)?)
             }
             Self::Pool(container) => {
-                let update = AttrUpdate {
-                    mode: with_mode.then_some(mode),
-                    atime: Some(SetTime::At(meta.atime)),
-                    mtime: Some(SetTime::At(meta.mtime)),
-                    ..AttrUpdate::default()
+                let mode = with_mode.then_some(mode);
+                let (atime, mtime) = (Some(SetTime::At(meta.atime)), Some(SetTime::At(meta.mtime)));
+                let Some(oid) = oid.filter(|_| kept == 0) else {
+                    let oid = Self::object(container, path, oid)?;
+                    let update = AttrUpdate { mode, atime, mtime, ..AttrUpdate::default() };
+                    return Ok(container
+                        .fs
+                        .setattr(&container.caller, oid, None, &update)
+                        .map(drop)?);
                 };
-                Ok(container.names.set_attr(path, false, &update).map(drop)?)
+                // The caller's own file, just made: there is nothing to look at first.
+                let mode = mode.map(|mode| mode as u16);
+                let change = AttrChange { mode, atime, mtime, ..AttrChange::default() };
+                let set = container.fs.pool().call(oid.home(), SetAttr { oid, change });
+                Ok(set.map(drop).map_err(|error| azekura_posix::errno::of_client(&error))?)
             }
         }
     }
 }
 
-fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
+/// The directory and the last name of a path.
+pub(super) fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let at = path.iter().rposition(|byte| *byte == b'/').ok_or(io::ErrorKind::InvalidInput)?;
     Ok((if at == 0 { b"/" } else { &path[..at] }, &path[at + 1..]))
 }

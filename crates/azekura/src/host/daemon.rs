@@ -3,6 +3,7 @@
 //! when it is ready or why it cannot be. The parent returns only then.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -19,6 +20,22 @@ use crate::report::{self, Progress};
 /// A log file that has grown beyond this is set aside before the next start.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 const READY: &str = "ready";
+
+/// A program in the background takes longer than anybody wants to wait.
+#[derive(Debug)]
+pub(crate) struct NotReady {
+    /// The process, which goes on.
+    pub(crate) pid: u32,
+    text: String,
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for NotReady {}
 
 /// Starts this program in the background with `arguments` and waits until it is ready.
 ///
@@ -42,12 +59,13 @@ pub fn launch(arguments: &[OsString], log: &Path, timeout: Duration, what: &str)
     let step = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     while !said.ends_with(b"\n") {
         if started.elapsed() > timeout {
-            bail!(
+            let text = format!(
                 "{what}: not ready after {} s; it goes on in the background as process {pid}; \
                  see {}",
                 timeout.as_secs(),
                 log.display()
             );
+            return Err(NotReady { pid, text }.into());
         }
         progress.tick();
         if !matches!(poll(&mut [PollFd::new(&words, PollFlags::IN)], Some(&step)), Ok(n) if n > 0) {

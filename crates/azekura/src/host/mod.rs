@@ -2,9 +2,11 @@
 //! background. Knows nothing of pools beyond their names.
 
 pub mod daemon;
+pub(crate) mod interrupt;
 pub mod machine;
 pub(crate) mod mounts;
 pub mod places;
 pub(crate) mod process;
 pub mod programs;
 pub(crate) mod records;
+pub(crate) mod unit;

@@ -51,6 +51,13 @@ pub fn log_file(name: &str) -> Result<PathBuf> {
     Ok(dir.join(format!("{name}.log")))
 }
 
+/// The log file of the mount at a directory: one of its own, with a name that people recognise.
+pub(crate) fn mount_log(dir: &Path) -> Result<PathBuf> {
+    let last = dir.file_name().unwrap_or_default().to_string_lossy();
+    let hash = azekura_proto::placement::name_hash(dir.as_os_str().as_encoded_bytes());
+    log_file(&format!("mount-{last}-{:08x}", hash >> 32))
+}
+
 /// Where memory-backed pools of this user live.
 pub(crate) fn memory_dir() -> Result<PathBuf> {
     let shared = Path::new("/dev/shm");
@@ -88,6 +95,18 @@ pub(crate) fn socket_path(name: &str) -> Result<PathBuf> {
         );
     }
     Ok(path)
+}
+
+/// Whether a UNIX socket can be bound at a path: it is short enough, and its file system has sockets.
+pub(crate) fn takes_socket(path: &Path) -> bool {
+    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return false;
+    }
+    // What an engine that was killed has left is removed by the next one too.
+    let _ = std::fs::remove_file(path);
+    let bound = std::os::unix::net::UnixListener::bind(path).is_ok();
+    let _ = std::fs::remove_file(path);
+    bound
 }
 
 /// Makes a directory and those above it, private to the user.

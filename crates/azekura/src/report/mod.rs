@@ -1,11 +1,13 @@
 //! What people and programs read: tables, sizes, progress bars, JSON. Owns the standard streams:
 //! nothing else prints.
 
+mod confirm;
 mod progress;
 mod streams;
 mod table;
 mod units;
 
+pub(crate) use confirm::confirm;
 pub use progress::Progress;
 pub(crate) use streams::say_bytes;
 pub use streams::{explain, note, say, say_json};

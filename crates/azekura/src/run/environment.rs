@@ -88,6 +88,14 @@ fn report_file(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The preload library that belongs to this program.
+///
+/// # Errors
+/// If it is not where it is looked for.
+pub(super) fn own_library() -> Result<PathBuf> {
+    find_library(&programs::own()?)
+}
+
 fn find_library(binary: &Path) -> Result<PathBuf> {
     let above = binary.parent().unwrap_or(Path::new("/"));
     let places: Vec<PathBuf> =

@@ -101,6 +101,22 @@ fn note_named(args: &RunArgs, name: &ContainerName, program: &OsString) {
     }
 }
 
+/// Tries what `--via fuse` needs of the machine. The process is in namespaces of its own afterwards.
+///
+/// # Errors
+/// Why the machine does not allow it, and what to do.
+pub(crate) fn probe_namespaces() -> Result<()> {
+    namespace::enter().map(drop)
+}
+
+/// The file of the preload library.
+///
+/// # Errors
+/// If it is not where it is looked for.
+pub(crate) fn library() -> Result<std::path::PathBuf> {
+    environment::own_library()
+}
+
 /// Looks whether there is a container of that name: within the command a wrong one would show as
 /// `EIO` of every call and no more. A pool that does not answer soon is no reason not to run it, and
 /// the container that every pool has is not asked for.

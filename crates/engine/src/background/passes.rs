@@ -13,7 +13,6 @@ use azekura_proto::limits::LEASE_MS;
 
 use crate::background::reclaim::Sweep;
 use crate::background::{reclaim, recovery};
-use crate::engine_dir::EngineDir;
 use crate::node::Node;
 use crate::target::Target;
 
@@ -31,7 +30,6 @@ const RECLAIM_TIME: Duration = Duration::from_millis(200);
 
 /// What an engine does for itself: it asks no other one, and is never held up by one.
 pub(crate) struct Upkeep {
-    dir: EngineDir,
     passes: u64,
     /// When what sessions of an earlier run have not claimed goes; `None` once it has.
     orphans_due: Option<Instant>,
@@ -45,13 +43,9 @@ pub(crate) struct Settling {
 }
 
 impl Upkeep {
-    pub(crate) fn new(dir: EngineDir, platform: &dyn Platform) -> Self {
+    pub(crate) fn new(platform: &dyn Platform) -> Self {
         let orphans_due = Some(platform.now() + Duration::from_millis(LEASE_MS));
-        Self { dir, passes: 0, orphans_due }
-    }
-
-    pub(crate) fn dir(&self) -> &EngineDir {
-        &self.dir
+        Self { passes: 0, orphans_due }
     }
 
     /// Does what is due.

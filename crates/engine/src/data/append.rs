@@ -113,7 +113,7 @@ impl Appending<'_> {
     /// Appends to a file that lies here as a whole, while nobody else writes to it; not, if it has become
     /// longer than `offset`.
     fn append_to_home(&self, inode: &Inode, offset: u64) -> Result<bool, Status> {
-        self.target.leases.before_write((self.oid, 0), self.caller.client());
+        let _change = self.target.leases.before_write((self.oid, 0), self.caller.client());
         let file = self.target.store.shard_create(self.oid, 0).map_err(store_status)?;
         let held = file.hold();
         if held.bytes().map_err(store_status)? > offset {
@@ -152,7 +152,7 @@ impl Appending<'_> {
             let bytes = &self.data[piece.within(offset)];
             let shard = piece.data.shard;
             if let Some(local) = self.node.local(piece.target) {
-                local.leases.before_write((self.oid, shard), self.caller.client());
+                let _change = local.leases.before_write((self.oid, shard), self.caller.client());
                 let file = local.store.shard_create(self.oid, shard).map_err(store_status)?;
                 file.write_at(bytes, piece.local_offset).map_err(store_status)?;
             } else {

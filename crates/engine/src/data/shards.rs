@@ -139,7 +139,7 @@ pub(crate) fn write(
 /// Answer to `ShardTruncate`.
 pub(crate) fn truncate(target: &Target, data: ShardRef, bytes: u64, exactly: bool) -> Answer {
     check_range(0, bytes)?;
-    target.leases.before_write((data.oid, data.shard), None);
+    let _change = target.leases.before_write((data.oid, data.shard), None);
     let file = if exactly && bytes > 0 {
         Some(target.store.shard_create(data.oid, data.shard).map_err(store_status)?)
     } else {
@@ -164,7 +164,7 @@ pub(crate) fn extend(
     if from > to {
         return Err(Status::Invalid);
     }
-    target.leases.before_write((data.oid, data.shard), None);
+    let _change = target.leases.before_write((data.oid, data.shard), None);
     let file = target.store.shard_create(data.oid, data.shard).map_err(store_status)?;
     if file.extend(from, to, token).map_err(store_status)? {
         Ok(Reply::Done)

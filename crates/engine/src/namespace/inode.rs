@@ -183,7 +183,7 @@ fn truncate(
     }
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     if !inode.striped && geometry.is_within_first_chunk(size) {
-        target.leases.before_write((oid, 0), None);
+        let _change = target.leases.before_write((oid, 0), None);
         let file = if size > 0 {
             Some(target.store.shard_create(oid, 0).map_err(store_status)?)
         } else {

@@ -63,8 +63,7 @@ pub(crate) fn dispatch(
         }
         Request::Claim { open, locks } => claim(node, need(session)?, open, locks),
         Request::Map => Ok(Reply::Map(PoolMap::clone(&node.map))),
-        // Only an engine without a pool takes one; the server sees to that.
-        Request::Adopt { .. } => Err(Status::Exists),
+        Request::Adopt { map, engine } => node.adopt_again(map, *engine).map(|()| Reply::Done),
         Request::Report => Ok(Reply::Report(Box::new(report::report(node)))),
         Request::Space => report::space(target),
 

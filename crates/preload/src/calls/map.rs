@@ -58,10 +58,10 @@ fn check(file: &Description, protection: c_int, flags: c_int) -> Result<()> {
         if mode != OFlags::RDWR {
             return Err(Errno::ACCESS);
         }
-        report::trouble(
-            "a shared writable mapping (mmap) of a file of the pool was refused with ENODEV: use \
-             'azekura run --via fuse' for this program",
-        );
+        let line = "a shared writable mapping (mmap) of a file of the pool was refused with ENODEV: use \
+                    'azekura run --via fuse' for this program";
+        report::trouble(line);
+        report::say_once(line);
         return Err(Errno::NODEV);
     }
     Ok(())

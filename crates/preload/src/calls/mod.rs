@@ -37,6 +37,7 @@ mod temporary;
 mod tree;
 mod user;
 mod variadic;
+mod watch;
 mod xattr;
 
 /// Exports hooks under the C library's names: the function's own in brackets, and further ones of the

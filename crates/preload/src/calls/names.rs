@@ -8,6 +8,7 @@ use azekura_posix::{
 use libc::{dev_t, mode_t, off_t};
 
 use super::{hooks, offset};
+use crate::descriptors::size_limit;
 use crate::paths::{self, Spot, by_path, by_two_paths};
 use crate::report::{Counter, counter};
 use crate::service;
@@ -369,7 +370,9 @@ hooks! {
                 CWD,
                 path,
                 |spot| {
-                    let update = AttrUpdate::size(offset(bytes)?);
+                    let bytes = offset(bytes)?;
+                    size_limit::check_length(bytes, || Ok(spot.ns.resolve(&spot.path, true)?.size))?;
+                    let update = AttrUpdate::size(bytes);
                     spot.ns.set_attr(&spot.path, true, &update).map(|_| 0)
                 },
                 |_, path| hosts::truncate(path, bytes),

@@ -6,7 +6,7 @@ use azekura_posix::{Allocation, AttrUpdate, Errno, FileKind, Result, SeekTo};
 use libc::off_t;
 
 use super::{hooks, offset};
-use crate::descriptors::{Description, on_data, on_fd};
+use crate::descriptors::{Description, on_data, on_fd, size_limit};
 use crate::host;
 use crate::report::counter;
 
@@ -45,6 +45,9 @@ fn allocate(file: &Description, mode: c_int, at: off_t, bytes: off_t) -> Result<
         mode if mode == libc::FALLOC_FL_ZERO_RANGE | keep => Allocation::ZeroKeepSize,
         _ => return Err(Errno::OPNOTSUPP),
     };
+    if matches!(what, Allocation::Grow | Allocation::Zero) {
+        size_limit::check_length(at as u64 + bytes as u64, || Ok(file.attr()?.size))?;
+    }
     file.file()?.allocate(at as u64, bytes as u64, what).map(|()| 0)
 }
 
@@ -66,7 +69,11 @@ hooks! {
         on_fd(
             counter!("ftruncate"),
             fd,
-            |file| file.set_attr(&AttrUpdate::size(offset(bytes)?)).map(|_| 0),
+            |file| {
+                let bytes = offset(bytes)?;
+                size_limit::check_length(bytes, || Ok(file.attr()?.size))?;
+                file.set_attr(&AttrUpdate::size(bytes)).map(|_| 0)
+            },
             || unsafe { host::ftruncate(fd, bytes) },
         )
     }

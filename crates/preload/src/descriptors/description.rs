@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use azekura_posix::{Attr, AttrUpdate, Errno, File, FileKind, FileSystem, OFlags, Oid, Result};
 
 use super::position::Position;
+use super::size_limit;
 use crate::service;
 
 /// The flags that `fcntl` can change later.
@@ -158,16 +159,23 @@ impl Description {
     /// Writes at the position, or at the end, and moves it.
     pub(crate) fn write(&self, data: &[u8]) -> Result<usize> {
         let file = self.file()?;
-        self.position.locked(|place| {
+        let written = self.position.locked(|place| -> Result<Option<usize>> {
             if self.appends() {
-                let offset = file.append(data)?;
-                place.set(offset + data.len() as u64);
-                return Ok(data.len());
+                let Some(bytes) = size_limit::allowed(data.len(), || file.len())? else {
+                    return Ok(None);
+                };
+                let offset = file.append(&data[..bytes])?;
+                place.set(offset + bytes as u64);
+                return Ok(Some(bytes));
             }
-            let written = file.write_at(data, place.offset())?;
+            let Some(bytes) = size_limit::allowed(data.len(), || Ok(place.offset()))? else {
+                return Ok(None);
+            };
+            let written = file.write_at(&data[..bytes], place.offset())?;
             place.set(place.offset() + written as u64);
-            Ok(written)
-        })
+            Ok(Some(written))
+        })?;
+        size_limit::conclude(written)
     }
 
     /// Lets arrive what was written, as far as this process did it.
@@ -181,10 +189,13 @@ impl Description {
     /// Writes at an offset; in append mode at the end (as Linux does).
     pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         let file = self.file()?;
-        if self.appends() {
-            return file.append(data).map(|_| data.len());
+        let appends = self.appends();
+        let at = || if appends { file.len() } else { Ok(offset) };
+        match size_limit::allowed(data.len(), at)? {
+            None => size_limit::conclude(None),
+            Some(bytes) if appends => file.append(&data[..bytes]).map(|_| bytes),
+            Some(bytes) => file.write_at(&data[..bytes], offset),
         }
-        file.write_at(data, offset)
     }
 
     /// The flags that `F_GETFL` shows.

@@ -8,6 +8,7 @@ pub(crate) mod inherit;
 mod page;
 mod position;
 pub(crate) mod reserve;
+pub(crate) mod size_limit;
 pub(crate) mod table;
 
 pub(crate) use description::{Backing, CHANGEABLE, Description};

@@ -50,8 +50,9 @@ pub enum Request<'a> {
     },
     /// The pool map. Answer: `Map`.
     Map,
-    /// Become engine `engine` of a new pool. Taken only by an engine that belongs to none and was
-    /// reached with the zero pool id. Answer: `Done`.
+    /// Become engine `engine` of a new pool: taken by an engine that belongs to none and was reached with
+    /// the zero pool id. An engine of that pool takes a newer map, in which it has the targets that it
+    /// has; with the map that it has it agrees. Answer: `Done`; `Exists` from an engine of another pool.
     Adopt {
         /// The map of the pool.
         map: PoolMap,
@@ -524,7 +525,7 @@ impl Request<'_> {
     /// How the request is dealt with on its way. Each request says it for itself: there is no default.
     const fn handling(&self) -> Handling {
         match self {
-            Self::Ping | Self::Map | Self::Report | Self::Fence { .. } => {
+            Self::Ping | Self::Map | Self::Adopt { .. } | Self::Report | Self::Fence { .. } => {
                 Handling { any_target: true, ..Handling::PLAIN }
             }
             Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
@@ -547,7 +548,6 @@ impl Request<'_> {
             }
             Self::Goodbye
             | Self::Claim { .. }
-            | Self::Adopt { .. }
             | Self::Space
             | Self::ContainerOpen { .. }
             | Self::ContainerList
