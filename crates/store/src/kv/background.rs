@@ -88,14 +88,11 @@ fn apply(kv: &KeyValues) {
             pause = (pause * 2).min(PAUSE_MAX);
         } else {
             let is_due = kv.platform().elapsed(settled_at) >= SETTLE_INTERVAL;
-            pause = match kv.apply_pending(is_due || front.wants_haste()) {
-                Ok(()) => PAUSE,
-                Err(_) => {
-                    // Not for the commits that call: they would only fail once more.
-                    front.call.rest(PAUSE_AFTER_FAILURE);
-                    PAUSE
-                }
-            };
+            pause = PAUSE;
+            if kv.apply_pending(is_due || front.wants_haste()).is_err() {
+                // Not for the commits that call: they would only fail once more.
+                front.call.rest(PAUSE_AFTER_FAILURE);
+            }
             if is_due {
                 settled_at = kv.platform().now();
             }
