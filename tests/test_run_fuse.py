@@ -674,3 +674,24 @@ def test_fuse_and_data_sets_the_contract(pool, run):
     done = run("true", via="fuse+data", options=["--cache", "auto"])
     assert done.returncode == 2
     assert json.dumps(done.stderr).count("kernel") == 1
+
+
+SQLITE_WAL = """
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], isolation_level=None)
+assert base.execute("pragma journal_mode = wal").fetchone()[0] == "wal"
+base.execute("create table t (n integer primary key, s text)")
+for number in range(300):
+    base.execute("insert into t values (?, ?)", (number, "x" * 2000))
+assert base.execute("select count(*), sum(length(s)) from t").fetchone() == (300, 600000)
+assert base.execute("pragma integrity_check").fetchone()[0] == "ok"
+base.close()
+"""
+
+
+def test_a_file_that_data_went_past_the_kernel_to_is_mapped(pool, run):
+    """Its index is made longer by writing and then mapped: that was the end of the program, by SIGBUS."""
+    if not BINARY.with_name("libazekura_preload.so").exists():
+        pytest.skip("the preload library is not built")
+    done = run("python3", "-c", SQLITE_WAL, f"{PREFIX}/wal.db", via="fuse+data")
+    assert done.returncode == 0, done

@@ -1,11 +1,13 @@
 //! `mmap` on files of the pool. A private mapping, and a shared one that nobody can write through, is
 //! memory that is filled by reading; what others write later does not show in it, which POSIX leaves
-//! open for private mappings. A shared mapping that can be written is refused.
+//! open for private mappings. A shared mapping that can be written is refused. Files that a mount has opened
+//! are mapped by the kernel.
 
 use std::ffi::{c_int, c_void};
 
 use azekura_posix::{Errno, FileKind, OFlags, Result};
 use libc::{off_t, size_t};
+use rustix::fs::{AtFlags, StatxFlags};
 
 use super::hooks;
 use crate::descriptors::{Backing, Description, table};
@@ -144,6 +146,29 @@ unsafe fn put_in_place(
     }
 }
 
+/// Prepares a file of the mount for a mapping by the kernel, which does not know how long it has become
+/// by what went past it: memory behind the length that it knows is not to be touched (`SIGBUS`). What
+/// is shared and mapped is also read and written by the kernel from now on, or neither would see what
+/// the other does.
+fn hand_over(fd: c_int, file: &Description, flags: c_int) -> Result<()> {
+    // SAFETY: the caller's descriptor, which stands for this file.
+    let mapped = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let (asked, wanted) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+    rustix::fs::statx(mapped, c"", asked, wanted)?;
+    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+        file.position().locked(|moving| {
+            let offset = moving.offset() as i64;
+            // SAFETY: the C function; it moves the kernel's own position.
+            if unsafe { host::lseek(fd, offset, libc::SEEK_SET) } < 0 {
+                return Err(Errno::from_raw_os_error(host::errno()));
+            }
+            table::take(fd);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 hooks! {
     /// `mmap`.
     fn [mmap mmap64](
@@ -159,7 +184,8 @@ hooks! {
                 // SAFETY: as for the C function.
                 unsafe { map(&file, (hint, bytes), protection, flags, offset) }.map(Some)
             }
-            _ => Ok(None),
+            Some(file) => hand_over(fd, &file, flags).map(|()| None),
+            None => Ok(None),
         });
         hook::conclude_or(counter!("mmap"), result, hosts)
     }
