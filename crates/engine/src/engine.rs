@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use azekura_platform::Thread;
-use azekura_proto::limits::DRAIN_MS;
+use azekura_proto::limits::{DRAIN_MS, PEER_ANSWER_MS};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolMap};
-use azekura_store::Environment;
+use azekura_store::{Environment, StoreError};
 use azekura_wire::Listener;
 
 use crate::background::passes::PASS_INTERVAL;
@@ -21,6 +21,10 @@ use crate::listen::metrics_server;
 use crate::listen::server::Server;
 use crate::service::Service;
 
+/// How long an engine that starts anew waits for its targets.
+const RESTART_PATIENCE: Duration = Duration::from_millis(2 * PEER_ANSWER_MS);
+/// Between two tries to start.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
 /// How long an engine that stops waits for its background work.
 const BACKGROUND_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -103,11 +107,21 @@ impl Engine {
     /// Stops, and starts on the same directory and addresses.
     ///
     /// # Errors
-    /// As [`Engine::start`].
+    /// As [`Engine::start`], if that is so for some time: a thread that waits for another engine keeps the
+    /// targets until it has its answer.
     pub fn restart(self) -> Result<Self, EngineError> {
         let config = EngineConfig { listen: self.addresses(), ..self.state.config.clone() };
+        let platform = Arc::clone(&self.state.platform);
         self.stop();
-        Self::start(config)
+        let deadline = platform.now() + RESTART_PATIENCE;
+        loop {
+            match Self::start(config.clone()) {
+                Err(EngineError::Store(StoreError::InUse { .. })) if platform.now() < deadline => {
+                    platform.sleep(RESTART_PAUSE);
+                }
+                started => return started,
+            }
+        }
     }
 
     /// Drains: takes no more connections, lets requests under way end, makes everything durable.

@@ -42,6 +42,9 @@ pub struct EngineDir {
 }
 
 impl EngineDir {
+    /// What an engine keeps in its directory beside its targets, its record of the pool first.
+    pub const FILES: [&str; 4] = [POOL_FILE, FORMATTING_FILE, LOCKS_FILE, OPENS_FILE];
+
     /// An engine's directory. Targets for which `target_dirs` names no directory of their own lie
     /// in `targets/N` below it.
     pub fn new(environment: Environment, path: PathBuf, target_dirs: Vec<PathBuf>) -> Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::{PoolFile, SecretSource};
-use azekura_engine::{Engine, EngineConfig};
+use azekura_engine::{Engine, EngineConfig, EngineDir};
 use azekura_proto::limits::TARGETS_MAX;
 use azekura_proto::pool_map::{Address, EngineEntry, PoolMap};
 use azekura_proto::{EngineId, PoolId};
@@ -30,8 +30,10 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// The engine's record of its pool; there from the moment that it belongs to one.
 pub(crate) const POOL_RECORD: &str = "pool.json";
 /// Files of an engine's directory, what makes it one first; its secret is there if `azekura up` made it.
-pub(crate) const OWN_FILES: [&str; 5] =
-    [POOL_RECORD, "pool.secret", "locks-held", "formatting", SOCKET];
+pub(crate) const OWN_FILES: [&str; 6] = {
+    let [pool, formatting, locks, opens] = EngineDir::FILES;
+    [pool, "pool.secret", formatting, locks, opens, SOCKET]
+};
 /// The socket of an engine that `azekura up` starts, in its directory.
 pub(crate) const SOCKET: &str = "engine.sock";
 /// Where the engine keeps its targets.
