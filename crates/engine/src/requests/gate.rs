@@ -77,8 +77,10 @@ impl Gate {
     /// Lets nothing in any more of this connection and older ones.
     pub(crate) fn close(&self, platform: &dyn Platform, connection: u32) -> Result<(), Refused> {
         let mut state = self.state.lock();
-        if connection >= state.newest {
-            state.supersede(connection.saturating_add(1));
+        // Whatever number a client says.
+        let next = connection.saturating_add(1);
+        if next > state.newest {
+            state.supersede(next);
         }
         self.wait_for_older(platform, &mut state)
     }
