@@ -690,7 +690,7 @@ base.close()
 
 
 def test_a_file_that_data_went_past_the_kernel_to_is_mapped(pool, run):
-    """Its index is made longer by writing and then mapped: that was the end of the program, by SIGBUS."""
+    """Its index is made longer by writing and then mapped: SIGBUS was the end of the program."""
     if not BINARY.with_name("libazekura_preload.so").exists():
         pytest.skip("the preload library is not built")
     done = run("python3", "-c", SQLITE_WAL, f"{PREFIX}/wal.db", via="fuse+data")
