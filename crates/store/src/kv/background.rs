@@ -17,9 +17,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// call. So a commit has to wake it only after some time without any.
 const PAUSE_MAX: Duration = Duration::from_millis(128);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
-/// Other targets are asked so often, at most, to make durable what commits rely on: each time for all
-/// that has come meanwhile. What came in between can be taken back, should they lose it.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Other targets are asked to make durable what commits rely on, each time for all that has come
+/// meanwhile. That takes a twentieth of the time, within these bounds: what came in between can be taken
+/// back, should they lose it, but a disk has other things to do than to sync.
+const SETTLE_SHARE: u32 = 20;
+const SETTLE_INTERVAL_MIN: Duration = Duration::from_millis(5);
+const SETTLE_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
 /// Starts a thread that works for `kv`; none in a simulation.
 fn start(
@@ -78,6 +81,7 @@ fn apply(kv: &KeyValues) {
     let front = kv.front();
     let mut pause = PAUSE;
     let mut settled_at = kv.platform().now();
+    let mut settle_interval = SETTLE_INTERVAL_MIN;
     while !front.call.is_stopping() {
         front.call.pause(pause);
         let idle = !front.has_work();
@@ -87,7 +91,8 @@ fn apply(kv: &KeyValues) {
         } else if idle {
             pause = (pause * 2).min(PAUSE_MAX);
         } else {
-            let is_due = kv.platform().elapsed(settled_at) >= SETTLE_INTERVAL;
+            let began = kv.platform().now();
+            let is_due = kv.platform().elapsed(settled_at) >= settle_interval;
             pause = PAUSE;
             if kv.apply_pending(is_due || front.wants_haste()).is_err() {
                 // Not for the commits that call: they would only fail once more.
@@ -95,6 +100,8 @@ fn apply(kv: &KeyValues) {
             }
             if is_due {
                 settled_at = kv.platform().now();
+                settle_interval = (kv.platform().elapsed(began) * SETTLE_SHARE)
+                    .clamp(SETTLE_INTERVAL_MIN, SETTLE_INTERVAL_MAX);
             }
         }
     }

@@ -83,7 +83,9 @@ impl Overlay {
 
     /// Adds the changes of the newest batch.
     pub(crate) fn insert(&self, batch: &Arc<Pending>) {
-        for (index, slot) in batch.changes.slots().iter().enumerate() {
+        for (index, slot) in
+            batch.changes.slots().iter().enumerate().filter(|(_, slot)| is_read(slot))
+        {
             self.counts[slot.space as usize].fetch_add(1, Ordering::AcqRel);
             let key = batch.changes.key(slot);
             let newest = Newest { batch: Arc::clone(batch), index: index as u32 };
@@ -107,7 +109,7 @@ impl Overlay {
         let Some(last) = batches.last() else { return };
         let mut counts = [0u64; Space::ALL.len()];
         for batch in batches {
-            for slot in batch.changes.slots() {
+            for slot in batch.changes.slots().iter().filter(|slot| is_read(slot)) {
                 counts[slot.space as usize] += 1;
                 let key = batch.changes.key(slot);
                 let mut shard = self.shard(slot.hash).lock();
@@ -132,14 +134,18 @@ impl Overlay {
     }
 }
 
+/// Whether anybody reads the change: not what a batch says of itself.
+fn is_read(slot: &Slot) -> bool {
+    slot.space != Space::Reliance
+}
+
 /// The last change of every key in `batches`, which are in their order, as the database takes them.
 pub(crate) fn newest_changes(batches: &[&Changes]) -> Vec<Change> {
     let count = batches.iter().map(|changes| changes.len()).sum();
     let mut newest: Vec<Change> = Vec::with_capacity(count);
     let mut seen: HashTable<(u64, usize)> = HashTable::with_capacity(count);
     for changes in batches.iter().rev() {
-        let lasting = |slot: &&Slot| slot.space != Space::Reliance;
-        for slot in changes.slots().iter().rev().filter(lasting) {
+        for slot in changes.slots().iter().rev().filter(|slot| is_read(slot)) {
             let key = changes.key(slot);
             let found = seen.entry(
                 slot.hash,
