@@ -24,6 +24,7 @@ LAYERS = {
     "client": {"proto", "wire", "rpc", "policy", "platform"},
     "posix": {"proto", "client", "policy", "platform"},
     "fuse": {"proto", "posix"},
+    "nfs": {"proto", "posix"},
     "policy": set(),
     "executable": set(),
     "preload": {"proto", "client", "posix", "executable"},
@@ -32,7 +33,7 @@ LAYERS = {
     "netlab": set(),
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}
-    | {"executable"},
+    | {"executable", "nfs"},
     "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "netlab"},
 }
 # What the tests of every crate may use besides, and nothing but tests. The engines that a test talks

@@ -1,0 +1,4 @@
+//! The NFS gateway: NFS version 3 with its MOUNT protocol and locks (RFC 1813), for clients that have
+//! nothing of ours installed. Owns what these protocols say and how their calls become calls of
+//! [`azekura_posix`]; it holds no rule of the file system of its own, and keeps no state that another
+//! gateway of the pool would need.
