@@ -2,3 +2,5 @@
 //! nothing of ours installed. Owns what these protocols say and how their calls become calls of
 //! [`azekura_posix`]; it holds no rule of the file system of its own, and keeps no state that another
 //! gateway of the pool would need.
+
+pub mod handle;
