@@ -3,4 +3,5 @@
 //! [`azekura_posix`]; it holds no rule of the file system of its own, and keeps no state that another
 //! gateway of the pool would need.
 
+pub mod exports;
 pub mod handle;
