@@ -5,3 +5,4 @@
 
 pub mod exports;
 pub mod handle;
+pub mod replies;
