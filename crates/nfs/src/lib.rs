@@ -5,4 +5,7 @@
 
 pub mod exports;
 pub mod handle;
+pub mod metrics;
+pub mod metrics_server;
+pub mod procedures;
 pub mod replies;
