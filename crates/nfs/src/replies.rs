@@ -15,6 +15,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const KEPT: Duration = Duration::from_secs(120);
 /// What an answer takes besides its bytes.
 const ENTRY_BYTES: usize = 256;
+/// Two minutes of a few hundred changes per second.
+const ENTRIES_MAX: usize = 1 << 16;
+const BYTES_MAX: usize = 64 << 20;
 
 /// What makes two requests one. The xid alone does not: clients start to count anywhere. The port is
 /// not part of it, since a client that has lost its connection comes back from another one.
@@ -82,6 +85,12 @@ pub struct FirstTurn<'a> {
     cache: &'a ReplyCache,
     key: ReplyKey,
     is_answered: bool,
+}
+
+impl Default for ReplyCache {
+    fn default() -> Self {
+        Self::new(ENTRIES_MAX, BYTES_MAX)
+    }
 }
 
 impl ReplyCache {
