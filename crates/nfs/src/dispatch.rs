@@ -8,26 +8,12 @@ use std::time::Instant;
 
 use crate::gateway::{Gateway, Request};
 use crate::metrics::Answered;
+use crate::procedure::{Procedure, Run};
 use crate::procedures::{MOUNT, NFS, Program};
 use crate::replies::{ReplyKey, Turn};
 use crate::rpc::{self, Auth, BadCall, Call, Refusal};
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::xdr::{Garbage, Writer};
 use crate::{mount3, nfs3};
-
-/// Takes arguments, and writes results behind the head of the reply.
-pub(crate) type Run =
-    fn(&Request<'_>, &mut Reader<'_>, &mut Writer) -> std::result::Result<(), Garbage>;
-
-/// How a procedure is carried out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Procedure {
-    /// It does nothing, and says so.
-    Nothing,
-    /// Twice is as good as once.
-    Repeatable(Run),
-    /// Who asks again gets the first answer.
-    Once(Run),
-}
 
 /// Every program has its procedures here.
 const SERVED: &[(&Program, &[Procedure])] =

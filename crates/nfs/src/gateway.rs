@@ -13,7 +13,7 @@ use crate::exports::{Export, Exports};
 use crate::gather::Gather;
 use crate::handle::{ExportId, HandleKey};
 use crate::metrics::Metrics;
-use crate::mount3::Mounts;
+use crate::mounts::Mounts;
 use crate::replies::ReplyCache;
 use crate::rpc::{Auth, RECORD_BYTES_MAX};
 

@@ -11,7 +11,9 @@ pub mod handle;
 pub mod metrics;
 pub mod metrics_server;
 mod mount3;
+mod mounts;
 mod nfs3;
+mod procedure;
 pub mod procedures;
 pub mod replies;
 pub mod rpc;
@@ -19,5 +21,5 @@ mod server;
 pub mod xdr;
 
 pub use gateway::{Gateway, GatewayConfig};
-pub use mount3::Mounted;
+pub use mounts::Mounted;
 pub use server::{Server, ServerConfig};

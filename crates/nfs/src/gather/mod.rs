@@ -12,13 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_posix::{
-    Attr, Credentials, Errno, FileSystem, ObjectWrite, Oid, Result, WriteVerifier,
-};
+use azekura_posix::{Credentials, Errno, FileSystem, ObjectWrite, Oid, Result, WriteVerifier};
 use azekura_proto::limits::FILE_BYTES_MAX;
 use parking_lot::Mutex;
 
-use crate::nfs3::Before;
 use file::{GatheredFile, Sent};
 
 /// A write of at least this size goes to the engines by itself: gathering would only copy it.
@@ -47,13 +44,11 @@ pub(crate) enum Stability {
 }
 
 /// What a write has done.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub(crate) bytes: usize,
     pub(crate) stability: Stability,
     pub(crate) verifier: [u8; 8],
-    pub(crate) before: Option<Before>,
-    pub(crate) after: Option<Attr>,
 }
 
 /// What is gathered, by file.
@@ -114,13 +109,13 @@ impl Gather {
             self.fs.write_object(caller, oid, offset, data)?;
         let verifier = self.verifier(verifier);
         if wanted == Stability::Unstable {
-            return Ok(Written { bytes, stability: wanted, verifier, before: None, after: None });
+            return Ok(Written { bytes, stability: wanted, verifier });
         }
         // If an engine has been started anew in between, the write may not be what was synced.
         if self.verifier(self.fs.sync_object(oid)?) != verifier {
             return Err(Errno::IO);
         }
-        Ok(Written { bytes, stability: Stability::File, verifier, before: None, after: None })
+        Ok(Written { bytes, stability: Stability::File, verifier })
     }
 
     fn gather(
@@ -149,7 +144,7 @@ impl Gather {
             self.count(sent);
         }
         let stability = Stability::Unstable;
-        Ok(Written { bytes: data.len(), stability, verifier, before: None, after: None })
+        Ok(Written { bytes: data.len(), stability, verifier })
     }
 
     /// Makes all that was written to a file durable, through whichever gateway, and gives the verifier

@@ -68,7 +68,7 @@ pub(super) fn write(
     let done = Place::of_change(request, handle).and_then(|place| {
         let written = request.gateway.gather.write(&place.caller, place.oid, offset, data, wanted);
         let written = written.map_err(patient)?;
-        changing.set(place.fsid(), written.before, written.after);
+        changing.set(place.fsid(), None, None);
         Ok((written.bytes, written.stability, written.verifier))
     });
     types::status(reply, done.as_ref().map(drop).map_err(|status| *status));

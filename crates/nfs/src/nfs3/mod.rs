@@ -12,9 +12,7 @@ mod status;
 mod system;
 mod types;
 
-pub(crate) use types::Before;
-
-use crate::dispatch::Procedure;
+use crate::procedure::Procedure;
 
 /// In the order of [`crate::procedures::NFS`].
 pub(crate) const PROCEDURES: &[Procedure] = &[
