@@ -7,7 +7,7 @@ use azekura_proto::{Oid, PoolMap, Status};
 
 use crate::background::reclaim;
 use crate::check;
-use crate::data::{append, shards, values};
+use crate::data::{append, files, shards, values};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{attributes, containers, entries, inode, listing};
 use crate::node::{LocalTargets, Node};
@@ -128,6 +128,13 @@ pub(crate) fn dispatch(
         Request::Write { data, offset } => {
             let writer = asker.filter(|_| *role == Role::Client);
             shards::write(target, writer, *data, *offset, bulk)
+        }
+        Request::ReadFile { oid, offset, bytes } => {
+            files::read(node, target, asker, *oid, (*offset, *bytes), bulk)
+        }
+        Request::WriteFile { oid, offset, guard } => {
+            let writer = asker.filter(|_| *role == Role::Client);
+            files::write(node, target, writer, *oid, (*offset, guard), bulk)
         }
         Request::WriteLeased { data, offset, epoch } => {
             shards::write_leased(target, need(session)?.id, *data, (*offset, *epoch), bulk)

@@ -125,10 +125,13 @@ impl FileSystem {
             // The kernel takes capabilities by itself.
             change.clear_mode_bits = set_id_bits(caller, &*self.attr_of(settled)?);
         }
-        let attr = {
+        let change = {
             let _change = self.changes.begin(oid);
-            self.call(oid.home(), SetAttr { oid, change })?
+            self.call(oid.home(), SetAttr { oid, change })
         };
+        // Also after an error: it may have been done.
+        self.files.forget(oid);
+        let attr = change?;
         if attr.kind == FileKind::Directory {
             self.cache.forget_dir(oid);
         }
