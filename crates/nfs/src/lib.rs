@@ -13,6 +13,8 @@ pub mod metrics_server;
 mod mount3;
 mod mounts;
 mod nfs3;
+mod nlm4;
+mod portmap;
 mod procedure;
 pub mod procedures;
 pub mod replies;
@@ -22,4 +24,5 @@ pub mod xdr;
 
 pub use gateway::{Gateway, GatewayConfig};
 pub use mounts::Mounted;
+pub use portmap::{PortMapper, PortMapping};
 pub use server::{Server, ServerConfig};

@@ -10,6 +10,8 @@ pub(crate) type Run =
 /// How a procedure is carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Procedure {
+    /// It is not carried out here.
+    Absent,
     /// It does nothing, and says so.
     Nothing,
     /// Twice is as good as once.

@@ -7,8 +7,8 @@ mod create;
 mod data;
 mod directories;
 mod names;
-mod place;
-mod status;
+pub(crate) mod place;
+pub(crate) mod status;
 mod system;
 mod types;
 
