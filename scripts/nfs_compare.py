@@ -153,7 +153,7 @@ class Azekura:
             self.environment[variable] = str(self.base / name)
         self.exports = self.base / "exports.toml"
         self.exports.write_text(
-            '[[export]]\npath = "/"\nclients = ["127.0.0.0/8"]\nroot_squash = false\n'
+            '[[export]]\npath = "/"\nclients = ["127.0.0.0/8"]\nsquash = "none"\n'
         )
         self.gateways, self.urls = [], []
 

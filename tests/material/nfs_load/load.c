@@ -34,6 +34,8 @@ static const char USAGE[] =
     "  --stable HOW      of writes: unstable, data, file (unstable)\n"
     "  --directory NAME  where it happens, in the export's root; made if not there (nfs_load)\n"
     "  --uid N, --gid N  whom the server is told (those of the process)\n"
+    "  --stepped         before each phase print 'ready PHASE' and wait for a line, so that\n"
+    "                    somebody starts the phase on several hosts together\n"
     "  --keep            leave the files\n";
 
 struct settings {
@@ -42,7 +44,7 @@ struct settings {
     uint64_t file_bytes, files, reads;
     stable_how stable;
     char *directory;
-    int uid, gid, keep;
+    int uid, gid, keep, stepped;
     struct place places[CLIENTS_MAX];
     unsigned place_count;
 };
@@ -117,8 +119,8 @@ static struct settings parse_settings(int count, char **arguments)
         {"phases", 1, NULL, 'p'},    {"clients", 1, NULL, 'c'}, {"in-flight", 1, NULL, 'i'},
         {"size", 1, NULL, 's'},      {"files", 1, NULL, 'f'},   {"reads", 1, NULL, 'r'},
         {"stable", 1, NULL, 't'},    {"directory", 1, NULL, 'd'}, {"uid", 1, NULL, 'u'},
-        {"gid", 1, NULL, 'g'},       {"keep", 0, NULL, 'k'},    {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+        {"gid", 1, NULL, 'g'},       {"keep", 0, NULL, 'k'},    {"stepped", 0, NULL, 'w'},
+        {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
     int option;
     while ((option = getopt_long(count, arguments, "", OPTIONS, NULL)) >= 0) {
         switch (option) {
@@ -133,6 +135,7 @@ static struct settings parse_settings(int count, char **arguments)
         case 'u': settings.uid = atoi(optarg); break;
         case 'g': settings.gid = atoi(optarg); break;
         case 'k': settings.keep = 1; break;
+        case 'w': settings.stepped = 1; break;
         case 'h': fputs(USAGE, stdout); exit(0);
         default: fputs(USAGE, stderr); exit(2);
         }
@@ -168,6 +171,15 @@ static struct client new_client(const struct settings *settings, unsigned number
     return client;
 }
 
+static void await_word(const struct phase *phase)
+{
+    char line[64];
+    printf("ready %s\n", kind_name(phase->kind));
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin))
+        fail("nobody says when to start");
+}
+
 static void be_client(const struct settings *settings, unsigned number, struct record *records,
                       pthread_barrier_t *together)
 {
@@ -183,6 +195,9 @@ static void be_client(const struct settings *settings, unsigned number, struct r
         make_directory(&client.connection, &client.connection.root, settings->directory);
     for (unsigned phase = 0; phase < settings->phase_count; phase++) {
         prepare(&client, &settings->phases[phase]);
+        pthread_barrier_wait(together);
+        if (settings->stepped && number == 0)
+            await_word(&settings->phases[phase]);
         pthread_barrier_wait(together);
         run_phase(&client, &settings->phases[phase], &records[phase * settings->clients + number]);
         pthread_barrier_wait(together);
