@@ -3,7 +3,7 @@
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    container, dev, doctor, down, lab, logs, mount, pool, serve, status, trace, umount, up,
+    container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
 };
 use crate::outcome::Verdict;
 use crate::{bench, completions, fs, load, pool_names, run, watch};
@@ -54,6 +54,8 @@ enum Command {
     Mount(mount::MountArgs),
     /// Unmount a directory, also one whose process has died
     Umount(umount::UmountArgs),
+    /// Serve a container to NFS clients, which need nothing installed
+    Nfs(nfs::NfsArgs),
     /// Run a command that finds a container below a directory of its own
     Run(run::RunArgs),
     /// Work with files without a mount, and check a container
@@ -89,6 +91,7 @@ impl Cli {
         match &self.command {
             Command::Serve(_) => true,
             Command::Mount(args) => args.stays(),
+            Command::Nfs(args) => args.stays(),
             _ => false,
         }
     }
@@ -126,6 +129,7 @@ impl Cli {
             Command::Container(command) => container::run(&command),
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => umount::run(&args),
+            Command::Nfs(args) => nfs::run(&args),
             Command::Run(args) => return run::run(args, self.verbose),
             Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),

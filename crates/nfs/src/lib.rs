@@ -2,3 +2,22 @@
 //! nothing of ours installed. Owns what these protocols say and how their calls become calls of
 //! [`azekura_posix`]; it holds no rule of the file system of its own, and keeps no state that another
 //! gateway of the pool would need.
+
+mod dispatch;
+pub mod exports;
+mod gateway;
+mod gather;
+pub mod handle;
+pub mod metrics;
+pub mod metrics_server;
+mod mount3;
+mod nfs3;
+pub mod procedures;
+pub mod replies;
+pub mod rpc;
+mod server;
+pub mod xdr;
+
+pub use gateway::{Gateway, GatewayConfig};
+pub use mount3::Mounted;
+pub use server::{Server, ServerConfig};

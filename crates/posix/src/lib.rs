@@ -37,7 +37,7 @@ pub use ops::readdir::{AttrsWanted, DirPage, Listed};
 pub use ops::seek::SeekTo;
 pub use ops::stateless::{ObjectRead, ObjectWrite, WriteVerifier};
 pub use ops::statfs::StatFs;
-pub use permission::{Access, may_change};
+pub use permission::{Access, may_access, may_change};
 pub use privileges::Privileges;
 pub use reader::{Trace, TraceDecision, TracePolicy, TraceRecord};
 pub use rustix::fs::OFlags;

@@ -26,7 +26,7 @@ pub(crate) const STICKY: u16 = 0o1000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
 /// Whether the caller has this access to an object.
-pub(crate) fn may(caller: &Credentials, attr: &Attr, wanted: Access) -> bool {
+pub fn may_access(caller: &Credentials, attr: &Attr, wanted: Access) -> bool {
     if caller.is_root() {
         // Even root executes only what somebody may execute.
         return !wanted.execute || attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
@@ -46,7 +46,7 @@ pub(crate) fn may(caller: &Credentials, attr: &Attr, wanted: Access) -> bool {
 
 /// `EACCES` unless the caller has this access.
 pub(crate) fn check(caller: &Credentials, attr: &Attr, wanted: Access) -> Result<()> {
-    if may(caller, attr, wanted) { Ok(()) } else { Err(Errno::ACCESS) }
+    if may_access(caller, attr, wanted) { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
 /// Whether the caller owns the object or is root.
@@ -69,7 +69,7 @@ pub(crate) fn set_id_bits_lost(caller: &Credentials, mode: u16, gid: u32) -> u16
 
 /// Whether the caller owns an object or may write to it.
 pub fn may_change(caller: &Credentials, attr: &Attr) -> bool {
-    owns(caller, attr) || may(caller, attr, Access { write: true, ..Access::default() })
+    owns(caller, attr) || may_access(caller, attr, Access { write: true, ..Access::default() })
 }
 
 /// Who owns a new object, and its permission bits.

@@ -106,6 +106,11 @@ impl Secret {
         file.write_all(hex.as_bytes()).and_then(|()| file.sync_all()).map_err(io)
     }
 
+    /// A key for another use, which nothing of the secret can be learnt from.
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        self.sign(&[b"derived key", purpose.as_bytes()])
+    }
+
     /// HMAC-SHA-256 (RFC 2104) over the parts, each with its length in front.
     pub(crate) fn sign(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.mac(parts).finalize().into_bytes().into()

@@ -7,6 +7,7 @@ pub(crate) mod down;
 pub(crate) mod lab;
 pub(crate) mod logs;
 pub(crate) mod mount;
+pub(crate) mod nfs;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod status;

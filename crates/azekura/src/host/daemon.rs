@@ -42,6 +42,19 @@ impl std::error::Error for NotReady {}
 /// # Errors
 /// What the child says went wrong, or the end of its log if it says nothing.
 pub fn launch(arguments: &[OsString], log: &Path, timeout: Duration, what: &str) -> Result<u32> {
+    Ok(launch_and_hear(arguments, log, timeout, what)?.0)
+}
+
+/// As [`launch`], and gives what the child says of itself when it is ready.
+///
+/// # Errors
+/// Those of [`launch`].
+pub(crate) fn launch_and_hear(
+    arguments: &[OsString],
+    log: &Path,
+    timeout: Duration,
+    what: &str,
+) -> Result<(u32, String)> {
     let log_file = open_log(log)?;
     let program = programs::own()?;
     let mut child = Command::new(&program)
@@ -78,8 +91,10 @@ pub fn launch(arguments: &[OsString], log: &Path, timeout: Duration, what: &str)
         }
     }
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    if said == READY {
-        return Ok(pid);
+    match said.strip_prefix(READY) {
+        Some("") => return Ok((pid, String::new())),
+        Some(rest) if rest.starts_with(' ') => return Ok((pid, rest.trim().to_owned())),
+        _ => {}
     }
     // It has said its last word, so this does not take long.
     let _ = child.wait();
@@ -108,8 +123,13 @@ impl Starting {
 
     /// The work is ready: the parent may return.
     pub fn ready(self) -> Result<()> {
+        self.ready_as("")
+    }
+
+    /// As [`Starting::ready`], with a line that the parent may want to know.
+    pub(crate) fn ready_as(self, line: &str) -> Result<()> {
         if self.in_background {
-            say(READY);
+            say(format!("{READY} {line}").trim_end());
             let nowhere = File::options().read(true).write(true).open("/dev/null")?;
             rustix::stdio::dup2_stdout(&nowhere).context("cannot close standard output")?;
         }

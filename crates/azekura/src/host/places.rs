@@ -58,6 +58,12 @@ pub(crate) fn mount_log(dir: &Path) -> Result<PathBuf> {
     log_file(&format!("mount-{last}-{:08x}", hash >> 32))
 }
 
+/// The log file of a gateway in the background.
+pub(crate) fn gateway_log(pool: &str, address: &str) -> Result<PathBuf> {
+    let hash = azekura_proto::placement::name_hash(address.as_bytes());
+    log_file(&format!("nfs-{pool}-{:08x}", hash >> 32))
+}
+
 /// Where memory-backed pools of this user live.
 pub(crate) fn memory_dir() -> Result<PathBuf> {
     let shared = Path::new("/dev/shm");

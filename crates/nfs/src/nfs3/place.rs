@@ -1,0 +1,155 @@
+//! The object that a call is about. Owns the way from a handle to it: the handle is genuine, its export
+//! is still there, this client may use it, and the caller is who the export makes of them.
+
+use azekura_posix::{Attr, Credentials, Errno, FileKind, FileSystem, Oid};
+
+use super::status::Status;
+use super::types::{self, Before};
+use crate::exports::{Export, Flavour};
+use crate::gateway::Request;
+use crate::handle::{FileHandle, HANDLE_BYTES};
+use crate::rpc::Auth;
+use crate::xdr::Writer;
+
+/// An object that the caller may ask about.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    request: &'a Request<'a>,
+    export: &'a Export,
+    pub(crate) caller: Credentials,
+    pub(crate) oid: Oid,
+}
+
+impl<'a> Place<'a> {
+    /// What a handle leads to.
+    pub(crate) fn of(request: &'a Request<'a>, handle: &[u8]) -> Result<Self, Status> {
+        let FileHandle { export, oid } =
+            request.gateway.key.open(handle).map_err(|_| Status::BadHandle)?;
+        let export = request.exports.by_id(export).ok_or(Status::Stale)?;
+        if !export.admits(request.peer) {
+            return Err(Status::Access);
+        }
+        let (flavour, caller) = match request.auth {
+            Auth::None => (Flavour::None, export.anonymous()),
+            Auth::Sys(user) => (Flavour::Sys, export.credentials(user.uid, user.gid, &user.groups)),
+        };
+        if !export.admits_flavour(flavour) {
+            return Err(Status::Access);
+        }
+        Ok(Self { request, export, caller, oid })
+    }
+
+    /// As [`Place::of`], for a call that changes something.
+    pub(crate) fn of_change(request: &'a Request<'a>, handle: &[u8]) -> Result<Self, Status> {
+        let place = Self::of(request, handle)?;
+        if place.export.is_read_only() { Err(Status::ReadOnly) } else { Ok(place) }
+    }
+
+    /// Another object of the same export.
+    pub(crate) fn handle_of(&self, oid: Oid) -> [u8; HANDLE_BYTES] {
+        self.request.gateway.key.seal(FileHandle { export: self.export.id(), oid })
+    }
+
+    pub(crate) fn export(&self) -> &Export {
+        self.export
+    }
+
+    pub(crate) fn fs(&self) -> &FileSystem {
+        &self.request.gateway.fs
+    }
+
+    pub(crate) fn request(&self) -> &'a Request<'a> {
+        self.request
+    }
+
+    pub(crate) fn fsid(&self) -> u64 {
+        self.request.gateway.fsid(self.export.id())
+    }
+
+    /// `post_op_attr`, as far as it can be had.
+    pub(crate) fn write_attr(&self, reply: &mut Writer) {
+        types::attributes_after(reply, self.fsid(), self.attr().ok().as_ref());
+    }
+
+    /// The attributes, with what this gateway has gathered.
+    pub(crate) fn attr(&self) -> Result<Attr, Status> {
+        self.attr_of(self.oid)
+    }
+
+    /// The attributes of another object.
+    pub(crate) fn attr_of(&self, oid: Oid) -> Result<Attr, Status> {
+        self.request.gateway.gather.flush_before_look(oid);
+        Ok(self.fs().getattr(oid)?)
+    }
+
+    /// The directory above a directory; nothing is above that in which the export begins.
+    pub(crate) fn above(&self) -> Result<Attr, Status> {
+        let root = self.request.gateway.root_of(self.export);
+        if root == Ok(self.oid) {
+            return self.attr();
+        }
+        Ok(self.fs().lookup(&self.caller, self.oid, b"..")?)
+    }
+}
+
+/// Weak cache consistency data of an object that a call changes, put together as it goes on.
+#[derive(Debug, Default)]
+pub(super) struct Changing {
+    fsid: u64,
+    before: Option<Before>,
+    after: Option<Attr>,
+}
+
+impl Changing {
+    /// Before the change.
+    pub(super) fn begin(&mut self, place: &Place<'_>) -> Result<&Attr, Status> {
+        self.fsid = place.fsid();
+        let attr = self.after.insert(place.attr()?);
+        self.before = Some(Before::from(&*attr));
+        Ok(attr)
+    }
+
+    /// Before a change of a directory's entries.
+    pub(super) fn begin_directory(&mut self, place: &Place<'_>) -> Result<(), Status> {
+        match self.begin(place)?.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(Status::NotDirectory),
+        }
+    }
+
+    /// A change that is made already.
+    pub(super) fn set(&mut self, fsid: u64, before: Option<Before>, after: Option<Attr>) {
+        *self = Self { fsid, before, after };
+    }
+
+    /// After it, whether it was made or not.
+    pub(super) fn end(&mut self, place: &Place<'_>) {
+        self.after = place.attr().ok();
+    }
+
+    /// After it, where the attributes came with the answer.
+    pub(super) fn end_with(&mut self, attr: Attr) {
+        self.after = Some(attr);
+    }
+
+    pub(super) fn write(&self, reply: &mut Writer) {
+        types::consistency(reply, self.fsid, self.before, self.after.as_ref());
+    }
+}
+
+/// Writes the handle of a new object and its attributes (`post_op_fh3`, `post_op_attr`).
+pub(super) fn write_new(reply: &mut Writer, place: &Place<'_>, attr: &Attr) {
+    reply.bool(true);
+    reply.opaque(&place.handle_of(attr.oid));
+    types::attributes_after(reply, place.fsid(), Some(attr));
+}
+
+/// An engine that does not answer now may do so later, and asking again does no harm: then the client
+/// waits instead of telling its program.
+pub(super) fn patient(errno: Errno) -> Status {
+    use azekura_posix::ClientError;
+    match (errno, azekura_posix::errno::take_cause()) {
+        (Errno::IO, Some(ClientError::Unreachable { .. })) => Status::Jukebox,
+        _ => errno.into(),
+    }
+}

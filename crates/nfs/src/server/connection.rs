@@ -1,0 +1,217 @@
+//! One connection of a client. Owns what was received and not taken, what was answered and not sent, and
+//! the bounds on both. Any thread may answer; bytes of two answers are never mixed.
+
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::memory::{Memory, Share};
+use crate::rpc::Records;
+
+/// Calls of one connection that are worked at a time, so that it leaves threads for others.
+const IN_FLIGHT_MAX: usize = 16;
+/// A message longer than that is not copied when it is taken off.
+const COPIED_BYTES_MAX: usize = 8 << 10;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: TcpStream,
+    peer: SocketAddr,
+    token: u64,
+    input: Mutex<Input>,
+    output: Mutex<Output>,
+    in_flight: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Input {
+    records: Records,
+    share: Share,
+}
+
+#[derive(Debug)]
+struct Output {
+    /// Bytes of answers that the socket has not taken.
+    waiting: VecDeque<u8>,
+    share: Share,
+    /// Since when none have gone.
+    stuck_since: Option<Instant>,
+}
+
+/// What a look at the input has brought.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// A message: where it lies in the memory that was given. Another one may have come completely.
+    Message { range: Range<usize>, has_more: bool },
+    /// Nothing complete has come.
+    Nothing,
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr, token: u64, memory: &Memory) -> Self {
+        Self {
+            socket,
+            peer,
+            token,
+            input: Mutex::new(Input { records: Records::default(), share: memory.share() }),
+            output: Mutex::new(Output {
+                waiting: VecDeque::new(),
+                share: memory.share(),
+                stuck_since: None,
+            }),
+            in_flight: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
+    pub(super) fn shut_down(&self) {
+        // It may be at its end already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Takes the next message off, receiving what there is.
+    ///
+    /// # Errors
+    /// If the client has ended the connection or breaks the protocol.
+    pub(super) fn take(&self, memory: &mut Vec<u8>) -> io::Result<Taken> {
+        let mut input = self.input.lock();
+        let Input { records, share } = &mut *input;
+        loop {
+            if let Some(range) = records.next_message().map_err(io::Error::other)? {
+                let has_more = records.has_more();
+                if range.len() > COPIED_BYTES_MAX {
+                    records.take_message(memory);
+                    return Ok(Taken::Message { range, has_more });
+                }
+                let message = records.message(range);
+                if memory.len() < message.len() {
+                    memory.resize(COPIED_BYTES_MAX, 0);
+                }
+                memory[..message.len()].copy_from_slice(message);
+                return Ok(Taken::Message { range: 0..message.len(), has_more });
+            }
+            match (&self.socket).read(records.room()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => records.received(bytes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    share.set(records.held())?;
+                    return Ok(Taken::Nothing);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives memory back if nothing has come that was not taken.
+    pub(super) fn rest(&self) {
+        if let Some(mut input) = self.input.try_lock() {
+            let Input { records, share } = &mut *input;
+            records.shrink();
+            // Less than before is never refused.
+            let _ = share.set(records.held());
+        }
+    }
+
+    /// Sends an answer, after those that wait. Tells whether all is sent.
+    ///
+    /// # Errors
+    /// If the connection has ended, or too much is waiting.
+    pub(super) fn send(&self, answer: &[u8], in_parts: bool) -> io::Result<bool> {
+        /// Where the head of an answer ends.
+        const HEAD_BYTES: usize = 28;
+        let mut output = self.output.lock();
+        if in_parts {
+            let (head, body) = answer.split_at(HEAD_BYTES.min(answer.len()));
+            output.send(&self.socket, head)?;
+            return output.send(&self.socket, body);
+        }
+        output.send(&self.socket, answer)
+    }
+
+    /// Sends what waits. Tells whether all is sent.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub(super) fn flush(&self) -> io::Result<bool> {
+        self.output.lock().flush(&self.socket)
+    }
+
+    /// For how long the client has taken nothing, if it should.
+    pub(super) fn unread_for(&self) -> Option<Duration> {
+        self.output.lock().stuck_since.map(|since| since.elapsed())
+    }
+
+    /// Counts a call that begins. Tells whether a further one may begin beside it.
+    pub(super) fn begin(&self) -> bool {
+        self.in_flight.fetch_add(1, Ordering::AcqRel) + 1 < IN_FLIGHT_MAX
+    }
+
+    /// Counts a call that has ended. Tells whether others have waited for that.
+    pub(super) fn end(&self) -> bool {
+        self.in_flight.fetch_sub(1, Ordering::AcqRel) == IN_FLIGHT_MAX
+    }
+}
+
+impl Output {
+    fn send(&mut self, socket: &TcpStream, mut bytes: &[u8]) -> io::Result<bool> {
+        if self.waiting.is_empty() {
+            while !bytes.is_empty() {
+                match write(socket, bytes)? {
+                    Some(sent) => bytes = &bytes[sent..],
+                    None => break,
+                }
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(self.waiting.is_empty());
+        }
+        self.share.set(self.waiting.len() + bytes.len())?;
+        self.waiting.extend(bytes);
+        self.stuck_since.get_or_insert_with(Instant::now);
+        Ok(false)
+    }
+
+    fn flush(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        while !self.waiting.is_empty() {
+            let Some(sent) = write(socket, self.waiting.as_slices().0)? else { break };
+            self.waiting.drain(..sent);
+            self.stuck_since = Some(Instant::now());
+        }
+        self.share.set(self.waiting.len())?;
+        if self.waiting.is_empty() && self.stuck_since.take().is_some() {
+            self.waiting = VecDeque::new();
+        }
+        Ok(self.waiting.is_empty())
+    }
+}
+
+/// Writes what the socket takes; `None` if that is nothing now.
+fn write(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<Option<usize>> {
+    loop {
+        match socket.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(sent) => return Ok(Some(sent)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}

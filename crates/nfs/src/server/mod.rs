@@ -1,0 +1,257 @@
+//! The sockets of a gateway. Owns which threads serve which connections, and the bounds on both; knows
+//! messages by their length only. All threads wait on one epoll; whoever is woken for a connection takes
+//! one message off it, lets others go on with the next, and answers it. So calls of one connection are
+//! worked in parallel, and answered as they are done.
+
+mod connection;
+mod memory;
+mod worker;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use crate::gateway::Gateway;
+use connection::Connection;
+use memory::Memory;
+
+/// Threads that answer calls; so many are worked at a time, in all.
+const THREADS: usize = 32;
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 16 * 1024;
+/// What connections take together with messages that have not come completely, and answers that are not
+/// sent.
+const MEMORY_BYTES_MAX: usize = 512 << 20;
+/// Stands for no connection.
+const STOP_TOKEN: u64 = u64::MAX;
+/// How often the acceptor looks after other things.
+const TICK: Duration = Duration::from_millis(500);
+/// A client that takes nothing of an answer for so long has gone.
+const UNREAD_MAX: Duration = Duration::from_secs(60);
+
+/// How the sockets are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerConfig {
+    /// Send small messages at once (`TCP_NODELAY`).
+    pub no_delay: bool,
+    /// Send the head of an answer and its body by two calls, as the servers of old did.
+    pub splits_answers: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { no_delay: true, splits_answers: false }
+    }
+}
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    gateway: Arc<Gateway>,
+    config: ServerConfig,
+    epoll: rustix::fd::OwnedFd,
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    next_token: AtomicU64,
+    memory: Memory,
+    /// Wakes all threads for the end.
+    stop: rustix::fd::OwnedFd,
+    /// Calls that are being worked.
+    in_flight: AtomicUsize,
+    /// No further call is begun.
+    is_draining: AtomicBool,
+    is_stopping: AtomicBool,
+}
+
+impl Server {
+    /// Serves on these sockets; each answers for all programs.
+    ///
+    /// # Errors
+    /// If a thread or an epoll cannot be had.
+    pub fn start(
+        gateway: Arc<Gateway>,
+        listeners: Vec<TcpListener>,
+        config: ServerConfig,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            gateway,
+            config,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            connections: Mutex::default(),
+            next_token: AtomicU64::new(0),
+            memory: Memory::new(MEMORY_BYTES_MAX),
+            stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            in_flight: AtomicUsize::new(0),
+            is_draining: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+        });
+        // Not for one event only, so that it wakes every thread.
+        let data = epoll::EventData::new_u64(STOP_TOKEN);
+        epoll::add(&shared.epoll, &shared.stop, data, epoll::EventFlags::IN)?;
+        let mut server = Self { shared, threads: Vec::new() };
+        for number in 0..THREADS {
+            let shared = Arc::clone(&server.shared);
+            let thread = std::thread::Builder::new().name(format!("nfs-{number}"));
+            server.threads.push(thread.spawn(move || worker::run(&shared))?);
+        }
+        for listener in listeners {
+            listener.set_nonblocking(true)?;
+            let shared = Arc::clone(&server.shared);
+            let thread = std::thread::Builder::new().name("nfs-accept".to_owned());
+            server.threads.push(thread.spawn(move || accept_all(&shared, &listener))?);
+        }
+        let shared = Arc::clone(&server.shared);
+        let thread = std::thread::Builder::new().name("nfs-upkeep".to_owned());
+        server.threads.push(thread.spawn(move || keep_up(&shared))?);
+        Ok(server)
+    }
+
+    /// The addresses that are connected now.
+    pub fn clients(&self) -> Vec<SocketAddr> {
+        self.shared.connections.lock().values().map(|connection| connection.peer()).collect()
+    }
+
+    /// Begins nothing new, waits for the calls that are being worked, at most for this time, sends on
+    /// what was gathered, and ends all connections.
+    pub fn stop(mut self, patience: Duration) {
+        let shared = &self.shared;
+        shared.is_draining.store(true, Ordering::Release);
+        let deadline = Instant::now() + patience;
+        while shared.in_flight.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        shared.gateway.flush();
+        shared.send_rest(deadline);
+        shared.is_stopping.store(true, Ordering::Release);
+        // It counts to 2^64 before it fails.
+        let _ = rustix::io::write(&shared.stop, &1_u64.to_ne_bytes());
+        let is_idle = shared.in_flight.load(Ordering::Acquire) == 0;
+        for (_, connection) in shared.connections.lock().drain() {
+            connection.shut_down();
+        }
+        // A thread that still waits for an engine ends with the process.
+        if is_idle {
+            for thread in self.threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Sends the answers that wait, as far as clients take them.
+    fn send_rest(&self, deadline: Instant) {
+        let mut waiting: Vec<_> = self.connections.lock().values().cloned().collect();
+        loop {
+            waiting.retain(|connection| matches!(connection.flush(), Ok(false)));
+            if waiting.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Has some thread woken when this can be done with the connection, once.
+    fn watch(&self, connection: &Connection, wanted: epoll::EventFlags) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(connection.token());
+        let wanted = wanted | epoll::EventFlags::ONESHOT;
+        match epoll::modify(&self.epoll, connection.socket(), data, wanted) {
+            // Another thread has ended it.
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn find(&self, token: u64) -> Option<Arc<Connection>> {
+        self.connections.lock().get(&token).cloned()
+    }
+
+    fn remove(&self, connection: &Connection) {
+        let _ = epoll::delete(&self.epoll, connection.socket());
+        connection.shut_down();
+        if self.connections.lock().remove(&connection.token()).is_some() {
+            self.gateway.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn add(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(self.config.no_delay)?;
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let connection = Arc::new(Connection::new(socket, peer, token, &self.memory));
+        self.connections.lock().insert(token, Arc::clone(&connection));
+        self.gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let wanted = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        let data = epoll::EventData::new_u64(token);
+        let added = epoll::add(&self.epoll, connection.socket(), data, wanted);
+        if let Err(errno) = added {
+            self.remove(&connection);
+            return Err(errno.into());
+        }
+        Ok(())
+    }
+}
+
+fn accept_all(shared: &Shared, listener: &TcpListener) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+    while !shared.is_stopping() && !shared.is_draining.load(Ordering::Acquire) {
+        let mut polled = [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)];
+        if !matches!(poll(&mut polled, Some(&tick)), Ok(1..)) {
+            continue;
+        }
+        match listener.accept() {
+            Ok((socket, peer)) => {
+                let is_full = shared.connections.lock().len() >= CONNECTIONS_MAX;
+                if is_full || shared.add(socket, peer).is_err() {
+                    shared.gateway.metrics.refused_connections.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                // No descriptors are left, most likely; some will be when connections end.
+                tracing::warn!("a connection cannot be accepted: {error}");
+                shared.gateway.metrics.refused_connections.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+/// What has to be done from time to time.
+fn keep_up(shared: &Shared) {
+    let mut last = Instant::now();
+    while !shared.is_stopping() {
+        std::thread::sleep(Duration::from_millis(50));
+        if last.elapsed() < TICK {
+            continue;
+        }
+        last = Instant::now();
+        shared.gateway.tick();
+        let all: Vec<_> = shared.connections.lock().values().cloned().collect();
+        for connection in all {
+            connection.rest();
+            if connection.unread_for().is_some_and(|time| time > UNREAD_MAX) {
+                tracing::warn!(client = %connection.peer(), "takes no answers: the connection ends");
+                shared.remove(&connection);
+            }
+        }
+    }
+}
