@@ -111,7 +111,7 @@ impl Gather {
             }
         }
         self.flush_before_change(oid)?;
-        let ObjectWrite { bytes, verifier, .. } =
+        let ObjectWrite { bytes, verifier, before, after } =
             self.fs.write_object(caller, oid, offset, data)?;
         let verifier = self.verifier(verifier);
         if wanted == Stability::Unstable {
