@@ -141,6 +141,7 @@ fn requests() -> Vec<Request<'static>> {
             mode: RenameMode::Whiteout(oid(9)),
         },
         Request::ReadDirectory { dir: oid(0), after: 3, page_bytes: 65_536, with_attrs: true },
+        Request::SetAttrIf { oid: oid(1), change: change.clone(), ctime: Timestamp::default() },
         Request::SetAttr { oid: oid(1), change },
         Request::LeaseRead { data },
         Request::LeaseWrite { data, instead_of: Some(1 << 40 | 7) },

@@ -381,3 +381,31 @@ fn several_reads_go_together_and_each_has_its_own_answer() {
     });
     assert_eq!(counts, [20, 0]);
 }
+
+#[test]
+fn a_guarded_change_is_made_only_while_nobody_else_has_made_one() {
+    let cluster = Cluster::start(1, 2, small_chunks());
+    let (fs, other) = (cluster.mount(CachePolicy::None), cluster.mount(CachePolicy::None));
+    let root = &Credentials::ROOT;
+    let oid = make(&fs, root, b"file", 0o600);
+    fs.write_object(root, oid, 0, &[5; 3 * CHUNK as usize]).unwrap();
+    let mode = |mode| AttrUpdate { mode: Some(mode), ..AttrUpdate::default() };
+    let seen = fs.getattr(oid).unwrap();
+    // Times are as fine as the clock that files are stamped by.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    other.setattr(root, oid, None, &mode(0o640)).unwrap();
+    let changed = other.getattr(oid).unwrap();
+    for update in [mode(0o644), AttrUpdate::size(1)] {
+        assert_eq!(fs.setattr_if(root, oid, &update, seen.ctime), Ok(None));
+        assert_eq!(fs.getattr(oid), Ok(changed.clone()));
+    }
+    assert_eq!(fs.setattr_if(&user(3), oid, &mode(0o666), changed.ctime), Err(Errno::PERM));
+    let after = fs.setattr_if(root, oid, &mode(0o644), changed.ctime).unwrap().unwrap();
+    assert_eq!((after.mode, &after), (0o644, &other.getattr(oid).unwrap()));
+    // A capability that is taken by the way is nobody else's change.
+    let how = azekura_posix::XattrMode::Set;
+    fs.setxattr(root, oid, b"security.capability", b"any", how).unwrap();
+    let seen = fs.getattr(oid).unwrap();
+    let cut = fs.setattr_if(root, oid, &AttrUpdate::size(7), seen.ctime).unwrap().unwrap();
+    assert_eq!((cut.size, cut.has_xattrs), (7, false));
+}

@@ -105,6 +105,9 @@ pub(crate) fn dispatch(
 
         Request::GetAttr { oid } => attributes::get(node, target, asker, *oid),
         Request::SetAttr { oid, change } => inode::set_attr(node, target, asker, *oid, change),
+        Request::SetAttrIf { oid, change, ctime } => {
+            inode::set_attr_if(node, target, (caller, asker), *oid, change, *ctime)
+        }
         Request::Open { oid } => entries::open(node, target, need(session)?, *oid),
         Request::Release { oids } => {
             let session = need(session)?;

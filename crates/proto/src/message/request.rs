@@ -529,6 +529,16 @@ pub enum Request<'a> {
         /// By what the write was judged.
         guard: FileGuard,
     },
+    /// Change attributes if the object has not changed since. Answer: `Attr`, as they are then; status
+    /// `ConditionFailed`, and nothing is changed, if its time of last change is another.
+    SetAttrIf {
+        /// The inode.
+        oid: Oid,
+        /// The change.
+        change: AttrChange,
+        /// Its time of last change (`ctime`), as it was last seen.
+        ctime: Timestamp,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -564,7 +574,7 @@ impl Request<'_> {
             | Self::RemoveXattr { .. }
             | Self::Append { .. }
             | Self::ValueUpdate { .. } => Handling { exact_retry: true, ..Handling::PLAIN },
-            Self::ContainerDestroy { .. } => {
+            Self::ContainerDestroy { .. } | Self::SetAttrIf { .. } => {
                 Handling { exact_retry: true, slow: true, ..Handling::PLAIN }
             }
             Self::Sync { .. } | Self::SyncAll | Self::SetAttr { .. } => {
@@ -746,6 +756,7 @@ impl Request<'_> {
             Self::Fence { .. } => "fence",
             Self::ReadFile { .. } => "read_file",
             Self::WriteFile { .. } => "write_file",
+            Self::SetAttrIf { .. } => "set_attr_if",
         }
     }
 }

@@ -254,6 +254,7 @@ requests! {
     ReleaseWrite { data: ShardRef, epoch: u64 } -> (), Reply::Done => ();
     ShardExtend { data: ShardRef, from: u64, to: u64, token: u64 } -> (), Reply::Done => ();
 
+    SetAttrIf { oid: Oid, change: AttrChange, ctime: Timestamp } -> Box<Attr>, Reply::Attr(attr) => attr;
     ReadFile { oid: Oid, offset: u64, bytes: u32 } -> FileBytes,
         Reply::FileData { bytes, attr } => FileBytes { bytes, attr };
     WriteFile { oid: Oid, offset: u64, guard: FileGuard } -> FileWritten,
