@@ -62,7 +62,8 @@ struct reply {
 
 extern struct reply got;
 
-void connect_all(const char *host, int nfs_port, int mount_port, int nlm_port);
+/* Whether NLM is served; without the others there is nothing to do. */
+bool connect_all(const char *host, int nfs_port, int mount_port, int nlm_port);
 void disconnect_all(void);
 /* The caller of what follows, on the NFS and NLM connections. */
 void be(uint32_t uid, uint32_t gid, uint32_t count, uint32_t *groups);

@@ -66,9 +66,10 @@ main(int count, char **words)
 			die("what is '%s'?", words[each]);
 	}
 	session.superuser = session.uid == 0 && session.nobody == 0;
-	session.locks = nlm_port != 0;
 
-	connect_all(words[1], number(words[2]), number(words[3]), nlm_port);
+	session.locks = connect_all(words[1], number(words[2]), number(words[3]), nlm_port);
+	if (nlm_port != 0)
+		check(session.locks, "NLM is served");
 	be_caller();
 	if (mount_path(session.path) != MNT3_OK)
 		die("MNT of %s: %s", session.path, mountstat3_to_str(got.status));

@@ -33,12 +33,15 @@ check_paths(void)
 	snprintf(path, sizeof path, "%s/conformance/a-file", between);
 	check_mount("MNT of a file", mount_path(path), MNT3ERR_NOTDIR);
 	snprintf(path, sizeof path, "%s/conformance/a-file/x", between);
-	check_mount("MNT of a path through a file", mount_path(path), MNT3ERR_NOTDIR);
+	mount_path(path);
+	check(got.status == MNT3ERR_NOTDIR || got.status == MNT3ERR_NOENT,
+	      "MNT of a path through a file: refused");
 	memset(longer, 'n', sizeof longer - 1);
 	longer[sizeof longer - 1] = '\0';
 	longer[0] = '/';
-	check_mount("MNT of a name of 1,023 bytes", mount_path(longer),
-		    strcmp(session.path, "/") == 0 ? MNT3ERR_NAMETOOLONG : got.status);
+	mount_path(longer);
+	check(got.status == MNT3ERR_NAMETOOLONG || got.status == MNT3ERR_ACCES,
+	      "MNT of a name of 1,023 bytes: refused");
 	snprintf(path, sizeof path, "%s/../..", session.path);
 	mount_path(path);
 	if (got.status == MNT3_OK) {

@@ -106,10 +106,11 @@ static void
 check_files(void)
 {
 	struct handle file = make_with("file", 0640);
-	sattr3 size = {.size = {.set_it = 1}}, now = {.mtime = {.set_it = SET_TO_SERVER_TIME}};
+	sattr3 size = {.size = {.set_it = 1}}, now = {.atime = {.set_it = SET_TO_SERVER_TIME}};
 	sattr3 then = {.mtime = {.set_it = SET_TO_CLIENT_TIME}};
 	struct handle next;
 
+	now.mtime.set_it = SET_TO_SERVER_TIME;
 	give_to_club(&file);
 	be_bob(15);
 	WANT("READ by others", NFS3ERR_ACCES, read_at(&file, 0, 4));

@@ -139,7 +139,8 @@ on_link(struct rpc_context *link, int status, void *data, void *unused)
 	answered(status, data, 0);
 }
 
-static void
+/* False if the program is not served there. */
+static bool
 connect_one(unsigned which)
 {
 	struct rpc_context *link = rpc_init_context();
@@ -152,10 +153,14 @@ connect_one(unsigned which)
 					   caller.groups));
 	if (reply_to(link, rpc_connect_port_async(link, host, programs[which].port,
 						  programs[which].program, programs[which].version,
-						  on_link, NULL)) != 0)
-		die("program %d at port %d: %s", programs[which].program, programs[which].port,
-		    got.error);
+						  on_link, NULL)) != 0) {
+		fprintf(stderr, "conformance: program %d at port %d: %s\n",
+			programs[which].program, programs[which].port, got.error);
+		rpc_destroy_context(link);
+		programs[which].port = 0;
+	}
 	connecting = false;
+	return programs[which].port != 0;
 }
 
 static void
@@ -164,21 +169,22 @@ reconnect(struct rpc_context *link)
 	for (unsigned each = 0; each < 3; each++) {
 		if (*programs[each].link == link) {
 			rpc_destroy_context(link);
-			connect_one(each);
+			if (!connect_one(each))
+				die("no connection any more");
 		}
 	}
 }
 
-void
+bool
 connect_all(const char *to, int nfs_port, int mount_port, int nlm_port)
 {
 	host = to;
 	programs[0].port = nfs_port;
 	programs[1].port = mount_port;
 	programs[2].port = nlm_port;
-	for (unsigned each = 0; each < 3; each++)
-		if (programs[each].port != 0)
-			connect_one(each);
+	if (!connect_one(0) || !connect_one(1))
+		die("nothing to check");
+	return nlm_port != 0 && connect_one(2);
 }
 
 void
