@@ -43,6 +43,8 @@ if [ "$purpose" = test ]; then
     wants findmnt util-linux
     wants musl-gcc musl-tools
     wants ps procps
+    wants nfs-ls libnfs-utils
+    [ -e /usr/include/nfsc/libnfs-raw.h ] || missing+=(libnfs-dev)
     python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 fi
 if [ ${#missing[@]} -gt 0 ]; then
