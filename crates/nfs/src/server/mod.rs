@@ -92,9 +92,10 @@ impl Server {
         Ok(server)
     }
 
-    /// The addresses that are connected now.
-    pub fn clients(&self) -> Vec<SocketAddr> {
-        self.shared.connections.lock().values().map(|connection| connection.peer()).collect()
+    /// What tells the addresses that are connected at a moment, one for each connection.
+    pub fn clients(&self) -> impl Fn() -> Vec<SocketAddr> + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.connections.lock().values().map(|connection| connection.peer()).collect()
     }
 
     /// Begins nothing new, waits for the calls that are being worked, at most for this time, sends on
