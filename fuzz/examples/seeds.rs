@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use azekura_proto::attr::{AttrChange, Inheritance, NewInode, SetTime};
+use azekura_proto::attr::{AttrChange, FileGuard, Inheritance, NewInode, SetTime};
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
     Allocation, Answer, Challenge, Condition, Hello, Lock, LockKind, LockMode, MAGIC, Proof,
@@ -109,6 +109,8 @@ fn requests() -> Vec<Request<'static>> {
         value: Some(b"v"),
         condition: Condition::Equals(b"w"),
     };
+    let guard =
+        FileGuard { mode: 0o644, uid: 1, gid: 2, chunk_bytes: 1 << 20, has_xattrs: false };
     let change = AttrChange {
         mode: Some(0o600),
         size: Some(1 << 40),
@@ -139,12 +141,15 @@ fn requests() -> Vec<Request<'static>> {
             mode: RenameMode::Whiteout(oid(9)),
         },
         Request::ReadDirectory { dir: oid(0), after: 3, page_bytes: 65_536, with_attrs: true },
+        Request::SetAttrIf { oid: oid(1), change: change.clone(), ctime: Timestamp::default() },
         Request::SetAttr { oid: oid(1), change },
         Request::LeaseRead { data },
         Request::LeaseWrite { data, instead_of: Some(1 << 40 | 7) },
         Request::WriteLeased { data, offset: 1 << 33, epoch: 1 << 40 | 8 },
         Request::ReleaseWrite { data, epoch: 1 << 40 | 8 },
         Request::ShardExtend { data, from: 7, to: 4096, token: 1 << 40 | 9 },
+        Request::ReadFile { oid: oid(1), offset: 1 << 33, bytes: 4096 },
+        Request::WriteFile { oid: oid(1), offset: 7, guard },
         Request::Fence { slots: vec![(3, 1), (255, 300)] },
         Request::ShardStat { data, asker: Some(SessionId([3; 16])) },
         Request::Release { oids: vec![oid(1), oid(2)] },

@@ -59,7 +59,7 @@ impl<'a, R: TypedRequest<'a>> Call<'a, R> {
     }
 
     /// A request that fetches bulk data.
-    pub(crate) fn fetching(target: TargetId, request: R, bulk_in: &'a mut [u8]) -> Self {
+    pub fn fetching(target: TargetId, request: R, bulk_in: &'a mut [u8]) -> Self {
         Self { bulk_in, ..Self::new(target, request) }
     }
 

@@ -62,6 +62,9 @@ pub struct Pool {
     ticks: AtomicU32,
 }
 
+/// What several calls have brought, in their order.
+type Replies<R> = Vec<Result<R>>;
+
 impl Pool {
     /// A pool to be used with this configuration. Engines are connected to when they are first
     /// asked something.
@@ -252,6 +255,24 @@ impl Pool {
         let replies = self.session().fan_out(&mut exchanges);
         let replies = calls.iter().zip(replies);
         replies.map(|(call, reply)| self.typed::<R>(call.target, reply)).collect()
+    }
+
+    /// As [`Pool::call_all`] for requests of two kinds: those of `first` before those of `then`.
+    pub fn call_mixed<'a, R: TypedRequest<'a>, S: TypedRequest<'a>>(
+        &self,
+        first: &mut [Call<'a, R>],
+        then: &mut [Call<'a, S>],
+    ) -> (Replies<R::Reply>, Replies<S::Reply>) {
+        let mut exchanges: Vec<_> = first.iter_mut().map(Call::exchange).collect();
+        exchanges.extend(then.iter_mut().map(Call::exchange));
+        let mut replies = self.session().fan_out(&mut exchanges);
+        let last = replies.split_off(first.len());
+        let first = first.iter().zip(replies);
+        let then = then.iter().zip(last);
+        (
+            first.map(|(call, reply)| self.typed::<R>(call.target, reply)).collect(),
+            then.map(|(call, reply)| self.typed::<S>(call.target, reply)).collect(),
+        )
     }
 
     /// As [`Pool::call_all`] for two requests of different kinds.

@@ -5,7 +5,7 @@
 use azekura_proto::layout::Piece;
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use azekura_proto::message::typed::{
-    Read, ShardAllocate, ShardRemove, ShardSeek, ShardStat, ShardTruncate, Sync, Write,
+    Read, ReadBytes, ShardAllocate, ShardRemove, ShardSeek, ShardStat, ShardTruncate, Sync, Write,
 };
 use azekura_proto::message::{Allocation, ShardRef, TypedRequest};
 use azekura_proto::{Layout, TargetId};
@@ -52,23 +52,53 @@ impl<'p> ShardIo<'p> {
     /// As [`Pool::call`].
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<u64> {
         let wanted = buffer.len() as u64;
-        let pieces = || self.layout.pieces(offset, wanted, PIECE_BYTES);
-        let mut some = pieces();
+        let mut some = self.layout.pieces(offset, wanted, PIECE_BYTES);
         if let (Some(only), None) = (some.next(), some.next()) {
             let got = self.pool.fetch(only.target, read(only), buffer)?.bytes as usize;
             buffer[got..].fill(0);
             return Ok(got as u64);
         }
+        let mut calls = self.reads(offset, buffer);
+        let replies = self.pool.call_all(&mut calls);
+        self.known_end(offset, wanted, &mut calls, replies)
+    }
+
+    /// As [`ShardIo::read`], with another request that goes along, before the reads of its engine.
+    pub fn read_along<'a, R: TypedRequest<'a>>(
+        &self,
+        along: Call<'a, R>,
+        offset: u64,
+        buffer: &'a mut [u8],
+    ) -> (Result<R::Reply>, Result<u64>) {
+        let wanted = buffer.len() as u64;
+        let mut calls = self.reads(offset, buffer);
+        let (reply, replies) = self.pool.call_mixed(&mut [along], &mut calls);
+        (only(reply), self.known_end(offset, wanted, &mut calls, replies))
+    }
+
+    /// A request for each piece of a range.
+    fn reads<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> Vec<Call<'a, Read>> {
         let mut calls = Vec::with_capacity(8);
         let mut rest = buffer;
-        for piece in pieces() {
+        for piece in self.layout.pieces(offset, rest.len() as u64, PIECE_BYTES) {
             let (part, others) = rest.split_at_mut(piece.bytes as usize);
             rest = others;
             calls.push(Call::fetching(piece.target, read(piece), part));
         }
-        let replies = self.pool.call_all(&mut calls);
+        calls
+    }
+
+    /// Fills up what has come, and tells how much of the range certainly lies before the end.
+    fn known_end(
+        &self,
+        offset: u64,
+        wanted: u64,
+        calls: &mut [Call<'_, Read>],
+        replies: Vec<Result<ReadBytes>>,
+    ) -> Result<u64> {
         let mut known_end = 0;
-        for ((call, reply), piece) in calls.iter_mut().zip(replies).zip(pieces()) {
+        let pieces = self.layout.pieces(offset, wanted, PIECE_BYTES);
+        for ((call, reply), piece) in calls.iter_mut().zip(replies).zip(pieces) {
             let got = reply?.bytes as usize;
             call.bulk_in[got..].fill(0);
             if got > 0 {
@@ -80,20 +110,42 @@ impl<'p> ShardIo<'p> {
 
     /// Writes bytes at `offset`.
     pub fn write(&self, offset: u64, data: &[u8]) -> ShardWrite {
-        let pieces = || self.layout.pieces(offset, data.len() as u64, PIECE_BYTES);
-        let write = |piece: Piece| Write { data: piece.data, offset: piece.local_offset };
-        let mut some = pieces();
+        let mut some = self.layout.pieces(offset, data.len() as u64, PIECE_BYTES);
         if let (Some(only), None) = (some.next(), some.next()) {
             return match self.pool.send(only.target, write(only), data) {
                 Ok(()) => ShardWrite { bytes: data.len(), error: None },
                 Err(error) => ShardWrite { bytes: 0, error: Some(error) },
             };
         }
+        let mut calls = self.writes(offset, data);
+        let done = self.pool.call_all(&mut calls);
+        self.written(offset, data.len(), done)
+    }
+
+    /// As [`ShardIo::write`], with another request that goes along, behind the writes of its engine.
+    pub fn write_along<'a, R: TypedRequest<'a>>(
+        &self,
+        offset: u64,
+        data: &'a [u8],
+        along: Call<'a, R>,
+    ) -> (ShardWrite, Result<R::Reply>) {
+        let mut calls: Vec<_> = self.writes(offset, data).into_iter().map(Call::in_order).collect();
+        let (done, reply) = self.pool.call_mixed(&mut calls, &mut [along.in_order()]);
+        (self.written(offset, data.len(), done), only(reply))
+    }
+
+    fn writes<'a>(&self, offset: u64, data: &'a [u8]) -> Vec<Call<'a, Write>> {
+        let pieces = self.layout.pieces(offset, data.len() as u64, PIECE_BYTES);
         let sending =
             |piece: Piece| Call::sending(piece.target, write(piece), &data[piece.within(offset)]);
-        let mut calls: Vec<_> = pieces().map(sending).collect();
+        pieces.map(sending).collect()
+    }
+
+    /// How far a write has come without an error.
+    fn written(&self, offset: u64, wanted: usize, done: Vec<Result<()>>) -> ShardWrite {
         let mut bytes = 0;
-        for (done, piece) in self.pool.call_all(&mut calls).into_iter().zip(pieces()) {
+        let pieces = self.layout.pieces(offset, wanted as u64, PIECE_BYTES);
+        for (done, piece) in done.into_iter().zip(pieces) {
             match done {
                 Ok(()) => bytes += piece.bytes as usize,
                 Err(error) => return ShardWrite { bytes, error: Some(error) },
@@ -109,6 +161,20 @@ impl<'p> ShardIo<'p> {
     pub fn sync(&self, first: u16, data_only: bool) -> Result<()> {
         let shards = self.layout.all_shards().skip(usize::from(first));
         self.ask_each(shards, |data| Sync { data: Some(data), data_only }).map(drop)
+    }
+
+    /// As [`ShardIo::sync`] of the first `shards` shards with their times, with another request that goes
+    /// along, behind the syncs of its engine.
+    pub fn sync_along<'a, R: TypedRequest<'a>>(
+        &self,
+        shards: u16,
+        along: Call<'a, R>,
+    ) -> (Result<()>, Result<R::Reply>) {
+        let sync = |(target, data)| Call::new(target, Sync { data: Some(data), data_only: false });
+        let mut calls: Vec<_> =
+            self.layout.all_shards().take(usize::from(shards)).map(sync).collect();
+        let (done, reply) = self.pool.call_mixed(&mut calls, &mut [along]);
+        (done.into_iter().collect(), only(reply))
     }
 
     /// Length of the array in bytes, as the shards' files tell.
@@ -202,4 +268,14 @@ impl<'p> ShardIo<'p> {
 
 fn read(piece: Piece) -> Read {
     Read { data: piece.data, offset: piece.local_offset, bytes: piece.bytes as u32 }
+}
+
+fn write(piece: Piece) -> Write {
+    Write { data: piece.data, offset: piece.local_offset }
+}
+
+/// The reply to the only call.
+#[expect(clippy::expect_used, reason = "each call has its reply")]
+fn only<T>(mut replies: Vec<Result<T>>) -> Result<T> {
+    replies.pop().expect("one reply for one call")
 }

@@ -8,30 +8,21 @@ use std::time::Instant;
 
 use crate::gateway::{Gateway, Request};
 use crate::metrics::Answered;
-use crate::procedures::{MOUNT, NFS, Program};
+use crate::procedure::{Procedure, Run};
+use crate::procedures::{MOUNT, NFS, NLM, NSM, PORTMAP, Program};
 use crate::replies::{ReplyKey, Turn};
 use crate::rpc::{self, Auth, BadCall, Call, Refusal};
-use crate::xdr::{Garbage, Reader, Writer};
-use crate::{mount3, nfs3};
-
-/// Takes arguments, and writes results behind the head of the reply.
-pub(crate) type Run =
-    fn(&Request<'_>, &mut Reader<'_>, &mut Writer) -> std::result::Result<(), Garbage>;
-
-/// How a procedure is carried out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Procedure {
-    /// It does nothing, and says so.
-    Nothing,
-    /// Twice is as good as once.
-    Repeatable(Run),
-    /// Who asks again gets the first answer.
-    Once(Run),
-}
+use crate::xdr::{Garbage, Writer};
+use crate::{mount3, nfs3, nlm4, portmap};
 
 /// Every program has its procedures here.
-const SERVED: &[(&Program, &[Procedure])] =
-    &[(&NFS, nfs3::PROCEDURES), (&MOUNT, mount3::PROCEDURES)];
+const SERVED: &[(&Program, &[Procedure])] = &[
+    (&NFS, nfs3::PROCEDURES),
+    (&MOUNT, mount3::PROCEDURES),
+    (&NLM, nlm4::PROCEDURES),
+    (&NSM, nlm4::MONITOR_PROCEDURES),
+    (&PORTMAP, portmap::PROCEDURES),
+];
 
 /// What becomes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +86,10 @@ fn find(call: &Call<'_>) -> Result<Procedure, Refusal> {
     if call.version != program.version {
         return Err(Refusal::ProgramMismatch { version: program.version });
     }
-    procedures.get(call.procedure as usize).copied().ok_or(Refusal::NoProcedure)
+    match procedures.get(call.procedure as usize) {
+        None | Some(Procedure::Absent) => Err(Refusal::NoProcedure),
+        Some(procedure) => Ok(*procedure),
+    }
 }
 
 fn carry_out(
@@ -106,6 +100,7 @@ fn carry_out(
     reply: &mut Writer,
 ) -> Outcome {
     match procedure {
+        Procedure::Absent => rpc::refuse(reply, call.xid, Refusal::NoProcedure),
         Procedure::Nothing => {
             rpc::begin_reply(reply, call.xid);
             rpc::finish_reply(reply);

@@ -13,7 +13,9 @@ use crate::exports::{Export, Exports};
 use crate::gather::Gather;
 use crate::handle::{ExportId, HandleKey};
 use crate::metrics::Metrics;
-use crate::mount3::Mounts;
+use crate::mounts::Mounts;
+use crate::nlm4::Locks;
+use crate::portmap::Mappings;
 use crate::replies::ReplyCache;
 use crate::rpc::{Auth, RECORD_BYTES_MAX};
 
@@ -33,11 +35,13 @@ pub struct GatewayConfig {
     pub block_bytes: Option<u32>,
     /// Whether UNSTABLE writes are gathered into whole chunks. Off, each goes to the engines by itself.
     pub coalesces: bool,
+    /// Where the port mappers of clients listen, that lock managers are found by; 111, but for tests.
+    pub client_portmap_port: u16,
 }
 
 impl Default for GatewayConfig {
     fn default() -> Self {
-        Self { block_bytes: None, coalesces: true }
+        Self { block_bytes: None, coalesces: true, client_portmap_port: crate::portmap::PORT }
     }
 }
 
@@ -51,6 +55,8 @@ pub struct Gateway {
     pub(crate) metrics: Metrics,
     pub(crate) mounts: Mounts,
     pub(crate) gather: Gather,
+    pub(crate) locks: Arc<Locks>,
+    pub(crate) mappings: RwLock<Mappings>,
     exports: RwLock<Arc<Exports>>,
     /// Where the exports begin, as far as somebody has asked.
     roots: Mutex<HashMap<ExportId, Oid>>,
@@ -79,6 +85,8 @@ impl Gateway {
             metrics: Metrics::default(),
             mounts: Mounts::default(),
             gather: Gather::new(Arc::clone(&fs), config.coalesces)?,
+            locks: Arc::new(Locks::new(Arc::clone(&fs), config.client_portmap_port)),
+            mappings: RwLock::default(),
             exports: RwLock::new(Arc::new(exports)),
             roots: Mutex::default(),
             fsid: pool ^ u64::from(fs.container().id.0),
@@ -113,8 +121,9 @@ impl Gateway {
         self.fs.pool().tick();
     }
 
-    /// Sends on what was gathered, before the gateway ends.
+    /// Sends on what was gathered, before the gateway ends, and waits for no more locks.
     pub fn flush(&self) {
+        self.locks.stop();
         self.gather.flush_all();
     }
 

@@ -1,30 +1,22 @@
 //! The MOUNT protocol, version 3 (RFC 1813, appendix I): from the path of an export to the handle of its
-//! root. Owns who has mounted what, as far as clients have said; that is a list for people, and nothing
-//! depends on it.
+//! root.
 
 // All procedures have one signature, also those whose arguments cannot be garbage.
 #![allow(clippy::unnecessary_wraps)]
 
-use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use azekura_posix::{Errno, FileKind};
-use parking_lot::Mutex;
 
-use crate::dispatch::Procedure;
 use crate::exports::Flavour;
 use crate::gateway::Request;
 use crate::handle::FileHandle;
+use crate::mounts::Mounted;
+use crate::procedure::Procedure;
 use crate::xdr::{Garbage, Reader, Writer};
 
 /// Longest path, in bytes (`MNTPATHLEN`).
 const PATH_BYTES_MAX: usize = 1024;
-/// More mounts than that are not remembered.
-const MOUNTS_MAX: usize = 4096;
-/// Refused clients are named in the log once, while they are among so many.
-const REFUSED_MAX: usize = 1024;
-
 /// In the order of [`crate::procedures::MOUNT`].
 pub(crate) const PROCEDURES: &[Procedure] = &[
     Procedure::Nothing,
@@ -58,54 +50,6 @@ impl From<Errno> for Status {
             _ => Self::ServerFault,
         }
     }
-}
-
-/// One mount, as the client has said.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mounted {
-    /// Its address.
-    pub client: IpAddr,
-    /// The path that it has mounted.
-    pub path: String,
-}
-
-/// Who has mounted what, and who was refused.
-#[derive(Debug, Default)]
-pub(crate) struct Mounts {
-    mounted: Mutex<VecDeque<Mounted>>,
-    refused: Mutex<VecDeque<Mounted>>,
-}
-
-impl Mounts {
-    /// The mounts that clients have not given up.
-    pub(crate) fn list(&self) -> Vec<Mounted> {
-        self.mounted.lock().iter().cloned().collect()
-    }
-
-    fn add(&self, mount: Mounted) {
-        note(&mut self.mounted.lock(), mount, MOUNTS_MAX);
-    }
-
-    fn remove(&self, is_given_up: impl Fn(&Mounted) -> bool) {
-        self.mounted.lock().retain(|mount| !is_given_up(mount));
-    }
-
-    /// Whether this refusal is new, and so worth a line in the log.
-    fn is_new_refusal(&self, mount: Mounted) -> bool {
-        note(&mut self.refused.lock(), mount, REFUSED_MAX)
-    }
-}
-
-/// Adds what is not there yet, in the place of the oldest if there are too many.
-fn note(list: &mut VecDeque<Mounted>, mount: Mounted, count_max: usize) -> bool {
-    if list.contains(&mount) {
-        return false;
-    }
-    if list.len() == count_max {
-        list.pop_front();
-    }
-    list.push_back(mount);
-    true
 }
 
 fn path(args: &mut Reader<'_>) -> Result<String, Garbage> {
@@ -190,23 +134,4 @@ fn export(request: &Request<'_>, _: &mut Reader<'_>, reply: &mut Writer) -> Resu
     }
     reply.bool(false);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_bounded_and_without_repetition() {
-        let mut list = VecDeque::new();
-        let mount = |number: u32| Mounted {
-            client: IpAddr::from([127, 0, 0, 1]),
-            path: number.to_string(),
-        };
-        assert!(note(&mut list, mount(1), 2));
-        assert!(!note(&mut list, mount(1), 2));
-        assert!(note(&mut list, mount(2), 2));
-        assert!(note(&mut list, mount(3), 2));
-        assert_eq!(Vec::from(list), [mount(2), mount(3)]);
-    }
 }

@@ -163,6 +163,13 @@ impl Writer {
         }
     }
 
+    /// Several of them.
+    pub fn u32s(&mut self, values: &[u32]) {
+        for value in values {
+            self.u32(*value);
+        }
+    }
+
     /// An unsigned hyper integer.
     pub fn u64(&mut self, value: u64) {
         self.raw(&value.to_be_bytes());

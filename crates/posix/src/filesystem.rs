@@ -16,6 +16,7 @@ use azekura_proto::{Attr, Oid, Status, TargetId};
 use crate::cache::DirCache;
 use crate::changes::Changes;
 use crate::errno::of_client;
+use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
@@ -93,6 +94,8 @@ pub struct FileSystem {
     container: Container,
     config: FsConfig,
     pub(crate) cache: DirCache,
+    /// Files that nobody here has open.
+    pub(crate) files: KnownFiles,
     /// The own changes of files' data.
     pub(crate) changes: Arc<Changes>,
     pub(crate) reading: Reading,
@@ -121,6 +124,7 @@ impl FileSystem {
             CachePolicy::Auto { ttl } => Some(ttl),
         };
         let cache = DirCache::new(ttl, Arc::clone(&config.platform));
+        let files = KnownFiles::new(ttl, Arc::clone(&config.platform));
         let changes = Arc::new(Changes::new(!matches!(config.read_policy, ReadPolicy::Off)));
         let reading = Reading::new(
             Arc::clone(&pool),
@@ -135,7 +139,7 @@ impl FileSystem {
             Arc::clone(&changes),
             Arc::clone(&config.platform),
         );
-        Ok(Arc::new(Self { pool, container, config, cache, changes, reading, writing }))
+        Ok(Arc::new(Self { pool, container, config, cache, files, changes, reading, writing }))
     }
 
     /// The pool.

@@ -2,7 +2,7 @@
 //! rules only, as pure functions of attributes; fetching those is the business of the operations.
 
 use azekura_proto::Attr;
-use azekura_proto::attr::FileKind;
+use azekura_proto::attr::{FileGuard, FileKind};
 
 use crate::{Credentials, Errno, Result};
 
@@ -31,14 +31,23 @@ pub fn may_access(caller: &Credentials, attr: &Attr, wanted: Access) -> bool {
         // Even root executes only what somebody may execute.
         return !wanted.execute || attr.kind == FileKind::Directory || attr.mode & 0o111 != 0;
     }
-    let shift = if caller.uid == attr.uid {
+    is_granted(caller, (attr.uid, attr.gid, attr.mode), wanted)
+}
+
+/// Whether the caller has this access to a regular file, which root always has.
+pub(crate) fn may_use(caller: &Credentials, file: &FileGuard, wanted: Access) -> bool {
+    caller.is_root() || is_granted(caller, (file.uid, file.gid, file.mode), wanted)
+}
+
+fn is_granted(caller: &Credentials, (uid, gid, mode): (u32, u32, u16), wanted: Access) -> bool {
+    let shift = if caller.uid == uid {
         6
-    } else if caller.in_group(attr.gid) {
+    } else if caller.in_group(gid) {
         3
     } else {
         0
     };
-    let granted = attr.mode >> shift & 7;
+    let granted = mode >> shift & 7;
     (!wanted.read || granted & 4 != 0)
         && (!wanted.write || granted & 2 != 0)
         && (!wanted.execute || granted & 1 != 0)

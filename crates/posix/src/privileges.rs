@@ -3,7 +3,7 @@
 //! of the bits what the writer may not set, capabilities whoever writes. Taking them away is an operation.
 
 use azekura_proto::Attr;
-use azekura_proto::attr::FileKind;
+use azekura_proto::attr::{FileGuard, FileKind};
 
 use crate::Credentials;
 use crate::permission::{SETGID, SETUID, set_id_bits_lost};
@@ -34,6 +34,11 @@ impl Privileges {
             gid: attr.gid,
             may_have_capability: is_program && attr.has_xattrs,
         }
+    }
+
+    /// Those that are known of a regular file.
+    pub(crate) fn of_guard(guard: &FileGuard) -> Self {
+        Self { mode: guard.mode, gid: guard.gid, may_have_capability: guard.has_xattrs }
     }
 
     /// Whether nobody's write takes anything.

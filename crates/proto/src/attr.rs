@@ -128,6 +128,48 @@ pub struct Attr {
     pub parent: Option<Oid>,
 }
 
+/// What of a file decides who may write to it, what a write takes from it, and where its data lie. Whoever
+/// has judged a write by these says so with it, so that it is carried out only if they still hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileGuard {
+    /// Permission bits with setuid, setgid and sticky.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Chunk size, in bytes.
+    pub chunk_bytes: u32,
+    /// Whether it has extended attributes.
+    pub has_xattrs: bool,
+}
+
+impl FileGuard {
+    /// What the attributes say.
+    pub fn of(attr: &Attr) -> Self {
+        let Attr { mode, uid, gid, chunk_bytes, has_xattrs, .. } = *attr;
+        Self { mode, uid, gid, chunk_bytes, has_xattrs }
+    }
+}
+
+/// What a change of a file's data shows of itself: its length and times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChangeMark {
+    /// Length in bytes.
+    pub size: u64,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of contents or attributes.
+    pub ctime: Timestamp,
+}
+
+impl ChangeMark {
+    /// What the attributes say.
+    pub fn of(attr: &Attr) -> Self {
+        Self { size: attr.size, mtime: attr.mtime, ctime: attr.ctime }
+    }
+}
+
 /// When a directory last changed, as the creation of an entry in it tells. The reply to a creation has
 /// room for the attributes of the new object and nothing else. So the time of that change stands there in
 /// the place of the time of birth, and who has made the object reads it there and puts that of its other

@@ -284,7 +284,7 @@ pub(crate) fn head(at: Place, to: Destination, attempt: Attempt) -> RequestHead 
 /// How many data stand behind an answer, if they are as many as it says and fit.
 fn checked(answer: &Answer, bulk_bytes: usize, bulk_bytes_max: usize) -> Result<usize, Failure> {
     let announced = match answer {
-        Ok(Reply::Data { bytes, .. }) => *bytes as usize,
+        Ok(Reply::Data { bytes, .. } | Reply::FileData { bytes, .. }) => *bytes as usize,
         _ => 0,
     };
     if announced != bulk_bytes || bulk_bytes > bulk_bytes_max {

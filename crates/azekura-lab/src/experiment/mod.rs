@@ -4,6 +4,7 @@
 mod daos;
 mod date;
 mod frame;
+mod nfs;
 mod page;
 mod results;
 mod runner;
@@ -106,7 +107,7 @@ impl RunArgs {
 
 /// Every experiment there is.
 fn every() -> Vec<Box<dyn Experiment>> {
-    daos::every().into_iter().chain(wan::every()).collect()
+    daos::every().into_iter().chain(wan::every()).chain(nfs::every()).collect()
 }
 
 /// Whether a name fits a pattern in which `*` stands for any letters.

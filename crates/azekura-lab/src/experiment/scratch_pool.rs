@@ -29,6 +29,8 @@ pub(crate) const ENGINE_COMMAND: &str = "experiment-engine";
 const POOL_FILE: &str = "pool.toml";
 const SECRET_FILE: &str = "pool.secret";
 const LOG_FILE: &str = "log";
+/// What the directory of an engine among several is for.
+const MEMBER: &str = "engine";
 /// An engine has this long to drain and to remove its files.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -40,6 +42,9 @@ pub(crate) struct EngineArgs {
     /// Where clients call it, in place of a UNIX socket in the directory
     #[arg(long)]
     listen: Option<Address>,
+    /// Its number in a pool of several engines, whose file lies in the directory above
+    #[arg(long)]
+    number: Option<u16>,
 }
 
 /// An engine of a new pool, in a process of its own.
@@ -59,7 +64,16 @@ impl EngineProcess {
         listen: Option<&Address>,
         spawn: impl FnOnce(&mut Command) -> Result<Child>,
     ) -> Result<Self> {
-        let scratch = ScratchDir::make("pool")?;
+        Self::start_in(ScratchDir::make("pool")?, targets, listen, None, spawn)
+    }
+
+    fn start_in(
+        scratch: ScratchDir,
+        targets: u16,
+        listen: Option<&Address>,
+        number: Option<u16>,
+        spawn: impl FnOnce(&mut Command) -> Result<Child>,
+    ) -> Result<Self> {
         let log = scratch.path(LOG_FILE);
         let said = std::fs::File::create(&log).with_context(|| format!("cannot make {log}"))?;
         let mut command = Command::new(programs::own()?);
@@ -67,6 +81,7 @@ impl EngineProcess {
             .arg(ENGINE_COMMAND)
             .args([scratch.dir(), targets.to_string()])
             .args(listen.map(|address| format!("--listen={address}")))
+            .args(number.map(|number| format!("--number={number}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(said);
@@ -102,6 +117,55 @@ impl Drop for EngineProcess {
         // Nothing can be done about one that is gone already.
         let _ = self.engine.kill();
         let _ = self.engine.wait();
+    }
+}
+
+/// Engines of one new pool, each in a process of its own.
+pub(crate) struct EngineProcesses {
+    // The engines go before the directory around theirs.
+    engines: Vec<EngineProcess>,
+    scratch: ScratchDir,
+}
+
+impl EngineProcesses {
+    /// Starts an engine at each of the addresses, by way of `spawn`, which is told the engine's number.
+    ///
+    /// # Errors
+    /// If one does not start: what it said last.
+    pub(crate) fn start(
+        addresses: &[Address],
+        targets_per_engine: u16,
+        spawn: impl Fn(usize, &mut Command) -> Result<Child>,
+    ) -> Result<Self> {
+        let scratch = ScratchDir::make("pool")?;
+        let secret_file = PathBuf::from(scratch.path(SECRET_FILE));
+        new_secret(&secret_file)?;
+        let map = new_map(addresses.iter().map(|one| vec![one.clone()]), targets_per_engine)?;
+        let secret = SecretSource::File(secret_file);
+        PoolFile { map, secret }.save(scratch.path(POOL_FILE).as_ref())?;
+        let mut processes = Self { engines: Vec::new(), scratch };
+        for (number, address) in addresses.iter().enumerate() {
+            let own = ScratchDir::make_in(processes.scratch.dir().as_ref(), MEMBER)?;
+            let (targets, nth) = (targets_per_engine, Some(number as u16));
+            processes.engines.push(EngineProcess::start_in(
+                own,
+                targets,
+                Some(address),
+                nth,
+                |command| spawn(number, command),
+            )?);
+        }
+        Ok(processes)
+    }
+
+    /// What clients call the pool.
+    pub(crate) fn pool_name(&self) -> String {
+        self.scratch.path(POOL_FILE)
+    }
+
+    /// A directory for what goes with the pool.
+    pub(crate) fn dir(&self) -> &ScratchDir {
+        &self.scratch
     }
 }
 
@@ -169,13 +233,51 @@ pub(crate) fn run_engine(args: &EngineArgs) -> Result<()> {
     });
     // Nobody is left to be told.
     let _ = std::fs::remove_dir_all(&args.dir);
+    if let (Some(_), Some(around)) = (args.number, args.dir.parent()) {
+        remove_behind_the_last(around);
+    }
     served
 }
 
-fn start(args: &EngineArgs) -> Result<Engine> {
-    let secret_file = args.dir.join(SECRET_FILE);
+/// Removes the directory of a pool of several engines when the last of them has removed its own: whoever
+/// has made it may have been killed.
+fn remove_behind_the_last(dir: &Path) {
+    let is_member = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().contains(MEMBER))
+    };
+    if std::fs::read_dir(dir).is_ok_and(|mut entries| !entries.any(is_member)) {
+        let _ = std::fs::remove_dir_all(dir);
+    }
+}
+
+fn new_secret(file: &Path) -> Result<Secret> {
     let secret = Secret::generate().context("the system has no random bytes")?;
-    secret.save_new(&secret_file)?;
+    secret.save_new(file)?;
+    Ok(secret)
+}
+
+/// The map of a new pool of engines that listen there.
+fn new_map(listen: impl Iterator<Item = Vec<Address>>, targets_per_engine: u16) -> Result<PoolMap> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).context("the system has no random bytes")?;
+    let engines: Vec<_> = listen.map(|addresses| EngineEntry { addresses }).collect();
+    let targets = vec![targets_per_engine; engines.len()];
+    Ok(PoolMap::deal(PoolId(id), "experiment".to_owned(), engines, &targets))
+}
+
+fn start(args: &EngineArgs) -> Result<Engine> {
+    let member = match args.number {
+        Some(number) => {
+            let around = args.dir.parent().context("the directory has none above")?;
+            Some((PoolFile::load(&around.join(POOL_FILE))?, EngineId(number)))
+        }
+        None => None,
+    };
+    let secret_file = args.dir.join(SECRET_FILE);
+    let secret = match &member {
+        Some((pool, _)) => pool.secret()?,
+        None => new_secret(&secret_file)?,
+    };
     let config = EngineConfig {
         dir: args.dir.clone(),
         target_dirs: Vec::new(),
@@ -186,10 +288,11 @@ fn start(args: &EngineArgs) -> Result<Engine> {
         secret,
         metrics_listen: None,
     };
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).context("the system has no random bytes")?;
-    let engines = vec![EngineEntry { addresses: config.listen.clone() }];
-    let map = PoolMap::deal(PoolId(id), "experiment".to_owned(), engines, &[args.targets]);
+    if let Some((pool, number)) = member {
+        Engine::format(&config, &pool.map, number)?;
+        return Ok(Engine::start(config)?);
+    }
+    let map = new_map(std::iter::once(config.listen.clone()), args.targets)?;
     Engine::format(&config, &map, EngineId(0))?;
     let engine = Engine::start(config)?;
     PoolFile { map, secret: SecretSource::File(secret_file) }.save(&args.dir.join(POOL_FILE))?;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX, LEASED_WRITE_BYTES_MAX};
 use azekura_proto::message::{Allocation, Answer, Reply, ShardRef};
-use azekura_proto::{SessionId, Status, Timestamp};
+use azekura_proto::{Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::data::leases::Granted;
@@ -52,9 +52,22 @@ pub(crate) fn read(
         return Err(Status::TooLarge);
     }
     let striped = check_file(target, data)?;
-    target.leases.before_read((data.oid, data.shard), reader);
-    let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? else {
-        return Ok(Reply::Data { bytes: 0, striped });
+    let bytes = read_bytes(node, target, reader, (data.oid, data.shard), (offset, bytes), bulk)?;
+    Ok(Reply::Data { bytes, striped })
+}
+
+/// Puts bytes of a shard into what is answered; gives how many there are.
+pub(crate) fn read_bytes(
+    node: &Node,
+    target: &Target,
+    reader: Option<SessionId>,
+    (oid, shard): (Oid, u16),
+    (offset, bytes): (u64, u32),
+    bulk: &mut Bulk<'_, '_>,
+) -> Result<u32, Status> {
+    target.leases.before_read((oid, shard), reader);
+    let Some(file) = target.store.shard(oid, shard).map_err(store_status)? else {
+        return Ok(0);
     };
     let bytes = if bytes <= COPY_MAX || file.descriptor().is_none() {
         let read = file.read_at(bulk.room(bytes as usize), offset).map_err(store_status)?;
@@ -68,7 +81,7 @@ pub(crate) fn read(
         bytes
     };
     node.metrics.read_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
-    Ok(Reply::Data { bytes, striped })
+    Ok(bytes)
 }
 
 /// Answer to `LeaseRead`.

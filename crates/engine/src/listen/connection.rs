@@ -99,6 +99,9 @@ fn with_bulk(request: &Request<'_>) -> Option<Request<'static>> {
         Request::WriteLeased { data, offset, epoch } => {
             Some(Request::WriteLeased { data, offset, epoch })
         }
+        Request::WriteFile { oid, offset, guard } => {
+            Some(Request::WriteFile { oid, offset, guard })
+        }
         Request::Append { oid } => Some(Request::Append { oid }),
         _ => None,
     }

@@ -5,7 +5,7 @@
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Answer, DirShardStat, Reply, Request, ShardRef, ShardStat};
 use azekura_proto::{Attr, Geometry, Oid, SessionId, Status, Timestamp};
-use azekura_store::Space;
+use azekura_store::{FileStat, Space};
 
 use crate::node::Node;
 use crate::records::record::Inode;
@@ -29,9 +29,14 @@ pub(crate) fn complete(
     oid: Oid,
     inode: &Inode,
 ) -> Result<Attr, Status> {
+    if inode.kind == FileKind::Regular && !inode.striped {
+        target.leases.before_read((oid, 0), asker);
+        let stat = target.store.shard_stat(oid, 0).map_err(store_status)?;
+        return Ok(at_home(oid, inode, stat));
+    }
     let mut attr = inode.attr(oid);
     match inode.kind {
-        FileKind::Regular if inode.striped => {
+        FileKind::Regular => {
             let replies = node.call_shards(oid, |shard| Request::ShardStat {
                 data: ShardRef { oid, shard, is_file: false },
                 asker,
@@ -41,12 +46,6 @@ pub(crate) fn complete(
                 let Reply::Shard(stat) = reply else { return Err(Status::Damaged) };
                 add_shard(&mut attr, geometry, shard as u16, stat);
             }
-        }
-        FileKind::Regular => {
-            target.leases.before_read((oid, 0), asker);
-            let stat = target.store.shard_stat(oid, 0).map_err(store_status)?;
-            let geometry = Geometry::new(inode.chunk_bytes, 1);
-            add_shard(&mut attr, geometry, 0, stat.map(wire_stat));
         }
         FileKind::Directory => {
             let replies = node.call_shards(oid, |_| Request::DirShard { dir: oid })?;
@@ -62,6 +61,13 @@ pub(crate) fn complete(
     Ok(attr)
 }
 
+/// The attributes of a file that is not striped, by what is known of its data.
+pub(crate) fn at_home(oid: Oid, inode: &Inode, stat: Option<FileStat>) -> Attr {
+    let mut attr = inode.attr(oid);
+    add_shard(&mut attr, Geometry::new(inode.chunk_bytes, 1), 0, stat.map(wire_stat));
+    attr
+}
+
 /// Whether the attributes can be completed without asking another engine.
 pub(crate) fn is_at_hand(node: &Node, inode: &Inode) -> bool {
     node.is_alone()
@@ -73,7 +79,7 @@ pub(crate) fn is_at_hand(node: &Node, inode: &Inode) -> bool {
 }
 
 /// The store's view of a shard's file in the words of the protocol.
-pub(crate) fn wire_stat(stat: azekura_store::FileStat) -> ShardStat {
+pub(crate) fn wire_stat(stat: FileStat) -> ShardStat {
     ShardStat {
         bytes: stat.bytes,
         blocks_512: stat.blocks_512,

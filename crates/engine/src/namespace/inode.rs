@@ -10,7 +10,7 @@ use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
 use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
-use crate::namespace::attributes::{complete, load_inode};
+use crate::namespace::attributes::{self, complete, load_inode};
 use crate::node::Node;
 use crate::records::record::{Inode, xattr_key};
 use crate::records::stored::store_status;
@@ -31,13 +31,26 @@ pub(crate) fn change_inode(
     oid: Oid,
     change: impl FnOnce(&mut Inode) -> Result<(), Status>,
 ) -> Result<Inode, Status> {
+    change_inode_for(target, None, oid, change)
+}
+
+/// The same, with a record of the answer for a caller who may ask twice.
+fn change_inode_for(
+    target: &Target,
+    caller: Option<&Caller>,
+    oid: Oid,
+    change: impl FnOnce(&mut Inode) -> Result<(), Status>,
+) -> Result<Inode, Status> {
     let _state = target.lock();
     let mut inode = load_inode(target, oid)?;
     let before = inode.clone();
     change(&mut inode)?;
-    if inode != before {
+    if inode != before || caller.is_some() {
         let mut update = Update::new(target);
         update.put(Space::Inode, &oid.to_bytes(), &inode);
+        if let Some(caller) = caller {
+            caller.record(&mut update, FirstAnswer::Done);
+        }
         update.commit()?;
     }
     Ok(inode)
@@ -52,12 +65,49 @@ pub(crate) fn set_attr(
     change: &AttrChange,
 ) -> Answer {
     let _size_guard = change.size.map(|_| target.lock_size(oid));
+    change_attr(node, target, asker, oid, change, None)
+}
+
+/// Answer to `SetAttrIf`.
+pub(crate) fn set_attr_if(
+    node: &Node,
+    target: &Target,
+    (caller, asker): (&Caller, Option<SessionId>),
+    oid: Oid,
+    change: &AttrChange,
+    ctime: Timestamp,
+) -> Answer {
+    if caller.first_answer(&target.store)?.is_some() {
+        return attributes::get(node, target, asker, oid);
+    }
+    let _size_guard = change.size.map(|_| target.lock_size(oid));
+    let inode = load_inode(target, oid)?;
+    if complete(node, target, asker, oid, &inode)?.ctime != ctime {
+        return Err(Status::ConditionFailed);
+    }
+    change_attr(node, target, asker, oid, change, Some((caller, inode.ctime)))
+}
+
+/// The caller has the file's size lock if its length changes. `seen`: who asks for the change of an inode
+/// with this time of last change, and may ask twice.
+fn change_attr(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    oid: Oid,
+    change: &AttrChange,
+    seen: Option<(&Caller, Timestamp)>,
+) -> Answer {
     if let Some(size) = change.size {
         truncate(node, target, asker, oid, size)?;
     }
     let stamp = target.now();
     let fine_stamp = target.fine_now();
-    let inode = change_inode(target, oid, |inode| {
+    let inode = change_inode_for(target, seen.map(|(caller, _)| caller), oid, |inode| {
+        // Once a file has been cut there is no way back.
+        if change.size.is_none() && seen.is_some_and(|(_, ctime)| inode.ctime != ctime) {
+            return Err(Status::ConditionFailed);
+        }
         if change.chunk_bytes.is_some() {
             // Under the lock that an open takes: whoever comes after it has the new size.
             refuse_if_used(node, target, oid)?;

@@ -7,7 +7,7 @@ use azekura_proto::{Oid, PoolMap, Status};
 
 use crate::background::reclaim;
 use crate::check;
-use crate::data::{append, shards, values};
+use crate::data::{append, files, shards, values};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{attributes, containers, entries, inode, listing};
 use crate::node::{LocalTargets, Node};
@@ -105,6 +105,9 @@ pub(crate) fn dispatch(
 
         Request::GetAttr { oid } => attributes::get(node, target, asker, *oid),
         Request::SetAttr { oid, change } => inode::set_attr(node, target, asker, *oid, change),
+        Request::SetAttrIf { oid, change, ctime } => {
+            inode::set_attr_if(node, target, (caller, asker), *oid, change, *ctime)
+        }
         Request::Open { oid } => entries::open(node, target, need(session)?, *oid),
         Request::Release { oids } => {
             let session = need(session)?;
@@ -128,6 +131,13 @@ pub(crate) fn dispatch(
         Request::Write { data, offset } => {
             let writer = asker.filter(|_| *role == Role::Client);
             shards::write(target, writer, *data, *offset, bulk)
+        }
+        Request::ReadFile { oid, offset, bytes } => {
+            files::read(node, target, asker, *oid, (*offset, *bytes), bulk)
+        }
+        Request::WriteFile { oid, offset, guard } => {
+            let writer = asker.filter(|_| *role == Role::Client);
+            files::write(node, target, writer, *oid, (*offset, guard), bulk)
         }
         Request::WriteLeased { data, offset, epoch } => {
             shards::write_leased(target, need(session)?.id, *data, (*offset, *epoch), bulk)

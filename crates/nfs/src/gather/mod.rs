@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_posix::{
-    Attr, Credentials, Errno, FileSystem, ObjectWrite, Oid, Result, WriteVerifier,
+    Attr, ChangeMark, Credentials, Errno, FileSystem, ObjectSync, ObjectWrite, Oid, Result,
+    WriteVerifier,
 };
 use azekura_proto::limits::FILE_BYTES_MAX;
 use parking_lot::Mutex;
 
-use crate::nfs3::Before;
 use file::{GatheredFile, Sent};
 
 /// A write of at least this size goes to the engines by itself: gathering would only copy it.
@@ -52,7 +52,8 @@ pub(crate) struct Written {
     pub(crate) bytes: usize,
     pub(crate) stability: Stability,
     pub(crate) verifier: [u8; 8],
-    pub(crate) before: Option<Before>,
+    /// The file just before, and after, as far as that is known without asking for it.
+    pub(crate) before: Option<ChangeMark>,
     pub(crate) after: Option<Attr>,
 }
 
@@ -110,17 +111,19 @@ impl Gather {
             }
         }
         self.flush_before_change(oid)?;
-        let ObjectWrite { bytes, verifier, .. } =
+        let ObjectWrite { bytes, verifier, before, after } =
             self.fs.write_object(caller, oid, offset, data)?;
         let verifier = self.verifier(verifier);
         if wanted == Stability::Unstable {
-            return Ok(Written { bytes, stability: wanted, verifier, before: None, after: None });
+            return Ok(Written { bytes, stability: wanted, verifier, before, after });
         }
         // If an engine has been started anew in between, the write may not be what was synced.
-        if self.verifier(self.fs.sync_object(oid)?) != verifier {
+        let synced = self.fs.commit_object(oid)?;
+        if self.verifier(synced.verifier) != verifier {
             return Err(Errno::IO);
         }
-        Ok(Written { bytes, stability: Stability::File, verifier, before: None, after: None })
+        let after = Some(synced.attr);
+        Ok(Written { bytes, stability: Stability::File, verifier, before, after })
     }
 
     fn gather(
@@ -153,8 +156,8 @@ impl Gather {
     }
 
     /// Makes all that was written to a file durable, through whichever gateway, and gives the verifier
-    /// that all writes have had of which nothing was lost.
-    pub(crate) fn commit(&self, oid: Oid) -> Result<[u8; 8]> {
+    /// that all writes have had of which nothing was lost, and the attributes.
+    pub(crate) fn commit(&self, oid: Oid) -> Result<([u8; 8], Attr)> {
         if let Some(file) = self.file(oid) {
             let mut file = file.lock();
             let sent = file.send_all(&self.fs);
@@ -163,7 +166,8 @@ impl Gather {
                 return Err(errno);
             }
         }
-        Ok(self.verifier(self.fs.sync_object(oid)?))
+        let ObjectSync { verifier, attr } = self.fs.commit_object(oid)?;
+        Ok((self.verifier(verifier), attr))
     }
 
     /// Sends what is gathered of a file to the engines before somebody looks at it. Tells whether there

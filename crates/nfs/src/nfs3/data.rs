@@ -90,10 +90,9 @@ pub(super) fn commit(
     let (_offset, _count) = (args.u64()?, args.u32()?);
     let mut changing = Changing::default();
     let done = Place::of_change(request, handle).and_then(|place| {
-        changing.begin(&place)?;
-        let verifier = request.gateway.gather.commit(place.oid).map_err(patient);
-        changing.end(&place);
-        verifier
+        let (verifier, attr) = request.gateway.gather.commit(place.oid).map_err(patient)?;
+        changing.set(place.fsid(), None, Some(attr));
+        Ok(verifier)
     });
     types::status(reply, done.as_ref().map(drop).map_err(|status: &Status| *status));
     changing.write(reply);

@@ -7,14 +7,12 @@ mod create;
 mod data;
 mod directories;
 mod names;
-mod place;
-mod status;
+pub(crate) mod place;
+pub(crate) mod status;
 mod system;
 mod types;
 
-pub(crate) use types::Before;
-
-use crate::dispatch::Procedure;
+use crate::procedure::Procedure;
 
 /// In the order of [`crate::procedures::NFS`].
 pub(crate) const PROCEDURES: &[Procedure] = &[

@@ -1,10 +1,10 @@
 //! The object that a call is about. Owns the way from a handle to it: the handle is genuine, its export
 //! is still there, this client may use it, and the caller is who the export makes of them.
 
-use azekura_posix::{Attr, Credentials, Errno, FileKind, FileSystem, Oid};
+use azekura_posix::{Attr, ChangeMark, Credentials, Errno, FileKind, FileSystem, Oid};
 
 use super::status::Status;
-use super::types::{self, Before};
+use super::types;
 use crate::exports::{Export, Flavour};
 use crate::gateway::Request;
 use crate::handle::{FileHandle, HANDLE_BYTES};
@@ -96,7 +96,7 @@ impl<'a> Place<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Changing {
     fsid: u64,
-    before: Option<Before>,
+    before: Option<ChangeMark>,
     after: Option<Attr>,
 }
 
@@ -105,7 +105,7 @@ impl Changing {
     pub(super) fn begin(&mut self, place: &Place<'_>) -> Result<&Attr, Status> {
         self.fsid = place.fsid();
         let attr = self.after.insert(place.attr()?);
-        self.before = Some(Before::from(&*attr));
+        self.before = Some(ChangeMark::of(attr));
         Ok(attr)
     }
 
@@ -118,7 +118,7 @@ impl Changing {
     }
 
     /// A change that is made already.
-    pub(super) fn set(&mut self, fsid: u64, before: Option<Before>, after: Option<Attr>) {
+    pub(super) fn set(&mut self, fsid: u64, before: Option<ChangeMark>, after: Option<Attr>) {
         *self = Self { fsid, before, after };
     }
 

@@ -1,7 +1,7 @@
 //! What several procedures have in their arguments or results (RFC 1813, section 2.6): handles, names,
 //! attributes and weak cache consistency data.
 
-use azekura_posix::{Attr, AttrUpdate, FileKind, SetTime, Timestamp};
+use azekura_posix::{Attr, AttrUpdate, ChangeMark, FileKind, SetTime, Timestamp};
 
 use super::status::Status;
 use crate::xdr::{Garbage, Reader, Writer};
@@ -132,25 +132,11 @@ pub(crate) fn attributes_after(reply: &mut Writer, fsid: u64, attr: Option<&Attr
     }
 }
 
-/// What of an object's attributes tells whether somebody else has changed it (`wcc_attr`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Before {
-    size: u64,
-    mtime: Timestamp,
-    ctime: Timestamp,
-}
-
-impl From<&Attr> for Before {
-    fn from(attr: &Attr) -> Self {
-        Self { size: attr.size, mtime: attr.mtime, ctime: attr.ctime }
-    }
-}
-
 /// `wcc_data`, as far as it is known.
 pub(crate) fn consistency(
     reply: &mut Writer,
     fsid: u64,
-    before: Option<Before>,
+    before: Option<ChangeMark>,
     after: Option<&Attr>,
 ) {
     reply.bool(before.is_some());

@@ -1,7 +1,8 @@
-//! Remote procedure calls as ONC defines them (RFC 5531), on the side that answers. Owns records, the
+//! Remote procedure calls as ONC defines them (RFC 5531) Owns records, the
 //! heads of calls and replies, and who calls by their own word; knows no program.
 
 mod call;
+pub(crate) mod client;
 mod record;
 mod reply;
 

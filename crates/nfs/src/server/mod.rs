@@ -5,11 +5,11 @@
 
 mod connection;
 mod memory;
+mod shared;
 mod worker;
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,8 +20,9 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::gateway::Gateway;
-use connection::Connection;
 use memory::Memory;
+pub use shared::ServerConfig;
+use shared::{STOP_TOKEN, Shared};
 
 /// Threads that answer calls; so many are worked at a time, in all.
 const THREADS: usize = 32;
@@ -30,50 +31,16 @@ const CONNECTIONS_MAX: usize = 16 * 1024;
 /// What connections take together with messages that have not come completely, and answers that are not
 /// sent.
 const MEMORY_BYTES_MAX: usize = 512 << 20;
-/// Stands for no connection.
-const STOP_TOKEN: u64 = u64::MAX;
 /// How often the acceptor looks after other things.
 const TICK: Duration = Duration::from_millis(500);
 /// A client that takes nothing of an answer for so long has gone.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
-
-/// How the sockets are used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ServerConfig {
-    /// Send small messages at once (`TCP_NODELAY`).
-    pub no_delay: bool,
-    /// Send the head of an answer and its body by two calls, as the servers of old did.
-    pub splits_answers: bool,
-}
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self { no_delay: true, splits_answers: false }
-    }
-}
 
 /// A gateway that serves.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    gateway: Arc<Gateway>,
-    config: ServerConfig,
-    epoll: rustix::fd::OwnedFd,
-    connections: Mutex<HashMap<u64, Arc<Connection>>>,
-    next_token: AtomicU64,
-    memory: Memory,
-    /// Wakes all threads for the end.
-    stop: rustix::fd::OwnedFd,
-    /// Calls that are being worked.
-    in_flight: AtomicUsize,
-    /// No further call is begun.
-    is_draining: AtomicBool,
-    is_stopping: AtomicBool,
 }
 
 impl Server {
@@ -148,64 +115,6 @@ impl Server {
                 let _ = thread.join();
             }
         }
-    }
-}
-
-impl Shared {
-    fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    /// Sends the answers that wait, as far as clients take them.
-    fn send_rest(&self, deadline: Instant) {
-        let mut waiting: Vec<_> = self.connections.lock().values().cloned().collect();
-        loop {
-            waiting.retain(|connection| matches!(connection.flush(), Ok(false)));
-            if waiting.is_empty() || Instant::now() >= deadline {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Has some thread woken when this can be done with the connection, once.
-    fn watch(&self, connection: &Connection, wanted: epoll::EventFlags) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(connection.token());
-        let wanted = wanted | epoll::EventFlags::ONESHOT;
-        match epoll::modify(&self.epoll, connection.socket(), data, wanted) {
-            // Another thread has ended it.
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    fn find(&self, token: u64) -> Option<Arc<Connection>> {
-        self.connections.lock().get(&token).cloned()
-    }
-
-    fn remove(&self, connection: &Connection) {
-        let _ = epoll::delete(&self.epoll, connection.socket());
-        connection.shut_down();
-        if self.connections.lock().remove(&connection.token()).is_some() {
-            self.gateway.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    fn add(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        socket.set_nonblocking(true)?;
-        socket.set_nodelay(self.config.no_delay)?;
-        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(socket, peer, token, &self.memory));
-        self.connections.lock().insert(token, Arc::clone(&connection));
-        self.gateway.metrics.connections.fetch_add(1, Ordering::Relaxed);
-        let wanted = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-        let data = epoll::EventData::new_u64(token);
-        let added = epoll::add(&self.epoll, connection.socket(), data, wanted);
-        if let Err(errno) = added {
-            self.remove(&connection);
-            return Err(errno.into());
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll;
 
 use super::connection::{Connection, Taken};
-use super::{STOP_TOKEN, Shared};
+use super::shared::{STOP_TOKEN, Shared};
 use crate::dispatch::{self, Asker, Outcome};
 use crate::xdr::Writer;
 

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use azekura_client::ClientError;
 use azekura_proto::attr::{AttrChange, FileKind, SetTime};
 use azekura_proto::limits::FILE_BYTES_MAX;
-use azekura_proto::message::typed::SetAttr;
-use azekura_proto::{Attr, Oid};
+use azekura_proto::message::TypedRequest;
+use azekura_proto::message::typed::{SetAttr, SetAttrIf};
+use azekura_proto::{Attr, Oid, Status, Timestamp};
 
+use crate::errno::of_client;
 use crate::permission::{self, SETGID};
-use crate::writer::WriteLeases;
+use crate::writer::{Settled, WriteLeases};
 use crate::{Access, CachePolicy, Credentials, Errno, FileSystem, OpenFile, Result};
 
 /// A change of attributes; what is `None` stays.
@@ -107,35 +110,95 @@ impl FileSystem {
         handle: Option<&OpenFile>,
         update: &AttrUpdate,
     ) -> Result<Attr> {
+        let settled = self.settle_for(oid, update)?;
+        let (change, _) = self.judge_change(caller, settled, handle, update)?;
+        let attr =
+            self.apply_change(oid, SetAttr { oid, change }).map_err(|error| of_client(&error))?;
+        if let Some(handle) = handle {
+            handle.layout.learn_striped(attr.striped);
+        }
+        Ok(*attr)
+    }
+
+    /// As [`FileSystem::setattr`] without a handle, if the object has not changed since it had this time
+    /// of last change (`ctime`), else `None`: then nothing was changed (RFC 1813, `sattrguard3`). Both in
+    /// one step, but that data may be written between the look and the change of the length.
+    ///
+    /// # Errors
+    /// As [`FileSystem::setattr`].
+    pub fn setattr_if(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        update: &AttrUpdate,
+        ctime: Timestamp,
+    ) -> Result<Option<Attr>> {
+        let settled = self.settle_for(oid, update)?;
+        if self.attr_of(settled)?.ctime != ctime {
+            // Before anything is taken from it in preparation.
+            return Ok(None);
+        }
+        let (change, capability_taken) = self.judge_change(caller, settled, None, update)?;
+        // That was a change too, though an own one.
+        let ctime = if capability_taken { self.attr_of(settled)?.ctime } else { ctime };
+        match self.apply_change(oid, SetAttrIf { oid, change, ctime }) {
+            Ok(attr) => Ok(Some(*attr)),
+            Err(ClientError::Status(Status::ConditionFailed)) => Ok(None),
+            Err(error) => Err(of_client(&error)),
+        }
+    }
+
+    /// What this process has written comes before a change of attributes.
+    fn settle_for(&self, oid: Oid, update: &AttrUpdate) -> Result<Settled> {
         if update.size.is_some_and(|bytes| bytes > FILE_BYTES_MAX) {
             return Err(Errno::FBIG);
         }
         let leases =
             if update.size.is_some() { WriteLeases::ReleaseFirst } else { WriteLeases::Keep };
-        let settled = self.writing.settle(oid, leases)?;
+        self.writing.settle(oid, leases)
+    }
+
+    /// The change that comes of an update, if the caller may make it. Takes capabilities that must not
+    /// outlive it, and tells whether there were any.
+    fn judge_change(
+        &self,
+        caller: &Credentials,
+        settled: Settled,
+        handle: Option<&OpenFile>,
+        update: &AttrUpdate,
+    ) -> Result<(AttrChange, bool)> {
         let mut change = update.as_change();
+        let mut capability_taken = false;
         if self.checks() {
             let attr = self.attr_of(settled)?;
             allow(caller, &attr, handle, update)?;
             adjust(caller, &attr, update, &mut change);
             if attr.has_xattrs && (update.gives_away() || update.size.is_some()) {
-                self.take_capability(oid)?;
+                capability_taken = self.take_capability(settled.oid())?;
             }
         } else if update.mode.is_none() && (update.gives_away() || update.drop_set_id) {
             // The kernel takes capabilities by itself.
             change.clear_mode_bits = set_id_bits(caller, &*self.attr_of(settled)?);
         }
+        Ok((change, capability_taken))
+    }
+
+    /// Carries a change out; whatever comes of it, nothing is known of the object any more.
+    fn apply_change<R: TypedRequest<'static, Reply = Box<Attr>>>(
+        &self,
+        oid: Oid,
+        request: R,
+    ) -> std::result::Result<Box<Attr>, ClientError> {
         let attr = {
             let _change = self.changes.begin(oid);
-            self.call(oid.home(), SetAttr { oid, change })?
+            self.pool().call(oid.home(), request)
         };
-        if attr.kind == FileKind::Directory {
+        // Also after an error: it may have been done.
+        self.files.forget(oid);
+        if !attr.as_ref().is_ok_and(|attr| attr.kind != FileKind::Directory) {
             self.cache.forget_dir(oid);
         }
-        if let Some(handle) = handle {
-            handle.layout.learn_striped(attr.striped);
-        }
-        Ok(*attr)
+        attr
     }
 }
 

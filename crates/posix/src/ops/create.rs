@@ -170,10 +170,12 @@ impl FileSystem {
             };
         }
         let inode = self.new_inode(caller, &parent, what, mode, striping);
+        let asked = self.files.ask_for_new();
         match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
             Created::New(mut attr, _) => {
                 self.cache.forget_step(dir, name);
                 self.note_new_entry(dir, &mut attr);
+                self.files.keep_new(asked, &attr);
                 Ok(*attr)
             }
             Created::Existing(entry, _) => match what {

@@ -35,12 +35,12 @@ impl FileSystem {
         let taken = privileges.may_have_capability && self.take_capability(oid)?;
         privileges.may_have_capability = false;
         let lost = writer.map_or(0, |writer| privileges.take_bits(writer));
-        if lost == 0 {
-            return Ok(taken);
-        }
-        let change = AttrChange { clear_mode_bits: lost, ..AttrChange::default() };
-        self.call(oid.home(), SetAttr { oid, change })?;
-        Ok(true)
+        let cleared = (lost != 0).then(|| {
+            let change = AttrChange { clear_mode_bits: lost, ..AttrChange::default() };
+            self.call(oid.home(), SetAttr { oid, change })
+        });
+        self.files.forget(oid);
+        cleared.transpose().map(|cleared| taken || cleared.is_some())
     }
 
     /// Does what was put off until the first change of the data through a handle.

@@ -1,21 +1,30 @@
 //! Files by their object, for front ends whose clients keep no open files (NFS). Owns what takes the
-//! place of a handle: every call asks for the attributes first, checks the caller's permission, and
-//! gives attributes back. Nothing is kept in flight or read ahead between two calls.
+//! place of a handle: every call checks the caller's permission and gives attributes back, by one round
+//! trip where that can be. Nothing is kept in flight or read ahead between two calls, and nothing grows
+//! with the number of clients or files.
 
-use azekura_proto::attr::FileKind;
-use azekura_proto::limits::FILE_BYTES_MAX;
-use azekura_proto::{Attr, Oid};
+mod read;
+mod write;
+
+use azekura_client::{Call, ShardIo};
+use azekura_proto::attr::{ChangeMark, FileGuard, FileKind};
+use azekura_proto::limits::CHUNK_BYTES_DEFAULT;
+use azekura_proto::message::typed::GetAttr;
+use azekura_proto::{Attr, EngineId, Layout, Oid};
 
 use crate::errno::of_client;
+use crate::known_files::KnownFile;
 use crate::writer::{Settled, WriteLeases};
-use crate::{Access, Credentials, Errno, FileSystem, Privileges, Result, permission};
+use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
+
+pub use read::ReadRequest;
 
 /// What a read by object has brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObjectRead {
     /// How many bytes lie in the buffer; fewer than fit only at the end of the file.
     pub bytes: usize,
-    /// Nothing follows behind them, as far as was known when the read began.
+    /// Nothing follows behind them, as far as was known when they were read.
     pub at_end: bool,
     /// The attributes of then.
     pub attr: Attr,
@@ -27,94 +36,68 @@ pub struct ObjectRead {
 pub struct WriteVerifier(pub [u8; 8]);
 
 /// What a write by object has done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObjectWrite {
     /// How many bytes were written.
     pub bytes: usize,
     /// As it was before the write.
     pub verifier: WriteVerifier,
+    /// The file just before; only where it is certain that nobody else's write lies in between.
+    pub before: Option<ChangeMark>,
+    /// The attributes after the write, where they came along with it.
+    pub after: Option<Attr>,
+}
+
+/// What making a file durable has brought.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ObjectSync {
+    /// As it is after that.
+    pub verifier: WriteVerifier,
+    /// The attributes after it.
+    pub attr: Attr,
 }
 
 impl FileSystem {
-    /// Reads from a regular file that need not be open.
-    ///
-    /// # Errors
-    /// `EACCES`; `EISDIR`, `EINVAL` for what is no regular file; `ESTALE` if it is gone; `EIO`.
-    pub fn read_object(
-        &self,
-        caller: &Credentials,
-        oid: Oid,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<ObjectRead> {
-        let settled = self.writing.settle(oid, WriteLeases::Keep)?;
-        let wanted = Access { read: true, ..Access::default() };
-        let attr = self.attr_of_regular(caller, settled, wanted)?;
-        let room = FILE_BYTES_MAX.saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let buffer = &mut buffer[..room];
-        let bytes = if buffer.is_empty() {
-            0
-        } else {
-            self.read_directly(settled, &self.layout_of(&attr), offset, buffer)?
-        };
-        let at_end = offset.saturating_add(bytes as u64) >= attr.size;
-        Ok(ObjectRead { bytes, at_end, attr })
-    }
-
-    /// Writes to a regular file that need not be open: fewer bytes than given if an error came in
-    /// between. They are durable once [`FileSystem::sync_object`] has given the same verifier.
-    ///
-    /// # Errors
-    /// `EACCES`; `EISDIR`, `EINVAL` for what is no regular file; `EFBIG`, `ENOSPC`, `EIO`; `ESTALE`.
-    pub fn write_object(
-        &self,
-        caller: &Credentials,
-        oid: Oid,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<ObjectWrite> {
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
-        let end = end.ok_or(Errno::FBIG)?;
-        // Leases go back: this write is not in the order of those of an open file.
-        let settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
-        let wanted = Access { write: true, ..Access::default() };
-        let attr = self.attr_of_regular(caller, settled, wanted)?;
-        // Before the write: an engine that is started anew in between must not go unnoticed.
-        let verifier = self.write_verifier(oid)?;
-        if data.is_empty() {
-            return Ok(ObjectWrite { bytes: 0, verifier });
-        }
-        let mut privileges = Privileges::of(&attr);
-        if !privileges.are_none() {
-            let writer = (!caller.is_root()).then_some(caller);
-            self.take_privileges(oid, &mut privileges, writer)?;
-        }
-        let layout = self.layout_of(&attr);
-        self.make_striped(&layout, end)?;
-        let change = self.changes.begin(oid);
-        let bytes = self.write_through(&change, settled, &layout, offset, data)?;
-        Ok(ObjectWrite { bytes, verifier })
-    }
-
     /// Makes what was written to a file durable, whoever wrote it.
     ///
     /// # Errors
-    /// `EIO` if any target fails to; the data may be lost then.
+    /// `EIO` if any target fails to; the data may be lost then. Those of
+    /// [`FileSystem::read_object`] for what is no regular file.
     pub fn sync_object(&self, oid: Oid) -> Result<WriteVerifier> {
-        let settled = self.writing.settle(oid, WriteLeases::Keep)?;
-        let attr = self.attr_of(settled)?;
-        self.sync_file(settled, &self.layout_of(&attr), false)?;
-        self.write_verifier(oid)
+        self.commit_object(oid).map(|synced| synced.verifier)
+    }
+
+    /// As [`FileSystem::sync_object`], with the attributes.
+    ///
+    /// # Errors
+    /// As [`FileSystem::sync_object`].
+    pub fn commit_object(&self, oid: Oid) -> Result<ObjectSync> {
+        self.writing.settle(oid, WriteLeases::Keep).map(drop)?;
+        let known = self.files.get(oid);
+        let chunk_bytes = known.map_or(CHUNK_BYTES_DEFAULT, |file| file.guard.chunk_bytes);
+        let data = self.data_of(oid, chunk_bytes);
+        let asked = self.files.ask(oid);
+        let all = self.pool().placement().shards(oid);
+        let shards = if known.is_some_and(|file| file.striped) { all } else { 1 };
+        let (synced, attr) = data.sync_along(shards, Call::new(oid.home(), GetAttr { oid }));
+        let attr = *attr.map_err(|error| of_client(&error))?;
+        check_regular(&attr)?;
+        synced.map_err(|error| of_client(&error))?;
+        if attr.striped && shards < all {
+            data.sync(1, false).map_err(|error| of_client(&error))?;
+        }
+        self.files.keep(asked, &attr);
+        Ok(ObjectSync { verifier: self.write_verifier(oid)?, attr })
     }
 
     /// The verifier as it is now.
     fn write_verifier(&self, oid: Oid) -> Result<WriteVerifier> {
         let mut verifier = 0_u64;
-        let mut engines = Vec::new();
-        let placement = self.pool().placement();
+        let (placement, map) = (self.pool().placement(), self.pool().map());
+        let mut engines: Vec<Option<EngineId>> = Vec::with_capacity(map.engines.len());
         for shard in 0..placement.shards(oid) {
             let target = placement.shard_target(oid, shard);
-            let engine = self.pool().map().engine_of(target);
+            let engine = map.engine_of(target);
             if engines.contains(&engine) {
                 continue;
             }
@@ -126,23 +109,36 @@ impl FileSystem {
         Ok(WriteVerifier(verifier.to_be_bytes()))
     }
 
-    /// The attributes of a regular file that the caller has this access to. The owner has it whatever
-    /// the mode says, since nobody knows how the file was when it was opened.
-    fn attr_of_regular(
-        &self,
-        caller: &Credentials,
-        settled: Settled,
-        wanted: Access,
-    ) -> Result<Attr> {
+    /// The data of a file with chunks of this size.
+    fn data_of(&self, oid: Oid, chunk_bytes: u32) -> ShardIo<'_> {
+        ShardIo::new(self.pool(), Layout::of_file(self.pool().placement(), oid, chunk_bytes))
+    }
+
+    /// Asks for a regular file's attributes.
+    fn ask_regular(&self, settled: Settled) -> Result<(Attr, KnownFile)> {
+        let asked = self.files.ask(settled.oid());
         let attr = *self.attr_of(settled)?;
-        match attr.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(Errno::ISDIR),
-            _ => return Err(Errno::INVAL),
+        check_regular(&attr)?;
+        let file = self.files.keep(asked, &attr);
+        Ok((attr, file))
+    }
+
+    /// Checks that the caller has this access to a file. The owner has it whatever the mode says, since
+    /// nobody knows how the file was when it was opened.
+    fn judge(&self, caller: &Credentials, guard: &FileGuard, wanted: Access) -> Result<()> {
+        let is_free = !self.checks() || caller.is_root() || caller.uid == guard.uid;
+        if is_free || permission::may_use(caller, guard, wanted) {
+            Ok(())
+        } else {
+            Err(Errno::ACCESS)
         }
-        if self.checks() && !permission::owns(caller, &attr) {
-            permission::check(caller, &attr, wanted)?;
-        }
-        Ok(attr)
+    }
+}
+
+fn check_regular(attr: &Attr) -> Result<()> {
+    match attr.kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
     }
 }

@@ -149,6 +149,7 @@ impl FileSystem {
         self.check_xattr(caller, oid, name, true)?;
         let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
         self.cache.forget_dir(oid);
+        self.files.forget(oid);
         match done {
             // The value has been measured, so it is the list of names that is full.
             Err(Errno::TOOBIG) => Err(Errno::NOSPC),
@@ -176,8 +177,10 @@ impl FileSystem {
             // The handle would go on with the old chunk size.
             return Err(Errno::BUSY);
         }
-        self.call(oid.home(), SetAttr { oid, change })?;
+        let done = self.call(oid.home(), SetAttr { oid, change });
         self.cache.forget_dir(oid);
+        self.files.forget(oid);
+        done?;
         Ok(())
     }
 
@@ -212,6 +215,7 @@ impl FileSystem {
         self.check_xattr(caller, oid, name, true)?;
         let done = self.call(oid.home(), RemoveXattr { oid, name });
         self.cache.forget_dir(oid);
+        self.files.forget(oid);
         done.map_err(no_data)
     }
 }

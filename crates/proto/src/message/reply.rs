@@ -6,7 +6,7 @@ use super::check::ScanItem;
 use super::directory::DirEntry;
 use super::stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat};
 use super::terms::Lock;
-use crate::attr::{Attr, Timestamp};
+use crate::attr::{Attr, ChangeMark, Timestamp};
 use crate::dependence::Dependences;
 use crate::ids::Oid;
 use crate::pool_map::PoolMap;
@@ -113,6 +113,20 @@ pub enum Reply {
     DoneAfter(Dependences),
     /// Whether the commit is durable now; if not, it is no part of what the target is any more.
     Held(bool),
+    /// Bytes of a file and its attributes.
+    FileData {
+        /// How many bytes of bulk data there are (also in the frame's head).
+        bytes: u32,
+        /// The attributes.
+        attr: Box<Attr>,
+    },
+    /// A file was written to.
+    Written {
+        /// The file just before; `None` unless nobody else's write can lie in between.
+        before: Option<ChangeMark>,
+        /// The attributes after it.
+        attr: Box<Attr>,
+    },
 }
 
 /// What a reply frame's body holds.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Repair, ScanKind};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, ValueUpdate, XattrMode};
-use crate::attr::{AttrChange, Inheritance, NewInode, Timestamp};
+use crate::attr::{AttrChange, FileGuard, Inheritance, NewInode, Timestamp};
 use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId, TargetId};
 use crate::pool_map::PoolMap;
@@ -505,6 +505,40 @@ pub enum Request<'a> {
         /// Slots, each with the number of a connection.
         slots: Vec<(u16, u32)>,
     },
+
+    // -- files without an open handle
+    /// Attributes of a regular file, and those bytes of a range that lie at its home in one run: all of
+    /// them if it has one shard, else those before the end of chunk 0. Owner and mode are from before
+    /// the bytes were read, length and times from after it.
+    /// Answer: `FileData` with bulk; fewer bytes where the home's shard ends.
+    ReadFile {
+        /// The file.
+        oid: Oid,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// How many bytes, at most the bulk bound.
+        bytes: u32,
+    },
+    /// Write the bulk data into a regular file, all within chunk 0 if it has several shards.
+    /// Answer: `Written`; status `ConditionFailed`, and nothing is written, if the guard does not hold.
+    WriteFile {
+        /// The file.
+        oid: Oid,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// By what the write was judged.
+        guard: FileGuard,
+    },
+    /// Change attributes if the object has not changed since. Answer: `Attr`, as they are then; status
+    /// `ConditionFailed`, and nothing is changed, if its time of last change is another.
+    SetAttrIf {
+        /// The inode.
+        oid: Oid,
+        /// The change.
+        change: AttrChange,
+        /// Its time of last change (`ctime`), as it was last seen.
+        ctime: Timestamp,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -540,7 +574,7 @@ impl Request<'_> {
             | Self::RemoveXattr { .. }
             | Self::Append { .. }
             | Self::ValueUpdate { .. } => Handling { exact_retry: true, ..Handling::PLAIN },
-            Self::ContainerDestroy { .. } => {
+            Self::ContainerDestroy { .. } | Self::SetAttrIf { .. } => {
                 Handling { exact_retry: true, slow: true, ..Handling::PLAIN }
             }
             Self::Sync { .. } | Self::SyncAll | Self::SetAttr { .. } => {
@@ -589,7 +623,9 @@ impl Request<'_> {
             | Self::WriteLeased { .. }
             | Self::ReleaseWrite { .. }
             | Self::Hold { .. }
-            | Self::ShardExtend { .. } => Handling::PLAIN,
+            | Self::ShardExtend { .. }
+            | Self::ReadFile { .. }
+            | Self::WriteFile { .. } => Handling::PLAIN,
         }
     }
 
@@ -633,6 +669,7 @@ impl Request<'_> {
                 | Self::GetXattr { .. }
                 | Self::ListXattrs { .. }
                 | Self::Read { .. }
+                | Self::ReadFile { .. }
                 | Self::ShardStat { .. }
                 | Self::ShardSeek { .. }
                 | Self::Sync { .. }
@@ -717,6 +754,9 @@ impl Request<'_> {
             Self::Scan { .. } => "scan",
             Self::Repair { .. } => "repair",
             Self::Fence { .. } => "fence",
+            Self::ReadFile { .. } => "read_file",
+            Self::WriteFile { .. } => "write_file",
+            Self::SetAttrIf { .. } => "set_attr_if",
         }
     }
 }

@@ -7,7 +7,7 @@ use super::reply::Reply;
 use super::request::Request;
 use super::stat::{Container, DirShardStat, EngineReport, SpaceStat};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, XattrMode};
-use crate::attr::{Attr, AttrChange, Inheritance, NewInode, Timestamp};
+use crate::attr::{Attr, AttrChange, ChangeMark, FileGuard, Inheritance, NewInode, Timestamp};
 use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId};
 use crate::pool_map::PoolMap;
@@ -59,6 +59,24 @@ pub struct ReadBytes {
     pub bytes: u32,
     /// From shard 0 of a file: whether it is striped, so that a short read need not be its end.
     pub striped: bool,
+}
+
+/// What has come of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileBytes {
+    /// How many bytes: fewer than asked for where the home's part of the range ends.
+    pub bytes: u32,
+    /// The attributes.
+    pub attr: Box<Attr>,
+}
+
+/// What a write to a file has led to, as [`Reply::Written`] has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileWritten {
+    /// The file just before, if that is known.
+    pub before: Option<ChangeMark>,
+    /// The attributes after it.
+    pub attr: Box<Attr>,
 }
 
 /// A page of keys.
@@ -235,6 +253,12 @@ requests! {
         Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
     ReleaseWrite { data: ShardRef, epoch: u64 } -> (), Reply::Done => ();
     ShardExtend { data: ShardRef, from: u64, to: u64, token: u64 } -> (), Reply::Done => ();
+
+    SetAttrIf { oid: Oid, change: AttrChange, ctime: Timestamp } -> Box<Attr>, Reply::Attr(attr) => attr;
+    ReadFile { oid: Oid, offset: u64, bytes: u32 } -> FileBytes,
+        Reply::FileData { bytes, attr } => FileBytes { bytes, attr };
+    WriteFile { oid: Oid, offset: u64, guard: FileGuard } -> FileWritten,
+        Reply::Written { before, attr } => FileWritten { before, attr };
 }
 
 fn creation(reply: Reply) -> Option<Creation> {

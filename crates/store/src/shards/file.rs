@@ -419,6 +419,15 @@ impl HeldShard<'_> {
         self.shard.raw_stat().map(|stat| stat.bytes)
     }
 
+    /// Writes all of `data` at `offset`.
+    ///
+    /// # Errors
+    /// As [`ShardFile::write_at`].
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), StoreError> {
+        self.shard.ensure_room(offset, data.len() as u64)?;
+        self.shard.put(data, offset)
+    }
+
     /// Writes all of `data` at the end of the file, which the caller knows; or nothing, if that fails.
     ///
     /// # Errors

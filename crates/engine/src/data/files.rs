@@ -1,0 +1,143 @@
+//! Files as a whole, for clients that keep none of them open: data and attributes by one request to the
+//! file's home. Owns the order in which both are looked at, and that a write is carried out only under
+//! the attributes by which it was judged. It never judges permissions itself, and knows only the home's
+//! part of a file's data.
+
+use azekura_proto::attr::{ChangeMark, FileGuard, FileKind};
+use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
+use azekura_proto::message::{Answer, Reply};
+use azekura_proto::{Geometry, Oid, SessionId, Status};
+use azekura_store::ShardFile;
+
+use crate::data::shards::{check_range, read_bytes};
+use crate::namespace::attributes::{at_home, complete, load_inode};
+use crate::node::Node;
+use crate::records::record::Inode;
+use crate::records::stored::store_status;
+use crate::requests::bulk::Bulk;
+use crate::target::Target;
+
+/// Writes up to this size keep other writers of the file away, so that it is known how the file was
+/// before. They are all here then: nobody waits for a peer meanwhile.
+const HELD_BYTES_MAX: u32 = 64 * 1024;
+
+fn regular(target: &Target, oid: Oid) -> Result<Inode, Status> {
+    let inode = load_inode(target, oid)?;
+    match inode.kind {
+        FileKind::Regular => Ok(inode),
+        FileKind::Directory => Err(Status::IsDirectory),
+        _ => Err(Status::Invalid),
+    }
+}
+
+/// How many of the bytes from `offset` on can lie in one run at home, by the file's own chunk size.
+fn at_home_from(node: &Node, oid: Oid, inode: &Inode, offset: u64) -> u64 {
+    let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
+    if geometry.shards() == 1 { u64::MAX } else { geometry.chunk_bytes().saturating_sub(offset) }
+}
+
+/// Answer to `ReadFile`. `reader`: the session of the client that reads.
+pub(crate) fn read(
+    node: &Node,
+    target: &Target,
+    reader: Option<SessionId>,
+    oid: Oid,
+    (offset, bytes): (u64, u32),
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    if bytes > FRAME_BULK_BYTES_MAX {
+        return Err(Status::TooLarge);
+    }
+    // Who may read is judged by what was so before the bytes were looked at: a secret that is gone by
+    // the time that the file is opened to all must not be shown. Its length is looked at afterwards, so
+    // that a file which becomes shorter meanwhile ends where the bytes end.
+    let inode = regular(target, oid)?;
+    let here = at_home_from(node, oid, &inode, offset).min(u64::from(bytes)) as u32;
+    let bytes = match here {
+        0 => 0,
+        here => read_bytes(node, target, reader, (oid, 0), (offset, here), bulk)?,
+    };
+    let attr = complete(node, target, reader, oid, &inode)?;
+    let is_short = bytes < here && offset.saturating_add(bytes.into()) < attr.size;
+    if is_short
+        && !inode.striped
+        && let Some(file) = target.store.shard(oid, 0).map_err(store_status)?
+    {
+        return read_held(oid, &inode, &file, (offset, here), bulk);
+    }
+    Ok(Reply::FileData { bytes, attr: Box::new(attr) })
+}
+
+/// Reads while nobody writes: the file has grown between a look at its bytes and one at its length.
+fn read_held(
+    oid: Oid,
+    inode: &Inode,
+    file: &ShardFile,
+    (offset, bytes): (u64, u32),
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    let held = file.hold();
+    let read = file.read_at(bulk.room(bytes as usize), offset).map_err(store_status)?;
+    let stat = file.stat().map_err(store_status)?;
+    drop(held);
+    bulk.send_room(read);
+    let attr = Box::new(at_home(oid, inode, Some(stat)));
+    Ok(Reply::FileData { bytes: read as u32, attr })
+}
+
+/// Answer to `WriteFile`. `writer`: the session of the client that writes.
+pub(crate) fn write(
+    node: &Node,
+    target: &Target,
+    writer: Option<SessionId>,
+    oid: Oid,
+    (offset, guard): (u64, &FileGuard),
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    let bytes = u64::from(bulk.bytes());
+    check_range(offset, bytes)?;
+    let inode = regular(target, oid)?;
+    if guard_of(&inode) != *guard {
+        return Err(Status::ConditionFailed);
+    }
+    if bytes > at_home_from(node, oid, &inode, offset) {
+        return Err(Status::Invalid);
+    }
+    let before = if bulk.bytes() <= HELD_BYTES_MAX {
+        let data = bulk.take_all()?;
+        let _change = target.leases.before_write((oid, 0), writer);
+        let was_there = target.store.shard(oid, 0).map_err(store_status)?.is_some();
+        let file = target.store.shard_create(oid, 0).map_err(store_status)?;
+        let mark = write_held(oid, &inode, &file, was_there, (offset, data))?;
+        (!inode.striped).then_some(mark)
+    } else {
+        let _change = target.leases.before_write((oid, 0), writer);
+        let file = target.store.shard_create(oid, 0).map_err(store_status)?;
+        bulk.take_pieces(|piece, at| file.write_at(piece, offset + at).map_err(store_status))?;
+        None
+    };
+    // Looked up anew: the file may have been striped since, and be longer than is known here.
+    let inode = regular(target, oid)?;
+    let attr = Box::new(complete(node, target, writer, oid, &inode)?);
+    Ok(Reply::Written { before, attr })
+}
+
+/// Writes while nobody else does; gives how the file was before.
+fn write_held(
+    oid: Oid,
+    inode: &Inode,
+    file: &ShardFile,
+    was_there: bool,
+    (offset, data): (u64, &[u8]),
+) -> Result<ChangeMark, Status> {
+    let held = file.hold();
+    let stat = file.stat().map_err(store_status)?;
+    let mark = ChangeMark::of(&at_home(oid, inode, was_there.then_some(stat)));
+    held.write_at(data, offset).map_err(store_status)?;
+    Ok(mark)
+}
+
+fn guard_of(inode: &Inode) -> FileGuard {
+    let Inode { mode, uid, gid, chunk_bytes, has_xattrs, .. } = *inode;
+    FileGuard { mode, uid, gid, chunk_bytes, has_xattrs }
+}
