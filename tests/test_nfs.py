@@ -2,6 +2,7 @@
 them, locks, and that nothing is lost when a gateway or an engine is killed."""
 
 import filecmp
+import functools
 import os
 import random
 import shutil
@@ -13,7 +14,7 @@ import time
 import nfs_protocol as p
 import pytest
 from gateways import LOOPBACK, OPEN, Gateway, build_conformance, export, write_as_a_client
-from pools import is_mounted, wait_until
+from pools import wait_until
 
 SERVER_IS_BUSY = 10008
 USER = 1000
@@ -125,18 +126,19 @@ def tool(*command, **more):
 def test_the_tools_of_libnfs(world, tmp_path):
     pool = world.pool()
     gateway = Gateway(world, pool, exports=OPEN)
+    url = functools.partial(gateway.url, uid=os.getuid(), gid=os.getgid())
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     files = make_tree(here)
     # What was put in by one way is read by the other, and back.
     world.run("fs", "put", "-r", here, f"{pool.name}:/in")
-    listed = tool("nfs-ls", "-R", gateway.url("/in")).decode()
+    listed = tool("nfs-ls", "-R", url("/in")).decode()
     for path, data in files.items():
         name = path.rpartition("/")[2]
         assert any(name in line and f" {len(data)} " in line for line in listed.splitlines()), listed
-        assert tool("nfs-cat", gateway.url(f"/in/{path}")) == data
-        tool("nfs-cp", here / path, gateway.url(f"/in/{path} again"))
-        tool("nfs-cp", gateway.url(f"/in/{path} again"), tmp_path / "copy")
+        assert tool("nfs-cat", url(f"/in/{path}")) == data
+        tool("nfs-cp", here / path, url(f"/in/{path} again"))
+        tool("nfs-cp", url(f"/in/{path} again"), tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == data
         (tmp_path / "copy").unlink()
     world.run("fs", "get", "-r", f"{pool.name}:/in", there)
@@ -420,6 +422,20 @@ def test_names_that_another_gateway_makes(serve):
         assert here.remove(top, "name0") == p.NOENT
 
 
+def test_an_exclusive_creation_sent_to_another_gateway(serve):
+    """The verifier is with the file, so every gateway knows the call that made it."""
+    one, other = (serve(exports=OPEN) for _ in range(2))
+    with one.share() as here, other.share() as there:
+        root = here.root()
+        arguments = p.in_dir(root, "exclusive") + p.u32(p.EXCLUSIVE)
+        assert here.nfs(p.CREATE, arguments + b"verifier")[0] == p.OK
+        handle = here.lookup(root, "exclusive")[1]
+        assert there.nfs(p.CREATE, arguments + b"verifier")[0] == p.OK
+        assert there.lookup(root, "exclusive") == (p.OK, handle)
+        assert there.nfs(p.CREATE, arguments + b"VERIFIER")[0] == p.EXIST
+        assert there.remove(root, "exclusive") == p.OK
+
+
 def test_a_client_moves_to_another_gateway(world):
     pool = world.pool()
     one, other = (Gateway(world, pool, exports=OPEN) for _ in range(2))
@@ -640,7 +656,6 @@ def test_locks_hold_against_a_mount(world):
     pool = world.pool()
     gateway = Gateway(world, pool, exports=OPEN)
     mount = pool.mount()
-    assert is_mounted(mount.path)
     script = (
         "import fcntl, sys\n"
         "file = open(sys.argv[1], 'r+')\n"
@@ -660,7 +675,7 @@ def test_locks_hold_against_a_mount(world):
             text=True,
         )
 
-    with gateway.share() as share:
+    with gateway.share(os.getuid(), os.getgid()) as share:
         handle = share.file(share.root(), "file", b"text")
         assert share.lock(handle, 1, 5, 10) == p.GRANTED
         with program() as refused:
@@ -683,7 +698,7 @@ def test_a_mount_and_a_gateway_see_each_other(world):
     pool = world.pool()
     gateway = Gateway(world, pool, exports=OPEN)
     mount = pool.mount()
-    with gateway.share() as share:
+    with gateway.share(os.getuid(), os.getgid()) as share:
         root = share.root()
         (mount / "by-mount").write_bytes(b"written by the mount")
         _, handle = share.lookup(root, "by-mount")

@@ -262,6 +262,30 @@ def test_a_call_sent_again_gets_the_first_answer(share, place):
         assert share.nfs(procedure, arguments)[0] == twice, name
 
 
+def ask_until_answered(share, message, limit_s=20):
+    """Sends a call on one connection after the other, as a client whose answers get lost."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        with share.again() as other:
+            other.send(message)
+            ready, _, _ = select.select([other.plug], [], [], 1)
+            if ready:
+                return p.Answer(other.receive())
+    raise AssertionError("never answered")
+
+
+def test_an_answer_that_was_lost(share, place):
+    """The connection ends before the answer is read; the call is made once all the same."""
+    for name, procedure, arguments, _ in repeatable(share, place):
+        message = share.message(p.NFS, procedure, arguments)
+        for _ in range(3):
+            with share.again() as lost:
+                lost.send(message)
+        answer = ask_until_answered(share, message)
+        assert answer.head == (p.ACCEPTED, p.SUCCESS)
+        assert answer.body.u32() == p.OK, name
+
+
 def test_a_call_that_failed_is_answered_the_same_again(share, place):
     message = share.message(p.NFS, p.REMOVE, p.in_dir(place, "name"))
     first = share.exchange(message)

@@ -155,7 +155,11 @@ fn start(args: &NfsArgs) -> Result<Serving> {
         fs,
         exports,
         &file.secret()?.derive(HANDLES),
-        GatewayConfig { block_bytes: args.block, coalesces: !as_of_old },
+        GatewayConfig {
+            block_bytes: args.block,
+            coalesces: !as_of_old,
+            ..GatewayConfig::default()
+        },
     )
     .context("cannot draw a verifier")?;
     let config = ServerConfig { no_delay: !as_of_old, splits_answers: as_of_old };
