@@ -599,6 +599,78 @@ def write_as_a_client_when_it_can(share, handle, data, limit_s=60):
     return False
 
 
+class Trouble:
+    """Two gateways, of which one or the other is killed and started again all the time."""
+
+    def __init__(self, world, pool):
+        self.gateways = [Gateway(world, pool, exports=OPEN) for _ in range(2)]
+        self.kills = 0
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.make)
+        self.thread.start()
+
+    def make(self):
+        chance = random.Random(13)
+        while not self.is_over.wait(chance.uniform(0.1, 0.6)):
+            gateway = chance.choice(self.gateways)
+            gateway.kill()
+            gateway.start()
+            self.kills += 1
+
+    def end(self):
+        self.is_over.set()
+        self.thread.join()
+
+    def through(self, work, limit_s=60):
+        """Does `work(share, whether it was begun before)` at a gateway that is there, or the other, from
+        its beginning if the connection breaks."""
+        deadline = time.monotonic() + limit_s
+        for attempt in range(10_000):
+            assert time.monotonic() < deadline, "no gateway stays long enough"
+            try:
+                with self.gateways[attempt % 2].share() as share:
+                    return work(share, attempt > 0)
+            except (p.Closed, OSError):
+                time.sleep(0.05)
+        raise AssertionError
+
+
+@pytest.mark.limit(180)
+def test_nothing_is_lost_while_gateways_are_killed(world):
+    """What was committed is there; a call that was sent again is carried out once."""
+    pool = world.pool()
+    trouble = Trouble(world, pool)
+    chance = random.Random(14)
+    try:
+        root = trouble.through(lambda share, _: share.root())
+        files = {}
+        until = time.monotonic() + 15
+        while time.monotonic() < until or trouble.kills < 10:
+            name = f"file{len(files)}"
+            # After a kill nobody remembers the answers: the call may have been carried out before.
+            make = p.create_arguments(root, f"{name}.new")
+            status, again = trouble.through(lambda share, again: (share.nfs(p.CREATE, make)[0], again))
+            assert status in ([p.OK, p.EXIST] if again else [p.OK])
+            handle = trouble.through(lambda share, _: share.lookup(root, f"{name}.new")[1])
+            data = chance.randbytes(chance.randrange(1, 2 << 20))
+            trouble.through(lambda share, _: write_as_a_client(share, handle, data))
+            move = p.rename_arguments(root, f"{name}.new", root, name)
+            status, again = trouble.through(lambda share, again: (share.nfs(p.RENAME, move)[0], again))
+            assert status in ([p.OK, p.NOENT] if again else [p.OK])
+            files[name] = data
+    finally:
+        trouble.end()
+    with trouble.gateways[0].share() as share:
+        assert sorted(share.all_names(root)) == sorted(files)
+    for gateway in trouble.gateways:
+        assert gateway.stop() == (0, "")
+    for name, data in files.items():
+        world.run("fs", "get", f"{pool.name}:/{name}", world.base / "got")
+        assert (world.base / "got").read_bytes() == data, name
+    assert len(files) >= 3
+    pool.check()
+
+
 # --- Locks --------------------------------------------------------------------------------------
 
 
