@@ -270,7 +270,7 @@ def owner_of_new(gateway, path, name, uid, gid):
         ({"squash": "all", "anonymous_uid": 42, "anonymous_gid": 43}, (42, 43), (42, 43)),
         ({"squash": "root", "anonymous_uid": 42, "anonymous_gid": 43}, (42, 43), (1000, 1001)),
     ],
-    ids=["unsaid", "root", "none", "all", "all-as-somebody", "root-as-somebody"],
+    ids=["unsaid", "of-root", "none", "all", "all-as-somebody", "root-as-somebody"],
 )
 def test_squash(serve, tree, squash, of_root, of_user):
     gateway = serve(exports=export("/tree", **squash))
