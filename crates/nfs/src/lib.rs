@@ -14,6 +14,7 @@ mod mount3;
 mod mounts;
 mod nfs3;
 mod nlm4;
+mod owner;
 mod portmap;
 mod procedure;
 pub mod procedures;
