@@ -47,7 +47,7 @@ pub struct Export {
     pub(super) squash: Squash,
     pub(super) anonymous: (u32, u32),
     pub(super) flavours: Vec<Flavour>,
-    /// If set, this host says which groups a user is in.
+    /// If set, this host says which groups a user is in; of owners it always does.
     pub(super) server_groups: Option<Arc<GroupCache>>,
 }
 
@@ -129,8 +129,8 @@ impl Export {
             return self.anonymous();
         }
         let groups = match &self.server_groups {
-            Some(cache) => cache.groups_of(uid).to_vec(),
-            None => groups.to_vec(),
+            Some(cache) if self.squash != Squash::Owner => cache.groups_of(uid).to_vec(),
+            _ => groups.to_vec(),
         };
         let mut seen = Credentials { uid, gid, groups, process: None };
         if self.squash == Squash::Root {
@@ -159,7 +159,6 @@ impl Export {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::exports::Exports;
     use azekura_proto::ContainerId;
 
