@@ -1,29 +1,65 @@
 //! The metrics over HTTP, for whoever collects them. Owns the port and the one path that is served.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::metrics::Metrics;
+use crate::gateway::Gateway;
 
-/// Listens at `host:port`.
-///
-/// # Errors
-/// If the address cannot be had.
-pub fn listen(address: &str) -> io::Result<tiny_http::Server> {
-    tiny_http::Server::http(address).map_err(|error| {
-        io::Error::other(format!(
-            "cannot serve metrics at {address}: {error}; choose another address"
-        ))
-    })
+const TICK: Duration = Duration::from_millis(500);
+
+/// What serves a gateway's metrics, until it is dropped.
+pub struct MetricsServer {
+    server: Arc<tiny_http::Server>,
+    is_stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// Serves `GET /metrics` until the gateway stops.
-pub fn serve(server: &tiny_http::Server, metrics: &Metrics, is_stopping: &AtomicBool) {
+impl MetricsServer {
+    /// Listens at `host:port`.
+    ///
+    /// # Errors
+    /// If the address cannot be had.
+    pub fn listen(address: &str) -> io::Result<Self> {
+        let server = tiny_http::Server::http(address).map_err(|error| {
+            io::Error::other(format!(
+                "cannot serve metrics at {address}: {error}; choose another address"
+            ))
+        })?;
+        Ok(Self { server: Arc::new(server), is_stopping: Arc::default(), thread: None })
+    }
+
+    /// Serves `GET /metrics` from now on.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub fn start(&mut self, gateway: &Arc<Gateway>) -> io::Result<()> {
+        let server = Arc::clone(&self.server);
+        let (gateway, is_stopping) = (Arc::clone(gateway), Arc::clone(&self.is_stopping));
+        let thread = std::thread::Builder::new().name("nfs-metrics".to_owned());
+        self.thread = Some(thread.spawn(move || serve(&server, &gateway, &is_stopping))?);
+        Ok(())
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.server.unblock();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(server: &tiny_http::Server, gateway: &Gateway, is_stopping: &AtomicBool) {
     while !is_stopping.load(Ordering::Relaxed) {
-        let Ok(Some(request)) = server.recv_timeout(Duration::from_millis(500)) else { continue };
+        let Ok(Some(request)) = server.recv_timeout(TICK) else { continue };
         let response = if request.url() == "/metrics" {
-            tiny_http::Response::from_string(metrics.snapshot().render())
+            tiny_http::Response::from_string(gateway.metrics().snapshot().render())
         } else {
             tiny_http::Response::from_string("see /metrics\n").with_status_code(404)
         };
@@ -36,10 +72,17 @@ pub fn serve(server: &tiny_http::Server, metrics: &Metrics, is_stopping: &Atomic
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
 
-    fn get(server: &tiny_http::Server, path: &str) -> String {
-        let mut stream = TcpStream::connect(server.server_addr().to_ip().unwrap()).unwrap();
+    use azekura_posix::CachePolicy;
+    use azekura_proto::attr::Inheritance;
+    use azekura_testkit::Cluster;
+
+    use crate::GatewayConfig;
+    use crate::exports::Exports;
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -48,15 +91,16 @@ mod tests {
 
     #[test]
     fn metrics_are_served_until_the_end() {
-        let server = listen("127.0.0.1:0").unwrap();
-        let (metrics, is_stopping) = (Metrics::default(), AtomicBool::new(false));
-        metrics.connections.store(5, Ordering::Relaxed);
-        std::thread::scope(|scope| {
-            let serving = scope.spawn(|| serve(&server, &metrics, &is_stopping));
-            assert!(get(&server, "/metrics").contains("\nazekura_nfs_connections 5\n"));
-            assert!(get(&server, "/").starts_with("HTTP/1.0 404"));
-            is_stopping.store(true, Ordering::Relaxed);
-            serving.join().unwrap();
-        });
+        let cluster = Cluster::start(1, 1, Inheritance::default());
+        let fs = cluster.mount(CachePolicy::None);
+        let exports = Exports::whole_container_to_loopback(fs.container().id);
+        let gateway = Gateway::new(fs, exports, b"secret", GatewayConfig::default()).unwrap();
+        let mut server = MetricsServer::listen("127.0.0.1:0").unwrap();
+        let address = server.server.server_addr().to_ip().unwrap();
+        server.start(&gateway).unwrap();
+        gateway.metrics().connections.store(5, Ordering::Relaxed);
+        assert!(get(address, "/metrics").contains("\nazekura_nfs_connections 5\n"));
+        assert!(get(address, "/").starts_with("HTTP/1.0 404"));
+        drop(server);
     }
 }

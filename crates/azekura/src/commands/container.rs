@@ -239,7 +239,7 @@ fn destroy(which: &WhichArgs, yes: bool) -> Result<()> {
     let pool = connect::pool(&which.pool)?;
     open(&pool, &which.name)?;
     let (name, of) = (&which.name, &pool.map().name);
-    down::refuse_mounted(of, Some(name))
+    down::refuse_in_use(of, Some(name))
         .with_context(|| format!("container '{name}' cannot be destroyed"))?;
     let what = format!("destroy container '{name}' of pool '{of}' with all that is in it");
     report::confirm(&what, yes)?;

@@ -13,8 +13,9 @@ use rustix::process::Pid;
 
 use super::serve::{self, OWN_FILES, POOL_RECORD, TARGETS_DIR};
 use crate::asking;
+use crate::host::gateways::Identity;
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::host::{mounts, places, process};
+use crate::host::{gateways, mounts, places, process};
 use crate::names::{DEFAULT_CONTAINER, check_name};
 use crate::report;
 
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<()> {
     let record = known(name)?;
     let (pids, elsewhere) = engines_of(name, record.as_ref())?;
     if !args.destroy {
-        warn_of_mounts(name)?;
+        warn_of_users(name)?;
     }
     for pid in &pids {
         process::ask_to_end(*pid)?;
@@ -162,16 +163,17 @@ fn allow_destroying(name: &str, yes: bool) -> Result<()> {
              stop its engines and remove their directories, then run 'azekura pool forget {name}'"
         )
     };
-    refuse_mounted(name, None)?;
+    refuse_in_use(name, None)?;
     let dir = record.dir.display();
     report::confirm(&format!("destroy pool '{name}' with all that is in {dir}"), yes)
 }
 
-/// Refuses what would pull the ground from under a mount of the pool, or of one of its containers.
+/// Refuses what would pull the ground from under a mount or a gateway of the pool, or of one of its
+/// containers.
 ///
 /// # Errors
-/// If there is a mount: it is named.
-pub(crate) fn refuse_mounted(pool: &str, container: Option<&str>) -> Result<()> {
+/// If there is one: it is named.
+pub(crate) fn refuse_in_use(pool: &str, container: Option<&str>) -> Result<()> {
     let found = mounts::of_named(pool)?.into_iter().find(|mount| {
         let mounted = mount.container.as_deref().unwrap_or(DEFAULT_CONTAINER);
         container.is_none_or(|container| container == mounted)
@@ -180,16 +182,30 @@ pub(crate) fn refuse_mounted(pool: &str, container: Option<&str>) -> Result<()> 
         let dir = mount.dir.display();
         bail!("it is mounted at {dir}: take that away first with 'azekura umount {dir}'");
     }
+    let found = gateways::of_named(pool)?
+        .into_iter()
+        .find(|gateway| container.is_none_or(|name| name == gateway.identity.container));
+    if let Some(gateway) = found {
+        let Identity { address, pid, .. } = gateway.identity;
+        bail!("a gateway serves it by NFS at {address}: end that first with 'kill {pid}'");
+    }
     Ok(())
 }
 
-fn warn_of_mounts(name: &str) -> Result<()> {
+fn warn_of_users(name: &str) -> Result<()> {
     for mount in mounts::of_named(name)? {
         report::note(format_args!(
             "azekura: {} is a mount of pool '{name}': it waits and then fails until the pool is \
              up again; 'azekura umount {}' takes it away",
             mount.dir.display(),
             mount.dir.display()
+        ));
+    }
+    for gateway in gateways::of_named(name)? {
+        let Identity { address, pid, .. } = gateway.identity;
+        report::note(format_args!(
+            "azekura: process {pid} serves pool '{name}' by NFS at {address}: its clients wait until \
+             the pool is up again; 'kill {pid}' ends it"
         ));
     }
     Ok(())

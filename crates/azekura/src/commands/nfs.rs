@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use azekura_client::{ClientConfig, Pool};
 use azekura_nfs::exports::Exports;
-use azekura_nfs::{Gateway, GatewayConfig, Server, ServerConfig};
+use azekura_nfs::metrics_server::MetricsServer;
+use azekura_nfs::{Gateway, GatewayConfig, PortMapper, PortMapping, Server, ServerConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -18,6 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::host::daemon::{self, Starting};
+use crate::host::gateways::{self, Announced, Identity, Said};
 use crate::host::places;
 use crate::names::ContainerName;
 use crate::report::{self, parse_size_u32};
@@ -60,6 +62,13 @@ pub(crate) struct NfsArgs {
     /// What is exported to whom [default: all to this host]; docs/NFS.md shows such a file
     #[arg(long, value_name = "FILE")]
     exports: Option<PathBuf>,
+    /// Let clients ask the port mapper for the ports, as lock managers of kernels do: be one if port 111
+    /// is free (root), else use that of this host
+    #[arg(long)]
+    portmap: bool,
+    /// Serve metrics (Prometheus text over HTTP) at this address
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
     /// Go to the background once it serves
     #[arg(long)]
     background: bool,
@@ -107,6 +116,12 @@ fn background_arguments(args: &NfsArgs) -> Result<Vec<OsString>> {
     if let Some(exports) = &args.exports {
         all.extend(["--exports".into(), places::absolute(exports)?.into()]);
     }
+    if args.portmap {
+        all.push("--portmap".into());
+    }
+    if let Some(metrics) = &args.metrics {
+        all.extend(["--metrics".into(), metrics.into()]);
+    }
     if let Some(block) = args.block {
         all.extend(["--block".into(), block.to_string().into()]);
     }
@@ -128,6 +143,9 @@ struct Serving {
     server: Server,
     pool: Arc<Pool>,
     ready: String,
+    announced: Option<Announced>,
+    mapping: Option<PortMapping>,
+    metrics: Option<MetricsServer>,
 }
 
 fn start(args: &NfsArgs) -> Result<Serving> {
@@ -140,6 +158,14 @@ fn start(args: &NfsArgs) -> Result<Serving> {
         mount_port = listener.local_addr().context("cannot tell the address")?.port();
         listeners.push(listener);
     }
+    let mapper = if args.portmap {
+        let (mapper, listener) = PortMapper::open(address.ip())?;
+        listeners.extend(listener);
+        Some(mapper)
+    } else {
+        None
+    };
+    let mut metrics = args.metrics.as_deref().map(MetricsServer::listen).transpose()?;
     let file = connect::pool_file(&args.name.pool)?;
     watch::begin(&file);
     let pool = Pool::connect(&file, ClientConfig::default())?;
@@ -155,13 +181,43 @@ fn start(args: &NfsArgs) -> Result<Serving> {
         fs,
         exports,
         &file.secret()?.derive(HANDLES),
-        GatewayConfig { block_bytes: args.block, coalesces: !as_of_old },
+        GatewayConfig {
+            block_bytes: args.block,
+            coalesces: !as_of_old,
+            ..GatewayConfig::default()
+        },
     )
     .context("cannot draw a verifier")?;
     let config = ServerConfig { no_delay: !as_of_old, splits_answers: as_of_old };
     let server = Server::start(Arc::clone(&gateway), listeners, config)
         .context("cannot start the threads of the gateway")?;
-    Ok(Serving { gateway, server, pool, ready })
+    if let Some(metrics) = &mut metrics {
+        metrics.start(&gateway)?;
+    }
+    let mapping =
+        mapper.map(|mapper| mapper.start(&gateway, address.port(), mount_port)).transpose()?;
+    let identity = Identity {
+        pool: file.map.pool.to_string(),
+        container: args.name.container().to_owned(),
+        address: address.to_string(),
+        mount_port,
+        pid: std::process::id(),
+    };
+    let announced = announce(identity, &gateway, &server);
+    Ok(Serving { gateway, server, pool, ready, announced, mapping, metrics })
+}
+
+/// Lets `azekura status` find the gateway; it serves also if that cannot be.
+fn announce(identity: Identity, gateway: &Arc<Gateway>, server: &Server) -> Option<Announced> {
+    let (gateway, clients) = (Arc::clone(gateway), server.clients());
+    let ask = move || Said {
+        exports: gateway.exports().iter().map(|export| export.path().to_owned()).collect(),
+        clients: clients().iter().map(SocketAddr::ip).collect(),
+        counted: gateway.metrics().snapshot(),
+    };
+    gateways::announce(identity, ask)
+        .inspect_err(|error| tracing::warn!("'azekura status' will not show it: {error:#}"))
+        .ok()
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener> {
@@ -201,7 +257,10 @@ fn stay(args: &NfsArgs, starting: Starting) -> Result<()> {
         break;
     }
     tracing::info!("the gateway ends");
+    // Nobody is sent here any more.
+    drop((serving.mapping, serving.announced));
     serving.server.stop(DRAIN_TIMEOUT);
+    drop(serving.metrics);
     serving.pool.leave();
     Ok(())
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::serve;
+use crate::host::gateways::{self, GatewayStatus};
 use crate::host::mounts::{self, MountEntry};
 use crate::host::records::{self, LocalPool};
 use crate::outcome::Verdict;
@@ -141,6 +142,8 @@ pub(crate) struct PoolStatus {
     mounts: Vec<String>,
     /// Those whose process has died: `azekura umount` cleans up.
     dead_mounts: Vec<String>,
+    /// NFS gateways that run here.
+    gateways: Vec<GatewayStatus>,
 }
 
 impl EngineStatus {
@@ -231,6 +234,7 @@ impl PoolStatus {
             rates,
             mounts: mounted.iter().map(shown).collect(),
             dead_mounts: mounted.iter().filter(|m| mounts::is_dead(&m.dir)).map(shown).collect(),
+            gateways: gateways::of(map).unwrap_or_default(),
             engines,
         }
     }
@@ -325,6 +329,39 @@ fn show_all(all: &[PoolStatus]) {
     report::say(table);
 }
 
+fn show_gateways(gateways: &[GatewayStatus]) {
+    if gateways.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[
+        "gateway",
+        ">pid",
+        ">up for",
+        ">clients",
+        ">connections",
+        ">calls/s",
+        ">received/s",
+        ">sent/s",
+        "container",
+        "exports",
+    ]);
+    for gateway in gateways {
+        table.row([
+            gateway.identity.address.clone(),
+            gateway.identity.pid.to_string(),
+            format_duration_s(gateway.uptime_s),
+            gateway.clients.len().to_string(),
+            gateway.connections.to_string(),
+            format_rate(gateway.rates.calls_per_s as f64),
+            format_bytes(gateway.rates.received_bytes_per_s),
+            format_bytes(gateway.rates.sent_bytes_per_s),
+            gateway.identity.container.clone(),
+            gateway.exports.join(" "),
+        ]);
+    }
+    report::say(table);
+}
+
 fn show_one(pool: &PoolStatus) {
     report::say(format_args!(
         "pool '{}' is {}: {} targets at {} engine{}, {} of {} free, {} objects",
@@ -384,6 +421,7 @@ fn show_one(pool: &PoolStatus) {
     if any {
         report::say(table);
     }
+    show_gateways(&pool.gateways);
     for engine in &pool.engines {
         for target in engine.targets.iter().filter(|target| target.set_aside > 0) {
             report::say(format!(

@@ -2,6 +2,7 @@
 //! background. Knows nothing of pools beyond their names.
 
 pub mod daemon;
+pub(crate) mod gateways;
 pub(crate) mod interrupt;
 pub mod machine;
 pub(crate) mod mounts;
