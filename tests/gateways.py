@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from nfs_protocol import Share, sys_auth
@@ -111,6 +112,11 @@ class Gateway:
 
     def open_files(self):
         return len(os.listdir(f"/proc/{self.child.pid}/fd"))
+
+    def memory(self):
+        """What of it is in memory, in bytes."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10
 
 
 def build_conformance(directory):

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use azekura_proto::attr::{AttrChange, FileGuard, Inheritance, NewInode, SetTime};
+use azekura_proto::attr::{AttrChange, ChangeMark, FileGuard, Inheritance, NewInode, SetTime};
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
     Allocation, Answer, Challenge, Condition, Hello, Lock, LockKind, LockMode, MAGIC, Proof,
@@ -109,8 +109,7 @@ fn requests() -> Vec<Request<'static>> {
         value: Some(b"v"),
         condition: Condition::Equals(b"w"),
     };
-    let guard =
-        FileGuard { mode: 0o644, uid: 1, gid: 2, chunk_bytes: 1 << 20, has_xattrs: false };
+    let guard = FileGuard { mode: 0o644, uid: 1, gid: 2, chunk_bytes: 1 << 20, has_xattrs: false };
     let change = AttrChange {
         mode: Some(0o600),
         size: Some(1 << 40),
@@ -185,6 +184,8 @@ fn answers() -> Vec<Answer> {
         Ok(Reply::Shard(Some(stat))),
         Ok(Reply::Keys { keys: vec![vec![1], vec![2, 3]], end: true }),
         Err(Status::NoSpace),
+        Ok(Reply::FileData { bytes: 4096, attr: Box::new(attr()) }),
+        Ok(Reply::Written { before: Some(ChangeMark::of(&attr())), attr: Box::new(attr()) }),
     ]
 }
 

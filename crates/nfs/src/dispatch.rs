@@ -24,10 +24,13 @@ const SERVED: &[(&Program, &[Procedure])] = &[
     (&PORTMAP, portmap::PROCEDURES),
 ];
 
+/// Moving so many bytes does not take long.
+pub(crate) const SHORT_BYTES: usize = 64 << 10;
+
 /// What becomes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// The answer stands in the writer, as a record.
+    /// The answer stands in the writer, as a record behind those before.
     Answered,
     /// There is nothing to answer now: the same call is being carried out.
     Silent,
@@ -42,6 +45,27 @@ pub(crate) struct Asker {
     pub(crate) address: IpAddr,
 }
 
+/// Whether a message is likely to take long, so that others should go on beside it: it moves many
+/// bytes, waits for disks, or lists a directory. A guess, by where the numbers stand that tell.
+pub(crate) fn is_long(message: &[u8]) -> bool {
+    const PROGRAM_AT: usize = 12;
+    const PROCEDURE_AT: usize = 20;
+    const READ: u32 = 6;
+    const READDIR: u32 = 16;
+    const READDIRPLUS: u32 = 17;
+    const COMMIT: u32 = 21;
+    let number = |at: usize| Some(u32::from_be_bytes(*message.get(at..)?.first_chunk()?));
+    if number(PROGRAM_AT) != Some(NFS.number) {
+        return false;
+    }
+    match number(PROCEDURE_AT) {
+        Some(READDIR | READDIRPLUS | COMMIT) => true,
+        // Its last argument is how many bytes.
+        Some(READ) => number(message.len() - 4).is_some_and(|bytes| bytes as usize > SHORT_BYTES),
+        _ => message.len() > SHORT_BYTES,
+    }
+}
+
 /// Answers one message.
 pub(crate) fn answer(
     gateway: &Gateway,
@@ -50,6 +74,7 @@ pub(crate) fn answer(
     reply: &mut Writer,
 ) -> Outcome {
     let started = Instant::now();
+    let start = reply.len();
     let call = match Call::decode(message) {
         Ok(call) => call,
         Err(BadCall::NoCall) => return Outcome::NoCall,
@@ -68,9 +93,9 @@ pub(crate) fn answer(
     };
     if outcome == Outcome::Answered {
         let answered = Answered {
-            is_error: rpc::is_error(reply.bytes()),
+            is_error: rpc::is_error(&reply.bytes()[start..]),
             bytes_in: message.len() as u64,
-            bytes_out: reply.len() as u64,
+            bytes_out: (reply.len() - start) as u64,
             latency: started.elapsed(),
         };
         gateway.metrics.count(call.program, call.procedure, answered);
@@ -102,8 +127,8 @@ fn carry_out(
     match procedure {
         Procedure::Absent => rpc::refuse(reply, call.xid, Refusal::NoProcedure),
         Procedure::Nothing => {
-            rpc::begin_reply(reply, call.xid);
-            rpc::finish_reply(reply);
+            let start = rpc::begin_reply(reply, call.xid);
+            rpc::finish_reply(reply, start);
         }
         Procedure::Repeatable(run) => run_procedure(gateway, asker, call, run, reply),
         Procedure::Once(run) => {
@@ -120,13 +145,13 @@ fn carry_out(
             );
             match gateway.replies.begin(key) {
                 Turn::First(turn) => {
+                    let start = reply.len();
                     run_procedure(gateway, asker, call, run, reply);
-                    turn.answer(Arc::from(reply.bytes()));
+                    turn.answer(Arc::from(&reply.bytes()[start..]));
                 }
                 Turn::InProgress => return Outcome::Silent,
                 Turn::Answered(first) => {
                     gateway.metrics.repeated_calls.fetch_add(1, Ordering::Relaxed);
-                    reply.clear();
                     reply.raw(&first);
                 }
             }
@@ -138,10 +163,12 @@ fn carry_out(
 fn run_procedure(gateway: &Gateway, asker: Asker, call: &Call<'_>, run: Run, reply: &mut Writer) {
     let request =
         Request { gateway, peer: asker.address, auth: &call.auth, exports: gateway.exports() };
-    rpc::begin_reply(reply, call.xid);
+    let start = rpc::begin_reply(reply, call.xid);
     let mut args = call.args;
-    match run(&request, &mut args, reply) {
-        Ok(()) => rpc::finish_reply(reply),
-        Err(Garbage) => rpc::refuse(reply, call.xid, Refusal::GarbageArgs),
+    if let Err(Garbage) = run(&request, &mut args, reply) {
+        reply.truncate(start);
+        rpc::refuse(reply, call.xid, Refusal::GarbageArgs);
+    } else {
+        rpc::finish_reply(reply, start);
     }
 }

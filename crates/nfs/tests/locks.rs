@@ -118,7 +118,7 @@ fn lock_manager(status: u32) -> (u16, Receiver<(u32, Vec<u8>)>) {
             let Some(message) = receive(&mut stream, &mut records) else { continue };
             let call = Call::decode(&message).unwrap();
             let mut reply = Writer::default();
-            begin_reply(&mut reply, call.xid);
+            let start = begin_reply(&mut reply, call.xid);
             if call.program == NLM.0 {
                 let mut args = call.args;
                 reply.opaque(args.opaque(1024).unwrap());
@@ -128,7 +128,7 @@ fn lock_manager(status: u32) -> (u16, Receiver<(u32, Vec<u8>)>) {
             } else {
                 reply.u32(u32::from(port));
             }
-            finish_reply(&mut reply);
+            finish_reply(&mut reply, start);
             let _ = stream.write_all(reply.bytes());
         }
     });

@@ -69,6 +69,11 @@ impl Connection {
         self.writer.queue(message, bulk_bytes)
     }
 
+    /// As [`FrameWriter::queue_bulk`].
+    pub fn queue_bulk(&mut self, bulk: &[u8]) {
+        self.writer.queue_bulk(bulk);
+    }
+
     /// As [`FrameWriter::queued_bytes`].
     pub fn queued_bytes(&self) -> usize {
         self.writer.queued_bytes()
@@ -169,6 +174,8 @@ mod tests {
         let (mut one, mut other) = pair();
         one.queue(&"first", 3).unwrap();
         one.flush(b"abc").unwrap();
+        one.queue(&"second", 2).unwrap();
+        one.queue_bulk(b"de");
         one.queue(&vec![7u8; 100_000], 0).unwrap();
         let sender = std::thread::spawn(move || one.flush(&[]).map(|()| one));
         let (head, body) = other.recv().unwrap();
@@ -176,6 +183,11 @@ mod tests {
         let mut bulk = vec![0; head.bulk_bytes as usize];
         other.read_bulk(&mut bulk).unwrap();
         assert_eq!(bulk, b"abc");
+        let (head, body) = other.recv().unwrap();
+        assert_eq!(frame::decode::<String>(body).unwrap(), "second");
+        let mut bulk = vec![0; head.bulk_bytes as usize];
+        other.read_bulk(&mut bulk).unwrap();
+        assert_eq!(bulk, b"de");
         let (_, body) = other.recv().unwrap();
         assert_eq!(frame::decode::<Vec<u8>>(body).unwrap(), vec![7u8; 100_000]);
         drop(sender.join().unwrap().unwrap());

@@ -351,6 +351,11 @@ impl FrameWriter {
         frame::encode_into(&mut self.output, message, bulk_bytes)
     }
 
+    /// Has bulk data wait right behind the message that announced them: for few bytes, which are copied.
+    pub fn queue_bulk(&mut self, bulk: &[u8]) {
+        self.output.extend_from_slice(bulk);
+    }
+
     /// Bytes that wait to be sent.
     pub fn queued_bytes(&self) -> usize {
         self.output.len()

@@ -112,6 +112,14 @@ check_large(const struct handle *file)
 	WANT("COMMIT of all", NFS3_OK, commit(file, 0, 0));
 	check(memcmp(verifier, got.verifier, 8) == 0, "COMMIT of all: the verifier of the writes");
 
+	WANT("WRITE of a few bytes", NFS3_OK, write_at(file, 50000, "small", 5, UNSTABLE));
+	WANT("WRITE of 1 MiB over them", NFS3_OK, write_at(file, 0, bytes, BYTES_MAX, UNSTABLE));
+	WANT("WRITE of a few bytes over that", NFS3_OK, write_at(file, 70000, "small", 5, UNSTABLE));
+	WANT("COMMIT", NFS3_OK, commit(file, 0, 0));
+	check(reads(file, 50000, bytes + 50000, 20000) && reads(file, 70000, "small", 5) &&
+		      reads(file, 70005, bytes + 70005, 1000),
+	      "WRITE small, large and small again takes place in this order");
+
 	for (uint32_t block = 8192; block <= BYTES_MAX; block *= 128) {
 		uint32_t length = GATHERED / 4;
 

@@ -139,6 +139,16 @@ check_files(void)
 	be_bob(0);
 	WANT("READ by who may execute", NFS3_OK, read_at(&file, 0, 4));
 	WANT("WRITE by who may execute", NFS3ERR_ACCES, write_at(&file, 0, "x", 1, FILE_SYNC));
+	set_mode(&file, 0666);
+	be_bob(0);
+	WANT("WRITE unstable by others who may", NFS3_OK, write_at(&file, 0, "late", 4, UNSTABLE));
+	set_mode(&file, 0600);
+	be_bob(0);
+	WANT("COMMIT by others who may write no more", NFS3_OK, commit(&file, 0, 0));
+	be_alice();
+	WANT("READ", NFS3_OK, read_at(&file, 0, 4));
+	check(got.length == 4 && memcmp(got.bytes, "late", 4) == 0,
+	      "COMMIT by others who may write no more: what they wrote is there");
 	set_mode(&file, 0);
 	WANT("READ by the owner whatever the mode", NFS3_OK, read_at(&file, 0, 4));
 	WANT("WRITE by the owner whatever the mode", NFS3_OK, write_at(&file, 0, "x", 1, UNSTABLE));

@@ -132,7 +132,9 @@ fn write_held(
 ) -> Result<ChangeMark, Status> {
     let held = file.hold();
     let stat = file.stat().map_err(store_status)?;
-    let mark = ChangeMark::of(&at_home(oid, inode, was_there.then_some(stat)));
+    // Made by this write or by another one just now, it has no time of its own yet.
+    let counts = was_there || stat.bytes > 0;
+    let mark = ChangeMark::of(&at_home(oid, inode, counts.then_some(stat)));
     held.write_at(data, offset).map_err(store_status)?;
     Ok(mark)
 }

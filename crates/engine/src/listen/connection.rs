@@ -18,6 +18,9 @@ use crate::requests::bulk::{BulkIn, BulkOut, FileRange, Response};
 /// Answers to requests that came together wait for each other up to this size, in bytes.
 const QUEUED_BYTES_MAX: usize = 32 * 1024;
 
+/// So many bytes of data wait with their answer: copying them costs less than a system call.
+const QUEUED_BULK_MAX: usize = 8 * 1024;
+
 /// Why a connection is over.
 enum End {
     Closed,
@@ -124,6 +127,12 @@ fn send(connection: &mut Connection, response: Response<'_>) -> io::Result<()> {
         }
         BulkOut::Bytes(data) => {
             connection.queue(&answer, data.len() as u32).map_err(io::Error::other)?;
+            let fits = data.len() <= QUEUED_BULK_MAX
+                && connection.queued_bytes() + data.len() < QUEUED_BYTES_MAX;
+            if fits && connection.has_buffered_input() {
+                connection.queue_bulk(data);
+                return Ok(());
+            }
             connection.flush(data)
         }
         BulkOut::File(range) => {

@@ -161,9 +161,9 @@ mod tests {
         with_server(
             |call, reply| {
                 assert_eq!((call.program, call.version, call.procedure), (100_021, 4, 5));
-                begin_reply(reply, call.xid);
+                let start = begin_reply(reply, call.xid);
                 reply.raw(call.args.rest());
-                finish_reply(reply);
+                finish_reply(reply, start);
             },
             |callee| assert_eq!(callee.call(&NLM, 5, b"args").unwrap(), b"args"),
         );
@@ -176,9 +176,9 @@ mod tests {
                 let mut args = call.args;
                 let mut next = || args.u32().unwrap();
                 assert_eq!([next(), next(), next(), next()], [100_021, 4, 6, 0]);
-                begin_reply(reply, call.xid);
+                let start = begin_reply(reply, call.xid);
                 reply.u32(4045);
-                finish_reply(reply);
+                finish_reply(reply, start);
             },
             |callee| assert_eq!(callee.port_of(&NLM).unwrap(), 4045),
         );
@@ -192,8 +192,8 @@ mod tests {
         );
         with_server(
             |call, reply| {
-                begin_reply(reply, call.xid ^ 1);
-                finish_reply(reply);
+                let start = begin_reply(reply, call.xid ^ 1);
+                finish_reply(reply, start);
             },
             |callee| assert!(callee.call(&NLM, 5, &[]).is_err(), "it answers another call"),
         );

@@ -43,16 +43,18 @@ pub enum Refusal {
     GarbageArgs,
 }
 
-/// Begins a reply to a call that is carried out; its results follow.
-pub fn begin_reply(reply: &mut Writer, xid: u32) {
-    reply.clear();
+/// Begins a reply to a call that is carried out, behind what was written before; its results follow.
+/// Gives where it begins.
+pub fn begin_reply(reply: &mut Writer, xid: u32) -> usize {
+    let start = reply.len();
     reply.numbers(&[0, xid, REPLY, ACCEPTED, AUTH_NONE, 0, 0]);
+    start
 }
 
-/// Makes a record of what was written since [`begin_reply`] or [`refuse`].
-pub fn finish_reply(reply: &mut Writer) {
-    let length = (reply.len() - MARK_BYTES) as u32;
-    reply.set_u32(0, LAST_FRAGMENT | length);
+/// Makes a record of what was written since [`begin_reply`].
+pub fn finish_reply(reply: &mut Writer, start: usize) {
+    let length = (reply.len() - start - MARK_BYTES) as u32;
+    reply.set_u32(start, LAST_FRAGMENT | length);
 }
 
 /// Whether a finished reply refuses its call, or begins with a status that is not 0.
@@ -64,10 +66,10 @@ pub fn is_error(record: &[u8]) -> bool {
     is_set(MESSAGE_STATUS_AT) || is_set(CALL_STATUS_AT) || is_set(RESULT_AT)
 }
 
-/// Writes the whole reply to a call that is refused.
+/// Writes the whole reply to a call that is refused, behind what was written before.
 pub fn refuse(reply: &mut Writer, xid: u32, refusal: Refusal) {
     const RPC_VERSION: u32 = 2;
-    reply.clear();
+    let start = reply.len();
     reply.numbers(&[0, xid, REPLY]);
     match refusal {
         Refusal::RpcMismatch => {
@@ -81,7 +83,7 @@ pub fn refuse(reply: &mut Writer, xid: u32, refusal: Refusal) {
         Refusal::NoProcedure => accepted(reply, 3, &[]),
         Refusal::GarbageArgs => accepted(reply, 4, &[]),
     }
-    finish_reply(reply);
+    finish_reply(reply, start);
 }
 
 fn accepted(reply: &mut Writer, status: u32, rest: &[u32]) {
@@ -96,11 +98,16 @@ mod tests {
     #[test]
     fn a_reply_is_one_record() {
         let mut reply = Writer::default();
-        begin_reply(&mut reply, 5);
-        reply.u32(42);
-        finish_reply(&mut reply);
-        let expected = [LAST_FRAGMENT + 28, 5, 1, 0, 0, 0, 0, 42];
-        assert_eq!(reply.bytes(), expected.map(u32::to_be_bytes).concat());
+        for number in [42, 43] {
+            let start = begin_reply(&mut reply, 5);
+            reply.u32(number);
+            finish_reply(&mut reply, start);
+        }
+        let expected = [42, 43].map(|number| [LAST_FRAGMENT + 28, 5, 1, 0, 0, 0, 0, number]);
+        assert_eq!(
+            reply.bytes(),
+            expected.concat().into_iter().flat_map(u32::to_be_bytes).collect::<Vec<_>>()
+        );
     }
 
     #[test]
@@ -109,6 +116,7 @@ mod tests {
         refuse(&mut reply, 5, Refusal::ProgramMismatch { version: 3 });
         let expected = [LAST_FRAGMENT + 32, 5, 1, 0, 0, 0, 2, 3, 3];
         assert_eq!(reply.bytes(), expected.map(u32::to_be_bytes).concat());
+        reply.clear();
         refuse(&mut reply, 5, Refusal::RpcMismatch);
         assert_eq!(
             reply.bytes(),

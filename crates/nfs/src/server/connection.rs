@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::memory::{Memory, Share};
+use crate::dispatch;
 use crate::rpc::Records;
 
 /// Calls of one connection that are worked at a time, so that it leaves threads for others.
 const IN_FLIGHT_MAX: usize = 16;
-/// A message longer than that is not copied when it is taken off.
-const COPIED_BYTES_MAX: usize = 8 << 10;
+/// Short messages that are taken off at a time.
+const TAKEN_MAX: usize = 16;
 
 /// A connection.
 #[derive(Debug)]
@@ -44,13 +45,44 @@ struct Output {
     stuck_since: Option<Instant>,
 }
 
-/// What a look at the input has brought.
-#[derive(Debug)]
-pub(super) enum Taken {
-    /// A message: where it lies in the memory that was given. Another one may have come completely.
-    Message { range: Range<usize>, has_more: bool },
-    /// Nothing complete has come.
-    Nothing,
+/// Messages that were taken off. Keeps its memory from one time to the next.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    memory: Vec<u8>,
+    short: Vec<Range<usize>>,
+    long_memory: Vec<u8>,
+    long: Option<Range<usize>>,
+    /// Another message has come completely.
+    pub(super) has_more: bool,
+}
+
+impl Taken {
+    /// Those that will not take long.
+    pub(super) fn short(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.short.iter().map(|range| &self.memory[range.clone()])
+    }
+
+    /// The one behind them that may.
+    pub(super) fn long(&self) -> Option<&[u8]> {
+        self.long.clone().map(|range| &self.long_memory[range])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.long.is_none()
+    }
+
+    fn clear(&mut self) {
+        self.short.clear();
+        self.memory.clear();
+        self.long = None;
+        self.has_more = false;
+    }
+
+    fn add(&mut self, message: &[u8]) {
+        let start = self.memory.len();
+        self.memory.extend_from_slice(message);
+        self.short.push(start..self.memory.len());
+    }
 }
 
 impl Connection {
@@ -86,34 +118,36 @@ impl Connection {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Takes the next message off, receiving what there is.
+    /// Takes messages off, receiving what there is: several short ones, or up to the first long one.
     ///
     /// # Errors
     /// If the client has ended the connection or breaks the protocol.
-    pub(super) fn take(&self, memory: &mut Vec<u8>) -> io::Result<Taken> {
+    pub(super) fn take(&self, taken: &mut Taken) -> io::Result<()> {
+        taken.clear();
         let mut input = self.input.lock();
         let Input { records, share } = &mut *input;
         loop {
-            if let Some(range) = records.next_message().map_err(io::Error::other)? {
-                let has_more = records.has_more();
-                if range.len() > COPIED_BYTES_MAX {
-                    records.take_message(memory);
-                    return Ok(Taken::Message { range, has_more });
+            while taken.short.len() < TAKEN_MAX
+                && let Some(range) = records.next_message().map_err(io::Error::other)?
+            {
+                if dispatch::is_long(records.message(range.clone())) {
+                    taken.has_more = records.has_more();
+                    records.take_message(&mut taken.long_memory);
+                    taken.long = Some(range);
+                    return Ok(());
                 }
-                let message = records.message(range);
-                if memory.len() < message.len() {
-                    memory.resize(COPIED_BYTES_MAX, 0);
-                }
-                memory[..message.len()].copy_from_slice(message);
-                return Ok(Taken::Message { range: 0..message.len(), has_more });
+                taken.add(records.message(range));
+            }
+            if !taken.short.is_empty() {
+                taken.has_more = records.has_more();
+                return Ok(());
             }
             match (&self.socket).read(records.room()) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => records.received(bytes),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    share.set(records.held())?;
-                    return Ok(Taken::Nothing);
+                    return share.set(records.held());
                 }
                 Err(error) => return Err(error),
             }

@@ -6,6 +6,7 @@
 mod connection;
 mod memory;
 mod shared;
+mod turns;
 mod worker;
 
 use std::io;
@@ -21,8 +22,10 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::gateway::Gateway;
 use memory::Memory;
+use rustix::event::epoll::EventFlags;
 pub use shared::ServerConfig;
 use shared::{STOP_TOKEN, Shared};
+use turns::{ALONE_MAX, Turn};
 
 /// Threads that answer calls; so many are worked at a time, in all.
 const THREADS: usize = 32;
@@ -53,6 +56,7 @@ impl Server {
         listeners: Vec<TcpListener>,
         config: ServerConfig,
     ) -> io::Result<Self> {
+        let origin = Instant::now();
         let shared = Arc::new(Shared {
             gateway,
             config,
@@ -60,6 +64,7 @@ impl Server {
             connections: Mutex::default(),
             next_token: AtomicU64::new(0),
             memory: Memory::new(MEMORY_BYTES_MAX),
+            turns: (0..THREADS).map(|_| Turn::new(origin)).collect(),
             stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             in_flight: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
@@ -72,7 +77,8 @@ impl Server {
         for number in 0..THREADS {
             let shared = Arc::clone(&server.shared);
             let thread = std::thread::Builder::new().name(format!("nfs-{number}"));
-            server.threads.push(thread.spawn(move || worker::run(&shared))?);
+            let work = move || worker::run(&shared, &shared.turns[number]);
+            server.threads.push(thread.spawn(work)?);
         }
         for listener in listeners {
             listener.set_nonblocking(true)?;
@@ -147,13 +153,24 @@ fn accept_all(shared: &Shared, listener: &TcpListener) {
 
 /// What has to be done from time to time.
 fn keep_up(shared: &Shared) {
-    let mut last = Instant::now();
+    let mut last_tick = Instant::now();
+    let mut last_busy = Instant::now();
     while !shared.is_stopping() {
-        std::thread::sleep(Duration::from_millis(50));
-        if last.elapsed() < TICK {
+        // While calls are worked somebody may be waiting behind one; else nothing is urgent.
+        let is_quiet = last_busy.elapsed() > TICK;
+        std::thread::sleep(if is_quiet { TICK / 10 } else { ALONE_MAX });
+        for turn in shared.turns.iter().filter(|turn| turn.is_busy()) {
+            last_busy = Instant::now();
+            if let Some(connection) = turn.pass_on()
+                && shared.watch(&connection, EventFlags::IN | EventFlags::OUT).is_err()
+            {
+                shared.remove(&connection);
+            }
+        }
+        if last_tick.elapsed() < TICK {
             continue;
         }
-        last = Instant::now();
+        last_tick = Instant::now();
         shared.gateway.tick();
         let all: Vec<_> = shared.connections.lock().values().cloned().collect();
         for connection in all {

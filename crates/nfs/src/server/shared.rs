@@ -12,6 +12,7 @@ use rustix::event::epoll;
 
 use super::connection::Connection;
 use super::memory::Memory;
+use super::turns::Turn;
 use crate::gateway::Gateway;
 
 /// Stands for no connection.
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) connections: Mutex<HashMap<u64, Arc<Connection>>>,
     pub(super) next_token: AtomicU64,
     pub(super) memory: Memory,
+    /// What each thread does.
+    pub(super) turns: Vec<Turn>,
     /// Wakes all threads for the end.
     pub(super) stop: rustix::fd::OwnedFd,
     /// Calls that are being worked.

@@ -1,27 +1,29 @@
-//! What each thread of the server does: it waits until some connection can be served, takes one message
-//! off it, and answers it.
+//! What each thread of the server does: it waits until some connection can be served, takes messages off
+//! it, and answers them. Short calls of a connection are answered one after another, which costs no change
+//! of threads; beside a long one, or a short one that takes long after all, others go on.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::event::epoll;
+use rustix::event::epoll::{self, EventFlags};
 
 use super::connection::{Connection, Taken};
 use super::shared::{STOP_TOKEN, Shared};
-use crate::dispatch::{self, Asker, Outcome};
+use super::turns::Turn;
+use crate::dispatch::{self, Asker, Outcome, SHORT_BYTES};
 use crate::xdr::Writer;
 
 /// What a thread keeps from one message to the next.
 #[derive(Debug, Default)]
 struct Scratch {
-    message: Vec<u8>,
-    reply: Writer,
+    taken: Taken,
+    answers: Writer,
 }
 
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run(shared: &Shared, turn: &Turn) {
     let mut scratch = Scratch::default();
-    let nothing =
-        epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+    let nothing = epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
     let mut events = [nothing];
     loop {
         match epoll::wait(&shared.epoll, &mut events, None) {
@@ -37,7 +39,7 @@ pub(super) fn run(shared: &Shared) {
             return;
         }
         let Some(connection) = shared.find(token) else { continue };
-        if let Err(error) = serve(shared, &connection, &mut scratch) {
+        if let Err(error) = serve(shared, &connection, turn, &mut scratch) {
             if error.kind() != io::ErrorKind::UnexpectedEof {
                 tracing::debug!(client = %connection.peer(), "a connection ends: {error}");
             }
@@ -46,53 +48,93 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-/// Serves one message of a connection that can be read or written.
-fn serve(shared: &Shared, connection: &Connection, scratch: &mut Scratch) -> io::Result<()> {
-    // Who does not take answers gets no further ones.
-    if !connection.flush()? {
-        return shared.watch(connection, epoll::EventFlags::OUT);
-    }
-    if shared.is_draining.load(Ordering::Acquire) {
-        return Ok(());
-    }
-    let (range, has_more) = match connection.take(&mut scratch.message)? {
-        Taken::Message { range, has_more } => (range, has_more),
-        Taken::Nothing => return shared.watch(connection, epoll::EventFlags::IN),
-    };
-    shared.in_flight.fetch_add(1, Ordering::AcqRel);
-    let may_go_on = connection.begin();
-    let done = (|| {
-        if may_go_on {
-            // What has come already does not wake anybody, but that it can be answered does.
-            let ready = if has_more { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-            shared.watch(connection, epoll::EventFlags::IN | ready)?;
+/// Serves a connection that can be read or written, until nothing more has come or a call takes long.
+fn serve(
+    shared: &Shared,
+    connection: &Arc<Connection>,
+    turn: &Turn,
+    scratch: &mut Scratch,
+) -> io::Result<()> {
+    let Scratch { taken, answers } = scratch;
+    loop {
+        // Who does not take answers gets no further ones.
+        if !connection.flush()? {
+            return shared.watch(connection, EventFlags::OUT);
         }
-        answer(shared, connection, &scratch.message[range], &mut scratch.reply)
-    })();
-    let have_others_waited = connection.end();
-    shared.in_flight.fetch_sub(1, Ordering::AcqRel);
-    done?;
-    if have_others_waited {
-        shared.watch(connection, epoll::EventFlags::IN | epoll::EventFlags::OUT)?;
+        if shared.is_draining.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        connection.take(taken)?;
+        if taken.is_empty() {
+            return shared.watch(connection, EventFlags::IN);
+        }
+        shared.in_flight.fetch_add(1, Ordering::AcqRel);
+        let may_go_on = connection.begin();
+        let done = answer_all(shared, connection, turn, (taken, answers), may_go_on);
+        let have_others_waited = connection.end();
+        shared.in_flight.fetch_sub(1, Ordering::AcqRel);
+        let have_others_begun = done?;
+        if have_others_waited {
+            return shared.watch(connection, EventFlags::IN | EventFlags::OUT);
+        }
+        if have_others_begun || !may_go_on {
+            return Ok(());
+        }
     }
-    Ok(())
+}
+
+/// Answers what was taken off a connection. Tells whether other threads may serve it by now.
+fn answer_all(
+    shared: &Shared,
+    connection: &Arc<Connection>,
+    turn: &Turn,
+    (taken, answers): (&Taken, &mut Writer),
+    may_go_on: bool,
+) -> io::Result<bool> {
+    turn.begin(connection);
+    answers.clear();
+    let mut done = Ok(());
+    for message in taken.short() {
+        done = answer(shared, connection, message, answers);
+        if done.is_ok() && answers.len() > SHORT_BYTES {
+            done = send(shared, connection, answers);
+        }
+        if done.is_err() {
+            break;
+        }
+    }
+    let is_passed_on = turn.end();
+    done?;
+    send(shared, connection, answers)?;
+    let Some(message) = taken.long() else { return Ok(is_passed_on) };
+    if may_go_on {
+        // What has come already does not wake anybody, but that it can be answered does.
+        let ready = if taken.has_more { EventFlags::OUT } else { EventFlags::empty() };
+        shared.watch(connection, EventFlags::IN | ready)?;
+    }
+    answer(shared, connection, message, answers)?;
+    send(shared, connection, answers)?;
+    Ok(true)
 }
 
 fn answer(
     shared: &Shared,
     connection: &Connection,
     message: &[u8],
-    reply: &mut Writer,
+    answers: &mut Writer,
 ) -> io::Result<()> {
     let asker = Asker { address: connection.peer().ip() };
-    match dispatch::answer(&shared.gateway, asker, message, reply) {
-        Outcome::Answered => {
-            if !connection.send(reply.bytes(), shared.config.splits_answers)? {
-                shared.watch(connection, epoll::EventFlags::OUT)?;
-            }
-            Ok(())
-        }
-        Outcome::Silent => Ok(()),
+    match dispatch::answer(&shared.gateway, asker, message, answers) {
+        Outcome::Answered | Outcome::Silent => Ok(()),
         Outcome::NoCall => Err(io::Error::other("a message that is no call")),
     }
+}
+
+fn send(shared: &Shared, connection: &Connection, answers: &mut Writer) -> io::Result<()> {
+    if answers.is_empty() {
+        return Ok(());
+    }
+    let is_sent = connection.send(answers.bytes(), shared.config.splits_answers)?;
+    answers.clear();
+    if is_sent { Ok(()) } else { shared.watch(connection, EventFlags::OUT) }
 }
