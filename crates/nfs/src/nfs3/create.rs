@@ -119,6 +119,7 @@ fn make_with(
     start: &AttrUpdate,
     what: NewEntry<'_>,
 ) -> Result<Attr, Status> {
+    types::check_times(start)?;
     let (fs, caller) = (place.fs(), &place.caller);
     let attr = fs.make(caller, place.oid, name, start.mode.unwrap_or(0), what)?;
     let rest = AttrUpdate {
