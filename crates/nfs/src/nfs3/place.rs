@@ -134,6 +134,15 @@ impl Changing {
         self.after = place.attr().ok();
     }
 
+    /// After an entry was made or removed, if it was. What this gateway has done to a directory is known
+    /// without asking; what others have done may show up to a second later.
+    pub(super) fn end_entry<T>(&mut self, place: &Place<'_>, done: Result<T, Status>) {
+        match done {
+            Ok(_) => self.after = place.fs().getattr_for(place.oid).ok().map(|(attr, _)| attr),
+            Err(_) => self.end(place),
+        }
+    }
+
     /// After it, where the attributes came with the answer.
     pub(super) fn end_with(&mut self, attr: Attr) {
         self.after = Some(attr);
