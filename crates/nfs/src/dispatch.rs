@@ -29,7 +29,7 @@ pub(crate) const SHORT_BYTES: usize = 64 << 10;
 
 /// What becomes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The answer stands in the writer, as a record behind those before.
     Answered,
     /// There is nothing to answer now: the same call is being carried out.
@@ -40,9 +40,9 @@ pub(crate) enum Outcome {
 
 /// Who asks, as far as a connection tells.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
+pub struct Asker {
     /// The address.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
 }
 
 /// Whether a message is likely to take long, so that others should go on beside it: it moves many
@@ -55,8 +55,10 @@ pub(crate) fn is_long(message: &[u8]) -> bool {
     const READDIRPLUS: u32 = 17;
     const COMMIT: u32 = 21;
     let number = |at: usize| Some(u32::from_be_bytes(*message.get(at..)?.first_chunk()?));
-    if number(PROGRAM_AT) != Some(NFS.number) {
-        return false;
+    match number(PROGRAM_AT) {
+        Some(program) if program == NFS.number => {}
+        // A lock may have to be waited for.
+        program => return program == Some(NLM.number),
     }
     match number(PROCEDURE_AT) {
         Some(READDIR | READDIRPLUS | COMMIT) => true,
@@ -67,12 +69,7 @@ pub(crate) fn is_long(message: &[u8]) -> bool {
 }
 
 /// Answers one message.
-pub(crate) fn answer(
-    gateway: &Gateway,
-    asker: Asker,
-    message: &[u8],
-    reply: &mut Writer,
-) -> Outcome {
+pub fn answer(gateway: &Gateway, asker: Asker, message: &[u8], reply: &mut Writer) -> Outcome {
     let started = Instant::now();
     let start = reply.len();
     let call = match Call::decode(message) {

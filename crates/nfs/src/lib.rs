@@ -22,6 +22,7 @@ pub mod rpc;
 mod server;
 pub mod xdr;
 
+pub use dispatch::{Asker, Outcome, answer};
 pub use gateway::{Gateway, GatewayConfig};
 pub use mounts::Mounted;
 pub use portmap::{PortMapper, PortMapping};

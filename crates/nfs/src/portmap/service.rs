@@ -189,6 +189,7 @@ fn serve_datagrams(udp: &UdpSocket, gateway: &Gateway, is_stopping: &AtomicBool)
         }
         let asker = Asker { address: sender.ip() };
         reply.clear();
+        reply.clear();
         if dispatch::answer(gateway, asker, message, &mut reply) == Outcome::Answered {
             // A client that has gone asks no more.
             let _ = udp.send_to(&reply.bytes()[MARK_BYTES..], sender);
