@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::gateway::{Gateway, Request};
+use crate::gateway::{Asker, Gateway, Request};
 use crate::metrics::Answered;
+use crate::owner::Owner;
 use crate::procedure::{Procedure, Run};
 use crate::procedures::{MOUNT, NFS, NLM, NSM, PORTMAP, Program};
 use crate::replies::{ReplyKey, Turn};
@@ -25,24 +26,17 @@ const SERVED: &[(&Program, &[Procedure])] = &[
 ];
 
 /// Moving so many bytes does not take long.
-pub(crate) const SHORT_BYTES: usize = 64 << 10;
+const SHORT_BYTES: usize = 64 << 10;
 
 /// What becomes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The answer stands in the writer, as a record behind those before.
     Answered,
     /// There is nothing to answer now: the same call is being carried out.
     Silent,
     /// It was no call: the connection ends.
     NoCall,
-}
-
-/// Who asks, as far as a connection tells.
-#[derive(Clone, Copy, Debug)]
-pub struct Asker {
-    /// The address.
-    pub address: IpAddr,
 }
 
 /// Whether a message is likely to take long, so that others should go on beside it: it moves many
@@ -68,8 +62,80 @@ pub(crate) fn is_long(message: &[u8]) -> bool {
     }
 }
 
+/// As a connection from this address would: answers messages that have come together, in whatever order,
+/// each with a record. `false` if one was no call.
+pub fn answer_messages(
+    gateway: &Gateway,
+    address: IpAddr,
+    messages: &[&[u8]],
+    replies: &mut Writer,
+) -> bool {
+    let owner = Owner::unknown();
+    answer_all(gateway, Asker { address, owner: &owner }, messages.iter().copied(), replies)
+}
+
+/// Answers messages that have come together, in whatever order. `false` if one was no call.
+pub(crate) fn answer_all<'m>(
+    gateway: &Gateway,
+    asker: Asker<'_>,
+    messages: impl ExactSizeIterator<Item = &'m [u8]>,
+    replies: &mut Writer,
+) -> bool {
+    let is_alone = messages.len() == 1;
+    let mut looks: Vec<(&[u8], Call<'_>)> = Vec::new();
+    for message in messages {
+        match Call::decode(message) {
+            Ok(call) if !is_alone && nfs3::batch::can_be_batched(&call) => {
+                looks.push((message, call));
+            }
+            _ => {
+                if answer(gateway, asker, message, replies) == Outcome::NoCall {
+                    return false;
+                }
+            }
+        }
+    }
+    answer_looks(gateway, asker, looks, replies);
+    true
+}
+
+fn answer_looks(
+    gateway: &Gateway,
+    asker: Asker<'_>,
+    looks: Vec<(&[u8], Call<'_>)>,
+    replies: &mut Writer,
+) {
+    if looks.is_empty() {
+        return;
+    }
+    let started = Instant::now();
+    let (messages, calls): (Vec<_>, Vec<_>) = looks.into_iter().unzip();
+    let exports = gateway.exports();
+    let mut at = replies.len();
+    let lengths = nfs3::batch::answer(gateway, asker, &exports, &calls, replies);
+    for ((message, call), length) in messages.into_iter().zip(&calls).zip(lengths) {
+        if length == 0 {
+            answer(gateway, asker, message, replies);
+            continue;
+        }
+        let answered = Answered {
+            is_error: rpc::is_error(&replies.bytes()[at..at + length]),
+            bytes_in: message.len() as u64,
+            bytes_out: length as u64,
+            latency: started.elapsed(),
+        };
+        gateway.metrics.count(call.program, call.procedure, answered);
+        at += length;
+    }
+}
+
 /// Answers one message.
-pub fn answer(gateway: &Gateway, asker: Asker, message: &[u8], reply: &mut Writer) -> Outcome {
+pub(crate) fn answer(
+    gateway: &Gateway,
+    asker: Asker<'_>,
+    message: &[u8],
+    reply: &mut Writer,
+) -> Outcome {
     let started = Instant::now();
     let start = reply.len();
     let call = match Call::decode(message) {
@@ -116,7 +182,7 @@ fn find(call: &Call<'_>) -> Result<Procedure, Refusal> {
 
 fn carry_out(
     gateway: &Gateway,
-    asker: Asker,
+    asker: Asker<'_>,
     call: &Call<'_>,
     procedure: Procedure,
     reply: &mut Writer,
@@ -157,9 +223,14 @@ fn carry_out(
     Outcome::Answered
 }
 
-fn run_procedure(gateway: &Gateway, asker: Asker, call: &Call<'_>, run: Run, reply: &mut Writer) {
-    let request =
-        Request { gateway, peer: asker.address, auth: &call.auth, exports: gateway.exports() };
+fn run_procedure(
+    gateway: &Gateway,
+    asker: Asker<'_>,
+    call: &Call<'_>,
+    run: Run,
+    reply: &mut Writer,
+) {
+    let request = Request::new(gateway, asker, call, gateway.exports());
     let start = rpc::begin_reply(reply, call.xid);
     let mut args = call.args;
     if let Err(Garbage) = run(&request, &mut args, reply) {

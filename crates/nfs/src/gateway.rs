@@ -15,9 +15,10 @@ use crate::handle::{ExportId, HandleKey};
 use crate::metrics::Metrics;
 use crate::mounts::Mounts;
 use crate::nlm4::Locks;
+use crate::owner::Owner;
 use crate::portmap::Mappings;
 use crate::replies::ReplyCache;
-use crate::rpc::{Auth, RECORD_BYTES_MAX};
+use crate::rpc::{Auth, Call, RECORD_BYTES_MAX};
 
 /// Longest READ and WRITE, in bytes.
 pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
@@ -157,6 +158,15 @@ impl Gateway {
     }
 }
 
+/// Who asks, as far as a connection tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'c> {
+    /// The address.
+    pub(crate) address: IpAddr,
+    /// The user, if the client is on this host.
+    pub(crate) owner: &'c Owner,
+}
+
 /// What a procedure knows besides its arguments.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
@@ -165,4 +175,18 @@ pub(crate) struct Request<'a> {
     pub(crate) peer: IpAddr,
     pub(crate) auth: &'a Auth,
     pub(crate) exports: Arc<Exports>,
+    /// Which user that is, if the host is this one.
+    pub(crate) owner: &'a Owner,
+}
+
+impl<'a> Request<'a> {
+    /// What a call is carried out with.
+    pub(crate) fn new(
+        gateway: &'a Gateway,
+        asker: Asker<'a>,
+        call: &'a Call<'_>,
+        exports: Arc<Exports>,
+    ) -> Self {
+        Self { gateway, peer: asker.address, auth: &call.auth, exports, owner: asker.owner }
+    }
 }

@@ -14,6 +14,7 @@ mod mount3;
 mod mounts;
 mod nfs3;
 mod nlm4;
+mod owner;
 mod portmap;
 mod procedure;
 pub mod procedures;
@@ -22,7 +23,7 @@ pub mod rpc;
 mod server;
 pub mod xdr;
 
-pub use dispatch::{Asker, Outcome, answer};
+pub use dispatch::answer_messages;
 pub use gateway::{Gateway, GatewayConfig};
 pub use mounts::Mounted;
 pub use portmap::{PortMapper, PortMapping};

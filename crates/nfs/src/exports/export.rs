@@ -22,6 +22,9 @@ pub enum Squash {
     Root,
     /// Everybody's.
     All,
+    /// Whose the kernel does not vouch for: of users on this host it is known who they are. Root, and
+    /// so its NFS mounts, may speak for anybody; others are themselves.
+    Owner,
 }
 
 /// How a client says who asks (RFC 5531, section 8).
@@ -44,7 +47,7 @@ pub struct Export {
     pub(super) squash: Squash,
     pub(super) anonymous: (u32, u32),
     pub(super) flavours: Vec<Flavour>,
-    /// If set, this host says which groups a user is in.
+    /// If set, this host says which groups a user is in; of owners it always does.
     pub(super) server_groups: Option<Arc<GroupCache>>,
 }
 
@@ -86,14 +89,48 @@ impl Export {
         self.flavours.contains(&flavour)
     }
 
+    /// As [`Export::credentials`], where the client is the program of a user of this host, if `owner`
+    /// says so.
+    pub fn credentials_of(
+        &self,
+        owner: Option<u32>,
+        uid: u32,
+        gid: u32,
+        groups: &[u32],
+    ) -> Credentials {
+        match (self.squash, owner) {
+            (Squash::None | Squash::Root | Squash::All, _) | (Squash::Owner, Some(0)) => {
+                self.credentials(uid, gid, groups)
+            }
+            (Squash::Owner, Some(owner)) => self.credentials_on_host(owner, gid),
+            (Squash::Owner, None) => self.anonymous(),
+        }
+    }
+
+    /// A user with the groups that this host knows; of those the one that is asked for comes first.
+    fn credentials_on_host(&self, uid: u32, gid: u32) -> Credentials {
+        let Some(cache) = &self.server_groups else { return self.anonymous() };
+        let groups = cache.groups_of(uid).to_vec();
+        let Some(first) = groups.first().copied() else {
+            return Credentials { uid, gid: self.anonymous.1, groups, process: None };
+        };
+        let gid = if groups.contains(&gid) { gid } else { first };
+        Credentials { uid, gid, groups, process: None }
+    }
+
+    /// Whether callers are who the kernel of this host says.
+    pub fn asks_for_owners(&self) -> bool {
+        self.squash == Squash::Owner
+    }
+
     /// As whom the file system sees a request that came with this `AUTH_SYS` credential.
     pub fn credentials(&self, uid: u32, gid: u32, groups: &[u32]) -> Credentials {
         if self.squash == Squash::All || (self.squash == Squash::Root && uid == 0) {
             return self.anonymous();
         }
         let groups = match &self.server_groups {
-            Some(cache) => cache.groups_of(uid).to_vec(),
-            None => groups.to_vec(),
+            Some(cache) if self.squash != Squash::Owner => cache.groups_of(uid).to_vec(),
+            _ => groups.to_vec(),
         };
         let mut seen = Credentials { uid, gid, groups, process: None };
         if self.squash == Squash::Root {
@@ -117,5 +154,24 @@ impl Export {
             || path
                 .strip_prefix(&self.path)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::exports::Exports;
+    use azekura_proto::ContainerId;
+
+    #[test]
+    fn users_of_this_host_cannot_say_that_they_are_others() {
+        let exports = Exports::whole_container_to_loopback(ContainerId(1));
+        let export = exports.find("/").unwrap();
+        let by_root = export.credentials_of(Some(0), 1234, 5, &[6, 7]);
+        assert_eq!((by_root.uid, by_root.gid, by_root.groups), (1234, 5, vec![6, 7]));
+        assert!(export.credentials_of(Some(0), 0, 0, &[]).is_root());
+        let by_user = export.credentials_of(Some(4711), 0, 0, &[0]);
+        assert_eq!(by_user.uid, 4711);
+        assert!(by_user.gid != 0 && !by_user.groups.contains(&0), "{by_user:?}");
+        assert_eq!(export.credentials_of(None, 0, 0, &[0]), export.anonymous());
     }
 }

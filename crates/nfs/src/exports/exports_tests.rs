@@ -118,7 +118,7 @@ fn the_default_is_for_this_host_alone() {
     for client in ["10.0.0.1", "::2", "0.0.0.0", "::"] {
         assert!(!export.admits(ip(client)), "{client}");
     }
-    assert!(export.credentials(0, 0, &[]).uid != 0);
+    assert!(export.credentials_of(Some(1000), 0, 0, &[]).uid != 0);
 }
 
 #[test]

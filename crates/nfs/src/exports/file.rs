@@ -123,7 +123,8 @@ impl Exports {
         })
     }
 
-    /// The container's root, for this host alone: what is exported unless something else is said.
+    /// The container's root, for this host alone: what is exported unless something else is said. Its
+    /// users are who the kernel says.
     pub fn whole_container_to_loopback(container: ContainerId) -> Self {
         let loopback = ["127.0.0.0/8", "::1/128"];
         Self(vec![Export {
@@ -131,10 +132,10 @@ impl Exports {
             path: "/".to_owned(),
             clients: loopback.iter().filter_map(|network| network.parse().ok()).collect(),
             read_only: false,
-            squash: Squash::Root,
+            squash: Squash::Owner,
             anonymous: (NOBODY, NOBODY),
             flavours: by_sys(),
-            server_groups: None,
+            server_groups: Some(Arc::new(GroupCache::of_host())),
         }])
     }
 
@@ -215,7 +216,8 @@ impl ExportOnDisk {
             squash: self.squash,
             anonymous: (self.anonymous_uid, self.anonymous_gid),
             flavours: self.auth,
-            server_groups: self.server_groups.then(|| Arc::clone(host)),
+            server_groups: (self.server_groups || self.squash == Squash::Owner)
+                .then(|| Arc::clone(host)),
         })
     }
 }

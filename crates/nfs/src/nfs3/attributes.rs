@@ -41,12 +41,18 @@ pub(super) fn setattr(
     let guard = args.optional(types::time)?;
     let mut changing = Changing::default();
     let done = Place::of_change(request, handle).and_then(|place| {
-        let before = changing.begin(&place)?;
-        if guard.is_some_and(|guard| !types::is_same_time(guard, before.ctime)) {
-            return Err(Status::NotSync);
-        }
         request.gateway.gather.flush_before_change(place.oid)?;
-        changing.end_with(place.fs().setattr(&place.caller, place.oid, None, &update)?);
+        let before = changing.begin(&place)?.ctime;
+        let (fs, caller) = (place.fs(), &place.caller);
+        let after = match guard {
+            None => Some(fs.setattr(caller, place.oid, None, &update)?),
+            // The file system has the exact time, of which the client knows what NFS can say.
+            Some(guard) if types::is_same_time(guard, before) => {
+                fs.setattr_if(caller, place.oid, &update, before)?
+            }
+            Some(_) => None,
+        };
+        changing.end_with(after.ok_or(Status::NotSync)?);
         Ok(())
     });
     types::status(reply, done);

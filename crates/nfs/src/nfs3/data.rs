@@ -1,5 +1,7 @@
 //! READ, WRITE and COMMIT (RFC 1813, sections 3.3.6, 3.3.7 and 3.3.21).
 
+use azekura_posix::ObjectRead;
+
 use super::place::{Changing, Place, patient};
 use super::status::Status;
 use super::types::{self, ATTR_BYTES};
@@ -45,6 +47,15 @@ pub(super) fn read(
         }
     }
     Ok(())
+}
+
+/// A whole answer to READ, whose data lie elsewhere.
+pub(super) fn write_read(reply: &mut Writer, fsid: u64, read: &ObjectRead, data: &[u8]) {
+    types::status(reply, Ok(()));
+    types::attributes_after(reply, fsid, Some(&read.attr));
+    reply.u32(data.len() as u32);
+    reply.bool(read.at_end);
+    reply.opaque(data);
 }
 
 pub(super) fn write(

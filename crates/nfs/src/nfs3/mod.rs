@@ -3,6 +3,7 @@
 //! `xdr`, sockets not at all.
 
 mod attributes;
+pub(crate) mod batch;
 mod create;
 mod data;
 mod directories;

@@ -31,7 +31,11 @@ impl<'a> Place<'a> {
         }
         let (flavour, caller) = match request.auth {
             Auth::None => (Flavour::None, export.anonymous()),
-            Auth::Sys(user) => (Flavour::Sys, export.credentials(user.uid, user.gid, &user.groups)),
+            Auth::Sys(user) => {
+                let owner = export.asks_for_owners().then(|| request.owner.uid()).flatten();
+                let caller = export.credentials_of(owner, user.uid, user.gid, &user.groups);
+                (Flavour::Sys, caller)
+            }
         };
         if !export.admits_flavour(flavour) {
             return Err(Status::Access);

@@ -10,8 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::mappings::{Mapping, Mappings, PORT, Protocol};
-use crate::dispatch::{self, Asker, Outcome};
+use crate::dispatch::{self, Outcome};
+use crate::gateway::Asker;
 use crate::gateway::Gateway;
+use crate::owner::Owner;
 use crate::procedures::{MOUNT, NFS, NLM, NSM, PORTMAP, Program};
 use crate::rpc::{Call, client::Callee};
 use crate::xdr::{Reader, Writer};
@@ -187,8 +189,8 @@ fn serve_datagrams(udp: &UdpSocket, gateway: &Gateway, is_stopping: &AtomicBool)
         if !is_admitted || !is_served {
             continue;
         }
-        let asker = Asker { address: sender.ip() };
-        reply.clear();
+        let owner = Owner::unknown();
+        let asker = Asker { address: sender.ip(), owner: &owner };
         reply.clear();
         if dispatch::answer(gateway, asker, message, &mut reply) == Outcome::Answered {
             // A client that has gone asks no more.

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::memory::{Memory, Share};
 use crate::dispatch;
+use crate::owner::Owner;
 use crate::rpc::Records;
 
 /// Calls of one connection that are worked at a time, so that it leaves threads for others.
@@ -24,6 +25,7 @@ const TAKEN_MAX: usize = 16;
 pub(super) struct Connection {
     socket: TcpStream,
     peer: SocketAddr,
+    owner: Owner,
     token: u64,
     input: Mutex<Input>,
     output: Mutex<Output>,
@@ -87,9 +89,12 @@ impl Taken {
 
 impl Connection {
     pub(super) fn new(socket: TcpStream, peer: SocketAddr, token: u64, memory: &Memory) -> Self {
+        let owner =
+            socket.local_addr().map_or_else(|_| Owner::unknown(), |here| Owner::of(peer, here));
         Self {
             socket,
             peer,
+            owner,
             token,
             input: Mutex::new(Input { records: Records::default(), share: memory.share() }),
             output: Mutex::new(Output {
@@ -107,6 +112,11 @@ impl Connection {
 
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The user at the other end.
+    pub(super) fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     pub(super) fn token(&self) -> u64 {

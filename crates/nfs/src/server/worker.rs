@@ -11,7 +11,8 @@ use rustix::event::epoll::{self, EventFlags};
 use super::connection::{Connection, Taken};
 use super::shared::{STOP_TOKEN, Shared};
 use super::turns::Turn;
-use crate::dispatch::{self, Asker, Outcome, SHORT_BYTES};
+use crate::dispatch::{self, Outcome};
+use crate::gateway::Asker;
 use crate::xdr::Writer;
 
 /// What a thread keeps from one message to the next.
@@ -93,18 +94,13 @@ fn answer_all(
 ) -> io::Result<bool> {
     turn.begin(connection);
     answers.clear();
-    let mut done = Ok(());
-    for message in taken.short() {
-        done = answer(shared, connection, message, answers);
-        if done.is_ok() && answers.len() > SHORT_BYTES {
-            done = send(shared, connection, answers);
-        }
-        if done.is_err() {
-            break;
-        }
-    }
+    let short = taken.short();
+    let are_calls = short.len() == 0
+        || dispatch::answer_all(&shared.gateway, asker(connection), short, answers);
     let is_passed_on = turn.end();
-    done?;
+    if !are_calls {
+        return Err(no_call());
+    }
     send(shared, connection, answers)?;
     let Some(message) = taken.long() else { return Ok(is_passed_on) };
     if may_go_on {
@@ -112,22 +108,20 @@ fn answer_all(
         let ready = if taken.has_more { EventFlags::OUT } else { EventFlags::empty() };
         shared.watch(connection, EventFlags::IN | ready)?;
     }
-    answer(shared, connection, message, answers)?;
+    let outcome = dispatch::answer(&shared.gateway, asker(connection), message, answers);
+    if outcome == Outcome::NoCall {
+        return Err(no_call());
+    }
     send(shared, connection, answers)?;
     Ok(true)
 }
 
-fn answer(
-    shared: &Shared,
-    connection: &Connection,
-    message: &[u8],
-    answers: &mut Writer,
-) -> io::Result<()> {
-    let asker = Asker { address: connection.peer().ip() };
-    match dispatch::answer(&shared.gateway, asker, message, answers) {
-        Outcome::Answered | Outcome::Silent => Ok(()),
-        Outcome::NoCall => Err(io::Error::other("a message that is no call")),
-    }
+fn asker(connection: &Connection) -> Asker<'_> {
+    Asker { address: connection.peer().ip(), owner: connection.owner() }
+}
+
+fn no_call() -> io::Error {
+    io::Error::other("a message that is no call")
 }
 
 fn send(shared: &Shared, connection: &Connection, answers: &mut Writer) -> io::Result<()> {
