@@ -87,6 +87,9 @@ impl Server {
             server.threads.push(thread.spawn(move || accept_all(&shared, &listener))?);
         }
         let shared = Arc::clone(&server.shared);
+        let thread = std::thread::Builder::new().name("nfs-turns".to_owned());
+        server.threads.push(thread.spawn(move || watch_turns(&shared))?);
+        let shared = Arc::clone(&server.shared);
         let thread = std::thread::Builder::new().name("nfs-upkeep".to_owned());
         server.threads.push(thread.spawn(move || keep_up(&shared))?);
         Ok(server)
@@ -151,9 +154,8 @@ fn accept_all(shared: &Shared, listener: &TcpListener) {
     }
 }
 
-/// What has to be done from time to time.
-fn keep_up(shared: &Shared) {
-    let mut last_tick = Instant::now();
+/// Passes connections on that one thread has served alone for too long.
+fn watch_turns(shared: &Shared) {
     let mut last_busy = Instant::now();
     while !shared.is_stopping() {
         // While calls are worked somebody may be waiting behind one; else nothing is urgent.
@@ -167,11 +169,18 @@ fn keep_up(shared: &Shared) {
                 shared.remove(&connection);
             }
         }
+    }
+}
+
+/// What has to be done from time to time, and may have to wait for engines.
+fn keep_up(shared: &Shared) {
+    let mut last_tick = Instant::now();
+    while !shared.is_stopping() {
+        std::thread::sleep(TICK / 10);
         if last_tick.elapsed() < TICK {
             continue;
         }
         last_tick = Instant::now();
-        shared.gateway.tick();
         let all: Vec<_> = shared.connections.lock().values().cloned().collect();
         for connection in all {
             connection.rest();
@@ -180,5 +189,6 @@ fn keep_up(shared: &Shared) {
                 shared.remove(&connection);
             }
         }
+        shared.gateway.tick();
     }
 }
