@@ -17,6 +17,8 @@ void check_lock(const char *what, int status, int wanted);
 		check_status(what, call, wanted_, sizeof wanted_ / sizeof *wanted_);              \
 	} while (0)
 #define WANT(what, wanted, call) ONE_OF(what, call, wanted)
+/* Of a change that goes to several targets nobody knows what was just before it. */
+extern bool before_may_be_left_out;
 
 /* A call that succeeds and changes `object`: its weak cache consistency data say what was there before
    and what is there now. `got` stays what the call left. */

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_posix::{ClientError, Errno, FileSystem, Lock, LockKind, Oid, errno};
 use parking_lot::Mutex;
@@ -22,6 +22,9 @@ use crate::xdr::Reader;
 const WAITING_MAX: usize = 64;
 /// As many results of `_MSG` procedures are on their way at once; clients ask again for what is dropped.
 const RESULTS_MAX: usize = 32;
+/// A cancelled wait is over within this time, or goes on being given back afterwards.
+const CANCEL_PATIENCE: Duration = Duration::from_millis(1500);
+const CANCEL_STEP: Duration = Duration::from_millis(2);
 /// How long a LOCK that has to wait is looked at before it is answered.
 const PATIENCE: Duration = Duration::from_millis(50);
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,11 +86,24 @@ impl Locks {
         done
     }
 
-    /// The client does not want any more what it waits for.
+    /// The client does not want any more what it waits for. When that is answered nobody waits for it, so
+    /// that the lock does not go to who has left the queue.
     pub(super) fn cancel(&self, oid: Oid, lock: &Lock) -> Result<(), Status> {
-        let waiting = self.waiting.lock();
-        let was_open = waiting.iter().any(|one| one.is(oid, lock) && one.cancel());
-        if was_open { Ok(()) } else { Err(Status::Denied) }
+        let waiting = self.waiting.lock().iter().find(|one| one.is(oid, lock)).cloned();
+        let Some(waiting) = waiting.filter(|one| one.cancel()) else { return Err(Status::Denied) };
+        // The unlock of nothing takes the owner off the engine's list of waiters. If it fails the thread
+        // that waits does so itself, somewhat later.
+        let nothing = Lock { start: u64::MAX, end: u64::MAX, ..*lock };
+        if let Err(error) = self.fs.unlock(oid, nothing) {
+            tracing::debug!(%oid, %error, "a cancelled lock is still waited for");
+        }
+        let deadline = Instant::now() + CANCEL_PATIENCE;
+        while Instant::now() < deadline
+            && self.waiting.lock().iter().any(|other| Arc::ptr_eq(other, &waiting))
+        {
+            thread::sleep(CANCEL_STEP);
+        }
+        Ok(())
     }
 
     /// Gives back a range.

@@ -123,6 +123,14 @@ impl FileSystem {
         Ok((attr, file))
     }
 
+    /// Checks that the caller may read a file: also who may execute it, since the machine of a client has
+    /// to read what it executes (RFC 1813, 4.4).
+    fn judge_reader(&self, caller: &Credentials, guard: &FileGuard) -> Result<()> {
+        let read = Access { read: true, ..Access::default() };
+        let execute = Access { execute: true, ..Access::default() };
+        self.judge(caller, guard, read).or_else(|_| self.judge(caller, guard, execute))
+    }
+
     /// Checks that the caller has this access to a file. The owner has it whatever the mode says, since
     /// nobody knows how the file was when it was opened.
     fn judge(&self, caller: &Credentials, guard: &FileGuard, wanted: Access) -> Result<()> {

@@ -12,7 +12,7 @@ use super::{ObjectRead, check_regular};
 use crate::errno::of_client;
 use crate::known_files::{Asked, KnownFile};
 use crate::writer::WriteLeases;
-use crate::{Access, Credentials, FileSystem, Result};
+use crate::{Credentials, FileSystem, Result};
 
 /// How often a file is looked at that changes all the time, before what is missing counts as a hole.
 const LOOKS: u32 = 4;
@@ -20,7 +20,6 @@ const LOOKS: u32 = 4;
 const BATCHED_BYTES_MAX: usize = 128 * 1024;
 /// Most bytes of one request.
 const PIECE: usize = FRAME_BULK_BYTES_MAX as usize;
-const READ: Access = Access { read: true, write: false, execute: false };
 
 /// One of several reads.
 #[derive(Debug)]
@@ -139,7 +138,7 @@ impl FileSystem {
         let mut looks = 0;
         loop {
             let look = self.look(oid, offset, buffer)?;
-            self.judge(caller, &FileGuard::of(&look.attr), READ)?;
+            self.judge_reader(caller, &FileGuard::of(&look.attr))?;
             let end = look.before_end(offset, buffer.len());
             if look.got >= end {
                 let bytes = look.got;
@@ -184,7 +183,7 @@ impl FileSystem {
         let (mut replies, attrs) = self.ask_all(asking);
         let mut look = |request: &mut ReadRequest<'_>, way: Way| {
             let look = self.seen(&mut replies, &attrs, request.oid, way, request.buffer)?;
-            self.judge(request.caller, &FileGuard::of(&look.attr), READ)?;
+            self.judge_reader(request.caller, &FileGuard::of(&look.attr))?;
             // What has to be looked at again is read by itself.
             let is_whole = look.got >= look.before_end(request.offset, request.buffer.len());
             let bytes = look.got;
