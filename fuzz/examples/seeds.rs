@@ -3,6 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use azekura_nfs::handle::{ExportId, FileHandle, HandleKey};
+use azekura_nfs::procedures::{MOUNT, NFS, NLM, NSM, PORTMAP, Program};
+use azekura_nfs::xdr::Writer;
 use azekura_proto::attr::{AttrChange, ChangeMark, FileGuard, Inheritance, NewInode, SetTime};
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
@@ -389,6 +392,135 @@ addresses = ["unix:/run/azekura/p.sock", "tcp:127.0.0.1:7000"]
 addresses = ["tcp:127.0.0.1:7001"]
 "#;
 
+/// A call as AUTH_SYS, of user 0 or another, with what `args` writes.
+fn nfs_call(
+    program: &Program,
+    procedure: u32,
+    uid: u32,
+    args: impl FnOnce(&mut Writer),
+) -> Vec<u8> {
+    const AUTH_SYS: u32 = 1;
+    let mut credential = Writer::default();
+    credential.u32(0);
+    credential.opaque(b"host");
+    credential.u32s(&[uid, uid, 2, 10, 11]);
+    let mut call = Writer::default();
+    call.u32s(&[77, 0, 2, program.number, program.version, procedure, AUTH_SYS]);
+    call.opaque(credential.bytes());
+    call.u32s(&[0, 0]);
+    args(&mut call);
+    call.bytes().to_vec()
+}
+
+/// The handle of the root of the pool that the target `nfs_call` serves.
+fn nfs_root() -> Vec<u8> {
+    // The first container of a new pool with one target.
+    let container = ContainerId(1);
+    let oid = Oid::new(container, ObjectClass::SX, TargetId(0), 16);
+    let export = ExportId::of(container, "/");
+    HandleKey::derive(b"fuzz").seal(FileHandle { export, oid }).to_vec()
+}
+
+/// What every procedure takes: words, names in the root, handles.
+enum Arg {
+    Root,
+    Name(&'static [u8]),
+    Words(&'static [u32]),
+}
+
+fn nfs(corpus: &Corpus) {
+    use Arg::{Name, Root, Words};
+    // No mode, owner, size, times: nothing is set.
+    const SET_NOTHING: Arg = Words(&[0; 6]);
+    const LOCK_HEAD: [Arg; 2] = [Name(b"cook"), Words(&[1, 1])];
+    let lock = || [Name(b"host"), Root, Name(b"1@host"), Words(&[1, 0, 5, 0, 10])];
+    let nfs: [(u32, Vec<Arg>); 22] = [
+        (0, vec![]),
+        (1, vec![Root]),
+        (2, vec![Root, Words(&[1, 0o755, 0, 0, 0, 0, 0, 0])]),
+        (3, vec![Root, Name(b"file")]),
+        (4, vec![Root, Words(&[0x3f])]),
+        (5, vec![Root]),
+        (6, vec![Root, Words(&[0, 0, 4096])]),
+        (7, vec![Root, Words(&[0, 0, 4, 2]), Name(b"data")]),
+        (8, vec![Root, Name(b"file"), Words(&[0]), SET_NOTHING]),
+        (9, vec![Root, Name(b"dir"), SET_NOTHING]),
+        (10, vec![Root, Name(b"link"), SET_NOTHING, Name(b"file")]),
+        (11, vec![Root, Name(b"fifo"), Words(&[7]), SET_NOTHING]),
+        (12, vec![Root, Name(b"file")]),
+        (13, vec![Root, Name(b"dir")]),
+        (14, vec![Root, Name(b"file"), Root, Name(b"other")]),
+        (15, vec![Root, Root, Name(b"hard")]),
+        (16, vec![Root, Words(&[0, 0, 0, 0, 4096])]),
+        (17, vec![Root, Words(&[0, 0, 0, 0, 4096, 8192])]),
+        (18, vec![Root]),
+        (19, vec![Root]),
+        (20, vec![Root]),
+        (21, vec![Root, Words(&[0, 0, 0])]),
+    ];
+    for (procedure, args) in nfs {
+        put_call(corpus, &NFS, procedure, &args);
+    }
+    let with_lock = |head: &[Arg], tail: &[u32]| {
+        let mut message = Writer::default();
+        head.iter().chain(&lock()).for_each(|arg| put_arg(&mut message, arg));
+        message.u32s(tail);
+        message.bytes().to_vec()
+    };
+    let locks = [
+        (1, with_lock(&[Name(b"cook"), Words(&[1])], &[])),
+        (2, with_lock(&LOCK_HEAD, &[0, 1])),
+        (3, with_lock(&LOCK_HEAD, &[])),
+        (4, with_lock(&[Name(b"cook")], &[])),
+        (5, with_lock(&[Name(b"cook"), Words(&[1])], &[])),
+        (7, with_lock(&LOCK_HEAD, &[0, 1])),
+        (22, with_lock(&LOCK_HEAD, &[0, 1])),
+    ];
+    for (procedure, args) in locks {
+        let call = nfs_call(&NLM, procedure, 0, |call| call.raw(&args));
+        corpus.put("nfs_call", &format!("nlm_{procedure}"), &call);
+    }
+    let share = [Name(b"cook"), Name(b"host"), Root, Name(b"owner"), Words(&[1, 1, 0])];
+    put_call(corpus, &NLM, 20, &share);
+    put_call(corpus, &NLM, 23, &[Name(b"host"), Words(&[3])]);
+    put_call(corpus, &NSM, 6, &[Name(b"host"), Words(&[3])]);
+    for (procedure, args) in
+        [(1, vec![Name(b"/dir")]), (2, vec![]), (3, vec![Name(b"/")]), (5, vec![])]
+    {
+        put_call(corpus, &MOUNT, procedure, &args);
+    }
+    put_call(corpus, &PORTMAP, 3, &[Words(&[100_021, 4, 6, 0])]);
+    put_call(corpus, &PORTMAP, 4, &[]);
+    let call = nfs_call(&NFS, 1, 0, |call| call.opaque(&nfs_root()));
+    let mut record = Writer::default();
+    record.u32(8);
+    record.raw(&call[..8]);
+    record.u32(1 << 31 | (call.len() - 8) as u32);
+    record.raw(&call[8..]);
+    corpus.put("nfs_call", "record", record.bytes());
+    let mut looks = Writer::default();
+    for _ in 0..3 {
+        looks.u32(1 << 31 | call.len() as u32);
+        looks.raw(&call);
+    }
+    corpus.put("nfs_call", "records", looks.bytes());
+}
+
+fn put_call(corpus: &Corpus, program: &Program, procedure: u32, args: &[Arg]) {
+    let call = nfs_call(program, procedure, 1000, |call| {
+        args.iter().for_each(|arg| put_arg(call, arg));
+    });
+    corpus.put("nfs_call", &format!("{}_{procedure}", program.name), &call);
+}
+
+fn put_arg(message: &mut Writer, arg: &Arg) {
+    match arg {
+        Arg::Root => message.opaque(&nfs_root()),
+        Arg::Name(name) => message.opaque(name),
+        Arg::Words(words) => message.u32s(words),
+    }
+}
+
 fn main() {
     let dir = std::env::args_os().nth(1).expect("usage: seeds DIR");
     let corpus = Corpus { dir: Path::new(&dir).to_owned() };
@@ -399,5 +531,6 @@ fn main() {
     stored(&corpus);
     journal(&corpus);
     executables(&corpus);
+    nfs(&corpus);
     corpus.put("pool_file", "two_engines", POOL_FILE.as_bytes());
 }

@@ -24,6 +24,11 @@ impl Owner {
         Self { ends: None, uid: OnceLock::from(None) }
     }
 
+    /// The address of this host that the client has connected to.
+    pub(crate) fn here(&self) -> Option<IpAddr> {
+        self.ends.map(|(_, here)| here.ip())
+    }
+
     /// The user; `None` if the client is on another host.
     pub(crate) fn uid(&self) -> Option<u32> {
         *self.uid.get_or_init(|| {

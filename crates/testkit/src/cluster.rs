@@ -47,18 +47,27 @@ fn free_port() -> String {
         .expect("some port is free")
 }
 
+fn unix_socket(dir: &Path, index: u16) -> Address {
+    Address::Unix(dir.join(format!("{index}.sock")))
+}
+
 impl Cluster {
     /// Starts a pool with the container `default` on UNIX sockets.
     pub fn start(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
-        Self::start_on(engines, targets_each, inheritance, false, |dir, index| {
-            Address::Unix(dir.join(format!("{index}.sock")))
-        })
+        Self::start_on(scratch(), engines, targets_each, inheritance, false, unix_socket)
+    }
+
+    /// The same, below a directory that somebody else removes: for programs that end without dropping
+    /// what they have.
+    pub fn start_below(parent: &Path, engines: u16, targets_each: u16) -> Self {
+        let dir = tempfile::tempdir_in(parent).unwrap();
+        Self::start_on(dir, engines, targets_each, Inheritance::default(), false, unix_socket)
     }
 
     /// The same, reached over the loopback interface only, with metrics.
     pub fn start_far(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
         let address = |_: &Path, _| Address::Tcp(free_port());
-        Self::start_on(engines, targets_each, inheritance, true, address)
+        Self::start_on(scratch(), engines, targets_each, inheritance, true, address)
     }
 
     /// How often the first engine has been asked for something since it started; it has metrics.
@@ -74,6 +83,7 @@ impl Cluster {
     }
 
     fn start_on(
+        dir: tempfile::TempDir,
         engines: u16,
         targets_each: u16,
         inheritance: Inheritance,
@@ -82,7 +92,6 @@ impl Cluster {
     ) -> Self {
         // Shown with the output of a test that fails. Another test may have set it up.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
-        let dir = scratch();
         let secret_file = dir.path().join("secret");
         let secret = Secret::generate().unwrap();
         secret.save_new(&secret_file).unwrap();

@@ -8,6 +8,7 @@ use azekura_posix::{Access, FileKind, Lock, may_change};
 
 use super::held::Client;
 use super::types::{self, LockArgs, LockCall, Status};
+use super::waiting::Offer;
 use crate::gateway::Request;
 use crate::nfs3;
 use crate::nfs3::place::Place;
@@ -65,7 +66,7 @@ fn acquire(request: &Request<'_>, call: &LockCall<'_>, waits: bool) -> Status {
         let offer = waits.then(|| {
             let mut offer = Writer::default();
             call.encode_granted(&mut offer);
-            offer.bytes().to_vec()
+            Offer { args: offer.bytes().to_vec(), from: request.owner.here() }
         });
         request.gateway.locks.acquire(&client(request, &call.lock), place.oid, lock, offer)
     });
@@ -146,7 +147,8 @@ fn answer_by_call(
     let mut results = Writer::default();
     call(request, args, &mut results)?;
     let results = results.bytes().to_vec();
-    request.gateway.locks.send_results(peer(request), procedure + MSG_TO_RES, results);
+    let from = request.owner.here();
+    request.gateway.locks.send_results(peer(request), from, procedure + MSG_TO_RES, results);
     Ok(())
 }
 

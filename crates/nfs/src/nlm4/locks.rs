@@ -2,7 +2,7 @@
 //! its own, and calling them back; what is locked by whom the engines decide.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::held::{Client, Held};
 use super::types::{self, Status};
-use super::waiting::{Next, Waiting};
+use super::waiting::{Next, Offer, Waiting};
 use crate::procedures::NLM;
 use crate::rpc::client;
 use crate::xdr::Reader;
@@ -61,13 +61,13 @@ impl Locks {
         self.fs.test_lock(oid, lock).map_err(patient)
     }
 
-    /// Takes a lock. With an `offer`, the arguments of a call back, the client waits if it has to.
+    /// Takes a lock. With an `offer`, a call back, the client waits if it has to.
     pub(super) fn acquire(
         self: &Arc<Self>,
         client: &Client,
         oid: Oid,
         lock: Lock,
-        offer: Option<Vec<u8>>,
+        offer: Option<Offer>,
     ) -> Result<(), Status> {
         let known = self.waiting.lock().iter().find(|one| one.is(oid, &lock)).cloned();
         if let Some(waiting) = known {
@@ -139,14 +139,20 @@ impl Locks {
     }
 
     /// Sends the results of a `_MSG` procedure to the client; nothing if too many are on their way.
-    pub(super) fn send_results(self: &Arc<Self>, client: IpAddr, procedure: u32, results: Vec<u8>) {
+    pub(super) fn send_results(
+        self: &Arc<Self>,
+        client: IpAddr,
+        from: Option<IpAddr>,
+        procedure: u32,
+        results: Vec<u8>,
+    ) {
         if self.results.fetch_add(1, Ordering::Relaxed) >= RESULTS_MAX {
             self.results.fetch_sub(1, Ordering::Relaxed);
             return;
         }
         let locks = Arc::clone(self);
         let sending = thread::Builder::new().name("nlm-results".to_owned()).spawn(move || {
-            if let Err(error) = locks.call(client, procedure, &results) {
+            if let Err(error) = locks.call(client, from, procedure, &results) {
                 tracing::debug!(%client, %error, "a lock manager does not take results");
             }
             locks.results.fetch_sub(1, Ordering::Relaxed);
@@ -218,7 +224,8 @@ impl Locks {
             if !waiting.is_open_after(Duration::from_secs(pause_s)) {
                 break;
             }
-            let answer = self.call(address, GRANTED, &waiting.offer).and_then(|results| {
+            let Offer { args, from } = &waiting.offer;
+            let answer = self.call(address, *from, GRANTED, args).and_then(|results| {
                 types::is_granted(Reader::new(&results)).map_err(io::Error::other)
             });
             match answer {
@@ -236,8 +243,16 @@ impl Locks {
     }
 
     /// Calls a client's lock manager.
-    fn call(&self, client: IpAddr, procedure: u32, args: &[u8]) -> io::Result<Vec<u8>> {
-        client::find(client, self.portmap_port, &NLM, CALL_TIMEOUT)?.call(&NLM, procedure, args)
+    fn call(
+        &self,
+        client: IpAddr,
+        from: Option<IpAddr>,
+        procedure: u32,
+        args: &[u8],
+    ) -> io::Result<Vec<u8>> {
+        let address = SocketAddr::new(client, self.portmap_port);
+        let portmap = client::Callee { address, from, timeout: CALL_TIMEOUT };
+        client::find(portmap, &NLM)?.call(&NLM, procedure, args)
     }
 }
 

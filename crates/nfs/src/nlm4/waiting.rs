@@ -2,6 +2,7 @@
 //! or does not want it any more. Owns the order of these events, of which several may happen at once: the
 //! lock comes free, the client asks again, cancels, answers, or is gone. Asks neither engines nor clients.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use azekura_posix::{Errno, Lock, Oid};
@@ -40,20 +41,27 @@ pub(super) enum Next {
     End,
 }
 
+/// The call back.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) args: Vec<u8>,
+    /// The address that the client has asked at: kernels take locks from no other.
+    pub(super) from: Option<IpAddr>,
+}
+
 /// A lock that a client waits for.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) client: Client,
     pub(super) oid: Oid,
     pub(super) lock: Lock,
-    /// The arguments of the call back.
-    pub(super) offer: Vec<u8>,
+    pub(super) offer: Offer,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
 impl Waiting {
-    pub(super) fn new(client: Client, oid: Oid, lock: Lock, offer: Vec<u8>) -> Self {
+    pub(super) fn new(client: Client, oid: Oid, lock: Lock, offer: Offer) -> Self {
         let progress = Mutex::new(Progress::Waiting { is_told: false });
         Self { client, oid, lock, offer, progress, changed: Condvar::new() }
     }
@@ -180,7 +188,6 @@ mod tests {
     use super::*;
     use azekura_posix::{LockKind, LockMode};
     use azekura_proto::{ContainerId, ObjectClass, TargetId};
-    use std::net::IpAddr;
 
     const NOW: Duration = Duration::ZERO;
 
@@ -189,7 +196,7 @@ mod tests {
         let (kind, mode) = (LockKind::Range, LockMode::Exclusive);
         let lock = Lock { kind, owner: 7, pid: 1, mode, start: 10, end: 19 };
         let client = Client { address: IpAddr::from([127, 0, 0, 1]), name: Box::from(*b"host") };
-        Waiting::new(client, oid, lock, Vec::new())
+        Waiting::new(client, oid, lock, Offer { args: Vec::new(), from: None })
     }
 
     #[test]

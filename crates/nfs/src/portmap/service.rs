@@ -128,7 +128,7 @@ pub(super) fn open_at(address: SocketAddr) -> io::Result<(TcpListener, PortMappe
 /// The port mapper of this host.
 fn rpcbind() -> Callee {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
-    Callee { address, timeout: CALL_TIMEOUT }
+    Callee { address, from: None, timeout: CALL_TIMEOUT }
 }
 
 fn change(procedure: u32, mapping: &Mapping) -> io::Result<bool> {

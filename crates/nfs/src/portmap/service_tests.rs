@@ -76,7 +76,7 @@ fn ask(
 #[test]
 fn ports_are_told_by_tcp_and_udp() {
     with_port_mapper("127.0.0.0/8", |address| {
-        let callee = Callee { address, timeout: TIMEOUT };
+        let callee = Callee { address, from: None, timeout: TIMEOUT };
         let port = address.port();
         for (program, expected) in
             [(&NFS, NFS_PORT), (&MOUNT, MOUNT_PORT), (&NLM, NFS_PORT), (&PORTMAP, port)]
@@ -107,7 +107,7 @@ fn ports_are_told_by_tcp_and_udp() {
 #[test]
 fn nobody_changes_the_list() {
     with_port_mapper("127.0.0.0/8", |address| {
-        let callee = Callee { address, timeout: TIMEOUT };
+        let callee = Callee { address, from: None, timeout: TIMEOUT };
         let list = || callee.call(&PORTMAP, 4, &[]).unwrap();
         let before = list();
         for procedure in [1, 2] {
@@ -125,7 +125,7 @@ fn nobody_changes_the_list() {
 fn what_a_stranger_sends_by_udp_has_no_answer() {
     with_port_mapper("10.0.0.0/8", |address| {
         assert!(ask(address, &PORTMAP, 0, &Writer::default()).is_err());
-        let callee = Callee { address, timeout: TIMEOUT };
+        let callee = Callee { address, from: None, timeout: TIMEOUT };
         assert_eq!(callee.port_of(&NFS).unwrap(), NFS_PORT, "a connection has a sender");
     });
     with_port_mapper("127.0.0.1", |address| {

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::record::Records;
@@ -25,6 +26,8 @@ const PROTOCOL_TCP: u32 = 6;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Callee {
     pub(crate) address: SocketAddr,
+    /// The address of this host that it is to be called from; any if `None`.
+    pub(crate) from: Option<IpAddr>,
     /// For everything from the connection to the answer.
     pub(crate) timeout: Duration,
 }
@@ -41,7 +44,7 @@ impl Callee {
         args: &[u8],
     ) -> io::Result<Vec<u8>> {
         let deadline = Instant::now() + self.timeout;
-        let mut stream = TcpStream::connect_timeout(&self.address, self.timeout)?;
+        let mut stream = self.connect()?;
         stream.set_nodelay(true)?;
         let call = encode(program, procedure, args);
         stream.set_write_timeout(Some(self.timeout))?;
@@ -67,6 +70,19 @@ impl Callee {
         }
     }
 
+    fn connect(&self) -> io::Result<TcpStream> {
+        let Some(from) = self.from.filter(|from| from.is_ipv4() == self.address.is_ipv4()) else {
+            return TcpStream::connect_timeout(&self.address, self.timeout);
+        };
+        let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        net::bind(&socket, &SocketAddr::new(from, 0))?;
+        // It bounds how long connecting takes, too.
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(self.timeout))?;
+        net::connect(&socket, &self.address)?;
+        Ok(TcpStream::from(socket))
+    }
+
     /// Asks the port mapper here where a program of this host listens on TCP.
     ///
     /// # Errors
@@ -80,19 +96,13 @@ impl Callee {
     }
 }
 
-/// A program of a host, whose port its port mapper knows.
+/// A program whose port the port mapper of its host knows.
 ///
 /// # Errors
 /// As [`Callee::port_of`].
-pub(crate) fn find(
-    host: IpAddr,
-    portmap_port: u16,
-    program: &Program,
-    timeout: Duration,
-) -> io::Result<Callee> {
-    let portmap = Callee { address: SocketAddr::new(host, portmap_port), timeout };
+pub(crate) fn find(portmap: Callee, program: &Program) -> io::Result<Callee> {
     let port = portmap.port_of(program)?;
-    Ok(Callee { address: SocketAddr::new(host, port), timeout })
+    Ok(Callee { address: SocketAddr::new(portmap.address.ip(), port), ..portmap })
 }
 
 /// The whole record of a call.
@@ -152,7 +162,7 @@ mod tests {
                 answer(&Call::decode(records.message(range)).unwrap(), &mut reply);
                 stream.write_all(reply.bytes()).unwrap();
             });
-            client(Callee { address, timeout: Duration::from_secs(5) });
+            client(Callee { address, from: None, timeout: Duration::from_secs(5) });
         });
     }
 
@@ -167,6 +177,16 @@ mod tests {
             },
             |callee| assert_eq!(callee.call(&NLM, 5, b"args").unwrap(), b"args"),
         );
+    }
+
+    #[test]
+    fn a_call_comes_from_where_it_is_to_come_from() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let from = IpAddr::from([127, 0, 0, 9]);
+        let callee = Callee { address, from: Some(from), timeout: Duration::from_millis(50) };
+        assert!(callee.call(&NLM, 0, &[]).is_err(), "nobody answers");
+        assert_eq!(listener.accept().unwrap().1.ip(), from);
     }
 
     #[test]
@@ -204,7 +224,7 @@ mod tests {
                 let timeout = Duration::from_millis(50);
                 let silent = TcpListener::bind("127.0.0.1:0").unwrap();
                 let address = silent.local_addr().unwrap();
-                let error = Callee { address, timeout }.call(&NLM, 5, &[]).unwrap_err();
+                let error = Callee { address, from: None, timeout }.call(&NLM, 5, &[]).unwrap_err();
                 let is_late = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
                 assert!(is_late.contains(&error.kind()), "{error}");
             },
