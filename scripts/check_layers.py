@@ -24,7 +24,7 @@ LAYERS = {
     "client": {"proto", "wire", "rpc", "policy", "platform"},
     "posix": {"proto", "client", "policy", "platform"},
     "fuse": {"proto", "posix"},
-    "nfs": {"proto", "posix"},
+    "nfs": {"proto", "platform", "posix"},
     "policy": set(),
     "executable": set(),
     "preload": {"proto", "client", "posix", "executable"},

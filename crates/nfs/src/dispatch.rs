@@ -1,12 +1,14 @@
 //! From a message to its answer. Owns which procedure a call means, whether it may be carried out
 //! twice, and that every call is counted; knows neither sockets nor what procedures do.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::gateway::{Asker, Gateway, Request};
 use crate::metrics::Answered;
+use crate::owner::Owner;
 use crate::procedure::{Procedure, Run};
 use crate::procedures::{MOUNT, NFS, NLM, NSM, PORTMAP, Program};
 use crate::replies::{ReplyKey, Turn};
@@ -47,8 +49,10 @@ pub(crate) fn is_long(message: &[u8]) -> bool {
     const READDIRPLUS: u32 = 17;
     const COMMIT: u32 = 21;
     let number = |at: usize| Some(u32::from_be_bytes(*message.get(at..)?.first_chunk()?));
-    if number(PROGRAM_AT) != Some(NFS.number) {
-        return false;
+    match number(PROGRAM_AT) {
+        Some(program) if program == NFS.number => {}
+        // A lock may have to be waited for.
+        program => return program == Some(NLM.number),
     }
     match number(PROCEDURE_AT) {
         Some(READDIR | READDIRPLUS | COMMIT) => true,
@@ -56,6 +60,18 @@ pub(crate) fn is_long(message: &[u8]) -> bool {
         Some(READ) => number(message.len() - 4).is_some_and(|bytes| bytes as usize > SHORT_BYTES),
         _ => message.len() > SHORT_BYTES,
     }
+}
+
+/// As a connection from this address would: answers messages that have come together, in whatever order,
+/// each with a record. `false` if one was no call.
+pub fn answer_messages(
+    gateway: &Gateway,
+    address: IpAddr,
+    messages: &[&[u8]],
+    replies: &mut Writer,
+) -> bool {
+    let owner = Owner::unknown();
+    answer_all(gateway, Asker { address, owner: &owner }, messages.iter().copied(), replies)
 }
 
 /// Answers messages that have come together, in whatever order. `false` if one was no call.

@@ -23,6 +23,7 @@ pub mod rpc;
 mod server;
 pub mod xdr;
 
+pub use dispatch::answer_messages;
 pub use gateway::{Gateway, GatewayConfig};
 pub use mounts::Mounted;
 pub use portmap::{PortMapper, PortMapping};

@@ -4,12 +4,18 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use azekura_posix::{Credentials, Errno, FileSystem, Oid, Result, WriteVerifier};
+use azekura_platform::WallTime;
+use azekura_posix::{
+    Attr, Credentials, Errno, FileSystem, ObjectWrite, Oid, Result, Timestamp, WriteVerifier,
+};
 
 use super::chunk::Chunk;
 
 /// For so long a caller who may write is not asked about again.
 const ALLOWED: Duration = Duration::from_secs(1);
+
+/// So far from where it is expected a write may come and still belong to those before it.
+const DISORDER_BYTES_MAX: u64 = 4 << 20;
 
 /// A file that small writes come to.
 #[derive(Debug)]
@@ -19,6 +25,10 @@ pub(super) struct GatheredFile {
     /// Who has written what is gathered, since when that was allowed, and how the engines were then.
     writer: Option<(Credentials, Instant, WriteVerifier)>,
     chunks: BTreeMap<u64, Chunk>,
+    /// The attributes of when the writer was allowed to write, with the length of what has come since.
+    attr: Option<Attr>,
+    /// Behind what was written last.
+    end: u64,
     /// When the oldest gathered byte was written, or the last one was gathered if there is none.
     since: Instant,
     /// What became of bytes that are lost; said once.
@@ -36,12 +46,40 @@ pub(super) struct Sent {
 
 impl GatheredFile {
     pub(super) fn new(oid: Oid, chunk_bytes: usize, now: Instant) -> Self {
-        Self { oid, chunk_bytes, writer: None, chunks: BTreeMap::new(), since: now, error: None }
+        Self {
+            oid,
+            chunk_bytes,
+            writer: None,
+            chunks: BTreeMap::new(),
+            attr: None,
+            end: 0,
+            since: now,
+            error: None,
+        }
     }
 
-    /// Whether `caller` is the one who has written what is gathered.
-    pub(super) fn is_of(&self, caller: &Credentials) -> bool {
+    /// Whether a write goes on with what the same caller has written just before, as far as calls that
+    /// are on their way at the same time come in order.
+    pub(super) fn is_followed_by(&self, caller: &Credentials, offset: u64) -> bool {
+        self.is_of(caller) && offset.abs_diff(self.end) <= DISORDER_BYTES_MAX
+    }
+
+    fn is_of(&self, caller: &Credentials) -> bool {
         self.writer.as_ref().is_some_and(|(writer, ..)| writer == caller)
+    }
+
+    /// A write was made that others may follow.
+    pub(super) fn begin_stream(
+        &mut self,
+        caller: &Credentials,
+        offset: u64,
+        written: &ObjectWrite,
+        now: Instant,
+    ) {
+        self.writer = Some((caller.clone(), now, written.verifier));
+        self.attr.clone_from(&written.after);
+        self.end = offset + written.bytes as u64;
+        self.since = now;
     }
 
     /// Makes sure that the caller may write, and gives the state of the engines from before.
@@ -59,11 +97,34 @@ impl GatheredFile {
             }
             _ => {
                 debug_assert!(self.is_of(caller) || self.chunks.is_empty());
-                let verifier = fs.write_object(caller, self.oid, 0, &[])?.verifier;
+                let ObjectWrite { verifier, after, .. } =
+                    fs.write_object(caller, self.oid, 0, &[])?;
                 self.writer = Some((caller.clone(), now, verifier));
+                let gathered_end = self.attr.as_ref().map_or(0, |attr| attr.size);
+                self.attr = after;
+                if !self.chunks.is_empty() {
+                    self.reaches(gathered_end);
+                }
                 Ok(verifier)
             }
         }
+    }
+
+    /// What was known of the file does not hold any more.
+    pub(super) fn ask_again(&mut self) {
+        self.writer = None;
+    }
+
+    fn reaches(&mut self, end: u64) {
+        if let Some(attr) = &mut self.attr {
+            attr.size = attr.size.max(end);
+        }
+    }
+
+    /// What the attributes will be once all is sent, but that the times will be a little later.
+    pub(super) fn foreseen(&self, now: WallTime) -> Option<Attr> {
+        let time = Timestamp { secs: now.secs, nanos: now.nanos };
+        self.attr.clone().map(|attr| Attr { mtime: time, ctime: time, ..attr })
     }
 
     /// Takes bytes in; gives how much more memory that takes, and the chunks that are full now.
@@ -71,6 +132,8 @@ impl GatheredFile {
         if self.chunks.is_empty() {
             self.since = now;
         }
+        self.end = offset + data.len() as u64;
+        self.reaches(self.end);
         let (mut taken_bytes, mut full) = (0, Vec::new());
         let mut offset = offset;
         while !data.is_empty() {

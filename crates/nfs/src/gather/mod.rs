@@ -57,6 +57,14 @@ pub(crate) struct Written {
     pub(crate) after: Option<Attr>,
 }
 
+/// What a commit has done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Committed {
+    pub(crate) verifier: [u8; 8],
+    pub(crate) before: Option<ChangeMark>,
+    pub(crate) after: Attr,
+}
+
 /// What is gathered, by file.
 #[derive(Debug)]
 pub(crate) struct Gather {
@@ -107,7 +115,7 @@ impl Gather {
                 .filter(|end| *end <= FILE_BYTES_MAX)
                 .ok_or(Errno::FBIG)?;
             if let Some(file) = self.file_or_new(oid) {
-                return self.gather(&file, caller, offset, data);
+                return self.gather(&file, caller, oid, offset, data);
             }
         }
         self.flush_before_change(oid)?;
@@ -130,13 +138,20 @@ impl Gather {
         &self,
         file: &Mutex<GatheredFile>,
         caller: &Credentials,
+        oid: Oid,
         offset: u64,
         data: &[u8],
     ) -> Result<Written> {
         let mut file = file.lock();
-        if !file.is_of(caller) {
+        if !file.is_followed_by(caller, offset) {
+            // Not one of many small writes, as far as anybody can tell.
             let sent = file.send_all(&self.fs);
             self.count(sent);
+            let written = self.fs.write_object(caller, oid, offset, data)?;
+            file.begin_stream(caller, offset, &written, self.now());
+            let ObjectWrite { bytes, verifier, before, after } = written;
+            let (verifier, stability) = (self.verifier(verifier), Stability::Unstable);
+            return Ok(Written { bytes, stability, verifier, before, after });
         }
         let verifier = file.allow(&self.fs, caller, self.now())?;
         // Before anything of this write can be lost.
@@ -151,15 +166,18 @@ impl Gather {
             let sent = file.send_all(&self.fs);
             self.count(sent);
         }
+        let after = file.foreseen(self.fs.config().platform.wall_time());
         let stability = Stability::Unstable;
-        Ok(Written { bytes: data.len(), stability, verifier, before: None, after: None })
+        Ok(Written { bytes: data.len(), stability, verifier, before: None, after })
     }
 
     /// Makes all that was written to a file durable, through whichever gateway, and gives the verifier
-    /// that all writes have had of which nothing was lost, and the attributes.
-    pub(crate) fn commit(&self, oid: Oid) -> Result<([u8; 8], Attr)> {
+    /// that all writes have had of which nothing was lost.
+    pub(crate) fn commit(&self, oid: Oid) -> Result<Committed> {
+        let mut has_sent = false;
         if let Some(file) = self.file(oid) {
             let mut file = file.lock();
+            has_sent = !file.is_empty();
             let sent = file.send_all(&self.fs);
             self.count(sent);
             if let Some(errno) = file.take_error() {
@@ -167,7 +185,9 @@ impl Gather {
             }
         }
         let ObjectSync { verifier, attr } = self.fs.commit_object(oid)?;
-        Ok((self.verifier(verifier), attr))
+        // To make a file durable does not change it.
+        let before = (!has_sent).then(|| ChangeMark::of(&attr));
+        Ok(Committed { verifier: self.verifier(verifier), before, after: attr })
     }
 
     /// Sends what is gathered of a file to the engines before somebody looks at it. Tells whether there
@@ -185,6 +205,7 @@ impl Gather {
         let mut file = file.lock();
         let sent = file.send_all(&self.fs);
         self.count(sent);
+        file.ask_again();
         // It stays for COMMIT too, which may come from somebody else.
         if sent.is_lost { Err(Errno::IO) } else { Ok(()) }
     }

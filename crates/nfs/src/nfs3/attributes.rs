@@ -42,6 +42,7 @@ pub(super) fn setattr(
     let mut changing = Changing::default();
     let done = Place::of_change(request, handle).and_then(|place| {
         request.gateway.gather.flush_before_change(place.oid)?;
+        types::check_times(&update).or_else(|status| changing.begin(&place).and(Err(status)))?;
         let before = changing.begin(&place)?.ctime;
         let (fs, caller) = (place.fs(), &place.caller);
         let after = match guard {

@@ -119,6 +119,7 @@ fn make_with(
     start: &AttrUpdate,
     what: NewEntry<'_>,
 ) -> Result<Attr, Status> {
+    types::check_times(start)?;
     let (fs, caller) = (place.fs(), &place.caller);
     let attr = fs.make(caller, place.oid, name, start.mode.unwrap_or(0), what)?;
     let rest = AttrUpdate {
@@ -155,7 +156,7 @@ fn answer(
             b"." | b".." => Err(Status::Exists),
             name => make(place, name),
         };
-        changing.end(place);
+        changing.end_entry(place, done.as_ref().map_err(|status| *status));
         done
     });
     types::status(reply, new.as_ref().map(drop).map_err(|status| *status));

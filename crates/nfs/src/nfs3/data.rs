@@ -21,7 +21,8 @@ pub(super) fn read(
     let handle = types::handle(args)?;
     let (offset, count) = (args.u64()?, args.u32()?.min(TRANSFER_BYTES_MAX));
     let start = reply.len();
-    let done = Place::of(request, handle).and_then(|place| {
+    let place = Place::of(request, handle);
+    let done = place.as_ref().map_err(|status| *status).and_then(|place| {
         request.gateway.gather.flush_before_look(place.oid);
         // The data go to their place behind what is known only once they are read.
         reply.take(READ_HEAD_BYTES);
@@ -43,7 +44,8 @@ pub(super) fn read(
         }
         Err(status) => {
             types::status(reply, Err(status));
-            types::attributes_after(reply, 0, None);
+            let attr = place.as_ref().ok().and_then(|place| place.attr().ok());
+            types::attributes_after(reply, place.as_ref().map_or(0, Place::fsid), attr.as_ref());
         }
     }
     Ok(())
@@ -78,7 +80,15 @@ pub(super) fn write(
     let mut changing = Changing::default();
     let done = Place::of_change(request, handle).and_then(|place| {
         let written = request.gateway.gather.write(&place.caller, place.oid, offset, data, wanted);
-        let written = written.map_err(patient)?;
+        let written = match written {
+            Ok(written) => written,
+            Err(errno) => {
+                let status = patient(errno);
+                changing.set(place.fsid(), None, None);
+                changing.end(&place);
+                return Err(status);
+            }
+        };
         changing.set(place.fsid(), written.before, written.after);
         Ok((written.bytes, written.stability, written.verifier))
     });
@@ -101,9 +111,9 @@ pub(super) fn commit(
     let (_offset, _count) = (args.u64()?, args.u32()?);
     let mut changing = Changing::default();
     let done = Place::of_change(request, handle).and_then(|place| {
-        let (verifier, attr) = request.gateway.gather.commit(place.oid).map_err(patient)?;
-        changing.set(place.fsid(), None, Some(attr));
-        Ok(verifier)
+        let committed = request.gateway.gather.commit(place.oid).map_err(patient)?;
+        changing.set(place.fsid(), committed.before, Some(committed.after));
+        Ok(committed.verifier)
     });
     types::status(reply, done.as_ref().map(drop).map_err(|status: &Status| *status));
     changing.write(reply);

@@ -1,7 +1,7 @@
 //! READDIR and READDIRPLUS (RFC 1813, sections 3.3.16 and 3.3.17). Cookies are those of the file
 //! system, which stay good for ever and on every gateway; so the verifier never changes.
 
-use azekura_posix::{AttrsWanted, FileKind, Listed};
+use azekura_posix::{AttrsWanted, Credentials, FileKind, Listed};
 
 use super::place::{Place, patient};
 use super::status::Status;
@@ -119,7 +119,7 @@ fn write_entry(
     with_attrs: bool,
     reply: &mut Writer,
 ) -> Result<(), Status> {
-    let above = if entry.name == b".." { Some(place.above()?) } else { None };
+    let above = if entry.name == b".." { Some(place.above(&Credentials::ROOT)?) } else { None };
     let oid = above.as_ref().map_or(entry.oid, |attr| attr.oid);
     reply.bool(true);
     reply.u64(oid.inode_number());

@@ -1,7 +1,7 @@
 //! LOOKUP, READLINK, REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.3, 3.3.5 and 3.3.12 to
 //! 3.3.15).
 
-use azekura_posix::{FileKind, RenameMode};
+use azekura_posix::{Errno, FileKind, RenameMode};
 
 use super::place::{Changing, Place};
 use super::status::Status;
@@ -18,10 +18,17 @@ pub(super) fn lookup(
     let place = Place::of(request, entry.dir);
     let found = place.as_ref().map_err(|status| *status).and_then(|place| {
         let name = entry.name?;
-        if name == b".." {
-            return place.above();
-        }
-        let attr = place.fs().lookup(&place.caller, place.oid, name)?;
+        let found = match name {
+            b".." => return place.above(&place.caller),
+            b"." if place.why_nothing_is_found() == Status::NotDirectory => {
+                return Err(Status::NotDirectory);
+            }
+            name => place.fs().lookup(&place.caller, place.oid, name),
+        };
+        let attr = match found {
+            Err(Errno::NOENT) => return Err(place.why_nothing_is_found()),
+            found => found?,
+        };
         if request.gateway.gather.flush_before_look(attr.oid) {
             return place.attr_of(attr.oid);
         }
@@ -107,7 +114,7 @@ fn take_away(
     let done = Place::of_change(request, entry.dir).and_then(|place| {
         changing.begin_directory(&place)?;
         let done = remove(&place, entry.name?);
-        changing.end(&place);
+        changing.end_entry(&place, done);
         done
     });
     types::status(reply, done);

@@ -70,11 +70,6 @@ impl<'a> Place<'a> {
         self.request.gateway.fsid(self.export.id())
     }
 
-    /// `post_op_attr`, as far as it can be had.
-    pub(crate) fn write_attr(&self, reply: &mut Writer) {
-        types::attributes_after(reply, self.fsid(), self.attr().ok().as_ref());
-    }
-
     /// The attributes, with what this gateway has gathered.
     pub(crate) fn attr(&self) -> Result<Attr, Status> {
         self.attr_of(self.oid)
@@ -86,13 +81,21 @@ impl<'a> Place<'a> {
         Ok(self.fs().getattr(oid)?)
     }
 
-    /// The directory above a directory; nothing is above that in which the export begins.
-    pub(crate) fn above(&self) -> Result<Attr, Status> {
+    /// The directory above a directory, for who may search that as this user may; nothing is above that
+    /// in which the export begins.
+    pub(crate) fn above(&self, user: &Credentials) -> Result<Attr, Status> {
         let root = self.request.gateway.root_of(self.export);
-        if root == Ok(self.oid) {
-            return self.attr();
+        let name: &[u8] = if root == Ok(self.oid) { b"." } else { b".." };
+        Ok(self.fs().lookup(user, self.oid, name)?)
+    }
+
+    /// Why no name is found in what should be a directory.
+    pub(crate) fn why_nothing_is_found(&self) -> Status {
+        match self.fs().getattr_for(self.oid) {
+            Ok((attr, _)) if attr.kind == FileKind::Directory => Status::NoEntry,
+            Ok(_) => Status::NotDirectory,
+            Err(errno) => errno.into(),
         }
-        Ok(self.fs().lookup(&self.caller, self.oid, b"..")?)
     }
 }
 
@@ -129,6 +132,15 @@ impl Changing {
     /// After it, whether it was made or not.
     pub(super) fn end(&mut self, place: &Place<'_>) {
         self.after = place.attr().ok();
+    }
+
+    /// After an entry was made or removed, if it was. What this gateway has done to a directory is known
+    /// without asking; what others have done may show up to a second later.
+    pub(super) fn end_entry<T>(&mut self, place: &Place<'_>, done: Result<T, Status>) {
+        match done {
+            Ok(_) => self.after = place.fs().getattr_for(place.oid).ok().map(|(attr, _)| attr),
+            Err(_) => self.end(place),
+        }
     }
 
     /// After it, where the attributes came with the answer.

@@ -22,9 +22,10 @@ pub(super) fn fsstat(
     reply: &mut Writer,
 ) -> Result<(), Garbage> {
     about(request, types::handle(args)?, reply, |place, reply| {
+        let attr = place.attr()?;
         let space = place.fs().statfs().map_err(patient)?;
         types::status(reply, Ok(()));
-        place.write_attr(reply);
+        types::attributes_after(reply, place.fsid(), Some(&attr));
         reply.u64(space.total_bytes);
         reply.u64(space.available_bytes);
         reply.u64(space.available_bytes);
@@ -48,8 +49,9 @@ pub(super) fn fsinfo(
         let config = request.gateway.config;
         let largest = config.block_bytes.unwrap_or(TRANSFER_BYTES_MAX);
         let preferred = place.fs().container().inheritance.chunk_bytes.min(largest);
+        let attr = place.attr()?;
         types::status(reply, Ok(()));
-        place.write_attr(reply);
+        types::attributes_after(reply, place.fsid(), Some(&attr));
         for _read_then_write in 0..2 {
             reply.u32(largest);
             reply.u32(preferred);

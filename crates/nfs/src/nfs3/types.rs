@@ -40,7 +40,16 @@ pub(crate) fn entry<'a>(args: &mut Reader<'a>) -> Result<EntryArgs<'a>, Garbage>
     Ok(EntryArgs { dir, name })
 }
 
-/// `sattr3`.
+/// `NFS3ERR_INVAL` for times that are none.
+pub(crate) fn check_times(update: &AttrUpdate) -> Result<(), Status> {
+    let is_time = |time: &Option<SetTime>| match time {
+        Some(SetTime::At(time)) => time.nanos < 1_000_000_000,
+        None | Some(SetTime::Now) => true,
+    };
+    if is_time(&update.atime) && is_time(&update.mtime) { Ok(()) } else { Err(Status::Invalid) }
+}
+
+/// `sattr3`, with times as they came: see [`check_times`].
 pub(crate) fn settable(args: &mut Reader<'_>) -> Result<AttrUpdate, Garbage> {
     Ok(AttrUpdate {
         mode: args.optional(Reader::u32)?.map(|mode| mode & 0o7777),
@@ -65,9 +74,6 @@ fn set_time(args: &mut Reader<'_>) -> Result<Option<SetTime>, Garbage> {
 /// `nfstime3`.
 pub(crate) fn time(args: &mut Reader<'_>) -> Result<Timestamp, Garbage> {
     let (seconds, nanos) = (args.u32()?, args.u32()?);
-    if nanos >= 1_000_000_000 {
-        return Err(Garbage);
-    }
     Ok(Timestamp { secs: i64::from(seconds), nanos })
 }
 

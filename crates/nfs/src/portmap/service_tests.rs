@@ -89,6 +89,9 @@ fn ports_are_told_by_tcp_and_udp() {
             assert_eq!(reply[..20], [1, 0, 0, 0, 0].map(u32::to_be_bytes).concat());
             Reader::new(&reply[20..]).u32().unwrap()
         };
+        for _ in 0..2 {
+            assert_eq!(ask(address, &PORTMAP, 0, &Writer::default()).unwrap().len(), 20);
+        }
         assert_eq!(by_udp(&NLM, 4, TCP), u32::from(NFS_PORT));
         assert_eq!(
             by_udp(&NFS, 4, TCP),
