@@ -223,6 +223,9 @@ class World:
         for mount in reversed(self.mounts):
             with contextlib.suppress(Exception):
                 mount.umount(check=False, limit_s=20)
+        # A pool that a gateway serves is not stopped.
+        for child in self.children:
+            child.kill()
         for pool in self.pools:
             with contextlib.suppress(Exception):
                 pool.down("--destroy", "--yes", check=False, limit_s=20)

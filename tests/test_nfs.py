@@ -5,7 +5,9 @@ import filecmp
 import functools
 import os
 import random
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -14,7 +16,7 @@ import time
 import nfs_protocol as p
 import pytest
 from gateways import LOOPBACK, OPEN, Gateway, build_conformance, export, write_as_a_client
-from pools import wait_until
+from pools import alive, wait_until
 
 SERVER_IS_BUSY = 10008
 USER = 1000
@@ -239,8 +241,11 @@ def test_mount_at_a_port_of_its_own(serve):
 def test_in_the_background(serve, pool):
     done = pool.world.run("nfs", pool.name, "--listen", "127.0.0.1:0", "--background")
     port = int(done.stdout.split(":")[3].split("/")[0])
+    pid = int(re.search(r"process (\d+) serves", done.stderr)[1])
     with p.Share(("127.0.0.1", port)) as share:
         assert share.getattr(share.root())[0] == p.OK
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not alive(pid), "it ends")
 
 
 def test_an_address_that_is_taken(serve, pool):

@@ -235,6 +235,32 @@ fn directories_list_every_entry_once() {
 }
 
 #[test]
+fn pages_end_within_any_shard() {
+    let cluster = Cluster::start(1, 4, small_chunks());
+    let filesystem = cluster.root();
+    let fs = filesystem.filesystem();
+    let (root, caller) = (fs.root(), &Credentials::ROOT);
+    for count in 0..420 {
+        fs.make(caller, root, format!("entry{count}").as_bytes(), 0o644, NewEntry::Regular)
+            .unwrap();
+        if count < 250 || count % 8 != 0 {
+            continue;
+        }
+        let (mut cookie, mut listed) = (0, 0);
+        loop {
+            let page =
+                fs.readdir(caller, root, cookie, 8192, azekura_posix::AttrsWanted::No).unwrap();
+            let Some(last) = page.entries.last() else { break };
+            assert!(page.entries.windows(2).all(|two| two[0].cookie < two[1].cookie));
+            cookie = last.cookie;
+            listed += page.entries.len();
+        }
+        // Those up to `count`, and the dots.
+        assert_eq!(listed, count + 3);
+    }
+}
+
+#[test]
 fn attributes_are_kept_and_inherited() {
     let cluster = Cluster::start(2, 2, Inheritance::default());
     let fs = cluster.root();

@@ -120,16 +120,18 @@ impl FileSystem {
         let shards = self.pool().placement().shards(dir);
         let with_attrs = attrs != AttrsWanted::No;
         while shard < shards && !filling.is_full() {
-            let ended = if after == 0 {
+            let (ended, goes_on) = if after == 0 {
                 self.list_shards(dir, (shard, shards), with_attrs, &mut filling)?
             } else {
-                u16::from(self.list_shard(dir, (shard, after), with_attrs, &mut filling)?)
+                let ends = self.list_shard(dir, (shard, after), with_attrs, &mut filling)?;
+                (u16::from(ends), !ends)
             };
-            if ended == 0 {
-                break;
-            }
             shard += ended;
             after = 0;
+            if goes_on {
+                // The page has the beginning of this shard: its rest is for the next page's cookie.
+                break;
+            }
         }
         let mut page = filling.page;
         page.end = shard >= shards;
@@ -182,14 +184,14 @@ impl FileSystem {
     }
 
     /// The first entries of several shards at once: a small directory is listed in one round trip.
-    /// Tells how many shards ended.
+    /// Tells how many shards ended, and whether the one after them has only begun.
     fn list_shards(
         &self,
         dir: Oid,
         (first, shards): (u16, u16),
         with_attrs: bool,
         filling: &mut Filling,
-    ) -> Result<u16> {
+    ) -> Result<(u16, bool)> {
         let last = shards.min(first + SHARDS_AT_ONCE);
         let page_bytes = (filling.room() / u32::from(last - first)).max(SHARD_PAGE_BYTES);
         let placement = self.pool().placement();
@@ -204,10 +206,10 @@ impl FileSystem {
             filling.extend(page.entries);
             if !page.end {
                 // Later shards are asked again once this one is through.
-                return Ok(ended);
+                return Ok((ended, true));
             }
         }
-        Ok(last - first)
+        Ok((last - first, false))
     }
 
     /// Asks for the attributes that are missing. An object that is gone has none.
