@@ -156,7 +156,7 @@ fn answer(
             b"." | b".." => Err(Status::Exists),
             name => make(place, name),
         };
-        changing.end_entry(place, done.as_ref().map_err(|status| *status));
+        changing.end_entry(place, &done);
         done
     });
     types::status(reply, new.as_ref().map(drop).map_err(|status| *status));

@@ -114,7 +114,7 @@ fn take_away(
     let done = Place::of_change(request, entry.dir).and_then(|place| {
         changing.begin_directory(&place)?;
         let done = remove(&place, entry.name?);
-        changing.end_entry(&place, done);
+        changing.end_entry(&place, &done);
         done
     });
     types::status(reply, done);

@@ -136,7 +136,7 @@ impl Changing {
 
     /// After an entry was made or removed, if it was. What this gateway has done to a directory is known
     /// without asking; what others have done may show up to a second later.
-    pub(super) fn end_entry<T>(&mut self, place: &Place<'_>, done: Result<T, Status>) {
+    pub(super) fn end_entry<T>(&mut self, place: &Place<'_>, done: &Result<T, Status>) {
         match done {
             Ok(_) => self.after = place.fs().getattr_for(place.oid).ok().map(|(attr, _)| attr),
             Err(_) => self.end(place),
