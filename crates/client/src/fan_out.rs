@@ -62,6 +62,14 @@ impl<'a, R: TypedRequest<'a>> Call<'a, R> {
     pub fn fetching(target: TargetId, request: R, bulk_in: &'a mut [u8]) -> Self {
         Self { bulk_in, ..Self::new(target, request) }
     }
+}
+
+impl<'a, R> Call<'a, R> {
+    /// The same among requests of other kinds.
+    pub(crate) fn untyped(self) -> Call<'a, ()> {
+        let Self { target, bulk_in, request, bulk_out, is_ordered, .. } = self;
+        Call { target, bulk_in, request, bulk_out, is_ordered, kind: PhantomData }
+    }
 
     pub(crate) fn exchange(&mut self) -> Exchange<'_, 'a> {
         Exchange {

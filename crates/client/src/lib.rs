@@ -5,6 +5,7 @@
 //! that the file system of `azekura-posix` and other users build on. This crate never interprets
 //! what the file system keeps in its objects.
 
+mod batch;
 mod claims;
 mod error;
 mod fan_out;
@@ -23,6 +24,7 @@ mod shard_io;
 mod slots;
 mod window;
 
+pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
 pub use objects::{KeyCursor, Objects};
@@ -32,4 +34,4 @@ pub use pipeline::{Fetch, Pipeline};
 pub use pool::{ClientConfig, Pool};
 pub use pool_file::{PoolFile, SecretSource, pools_dir};
 pub use session::this_process;
-pub use shard_io::{ShardIo, ShardWrite};
+pub use shard_io::{BatchedRead, ShardIo, ShardWrite};

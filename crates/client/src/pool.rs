@@ -216,7 +216,7 @@ impl Pool {
     }
 
     /// The reply as its request has it: the one place where a reply of another request is met.
-    fn typed<'a, R: TypedRequest<'a>>(
+    pub(crate) fn typed<'a, R: TypedRequest<'a>>(
         &self,
         target: TargetId,
         reply: Result<Reply>,

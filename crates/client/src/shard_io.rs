@@ -5,11 +5,12 @@
 use azekura_proto::layout::Piece;
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use azekura_proto::message::typed::{
-    Read, ReadBytes, ShardAllocate, ShardRemove, ShardSeek, ShardStat, ShardTruncate, Sync, Write,
+    Read, ShardAllocate, ShardRemove, ShardSeek, ShardStat, ShardTruncate, Sync, Write,
 };
 use azekura_proto::message::{Allocation, ShardRef, TypedRequest};
 use azekura_proto::{Layout, TargetId};
 
+use crate::batch::{Batch, BatchReplies, Ticket};
 use crate::error::{ClientError, Result};
 use crate::fan_out::Call;
 use crate::pool::Pool;
@@ -39,6 +40,13 @@ pub struct ShardWrite {
     pub error: Option<ClientError>,
 }
 
+/// A read that goes together with other requests.
+#[derive(Debug)]
+pub struct BatchedRead {
+    offset: u64,
+    pieces: Vec<Ticket<Read>>,
+}
+
 impl<'p> ShardIo<'p> {
     /// The data of an object with this layout.
     pub fn new(pool: &'p Pool, layout: Layout) -> Self {
@@ -58,49 +66,45 @@ impl<'p> ShardIo<'p> {
             buffer[got..].fill(0);
             return Ok(got as u64);
         }
-        let mut calls = self.reads(offset, buffer);
-        let replies = self.pool.call_all(&mut calls);
-        self.known_end(offset, wanted, &mut calls, replies)
+        let mut batch = Batch::default();
+        let parts = self.read_in(&mut batch, offset, &mut *buffer);
+        let mut replies = self.pool.call_batch(batch);
+        self.take_read(&mut replies, parts, buffer)
     }
 
-    /// As [`ShardIo::read`], with another request that goes along, before the reads of its engine.
-    pub fn read_along<'a, R: TypedRequest<'a>>(
+    /// As [`ShardIo::read`], together with other requests.
+    pub fn read_in<'a>(
         &self,
-        along: Call<'a, R>,
+        batch: &mut Batch<'a>,
         offset: u64,
         buffer: &'a mut [u8],
-    ) -> (Result<R::Reply>, Result<u64>) {
-        let wanted = buffer.len() as u64;
-        let mut calls = self.reads(offset, buffer);
-        let (reply, replies) = self.pool.call_mixed(&mut [along], &mut calls);
-        (only(reply), self.known_end(offset, wanted, &mut calls, replies))
-    }
-
-    /// A request for each piece of a range.
-    fn reads<'a>(&self, offset: u64, buffer: &'a mut [u8]) -> Vec<Call<'a, Read>> {
-        let mut calls = Vec::with_capacity(8);
-        let mut rest = buffer;
+    ) -> BatchedRead {
+        let (mut rest, mut pieces) = (buffer, Vec::new());
         for piece in self.layout.pieces(offset, rest.len() as u64, PIECE_BYTES) {
             let (part, others) = rest.split_at_mut(piece.bytes as usize);
             rest = others;
-            calls.push(Call::fetching(piece.target, read(piece), part));
+            pieces.push(batch.add(Call::fetching(piece.target, read(piece), part)));
         }
-        calls
+        BatchedRead { offset, pieces }
     }
 
-    /// Fills up what has come, and tells how much of the range certainly lies before the end.
-    fn known_end(
+    /// What a read has brought that went together with others, into this same buffer.
+    ///
+    /// # Errors
+    /// As [`Pool::call`].
+    pub fn take_read(
         &self,
-        offset: u64,
-        wanted: u64,
-        calls: &mut [Call<'_, Read>],
-        replies: Vec<Result<ReadBytes>>,
+        replies: &mut BatchReplies<'_>,
+        read: BatchedRead,
+        buffer: &mut [u8],
     ) -> Result<u64> {
+        let (offset, wanted) = (read.offset, buffer.len() as u64);
         let mut known_end = 0;
         let pieces = self.layout.pieces(offset, wanted, PIECE_BYTES);
-        for ((call, reply), piece) in calls.iter_mut().zip(replies).zip(pieces) {
-            let got = reply?.bytes as usize;
-            call.bulk_in[got..].fill(0);
+        for (ticket, piece) in read.pieces.into_iter().zip(pieces) {
+            let got = replies.take(ticket)?.bytes as usize;
+            let part = &mut buffer[piece.within(offset)];
+            part[got..].fill(0);
             if got > 0 {
                 known_end = piece.offset - offset + got as u64;
             }

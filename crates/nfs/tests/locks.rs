@@ -271,6 +271,27 @@ fn locks_hold_against_all_clients_of_the_pool() {
 }
 
 #[test]
+fn who_gets_a_lock_sees_what_was_written_under_it() {
+    const WRITE: u32 = 7;
+    const UNSTABLE: u32 = 0;
+    let fixture = Fixture::new("", OK);
+    let other = fixture.cluster.mount(CachePolicy::None);
+    let mut client = fixture.client();
+    assert_eq!(client.ask(LOCK, owned(1)), OK);
+    let mut args = Writer::default();
+    args.opaque(&fixture.handle);
+    args.u64(0);
+    args.u32s(&[4, UNSTABLE]);
+    args.opaque(b"data");
+    assert_eq!(client.call((100_003, 3), WRITE, args.bytes())[..4], [0; 4]);
+    assert_eq!(client.ask(UNLOCK, owned(1)), OK);
+    assert_eq!(fixture.lock_elsewhere(&other), Ok(()));
+    let mut data = [0; 4];
+    let read = other.read_object(&Credentials::ROOT, fixture.oid, 0, &mut data).unwrap();
+    assert_eq!((read.bytes, &data), (4, b"data"));
+}
+
+#[test]
 fn who_waits_is_called_when_the_lock_is_free() {
     let fixture = Fixture::new("", OK);
     let (mut client, mut other) = (fixture.client(), fixture.client());

@@ -383,6 +383,63 @@ fn several_reads_go_together_and_each_has_its_own_answer() {
 }
 
 #[test]
+fn reads_of_striped_files_go_together_too() {
+    let cluster = Cluster::start_far(1, 2, small_chunks());
+    let fs = cluster.mount(CachePolicy::None);
+    let (root, other) = (Credentials::ROOT, user(7));
+    let [one, two, cut, gone, narrow] = ["one", "two", "cut", "gone", "narrow"]
+        .map(|name| make(&fs, &root, name.as_bytes(), 0o644));
+    let data: Vec<u8> = (0..10 * CHUNK).map(|at| (at % 251) as u8).collect();
+    for oid in [one, two, cut, gone] {
+        fs.write_object(&root, oid, 0, &data).unwrap();
+    }
+    fs.write_object(&root, narrow, 0, b"narrow").unwrap();
+    // Of these something else is known than is true.
+    let elsewhere = cluster.mount(CachePolicy::None);
+    elsewhere.setattr(&root, cut, None, &AttrUpdate::size(100)).unwrap();
+    elsewhere.setattr(&root, cut, None, &AttrUpdate::size(3 * u64::from(CHUNK))).unwrap();
+    elsewhere.unlink(&root, fs.root(), b"gone").unwrap();
+    let private = AttrUpdate { mode: Some(0o600), ..AttrUpdate::default() };
+    elsewhere.setattr(&root, two, None, &private).unwrap();
+    let at = u64::from(CHUNK);
+    let reads = |buffers: &mut [Vec<u8>], places: &[(&Credentials, azekura_posix::Oid, u64)]| {
+        let each = buffers.iter_mut().zip(places);
+        let request = |(buffer, place): (_, &(_, _, _))| {
+            let (buffer, &(caller, oid, offset)): (&mut Vec<u8>, _) = (buffer, place);
+            ReadRequest { caller, oid, offset, buffer }
+        };
+        fs.read_objects(&mut each.map(request).collect::<Vec<_>>())
+    };
+    let places = [
+        (&other, one, 0),
+        (&other, one, at - 7),
+        (&other, two, at),
+        (&root, two, at),
+        (&root, cut, 0),
+        (&root, gone, at),
+        (&root, one, 10 * at - 5),
+        (&root, one, 20 * at),
+        (&root, narrow, 0),
+    ];
+    let mut together = vec![vec![9; 5000]; places.len()];
+    let results = reads(&mut together, &places);
+    for (((caller, oid, offset), result), buffer) in places.into_iter().zip(results).zip(together) {
+        let mut alone = vec![9; 5000];
+        let expected = fs.read_object(caller, oid, offset, &mut alone);
+        assert_eq!(result, expected);
+        let bytes = expected.map_or(5000, |read| read.bytes);
+        assert_eq!(buffer[..bytes], alone[..bytes]);
+    }
+    let counts = asked(&cluster, ["read_file", "get_attr", "read"], || {
+        let places: Vec<_> = (0..16).map(|place| (&root, [one, two][place % 2], at + 3)).collect();
+        let mut buffers = vec![vec![0; 64]; places.len()];
+        assert!(reads(&mut buffers, &places).iter().all(Result::is_ok));
+        assert!(buffers.iter().all(|buffer| buffer[..] == data[CHUNK as usize + 3..][..64]));
+    });
+    assert_eq!(counts, [0, 2, 16]);
+}
+
+#[test]
 fn a_guarded_change_is_made_only_while_nobody_else_has_made_one() {
     let cluster = Cluster::start(1, 2, small_chunks());
     let (fs, other) = (cluster.mount(CachePolicy::None), cluster.mount(CachePolicy::None));

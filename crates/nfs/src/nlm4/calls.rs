@@ -92,6 +92,8 @@ pub(super) fn unlock(
     let call = LockCall::decode_unlock(args)?;
     let done = place(request, call.lock.handle).and_then(|place| {
         let client = client(request, &call.lock);
+        // Whoever gets it next sees what was written under it.
+        request.gateway.gather.flush_before_look(place.oid);
         request.gateway.locks.release(&client, place.oid, wanted(request, &call)?)
     });
     types::result(reply, call.cookie, done.err().unwrap_or(Status::Granted));

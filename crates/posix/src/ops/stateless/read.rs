@@ -2,14 +2,15 @@
 //! happens to the file meanwhile: what is missing in the middle of a file counts as a hole only if the
 //! file stood still while it was looked at.
 
-use azekura_client::Call;
+use azekura_client::{Batch, BatchReplies, BatchedRead, Call, Ticket};
 use azekura_proto::attr::{ChangeMark, FileGuard};
 use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX};
-use azekura_proto::message::typed::{FileBytes, GetAttr, ReadFile};
+use azekura_proto::message::typed::{GetAttr, ReadFile};
 use azekura_proto::{Attr, Oid};
 
 use super::{ObjectRead, check_regular};
 use crate::errno::of_client;
+use crate::known_files::{Asked, KnownFile};
 use crate::writer::WriteLeases;
 use crate::{Access, Credentials, FileSystem, Result};
 
@@ -52,6 +53,37 @@ impl Look {
     fn into_read(self, offset: u64, bytes: u64) -> ObjectRead {
         let at_end = offset.saturating_add(bytes) >= self.attr.size;
         ObjectRead { bytes: bytes as usize, at_end, attr: self.attr }
+    }
+}
+
+/// Which answers of several belong to a read.
+enum Way {
+    /// The home has all of it.
+    Home { asked: Asked, read: Ticket<ReadFile> },
+    /// The shards have the bytes; the attributes are those with this number.
+    Shards { file: KnownFile, attr: usize, read: BatchedRead },
+}
+
+/// Reads that are asked for together.
+struct Asking<'a> {
+    batch: Batch<'a>,
+    /// The striped files among them.
+    attrs: Vec<(Oid, Asked, Ticket<GetAttr>)>,
+}
+
+impl Asking<'_> {
+    fn with_capacity(requests: usize) -> Self {
+        Self { batch: Batch::with_capacity(requests), attrs: Vec::new() }
+    }
+
+    /// The number of a file's attributes, which are asked for once.
+    fn attr_of(&mut self, oid: Oid, ask: impl FnOnce() -> Asked) -> usize {
+        if let Some(place) = self.attrs.iter().position(|(known, ..)| *known == oid) {
+            return place;
+        }
+        let ticket = self.batch.add(Call::new(oid.home(), GetAttr { oid }));
+        self.attrs.push((oid, ask(), ticket));
+        self.attrs.len() - 1
     }
 }
 
@@ -125,85 +157,124 @@ impl FileSystem {
 
     /// Bytes and attributes by one round trip.
     fn look(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Result<Look> {
-        let asked = self.files.ask(oid);
+        let mut asking = Asking::with_capacity(2);
+        let way = self.ask_together(&mut asking, oid, offset, &mut *buffer);
+        let (mut replies, attrs) = self.ask_all(asking);
+        self.seen(&mut replies, &attrs, oid, way, buffer)
+    }
+
+    /// Several reads, as they have come together: by one round trip to each engine, as far as they are
+    /// small; of a striped file, the attributes are asked for once. The others follow one by one. Each
+    /// gives what [`FileSystem::read_object`] would.
+    pub fn read_objects(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<ObjectRead>> {
+        let mut asking = Asking::with_capacity(2 * requests.len());
+        let mut ways = Vec::with_capacity(requests.len());
+        for request in &mut *requests {
+            let (oid, offset) = (request.oid, request.offset);
+            let bytes = request.buffer.len();
+            let fits = bytes <= BATCHED_BYTES_MAX && offset <= FILE_BYTES_MAX - bytes as u64;
+            ways.push(match self.writing.settle(oid, WriteLeases::Keep) {
+                Err(errno) => Err(errno),
+                Ok(_) if !fits => Ok(None),
+                Ok(_) => {
+                    Ok(Some(self.ask_together(&mut asking, oid, offset, &mut *request.buffer)))
+                }
+            });
+        }
+        let (mut replies, attrs) = self.ask_all(asking);
+        let mut look = |request: &mut ReadRequest<'_>, way: Way| {
+            let look = self.seen(&mut replies, &attrs, request.oid, way, request.buffer)?;
+            self.judge(request.caller, &FileGuard::of(&look.attr), READ)?;
+            // What has to be looked at again is read by itself.
+            let is_whole = look.got >= look.before_end(request.offset, request.buffer.len());
+            let bytes = look.got;
+            Ok(is_whole.then(|| look.into_read(request.offset, bytes)))
+        };
+        let looked = requests.iter_mut().zip(ways);
+        let results: Vec<_> =
+            looked.map(|(request, way)| way?.map_or(Ok(None), |way| look(request, way))).collect();
+        let each = requests.iter_mut().zip(results);
+        each.map(|(request, result)| {
+            let ReadRequest { caller, oid, offset, buffer } = request;
+            match result {
+                Ok(Some(read)) => Ok(read),
+                Ok(None) => self.read_object(caller, *oid, *offset, buffer),
+                Err(errno) => {
+                    buffer.fill(0);
+                    Err(errno)
+                }
+            }
+        })
+        .collect()
+    }
+
+    /// Adds what brings the bytes and the attributes of a file, by what is known of it.
+    fn ask_together<'a>(
+        &self,
+        asking: &mut Asking<'a>,
+        oid: Oid,
+        offset: u64,
+        buffer: &'a mut [u8],
+    ) -> Way {
         let shards = self.pool().placement().shards(oid);
         let striped = self.files.get(oid).filter(|file| file.striped && shards > 1);
-        let look = match striped {
+        match striped {
             Some(file) if !buffer.is_empty() => {
-                let chunk_bytes = file.guard.chunk_bytes;
-                let attr = Call::new(oid.home(), GetAttr { oid });
                 // Before the bytes, where one engine has both: who may read is judged by it.
-                let (attr, got) = self.data_of(oid, chunk_bytes).read_along(attr, offset, buffer);
-                let attr = *attr.map_err(|error| of_client(&error))?;
+                let attr = asking.attr_of(oid, || self.files.ask(oid));
+                let data = self.data_of(oid, file.guard.chunk_bytes);
+                let read = data.read_in(&mut asking.batch, offset, buffer);
+                Way::Shards { file, attr, read }
+            }
+            _ => {
+                let asked = self.files.ask(oid);
+                let request = ReadFile { oid, offset, bytes: buffer.len() as u32 };
+                let read = asking.batch.add(Call::fetching(oid.home(), request, buffer));
+                Way::Home { asked, read }
+            }
+        }
+    }
+
+    /// Sends all of it, and takes in the attributes of the striped files.
+    fn ask_all(&self, asking: Asking<'_>) -> (BatchReplies<'_>, Vec<Result<Attr>>) {
+        let Asking { batch, attrs } = asking;
+        let mut replies = self.pool().call_batch(batch);
+        let attrs = attrs.into_iter().map(|(_, asked, ticket)| {
+            let attr = *replies.take(ticket).map_err(|error| of_client(&error))?;
+            self.files.keep(asked, &attr);
+            Ok(attr)
+        });
+        let attrs = attrs.collect();
+        (replies, attrs)
+    }
+
+    /// What has come of one file.
+    fn seen(
+        &self,
+        replies: &mut BatchReplies<'_>,
+        attrs: &[Result<Attr>],
+        oid: Oid,
+        way: Way,
+        buffer: &mut [u8],
+    ) -> Result<Look> {
+        let look = match way {
+            Way::Home { asked, read } => {
+                let read = replies.take(read).map_err(|error| of_client(&error))?;
+                self.files.keep(asked, &read.attr);
+                let is_complete = !read.attr.striped || self.pool().placement().shards(oid) == 1;
+                Look { attr: *read.attr, got: u64::from(read.bytes), is_complete }
+            }
+            Way::Shards { file, attr, read } => {
+                let chunk_bytes = file.guard.chunk_bytes;
+                let attr = attrs[attr].clone()?;
+                let got = self.data_of(oid, chunk_bytes).take_read(replies, read, buffer);
                 let got = got.map_err(|error| of_client(&error))?;
                 let is_complete = attr.striped && attr.chunk_bytes == chunk_bytes;
                 Look { attr, got, is_complete }
             }
-            _ => {
-                let request = ReadFile { oid, offset, bytes: buffer.len() as u32 };
-                let read = self.pool().fetch(oid.home(), request, buffer);
-                seen(read.map_err(|error| of_client(&error))?, shards)
-            }
         };
         check_regular(&look.attr)?;
-        self.files.keep(asked, &look.attr);
         Ok(look)
-    }
-
-    /// Several reads, as they have come together: by one round trip to each engine, as far as they are
-    /// small and of files that have all of their data at home. The others follow one by one. Each gives
-    /// what [`FileSystem::read_object`] would.
-    pub fn read_objects(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Result<ObjectRead>> {
-        let mut results: Vec<Option<Result<ObjectRead>>> = Vec::with_capacity(requests.len());
-        let mut calls = Vec::with_capacity(requests.len());
-        let mut batched = Vec::with_capacity(requests.len());
-        for (index, request) in requests.iter_mut().enumerate() {
-            let (oid, offset) = (request.oid, request.offset);
-            let settled = self.writing.settle(oid, WriteLeases::Keep);
-            results.push(settled.err().map(Err));
-            let bytes = request.buffer.len();
-            let is_striped = self.files.get(oid).is_some_and(|file| file.striped);
-            let fits = bytes <= BATCHED_BYTES_MAX && offset <= FILE_BYTES_MAX - bytes as u64;
-            if results[index].is_none() && fits && !is_striped {
-                batched.push((index, self.files.ask(oid)));
-                let read = ReadFile { oid, offset, bytes: bytes as u32 };
-                calls.push(Call::fetching(oid.home(), read, &mut *request.buffer));
-            }
-        }
-        let replies = self.pool().call_all(&mut calls);
-        drop(calls);
-        for ((index, asked), reply) in batched.into_iter().zip(replies) {
-            let request = &requests[index];
-            let shards = self.pool().placement().shards(request.oid);
-            let look = match reply {
-                Ok(read) => seen(read, shards),
-                Err(error) => {
-                    results[index] = Some(Err(of_client(&error)));
-                    continue;
-                }
-            };
-            self.files.keep(asked, &look.attr);
-            let judged = self.judge(request.caller, &FileGuard::of(&look.attr), READ);
-            // What has to be looked at again is read by itself.
-            let is_whole = look.got >= look.before_end(request.offset, request.buffer.len());
-            results[index] = match judged {
-                Err(errno) => Some(Err(errno)),
-                Ok(()) if is_whole => {
-                    let bytes = look.got;
-                    Some(Ok(look.into_read(request.offset, bytes)))
-                }
-                Ok(()) => None,
-            };
-        }
-        let each = requests.iter_mut().zip(results);
-        each.map(|(request, result)| {
-            let ReadRequest { caller, oid, offset, buffer } = request;
-            if matches!(result, Some(Err(_))) {
-                buffer.fill(0);
-            }
-            result.unwrap_or_else(|| self.read_object(caller, *oid, *offset, buffer))
-        })
-        .collect()
     }
 
     /// The attributes of several objects, by one round trip to each engine. Each gives what
@@ -220,10 +291,4 @@ impl FileSystem {
         })
         .collect()
     }
-}
-
-/// What a home has told of a file with so many shards.
-fn seen(read: FileBytes, shards: u16) -> Look {
-    let is_complete = !read.attr.striped || shards == 1;
-    Look { attr: *read.attr, got: u64::from(read.bytes), is_complete }
 }
