@@ -148,10 +148,11 @@ def test_every_experiment(world, tmp_path):
         # No more than the clients' links carry.
         assert 0 < float(row["read_mb_per_s"]) < 25 * int(row["clients"])
     kinds = {row["gateway"]: row for row in rows_of(tmp_path / "nfs-paper")}
-    # Linux delays an acknowledgement by 40 ms; the answers of a whole write do not wait for one.
-    assert float(kinds["paper"]["read_ms"]) > 20
-    assert float(kinds["8KiB"]["read_ms"]) < 20
-    assert float(kinds["shipped"]["read_mb_per_s"]) > 5 * float(kinds["paper"]["read_mb_per_s"])
+    # Linux delays an acknowledgement by 40 ms; an answer that is written whole does not wait for one.
+    for call in ("write_ms", "create_ms"):
+        assert float(kinds["paper"][call]) > 20
+        assert float(kinds["8KiB"][call]) < 20
+        assert float(kinds["shipped"][call]) < 20
 
 
 @pytest.mark.root

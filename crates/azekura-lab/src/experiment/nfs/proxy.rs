@@ -57,10 +57,10 @@ impl Experiment for Proxy {
          netlab`, on links of 1 Gbit/s to one switch. The client asks for blocks of 1 MiB, or as large \
          as the gateway takes. *paper* is a gateway with `--block 8KiB --coalesce off`: FSINFO says 8 KiB, \
          each write goes to the engine by itself, and an answer is two small writes to a socket without \
-         TCP_NODELAY. Then the second waits for the acknowledgement of the first (Nagle's algorithm), \
-         which the client's kernel delays by about 40 ms when it has nothing to send. *8KiB* is a \
-         gateway with `--block 8KiB` only, and *shipped* one without options. Latencies are medians of \
-         single requests. MB are 10^6 bytes; each figure is of one run, and of little data where it is \
+         TCP_NODELAY. Then the end of an answer waits for the acknowledgement of its beginning (Nagle's \
+         algorithm), which the client's kernel delays by about 40 ms when it has nothing to send; the \
+         answer to a READ fills whole segments, and those do not wait. *8KiB* is a gateway with `--block \
+         8KiB` only, and *shipped* one without options. Latencies are medians of single requests. MB are 10^6 bytes; each figure is of one run, and of little data where it is \
          slow."
             .to_owned()
     }
