@@ -52,7 +52,7 @@ impl Drop for OpenReference {
 #[derive(Debug)]
 pub enum Created {
     /// The object is new.
-    New(Box<Attr>, Option<OpenReference>),
+    New(Box<Attr>, OpenReference),
     /// The name was there already. Attributes come along if the object's home is at hand.
     Existing(Entry, Option<Box<Attr>>),
 }
@@ -69,31 +69,24 @@ impl Pool {
         Ok((self.call(oid.home(), Open { oid })?, reference))
     }
 
-    /// Makes an object and its entry, and opens it if `open`.
+    /// Makes an object and its entry, and opens it.
     ///
     /// # Errors
     /// As [`Pool::call`]. A name that exists is no error but [`Created::Existing`].
-    pub fn create(
-        self: &Arc<Self>,
-        dir: Oid,
-        name: &[u8],
-        inode: NewInode,
-        open: bool,
-    ) -> Result<Created> {
+    pub fn create(self: &Arc<Self>, dir: Oid, name: &[u8], inode: NewInode) -> Result<Created> {
         let target = self.placement().entry_target(dir, name);
-        let request = Create { dir, name, inode, open };
-        let (reply, guard) = if open {
-            self.call_opening(target, request, |creation| match creation {
-                Creation::New(attr) => Some(attr.oid),
-                Creation::Existing(..) => None,
-            })?
-        } else {
-            (self.call(target, request)?, None)
-        };
+        let request = Create { dir, name, inode, open: true };
+        let (reply, reference) = self.call_opening(target, request, |creation| match creation {
+            Creation::New(attr) => Some(attr.oid),
+            Creation::Existing(..) => None,
+        })?;
         match reply {
-            Creation::New(attr) => Ok(Created::New(attr, guard)),
+            Creation::New(attr) => {
+                let other_reply = || self.broken_protocol(target, Failure::OTHER_REPLY);
+                Ok(Created::New(attr, reference.ok_or_else(other_reply)?))
+            }
             Creation::Existing(entry, attr) => {
-                if open && attr.is_some() {
+                if attr.is_some() {
                     // The engine holds it now; whoever wants it open asks by itself.
                     self.link(entry.oid.home())?.open_references.forget_stray(entry.oid);
                 }

@@ -82,6 +82,15 @@ pub(crate) struct DirCache {
     touching: [Mutex<()>; 16],
 }
 
+/// A directory in which an entry was made or removed, with this time of last change.
+pub(crate) fn touched(dir: &Attr, changed: Timestamp) -> Attr {
+    let mut attr = dir.clone();
+    // A time that was set into the future by hand gives way to a true one.
+    attr.mtime = if attr.mtime > attr.ctime { changed } else { attr.mtime.max(changed) };
+    attr.ctime = attr.ctime.max(changed);
+    attr
+}
+
 fn dir_counter(dir: Oid) -> usize {
     name_hash(&dir.to_bytes()) as usize % COUNTERS
 }
@@ -158,11 +167,8 @@ impl DirCache {
         let _touching = self.touching[counter % self.touching.len()].lock();
         self.changes[counter].fetch_add(1, Ordering::SeqCst);
         let Some(kept) = self.dirs.get(&dir) else { return };
-        let mut attr = Attr::clone(&kept.value);
-        // A time that was set into the future by hand gives way to a true one.
-        attr.mtime = if attr.mtime > attr.ctime { changed } else { attr.mtime.max(changed) };
-        attr.ctime = attr.ctime.max(changed);
-        self.dirs.insert(dir, Kept { since: kept.since, value: Arc::new(attr) });
+        let value = Arc::new(touched(&kept.value, changed));
+        self.dirs.insert(dir, Kept { since: kept.since, value });
     }
 
     /// A directory's attributes have changed, or it is gone.

@@ -34,6 +34,7 @@ pub use filesystem::{CachePolicy, FileSystem, FsConfig, MountError};
 pub use handle::OpenFile;
 pub use namespace::{Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix};
 pub use ops::attr::AttrUpdate;
+pub use ops::changed_dir::ChangedDir;
 pub use ops::create::{NewEntry, Striping};
 pub use ops::readdir::{AttrsWanted, DirPage, Listed};
 pub use ops::seek::SeekTo;

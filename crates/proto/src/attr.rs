@@ -186,11 +186,17 @@ impl DirectoryChange {
         self.time
     }
 
+    /// The change that a new object was made with, as its attributes have it.
+    pub fn of_newborn(attr: &Attr) -> Self {
+        Self { time: attr.btime }
+    }
+
     /// The change that a new object was made with, taken out of its attributes; its birth is then at its
     /// other times.
     pub fn take_from_newborn(attr: &mut Attr) -> Self {
-        let time = std::mem::replace(&mut attr.btime, attr.ctime);
-        Self { time }
+        let change = Self::of_newborn(attr);
+        attr.btime = attr.ctime;
+        change
     }
 }
 

@@ -301,14 +301,14 @@ pub(crate) fn remove_directory(
     dir: Oid,
     name: &[u8],
 ) -> Answer {
-    remove_entry(node, target, caller, (dir, name), |parts, entry| {
+    let stamp = remove_entry(node, target, caller, (dir, name), |parts, entry| {
         if entry.kind != FileKind::Directory {
             return Err(Status::NotDirectory);
         }
         add_directory_removal(node, parts, entry.oid);
         Ok(())
     })?;
-    Ok(Reply::Done)
+    Ok(stamp.map_or(Reply::Done, Reply::Changed))
 }
 
 /// Answer to `Link`.
@@ -327,7 +327,7 @@ pub(crate) fn link(
     if oid.container() != dir.container() {
         return Err(Status::Invalid);
     }
-    run(node, target, caller, || {
+    let stamp = run(node, target, caller, || {
         if find_entry(target, dir, name)?.is_some() {
             return Err(Status::Exists);
         }
@@ -345,5 +345,5 @@ pub(crate) fn link(
         parts.add(oid.home(), Action::AddLinks { oid, links: 1 });
         Ok(parts)
     })?;
-    Ok(Reply::Done)
+    Ok(Reply::Changed(stamp))
 }

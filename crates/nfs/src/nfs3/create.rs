@@ -1,8 +1,8 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD (RFC 1813, sections 3.3.8 to 3.3.11).
 
-use azekura_posix::{Attr, AttrUpdate, Errno, FileKind, NewEntry};
+use azekura_posix::{Attr, AttrUpdate, ChangedDir, Errno, FileKind, NewEntry};
 
-use super::place::{Changing, Place, write_new};
+use super::place::{Changing, Place, outcome, write_new};
 use super::status::Status;
 use super::types::{self, EntryArgs};
 use crate::gateway::Request;
@@ -29,16 +29,13 @@ pub(super) fn create(
         2 => How::Exclusive(args.fixed()?),
         _ => return Err(Garbage),
     };
-    answer(request, reply, entry, |place, name| match how {
-        How::Exclusive(verifier) => Ok(place.fs().make(
-            &place.caller,
-            place.oid,
-            name,
-            0,
-            NewEntry::Exclusive(*verifier),
-        )?),
-        How::Guarded(start) => make_with(place, name, &start, NewEntry::Regular),
-        How::Unchecked(start) => match make_with(place, name, &start, NewEntry::Regular) {
+    answer(request, reply, entry, |place, dir, name| match how {
+        How::Exclusive(verifier) => {
+            let what = NewEntry::Exclusive(*verifier);
+            Ok(place.fs().make_in(&place.caller, dir, name, 0, what)?)
+        }
+        How::Guarded(start) => make_with(place, (dir, name), &start, NewEntry::Regular),
+        How::Unchecked(start) => match make_with(place, (dir, name), &start, NewEntry::Regular) {
             Err(Status::Exists) => take_existing(place, name, &start),
             other => other,
         },
@@ -65,7 +62,9 @@ pub(super) fn mkdir(
 ) -> Result<(), Garbage> {
     let entry = types::entry(args)?;
     let start = types::settable(args)?;
-    answer(request, reply, entry, |place, name| make_with(place, name, &start, NewEntry::Directory))
+    answer(request, reply, entry, |place, dir, name| {
+        make_with(place, (dir, name), &start, NewEntry::Directory)
+    })
 }
 
 pub(super) fn symlink(
@@ -77,10 +76,10 @@ pub(super) fn symlink(
     // The mode of a symlink means nothing.
     let start = AttrUpdate { mode: Some(0o777), ..types::settable(args)? };
     let text = args.opaque(PATH_BYTES_DECODED_MAX)?;
-    answer(request, reply, entry, |place, name| match text {
+    answer(request, reply, entry, |place, dir, name| match text {
         [] => Err(Status::Invalid),
         text if text.contains(&0) => Err(Status::Invalid),
-        text => make_with(place, name, &start, NewEntry::Symlink(text)),
+        text => make_with(place, (dir, name), &start, NewEntry::Symlink(text)),
     })
 }
 
@@ -107,21 +106,21 @@ pub(super) fn mknod(
             (start, what)
         }
         // A type that is none has no further arguments.
-        _ => return answer(request, reply, entry, |_, _| Err(Status::BadType)),
+        _ => return answer(request, reply, entry, |_, _, _| Err(Status::BadType)),
     };
-    answer(request, reply, entry, |place, name| make_with(place, name, &start, what))
+    answer(request, reply, entry, |place, dir, name| make_with(place, (dir, name), &start, what))
 }
 
 /// Makes an object and gives it the attributes that it starts with.
 fn make_with(
     place: &Place<'_>,
-    name: &[u8],
+    (dir, name): (&mut ChangedDir, &[u8]),
     start: &AttrUpdate,
     what: NewEntry<'_>,
 ) -> Result<Attr, Status> {
     types::check_times(start)?;
     let (fs, caller) = (place.fs(), &place.caller);
-    let attr = fs.make(caller, place.oid, name, start.mode.unwrap_or(0), what)?;
+    let attr = fs.make_in(caller, dir, name, start.mode.unwrap_or(0), what)?;
     let rest = AttrUpdate {
         mode: None,
         uid: start.uid.filter(|uid| *uid != attr.uid),
@@ -146,18 +145,19 @@ fn answer(
     request: &Request<'_>,
     reply: &mut Writer,
     entry: EntryArgs<'_>,
-    make: impl FnOnce(&Place<'_>, &[u8]) -> Result<Attr, Status>,
+    make: impl FnOnce(&Place<'_>, &mut ChangedDir, &[u8]) -> Result<Attr, Status>,
 ) -> Result<(), Garbage> {
     let mut changing = Changing::default();
     let place = Place::of_change(request, entry.dir);
     let new = place.as_ref().map_err(|status| *status).and_then(|place| {
-        changing.begin_directory(place)?;
-        let done = match entry.name? {
-            b"." | b".." => Err(Status::Exists),
-            name => make(place, name),
+        let mut dir = ChangedDir::new(place.oid);
+        let done = match entry.name {
+            Ok(b"." | b"..") => Err(Status::Exists),
+            Ok(name) => make(place, &mut dir, name),
+            Err(status) => Err(status),
         };
-        changing.end_entry(place, &done);
-        done
+        let ended = changing.end_directory(place, &dir);
+        outcome(done, [ended])
     });
     types::status(reply, new.as_ref().map(drop).map_err(|status| *status));
     if let (Ok(place), Ok(attr)) = (&place, &new) {

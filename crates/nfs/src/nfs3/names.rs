@@ -1,9 +1,9 @@
 //! LOOKUP, READLINK, REMOVE, RMDIR, RENAME and LINK (RFC 1813, sections 3.3.3, 3.3.5 and 3.3.12 to
 //! 3.3.15).
 
-use azekura_posix::{Errno, FileKind, RenameMode};
+use azekura_posix::{ChangedDir, Errno, FileKind, RenameMode};
 
-use super::place::{Changing, Place};
+use super::place::{Changing, Place, outcome};
 use super::status::Status;
 use super::types;
 use crate::gateway::Request;
@@ -77,12 +77,9 @@ pub(super) fn remove(
     args: &mut Reader<'_>,
     reply: &mut Writer,
 ) -> Result<(), Garbage> {
-    take_away(request, args, reply, |place, name| {
-        match name {
-            b"." | b".." => return Err(Status::Invalid),
-            _ => place.fs().unlink(&place.caller, place.oid, name)?,
-        }
-        Ok(())
+    take_away(request, args, reply, |place, dir, name| match name {
+        b"." | b".." => Err(Status::Invalid),
+        _ => Ok(place.fs().unlink_in(&place.caller, dir, name)?),
     })
 }
 
@@ -91,11 +88,11 @@ pub(super) fn rmdir(
     args: &mut Reader<'_>,
     reply: &mut Writer,
 ) -> Result<(), Garbage> {
-    take_away(request, args, reply, |place, name| {
+    take_away(request, args, reply, |place, dir, name| {
         match name {
             b"." => return Err(Status::Invalid),
             b".." => return Err(Status::Exists),
-            _ => place.fs().rmdir(&place.caller, place.oid, name)?,
+            _ => place.fs().rmdir_in(&place.caller, dir, name)?,
         }
         // It may have been where an export begins.
         place.request().gateway.forget_roots();
@@ -107,15 +104,15 @@ fn take_away(
     request: &Request<'_>,
     args: &mut Reader<'_>,
     reply: &mut Writer,
-    remove: impl FnOnce(&Place<'_>, &[u8]) -> Result<(), Status>,
+    remove: impl FnOnce(&Place<'_>, &mut ChangedDir, &[u8]) -> Result<(), Status>,
 ) -> Result<(), Garbage> {
     let entry = types::entry(args)?;
     let mut changing = Changing::default();
     let done = Place::of_change(request, entry.dir).and_then(|place| {
-        changing.begin_directory(&place)?;
-        let done = remove(&place, entry.name?);
-        changing.end_entry(&place, &done);
-        done
+        let mut dir = ChangedDir::new(place.oid);
+        let done = entry.name.and_then(|name| remove(&place, &mut dir, name));
+        let ended = changing.end_directory(&place, &dir);
+        outcome(done, [ended])
     });
     types::status(reply, done);
     changing.write(reply);
@@ -130,21 +127,23 @@ pub(super) fn rename(
     let (from, to) = (types::entry(args)?, types::entry(args)?);
     let (mut changing_from, mut changing_to) = (Changing::default(), Changing::default());
     let done = Place::of_change(request, from.dir).and_then(|from_place| {
-        changing_from.begin_directory(&from_place)?;
         let to_place = Place::of_change(request, to.dir)?;
-        changing_to.begin_directory(&to_place)?;
-        if from_place.export().id() != to_place.export().id() {
-            return Err(Status::CrossDevice);
-        }
-        let done = place_names(from.name?, to.name?).and_then(|(from_name, to_name)| {
+        let mut from_dir = ChangedDir::new(from_place.oid);
+        let mut to_dir = ChangedDir::new(to_place.oid);
+        let is_same_export = from_place.export().id() == to_place.export().id();
+        let done = from.name.and_then(|from_name| {
+            let (from_name, to_name) = place_names(from_name, to.name?)?;
+            if !is_same_export {
+                return Err(Status::CrossDevice);
+            }
             let (fs, caller) = (from_place.fs(), &from_place.caller);
-            fs.rename(caller, from_place.oid, from_name, to_place.oid, to_name, RenameMode::Replace)
-                .map_err(Status::from)
+            let (from, to) = ((&mut from_dir, from_name), (&mut to_dir, to_name));
+            Ok(fs.rename_in(caller, from, to, RenameMode::Replace)?)
         });
         request.gateway.forget_roots();
-        changing_from.end(&from_place);
-        changing_to.end(&to_place);
-        done
+        let from_ended = changing_from.end_directory(&from_place, &from_dir);
+        let to_ended = changing_to.end_directory(&to_place, &to_dir);
+        outcome(done, [from_ended, to_ended])
     });
     types::status(reply, done);
     changing_from.write(reply);
@@ -168,23 +167,23 @@ pub(super) fn link(
     let (mut after, mut fsid) = (None, 0);
     let done = Place::of_change(request, handle).and_then(|place| {
         fsid = place.fsid();
-        let attr = after.insert(place.attr()?);
         let dir = Place::of_change(request, entry.dir)?;
-        changing.begin_directory(&dir)?;
-        let name = entry.name?;
-        if place.export().id() != dir.export().id() {
-            return Err(Status::CrossDevice);
-        }
-        if attr.kind == FileKind::Directory {
-            return Err(Status::Perm);
-        }
-        if [&b"."[..], b".."].contains(&name) {
-            return Err(Status::Exists);
-        }
-        let done = place.fs().link(&place.caller, place.oid, dir.oid, name);
-        changing.end(&dir);
-        after = Some(done?);
-        Ok(())
+        let mut changed = ChangedDir::new(dir.oid);
+        let done = entry.name.and_then(|name| {
+            if place.export().id() != dir.export().id() {
+                return Err(Status::CrossDevice);
+            }
+            if [&b"."[..], b".."].contains(&name) {
+                return Err(Status::Exists);
+            }
+            request.gateway.gather.flush_before_look(place.oid);
+            Ok(place.fs().link_in(&place.caller, place.oid, &mut changed, name)?)
+        });
+        let there = done.clone().or_else(|_| place.attr());
+        let ended = changing.end_directory(&dir, &changed);
+        let done = outcome(done, [there.as_ref().map(drop).map_err(|status| *status), ended]);
+        after = there.ok();
+        done.map(drop)
     });
     types::status(reply, done);
     types::attributes_after(reply, fsid, after.as_ref());

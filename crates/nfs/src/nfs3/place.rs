@@ -1,7 +1,7 @@
 //! The object that a call is about. Owns the way from a handle to it: the handle is genuine, its export
 //! is still there, this client may use it, and the caller is who the export makes of them.
 
-use azekura_posix::{Attr, ChangeMark, Credentials, Errno, FileKind, FileSystem, Oid};
+use azekura_posix::{Attr, ChangeMark, ChangedDir, Credentials, Errno, FileKind, FileSystem, Oid};
 
 use super::status::Status;
 use super::types;
@@ -116,14 +116,6 @@ impl Changing {
         Ok(attr)
     }
 
-    /// Before a change of a directory's entries.
-    pub(super) fn begin_directory(&mut self, place: &Place<'_>) -> Result<(), Status> {
-        match self.begin(place)?.kind {
-            FileKind::Directory => Ok(()),
-            _ => Err(Status::NotDirectory),
-        }
-    }
-
     /// A change that is made already.
     pub(super) fn set(&mut self, fsid: u64, before: Option<ChangeMark>, after: Option<Attr>) {
         *self = Self { fsid, before, after };
@@ -134,23 +126,47 @@ impl Changing {
         self.after = place.attr().ok();
     }
 
-    /// After an entry was made or removed, if it was. What this gateway has done to a directory is known
-    /// without asking; what others have done may show up to a second later.
-    pub(super) fn end_entry<T>(&mut self, place: &Place<'_>, done: &Result<T, Status>) {
-        match done {
-            Ok(_) => self.after = place.fs().getattr_for(place.oid).ok().map(|(attr, _)| attr),
-            Err(_) => self.end(place),
-        }
-    }
-
     /// After it, where the attributes came with the answer.
     pub(super) fn end_with(&mut self, attr: Attr) {
         self.after = Some(attr);
     }
 
+    /// After a change of a directory's entries, as far as that has not brought the attributes along.
+    ///
+    /// # Errors
+    /// What is wrong with the directory itself.
+    pub(super) fn end_directory(
+        &mut self,
+        place: &Place<'_>,
+        dir: &ChangedDir,
+    ) -> Result<(), Status> {
+        self.fsid = place.fsid();
+        self.before = dir.before();
+        let attr = match dir.after() {
+            Some(attr) => attr.clone(),
+            None => place.attr()?,
+        };
+        if !dir.was_asked() {
+            self.before = Some(ChangeMark::of(&attr));
+        }
+        match self.after.insert(attr).kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(Status::NotDirectory),
+        }
+    }
+
     pub(super) fn write(&self, reply: &mut Writer) {
         types::consistency(reply, self.fsid, self.before, self.after.as_ref());
     }
+}
+
+/// What a change of entries is answered with: if it has failed, first of all what is wrong with the
+/// directory.
+pub(super) fn outcome<T>(
+    done: Result<T, Status>,
+    directories: impl IntoIterator<Item = Result<(), Status>>,
+) -> Result<T, Status> {
+    done.or_else(|status| directories.into_iter().collect::<Result<(), _>>().and(Err(status)))
 }
 
 /// Writes the handle of a new object and its attributes (`post_op_fh3`, `post_op_attr`).

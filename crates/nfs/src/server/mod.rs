@@ -5,7 +5,7 @@
 
 mod connection;
 mod memory;
-mod shared;
+mod state;
 mod turns;
 mod worker;
 
@@ -23,8 +23,8 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use crate::gateway::Gateway;
 use memory::Memory;
 use rustix::event::epoll::EventFlags;
-pub use shared::ServerConfig;
-use shared::{STOP_TOKEN, Shared};
+pub use state::ServerConfig;
+use state::{STOP_TOKEN, Shared};
 use turns::{ALONE_MAX, Turn};
 
 /// Threads that answer calls; so many are worked at a time, in all.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::epoll::{self, EventFlags};
 
 use super::connection::{Connection, Taken};
-use super::shared::{STOP_TOKEN, Shared};
+use super::state::{STOP_TOKEN, Shared};
 use super::turns::Turn;
 use crate::dispatch::{self, Outcome};
 use crate::gateway::Asker;

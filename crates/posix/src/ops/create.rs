@@ -5,9 +5,11 @@ use azekura_client::Created;
 use azekura_proto::attr::{DirectoryChange, FileKind, Inheritance, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::check_name;
+use azekura_proto::message::typed::{Create, Creation};
 use azekura_proto::{Attr, ObjectClass, Oid};
 use rustix::fs::OFlags;
 
+use super::changed_dir::{ChangedDir, Effect};
 use super::open::access_of;
 use crate::errno::{of_client, of_status};
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result, permission};
@@ -146,6 +148,33 @@ impl FileSystem {
         what: NewEntry<'_>,
         striping: Striping,
     ) -> Result<Attr> {
+        self.make_entry(caller, (dir, name), (mode, what), striping, None)
+    }
+
+    /// As [`FileSystem::make`], with the directory as it was before and after.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::make`].
+    pub fn make_in(
+        &self,
+        caller: &Credentials,
+        dir: &mut ChangedDir,
+        name: &[u8],
+        mode: u32,
+        what: NewEntry<'_>,
+    ) -> Result<Attr> {
+        let place = (dir.oid(), name);
+        self.make_entry(caller, place, (mode, what), Striping::default(), Some(dir))
+    }
+
+    fn make_entry(
+        &self,
+        caller: &Credentials,
+        (dir, name): (Oid, &[u8]),
+        (mode, what): (u32, NewEntry<'_>),
+        striping: Striping,
+        watched: Option<&mut ChangedDir>,
+    ) -> Result<Attr> {
         check_name(name).map_err(of_status)?;
         striping.check()?;
         match what {
@@ -171,14 +200,16 @@ impl FileSystem {
         }
         let inode = self.new_inode(caller, &parent, what, mode, striping);
         let asked = self.files.ask_for_new();
-        match self.pool().create(dir, name, inode, false).map_err(|error| entry_errno(&error))? {
-            Created::New(mut attr, _) => {
+        let request = Create { dir, name, inode, open: false };
+        let creation = self.change_entry((dir, name), request, watched, effect_of_creation);
+        match creation.map_err(|error| entry_errno(&error))? {
+            Creation::New(mut attr) => {
                 self.cache.forget_step(dir, name);
                 self.note_new_entry(dir, &mut attr);
                 self.files.keep_new(asked, &attr);
                 Ok(*attr)
             }
-            Created::Existing(entry, _) => match what {
+            Creation::Existing(entry, _) => match what {
                 NewEntry::Exclusive(verifier) if entry.kind == FileKind::Regular => {
                     let attr = self.getattr(entry.oid)?;
                     if attr.rdev == kept_verifier(verifier) { Ok(attr) } else { Err(Errno::EXIST) }
@@ -262,17 +293,12 @@ impl FileSystem {
                 })?
             } else {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
-                match self
-                    .pool()
-                    .create(dir, name, inode, true)
-                    .map_err(|error| entry_errno(&error))?
-                {
-                    Created::New(mut attr, Some(reference)) => {
+                match self.pool().create(dir, name, inode).map_err(|error| entry_errno(&error))? {
+                    Created::New(mut attr, reference) => {
                         self.note_new_entry(dir, &mut attr);
                         let file = self.handle(reference, &attr, caller, flags);
                         return Ok((*attr, file));
                     }
-                    Created::New(attr, None) => (attr.oid, attr.kind),
                     Created::Existing(entry, _) => (entry.oid, entry.kind),
                 }
             };
@@ -357,8 +383,18 @@ fn kept_verifier(verifier: [u8; 8]) -> u64 {
     u64::from_be_bytes(verifier).max(1)
 }
 
+fn effect_of_creation(creation: &Creation) -> Effect {
+    match creation {
+        Creation::New(attr) => {
+            let change = DirectoryChange::of_newborn(attr);
+            Effect::Stamped(Some(change.time), i8::from(attr.kind == FileKind::Directory))
+        }
+        Creation::Existing(..) => Effect::None,
+    }
+}
+
 /// In a directory that is gone no name can be made.
-fn entry_errno(error: &azekura_client::ClientError) -> Errno {
+pub(super) fn entry_errno(error: &azekura_client::ClientError) -> Errno {
     match of_client(error) {
         Errno::STALE => Errno::NOENT,
         other => other,

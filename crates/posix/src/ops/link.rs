@@ -2,8 +2,10 @@
 
 use azekura_proto::message::check_name;
 use azekura_proto::message::typed::Link;
-use azekura_proto::{Attr, Oid};
+use azekura_proto::{Attr, Oid, Timestamp};
 
+use super::changed_dir::{ChangedDir, Effect};
+use super::create::entry_errno;
 use crate::errno::of_status;
 use crate::{Credentials, Errno, FileSystem, Result};
 
@@ -13,12 +15,38 @@ impl FileSystem {
     /// # Errors
     /// `EEXIST`, `EPERM` for a directory, `EMLINK`, `EACCES`.
     pub fn link(&self, caller: &Credentials, oid: Oid, dir: Oid, name: &[u8]) -> Result<Attr> {
+        self.link_entry(caller, oid, (dir, name), None)
+    }
+
+    /// As [`FileSystem::link`], with the directory as it was before and after.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::link`].
+    pub fn link_in(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        dir: &mut ChangedDir,
+        name: &[u8],
+    ) -> Result<Attr> {
+        self.link_entry(caller, oid, (dir.oid(), name), Some(dir))
+    }
+
+    fn link_entry(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        (dir, name): (Oid, &[u8]),
+        watched: Option<&mut ChangedDir>,
+    ) -> Result<Attr> {
         check_name(name).map_err(of_status)?;
         if self.checks() {
             let parent = self.parent_attr(dir)?;
             self.check_change(caller, &parent)?;
         }
-        self.call_entry(dir, name, Link { oid, dir, name }).map_err(|errno| match errno {
+        let effect = |stamp: &Option<Timestamp>| Effect::Stamped(*stamp, 0);
+        let done = self.change_entry((dir, name), Link { oid, dir, name }, watched, effect);
+        done.map_err(|error| match entry_errno(&error) {
             Errno::ISDIR => Errno::PERM,
             other => other,
         })?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod attr;
+pub(crate) mod changed_dir;
 pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod data;

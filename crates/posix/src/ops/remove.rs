@@ -2,8 +2,10 @@
 
 use azekura_proto::message::check_name;
 use azekura_proto::message::typed::{RemoveDirectory, Unlink};
-use azekura_proto::{Attr, Oid};
+use azekura_proto::{Attr, Oid, Timestamp};
 
+use super::changed_dir::{ChangedDir, Effect};
+use super::create::entry_errno;
 use crate::errno::of_status;
 use crate::{Credentials, Errno, FileSystem, Result, permission};
 
@@ -13,12 +15,31 @@ impl FileSystem {
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
     pub fn unlink(&self, caller: &Credentials, dir: Oid, name: &[u8]) -> Result<()> {
+        self.remove_name(caller, (dir, name), None)
+    }
+
+    /// As [`FileSystem::unlink`], with the directory as it was before and after.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::unlink`].
+    pub fn unlink_in(&self, caller: &Credentials, dir: &mut ChangedDir, name: &[u8]) -> Result<()> {
+        self.remove_name(caller, (dir.oid(), name), Some(dir))
+    }
+
+    fn remove_name(
+        &self,
+        caller: &Credentials,
+        (dir, name): (Oid, &[u8]),
+        watched: Option<&mut ChangedDir>,
+    ) -> Result<()> {
         match name {
             b"." | b".." => return Err(Errno::ISDIR),
             _ => check_name(name).map_err(of_status)?,
         }
         self.check_removal(caller, dir, name)?;
-        let done = self.call_entry(dir, name, Unlink { dir, name });
+        let effect = |stamp: &Option<Timestamp>| Effect::Stamped(*stamp, 0);
+        let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
+        let done = done.map_err(|error| entry_errno(&error));
         self.cache.forget_step(dir, name);
         match done {
             Ok(Some(changed)) => self.cache.touch_dir(dir, changed),
@@ -32,17 +53,35 @@ impl FileSystem {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`; `EINVAL` for `.`.
     pub fn rmdir(&self, caller: &Credentials, dir: Oid, name: &[u8]) -> Result<()> {
+        self.remove_directory(caller, (dir, name), None)
+    }
+
+    /// As [`FileSystem::rmdir`], with the directory above as it was before and after.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::rmdir`].
+    pub fn rmdir_in(&self, caller: &Credentials, dir: &mut ChangedDir, name: &[u8]) -> Result<()> {
+        self.remove_directory(caller, (dir.oid(), name), Some(dir))
+    }
+
+    fn remove_directory(
+        &self,
+        caller: &Credentials,
+        (dir, name): (Oid, &[u8]),
+        watched: Option<&mut ChangedDir>,
+    ) -> Result<()> {
         match name {
             b"." => return Err(Errno::INVAL),
             b".." => return Err(Errno::NOTEMPTY),
             _ => check_name(name).map_err(of_status)?,
         }
         self.check_removal(caller, dir, name)?;
-        let done = self.call_entry(dir, name, RemoveDirectory { dir, name });
+        let effect = |stamp: &Option<Timestamp>| Effect::Stamped(*stamp, -1);
+        let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);
         // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);
         self.cache.forget_dirs();
-        done
+        done.map(drop).map_err(|error| entry_errno(&error))
     }
 
     /// Whether the caller may remove this name, if that is checked here.

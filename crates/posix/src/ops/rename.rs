@@ -1,11 +1,13 @@
 //! `rename`, in all its modes. Owns who may move what; that it is atomic is the engines' work.
 
+use azekura_client::{Batch, Call, ClientError};
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::typed::Rename;
 use azekura_proto::message::{RenameMode, check_name};
-use azekura_proto::{Attr, Oid};
+use azekura_proto::{Attr, Oid, TargetId, Timestamp};
 
-use super::create::{NewEntry, Striping};
+use super::changed_dir::{ChangedDir, Effect};
+use super::create::{NewEntry, Striping, entry_errno};
 use super::remove::allow_restricted;
 use crate::errno::{of_client, of_status};
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
@@ -28,6 +30,32 @@ impl FileSystem {
         to_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
+        self.rename_entry(caller, (from_dir, from_name), (to_dir, to_name), mode, None)
+    }
+
+    /// As [`FileSystem::rename`], with both directories as they were before.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::rename`].
+    pub fn rename_in(
+        &self,
+        caller: &Credentials,
+        (from_dir, from_name): (&mut ChangedDir, &[u8]),
+        (to_dir, to_name): (&mut ChangedDir, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (from, to) = ((from_dir.oid(), from_name), (to_dir.oid(), to_name));
+        self.rename_entry(caller, from, to, mode, Some((from_dir, to_dir)))
+    }
+
+    fn rename_entry(
+        &self,
+        caller: &Credentials,
+        (from_dir, from_name): (Oid, &[u8]),
+        (to_dir, to_name): (Oid, &[u8]),
+        mode: RenameMode,
+        watched: Option<(&mut ChangedDir, &mut ChangedDir)>,
+    ) -> Result<()> {
         for name in [from_name, to_name] {
             match name {
                 b"." | b".." => return Err(Errno::BUSY),
@@ -38,11 +66,49 @@ impl FileSystem {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
-        let done = self.call_entry(to_dir, to_name, request);
+        let target = self.entry_target(to_dir, to_name);
+        let done = match watched {
+            None => self.pool().call(target, request),
+            Some(watched) => {
+                let is_of_one = self.entry_target(from_dir, from_name) == target;
+                self.rename_watched(target, request, watched, is_of_one)
+            }
+        };
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
         // Also what moved, and what it replaced, may be a directory.
         self.cache.forget_dirs();
+        done.map(drop).map_err(|error| entry_errno(&error))
+    }
+
+    fn rename_watched(
+        &self,
+        target: TargetId,
+        request: Rename<'_>,
+        (from, to): (&mut ChangedDir, &mut ChangedDir),
+        is_of_one: bool,
+    ) -> std::result::Result<Option<Timestamp>, ClientError> {
+        let mut batch = Batch::with_capacity(3);
+        let is_same = from.oid() == to.oid();
+        let of_from = from.ask(&mut batch);
+        let of_to = (!is_same).then(|| to.ask(&mut batch));
+        let change = batch.add(Call::new(target, request));
+        let mut replies = self.pool().call_batch(batch);
+        from.take(&mut replies, of_from);
+        let done = replies.take(change);
+        // The stamp is that of the new name's target; another one stamps what it does by itself.
+        let effect = |is_stamped: bool| match &done {
+            Ok(stamp) => Effect::Unclear(stamp.filter(|_| is_stamped)),
+            Err(error) => Effect::of_failure(error),
+        };
+        from.conclude(effect(is_of_one));
+        match of_to {
+            Some(of_to) => {
+                to.take(&mut replies, of_to);
+                to.conclude(effect(true));
+            }
+            None => to.clone_from(from),
+        }
         done
     }
 
@@ -87,12 +153,17 @@ impl FileSystem {
         self.check_change(caller, &from_parent)?;
         self.check_change(caller, &to_parent)?;
         let moves = from_dir != to_dir;
-        let source = self.lookup_unchecked(from_dir, from_name)?;
-        allow_move(caller, &from_parent, &source, moves)?;
+        // Where nothing depends on what is moved, nobody looks at it.
+        if moves || permission::is_restricted(caller, &from_parent) {
+            let source = self.lookup_unchecked(from_dir, from_name)?;
+            allow_move(caller, &from_parent, &source, moves)?;
+        }
+        let replaced_moves = moves && mode == RenameMode::Exchange;
+        if !replaced_moves && !permission::is_restricted(caller, &to_parent) {
+            return Ok(());
+        }
         match self.lookup_unchecked(to_dir, to_name) {
-            Ok(target) => {
-                allow_move(caller, &to_parent, &target, moves && mode == RenameMode::Exchange)
-            }
+            Ok(target) => allow_move(caller, &to_parent, &target, replaced_moves),
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno),
         }

@@ -132,14 +132,14 @@ pub enum Request<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// Remove an empty directory. Answer: `Done`.
+    /// Remove an empty directory. Answer: as to `Unlink`.
     RemoveDirectory {
         /// The directory above.
         dir: Oid,
         /// The name.
         name: &'a [u8],
     },
-    /// Another name for an object. Answer: `Done`.
+    /// Another name for an object. Answer: as to `Unlink`.
     Link {
         /// The object.
         oid: Oid,
@@ -148,7 +148,8 @@ pub enum Request<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// Move an entry. Sent to the target of the new name. Answer: `Done`.
+    /// Move an entry. Sent to the target of the new name. Answer: `Changed`, with the time of the new
+    /// directory's change; `Done` to one that was sent again.
     Rename {
         /// The old directory.
         from_dir: Oid,

@@ -184,11 +184,13 @@ requests! {
         Reply::Created(attr) => attr;
     Unlink<'a> { dir: Oid, name: &'a [u8] } -> Option<Timestamp>,
         reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
-    RemoveDirectory<'a> { dir: Oid, name: &'a [u8] } -> (), Reply::Done => ();
-    Link<'a> { oid: Oid, dir: Oid, name: &'a [u8] } -> (), Reply::Done => ();
+    RemoveDirectory<'a> { dir: Oid, name: &'a [u8] } -> Option<Timestamp>,
+        reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
+    Link<'a> { oid: Oid, dir: Oid, name: &'a [u8] } -> Option<Timestamp>,
+        reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
     Rename<'a> {
         from_dir: Oid, from_name: &'a [u8], to_dir: Oid, to_name: &'a [u8], mode: RenameMode
-    } -> (), Reply::Done => ();
+    } -> Option<Timestamp>, reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
     ReadDirectory { dir: Oid, after: u64, page_bytes: u32, with_attrs: bool } -> EntryPage,
         Reply::Entries { entries, end } => EntryPage { entries, end };
     DirShard { dir: Oid } -> DirShardStat, Reply::DirShard(stat) => stat;
