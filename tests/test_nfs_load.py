@@ -96,7 +96,7 @@ def test_wrong_bytes_are_noticed(load, world, tmp_path):
     assert len(damaged) == 1 << 20
     damaged[300 * 1024 + 5] ^= 1
     copy.write_bytes(damaged)
-    world.run("fs", "put", "--force", copy, f"{pool.name}:/nfs_load/c0.data")
+    world.run("fs", "put", copy, f"{pool.name}:/nfs_load/c0.data")
     assert f"wrong bytes at {300 * 1024}" in load("--phases", "read", *options, check=False)
 
 
