@@ -34,6 +34,8 @@ const CONNECTIONS_MAX: usize = 16 * 1024;
 /// What connections take together with messages that have not come completely, and answers that are not
 /// sent.
 const MEMORY_BYTES_MAX: usize = 512 << 20;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
 /// How often the acceptor looks after other things.
 const TICK: Duration = Duration::from_millis(500);
 /// A client that takes nothing of an answer for so long has gone.
@@ -82,6 +84,8 @@ impl Server {
         }
         for listener in listeners {
             listener.set_nonblocking(true)?;
+            // Many clients come at once when a gateway takes over from another.
+            rustix::net::listen(&listener, BACKLOG)?;
             let shared = Arc::clone(&server.shared);
             let thread = std::thread::Builder::new().name("nfs-accept".to_owned());
             server.threads.push(thread.spawn(move || accept_all(&shared, &listener))?);
