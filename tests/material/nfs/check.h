@@ -17,13 +17,16 @@ void check_lock(const char *what, int status, int wanted);
 		check_status(what, call, wanted_, sizeof wanted_ / sizeof *wanted_);              \
 	} while (0)
 #define WANT(what, wanted, call) ONE_OF(what, call, wanted)
-/* Of a change that goes to several targets nobody knows what was just before it. */
-extern bool before_may_be_left_out;
+/* What was just before a change is always known of one object's own attributes; of a directory, and of a
+   file's data, it may be left out where the change goes to several targets. If it is said it must be right. */
+extern bool before_is_certain;
 
 /* A call that succeeds and changes `object`: its weak cache consistency data say what was there before
-   and what is there now. `got` stays what the call left. */
+   and what is there now. `got` stays what the call left. What was before is known if it is from another
+   tick of the server's clock. */
 #define CHANGES(what, object, call)                                                               \
 	do {                                                                                      \
+		await_tick();                                                                     \
 		fattr3 before_ = attributes_of(object);                                           \
 		WANT(what, NFS3_OK, call);                                                        \
 		check_wcc(what, object, &before_, &got.wcc);                                      \
@@ -36,6 +39,8 @@ extern bool before_may_be_left_out;
 		check_unchanged(what, &before_, &got.wcc.after);                                  \
 	} while (0)
 
+/* Waits until the kernel's clock, by which changes are stamped, has gone on. */
+void await_tick(void);
 void check_wcc(const char *what, const struct handle *object, const fattr3 *before,
 	       const wcc_data *wcc);
 void check_unchanged(const char *what, const fattr3 *before, const post_op_attr *after);
