@@ -48,7 +48,8 @@ def python():
 
 def stages(pytest_arguments):
     here = sys.executable
-    shell = sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("scripts/*.sh"))
+    scripts = [*ROOT.glob("scripts/*.sh"), *ROOT.glob("tests/kernel_client/guest/*.sh")]
+    shell = sorted(str(p.relative_to(ROOT)) for p in scripts)
     shell += ["scripts/mount.azekura", ".ci/run"]
     lints = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     system = [python(), "-m", "pytest", "tests", *pytest_arguments]
