@@ -166,6 +166,7 @@ impl FileSystem {
         data: &[u8],
     ) -> Result<Done> {
         let asked = self.files.ask(oid);
+        let run = self.pool().incarnation(oid.home()).ok();
         let attr = Call::new(oid.home(), GetAttr { oid });
         let io = self.data_of(oid, chunk_bytes);
         let (ShardWrite { bytes, error }, attr) = io.write_along(offset, data, attr);
@@ -184,8 +185,10 @@ impl FileSystem {
             Some(error) => tracing::debug!("a write to {oid} stopped after {bytes} bytes: {error}"),
             None => {}
         }
-        // Another engine's data may have come after the attributes were looked at.
-        let after = attr.filter(|_| self.is_of_one_engine(oid));
+        // Another engine's data may have come after the attributes were looked at, and an engine that was
+        // started anew in between may have lost them.
+        let ran_on = run.is_some() && run == self.pool().incarnation(oid.home()).ok();
+        let after = attr.filter(|_| ran_on && self.is_of_one_engine(oid));
         Ok(Done { bytes, before: None, after })
     }
 
