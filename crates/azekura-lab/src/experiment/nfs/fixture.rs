@@ -169,7 +169,8 @@ impl NfsLab {
                 (host("client", number), gateway.url.clone())
             })
             .collect();
-        let measured = self.client.run(&self.lab, &clients, load);
+        let client = self.client.place(standing.pool.dir())?;
+        let measured = client.run(&self.lab, &clients, load);
         if measured.is_err() {
             // Nobody knows what it does.
             self.standing = None;

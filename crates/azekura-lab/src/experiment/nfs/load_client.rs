@@ -3,6 +3,7 @@
 //! several hosts together, and what it tells.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -51,10 +52,14 @@ pub(super) struct Load<'a> {
     pub(super) in_flight: u16,
 }
 
-/// The program, compiled.
-pub(super) struct LoadClient {
+/// The program, compiled. It lies in memory, for nobody would remove its file if this process were
+/// killed.
+pub(super) struct LoadClient(Vec<u8>);
+
+/// The program where it can be started: in the directory of a pool, whose engines remove it.
+pub(super) struct PlacedClient<'a> {
     program: PathBuf,
-    scratch: ScratchDir,
+    dir: &'a ScratchDir,
 }
 
 /// One that runs.
@@ -89,9 +94,25 @@ impl LoadClient {
             let first = said.lines().find(|line| line.contains("error")).unwrap_or_default();
             bail!("cannot compile the NFS client, which takes {NEEDED}: {first}");
         }
-        Ok(Self { program, scratch })
+        std::fs::read(&program).map(Self).context("cannot read the compiled client")
     }
 
+    /// Puts the program into a directory, where its clients have their logs too.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn place<'a>(&self, dir: &'a ScratchDir) -> Result<PlacedClient<'a>> {
+        let program = PathBuf::from(dir.path("nfs_load"));
+        if !program.exists() {
+            std::fs::write(&program, &self.0).context("cannot write the client")?;
+            let executable = std::fs::Permissions::from_mode(0o700);
+            std::fs::set_permissions(&program, executable).context("cannot write the client")?;
+        }
+        Ok(PlacedClient { program, dir })
+    }
+}
+
+impl PlacedClient<'_> {
     /// Has one client on each host work on the server of its URL; all begin each phase together. Gives
     /// each phase of each client.
     ///
@@ -113,7 +134,7 @@ impl LoadClient {
     }
 
     fn start(&self, lab: &Lab, host: &str, url: &str, load: Load<'_>) -> Result<Running> {
-        let log = PathBuf::from(self.scratch.path(host));
+        let log = PathBuf::from(self.dir.path(host));
         let said = std::fs::File::create(&log).context("cannot make a client's log")?;
         let mut command = Command::new(&self.program);
         command
