@@ -29,6 +29,7 @@ pub struct Ticket<R> {
 pub struct BatchReplies<'p> {
     pool: &'p Pool,
     replies: Vec<Option<Result<Reply>>>,
+    are_in_order: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -46,6 +47,12 @@ impl<'a> Batch<'a> {
 }
 
 impl BatchReplies<'_> {
+    /// Whether it is certain that requests to one engine were carried out in the order in which they were
+    /// added: none had to be repeated.
+    pub fn are_in_order(&self) -> bool {
+        self.are_in_order
+    }
+
     /// The answer to a request of the batch.
     ///
     /// # Errors
@@ -66,7 +73,8 @@ impl Pool {
     /// they were added, but for those that have to be repeated.
     pub fn call_batch(&self, mut batch: Batch<'_>) -> BatchReplies<'_> {
         let mut exchanges: Vec<_> = batch.calls.iter_mut().map(Call::exchange).collect();
-        let replies = self.session().fan_out(&mut exchanges);
-        BatchReplies { pool: self, replies: replies.into_iter().map(Some).collect() }
+        let (replies, are_in_order) = self.session().fan_out_once(&mut exchanges);
+        let replies = replies.into_iter().map(Some).collect();
+        BatchReplies { pool: self, replies, are_in_order }
     }
 }

@@ -139,8 +139,17 @@ enum Way {
 impl Session {
     /// Sends all calls, then collects their answers.
     pub(crate) fn fan_out(&self, calls: &mut [Exchange<'_, '_>]) -> Vec<Result<Reply>> {
+        self.fan_out_once(calls).0
+    }
+
+    /// As [`Session::fan_out`]. Tells whether none of the calls had to be repeated.
+    pub(crate) fn fan_out_once(
+        &self,
+        calls: &mut [Exchange<'_, '_>],
+    ) -> (Vec<Result<Reply>>, bool) {
         if let [call] = calls {
-            return vec![self.call(call)];
+            // There is no other that it could have come behind.
+            return (vec![self.call(call)], true);
         }
         let pace = Pace::new(&*self.identity().platform);
         let mut progress: Vec<Progress> = calls.iter().map(|_| Progress::default()).collect();
@@ -158,11 +167,13 @@ impl Session {
         for stream in &mut streams {
             while stream.collect(calls, &mut progress, &pace) {}
         }
-        calls
+        let is_once = progress.iter().all(|progress| progress.result.is_some());
+        let replies = calls
             .iter_mut()
             .zip(progress)
             .map(|(call, progress)| self.complete(&mut streams, call, progress, &pace))
-            .collect()
+            .collect();
+        (replies, is_once)
     }
 
     /// A fan-out of two.

@@ -42,7 +42,7 @@ pub(crate) fn rename(
     if from.dir.container() != to.dir.container() {
         return Err(Status::Invalid);
     }
-    let stamp = run_with_tree(node, target, caller, |tree_is_locked| {
+    run_with_tree(node, target, caller, |tree_is_locked| {
         let source = look(node, from)?.ok_or(Status::NotFound)?;
         let there = find_entry(target, to.dir, to.name)?;
         let moves_directory = source.kind == FileKind::Directory
@@ -53,7 +53,7 @@ pub(crate) fn rename(
         }
         parts_of(node, target, from, to, mode, source, there).map(Need::Changes)
     })?;
-    Ok(Reply::Changed(stamp))
+    Ok(Reply::Done)
 }
 
 fn look(node: &Node, place: EntryName<'_>) -> Result<Option<Entry>, Status> {

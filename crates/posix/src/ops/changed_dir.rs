@@ -1,14 +1,14 @@
 //! A directory whose entries a call changes, as it was before and after. Owns what may be said of that:
-//! the attributes are asked for in the round trip of the change, beside it, and nobody says which of both
-//! an engine does first. But every change of a directory stamps it with its own time, which the answer to
-//! the change has. So attributes with an earlier time are from before it, and what it has made of them
-//! follows without another look.
+//! `before` is from before the change and nothing else. Where one engine has both, the directory's
+//! attributes are asked for in the round trip of the change, in front of it; else in one of their own.
+//! What is after the change follows from them without another look: the answer to it has the time with
+//! which it has stamped the directory.
 
-use azekura_client::{Batch, BatchReplies, Call, ClientError, Ticket};
+use azekura_client::{Batch, Call, ClientError};
 use azekura_proto::attr::ChangeMark;
 use azekura_proto::message::TypedRequest;
 use azekura_proto::message::typed::GetAttr;
-use azekura_proto::{Attr, Oid, Timestamp};
+use azekura_proto::{Attr, Oid, TargetId, Timestamp};
 
 use crate::cache::touched;
 use crate::errno::of_client;
@@ -19,7 +19,6 @@ use crate::{Errno, FileSystem};
 pub struct ChangedDir {
     oid: Oid,
     was_asked: bool,
-    seen: Option<Attr>,
     before: Option<ChangeMark>,
     after: Option<Attr>,
 }
@@ -29,17 +28,22 @@ pub struct ChangedDir {
 pub(super) enum Effect {
     /// Nothing at all.
     None,
-    /// So many subdirectories more, at that time, if it is known.
-    Stamped(Option<Timestamp>, i8),
-    /// That is for the directory's engines to say; it was changed at that time, if it is known.
-    Unclear(Option<Timestamp>),
+    /// So many subdirectories more, at that time.
+    Stamped(Timestamp, i8),
+    /// That is for the directory's engines to say.
+    Unclear,
 }
 
 impl Effect {
+    /// Of a change whose answer may have its time.
+    pub(super) fn of_stamp(stamp: Option<Timestamp>, subdirs: i8) -> Self {
+        stamp.map_or(Self::Unclear, |stamp| Self::Stamped(stamp, subdirs))
+    }
+
     /// Of a request that has failed.
-    pub(super) fn of_failure(error: &ClientError) -> Self {
+    fn of_failure(error: &ClientError) -> Self {
         match of_client(error) {
-            Errno::IO => Self::Unclear(None),
+            Errno::IO => Self::Unclear,
             _ => Self::None,
         }
     }
@@ -48,7 +52,7 @@ impl Effect {
 impl ChangedDir {
     /// A directory in which something is about to change.
     pub fn new(oid: Oid) -> Self {
-        Self { oid, was_asked: false, seen: None, before: None, after: None }
+        Self { oid, was_asked: false, before: None, after: None }
     }
 
     /// The directory.
@@ -71,38 +75,25 @@ impl ChangedDir {
         self.after.as_ref()
     }
 
-    /// Adds the question for the attributes.
-    pub(super) fn ask(&mut self, batch: &mut Batch<'_>) -> Ticket<GetAttr> {
+    /// Both attributes were asked for by themselves.
+    pub(super) fn note(&mut self, before: Option<&Attr>, after: Option<&Attr>) {
         self.was_asked = true;
-        batch.add(Call::new(self.oid.home(), GetAttr { oid: self.oid }))
+        self.before = before.map(ChangeMark::of);
+        self.after = after.cloned();
     }
 
-    /// Takes in the answer to it.
-    pub(super) fn take(&mut self, replies: &mut BatchReplies<'_>, ticket: Ticket<GetAttr>) {
-        // Whoever wants to know more asks again.
-        self.seen = replies.take(ticket).ok().map(|attr| *attr);
-    }
-
-    /// What follows for the directory.
-    pub(super) fn conclude(&mut self, effect: Effect) {
-        let Some(seen) = self.seen.take() else { return };
-        let mark = ChangeMark::of(&seen);
-        let is_before = |stamp: Option<Timestamp>| stamp.is_some_and(|stamp| seen.ctime < stamp);
-        match effect {
-            Effect::None => (self.before, self.after) = (Some(mark), Some(seen)),
-            Effect::Unclear(stamp) => self.before = is_before(stamp).then_some(mark),
+    /// What follows from the attributes before the change.
+    fn conclude(&mut self, seen: Attr, effect: Effect) {
+        self.before = Some(ChangeMark::of(&seen));
+        self.after = match effect {
+            Effect::None => Some(seen),
+            Effect::Unclear => None,
             Effect::Stamped(stamp, subdirs) => {
-                let is_certain = is_before(stamp);
-                self.before = is_certain.then_some(mark);
-                if let Some(stamp) = stamp
-                    && (is_certain || subdirs == 0)
-                {
-                    let mut attr = touched(&seen, stamp);
-                    attr.nlink = attr.nlink.saturating_add_signed(subdirs.into());
-                    self.after = Some(attr);
-                }
+                let mut attr = touched(&seen, stamp);
+                attr.nlink = attr.nlink.saturating_add_signed(subdirs.into());
+                Some(attr)
             }
-        }
+        };
     }
 }
 
@@ -115,19 +106,36 @@ impl FileSystem {
         request: R,
         watched: Option<&mut ChangedDir>,
         effect: impl FnOnce(&R::Reply) -> Effect,
-    ) -> std::result::Result<R::Reply, ClientError> {
+    ) -> Result<R::Reply, ClientError> {
         let target = self.entry_target(dir, name);
         let Some(watched) = watched else { return self.pool().call(target, request) };
+        let (seen, done) = self.look_and_change(dir, target, request);
+        (watched.was_asked, watched.before, watched.after) = (true, None, None);
+        if let Some(seen) = seen {
+            watched.conclude(seen, done.as_ref().map_or_else(Effect::of_failure, effect));
+        }
+        done
+    }
+
+    /// The attributes of a directory before a change, as far as they can be had, and what came of the
+    /// change.
+    fn look_and_change<'a, R: TypedRequest<'a>>(
+        &self,
+        dir: Oid,
+        target: TargetId,
+        request: R,
+    ) -> (Option<Attr>, Result<R::Reply, ClientError>) {
+        let (map, look) = (self.pool().map(), GetAttr { oid: dir });
+        if map.engine_of(dir.home()) != map.engine_of(target) {
+            // Nobody could say which of both came first.
+            let seen = self.pool().call(dir.home(), look).ok();
+            return (seen.map(|attr| *attr), self.pool().call(target, request));
+        }
         let mut batch = Batch::with_capacity(2);
-        let seen = watched.ask(&mut batch);
+        let look = batch.add(Call::new(dir.home(), look));
         let change = batch.add(Call::new(target, request));
         let mut replies = self.pool().call_batch(batch);
-        watched.take(&mut replies, seen);
-        let done = replies.take(change);
-        watched.conclude(match &done {
-            Ok(reply) => effect(reply),
-            Err(error) => Effect::of_failure(error),
-        });
-        done
+        let seen = replies.take(look).ok().filter(|_| replies.are_in_order());
+        (seen.map(|attr| *attr), replies.take(change))
     }
 }

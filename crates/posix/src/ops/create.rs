@@ -387,7 +387,7 @@ fn effect_of_creation(creation: &Creation) -> Effect {
     match creation {
         Creation::New(attr) => {
             let change = DirectoryChange::of_newborn(attr);
-            Effect::Stamped(Some(change.time), i8::from(attr.kind == FileKind::Directory))
+            Effect::Stamped(change.time, i8::from(attr.kind == FileKind::Directory))
         }
         Creation::Existing(..) => Effect::None,
     }

@@ -44,7 +44,7 @@ impl FileSystem {
             let parent = self.parent_attr(dir)?;
             self.check_change(caller, &parent)?;
         }
-        let effect = |stamp: &Option<Timestamp>| Effect::Stamped(*stamp, 0);
+        let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
         let done = self.change_entry((dir, name), Link { oid, dir, name }, watched, effect);
         done.map_err(|error| match entry_errno(&error) {
             Errno::ISDIR => Errno::PERM,

@@ -37,7 +37,7 @@ impl FileSystem {
             _ => check_name(name).map_err(of_status)?,
         }
         self.check_removal(caller, dir, name)?;
-        let effect = |stamp: &Option<Timestamp>| Effect::Stamped(*stamp, 0);
+        let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
         let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
         let done = done.map_err(|error| entry_errno(&error));
         self.cache.forget_step(dir, name);
@@ -76,7 +76,7 @@ impl FileSystem {
             _ => check_name(name).map_err(of_status)?,
         }
         self.check_removal(caller, dir, name)?;
-        let effect = |stamp: &Option<Timestamp>| Effect::Stamped(*stamp, -1);
+        let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, -1);
         let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);
         // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);

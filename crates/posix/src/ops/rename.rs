@@ -1,13 +1,12 @@
 //! `rename`, in all its modes. Owns who may move what; that it is atomic is the engines' work.
 
-use azekura_client::{Batch, Call, ClientError};
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::typed::Rename;
 use azekura_proto::message::{RenameMode, check_name};
-use azekura_proto::{Attr, Oid, TargetId, Timestamp};
+use azekura_proto::{Attr, Oid};
 
-use super::changed_dir::{ChangedDir, Effect};
-use super::create::{NewEntry, Striping, entry_errno};
+use super::changed_dir::ChangedDir;
+use super::create::{NewEntry, Striping};
 use super::remove::allow_restricted;
 use crate::errno::{of_client, of_status};
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
@@ -30,32 +29,6 @@ impl FileSystem {
         to_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        self.rename_entry(caller, (from_dir, from_name), (to_dir, to_name), mode, None)
-    }
-
-    /// As [`FileSystem::rename`], with both directories as they were before.
-    ///
-    /// # Errors
-    /// Those of [`FileSystem::rename`].
-    pub fn rename_in(
-        &self,
-        caller: &Credentials,
-        (from_dir, from_name): (&mut ChangedDir, &[u8]),
-        (to_dir, to_name): (&mut ChangedDir, &[u8]),
-        mode: RenameMode,
-    ) -> Result<()> {
-        let (from, to) = ((from_dir.oid(), from_name), (to_dir.oid(), to_name));
-        self.rename_entry(caller, from, to, mode, Some((from_dir, to_dir)))
-    }
-
-    fn rename_entry(
-        &self,
-        caller: &Credentials,
-        (from_dir, from_name): (Oid, &[u8]),
-        (to_dir, to_name): (Oid, &[u8]),
-        mode: RenameMode,
-        watched: Option<(&mut ChangedDir, &mut ChangedDir)>,
-    ) -> Result<()> {
         for name in [from_name, to_name] {
             match name {
                 b"." | b".." => return Err(Errno::BUSY),
@@ -66,49 +39,38 @@ impl FileSystem {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
-        let target = self.entry_target(to_dir, to_name);
-        let done = match watched {
-            None => self.pool().call(target, request),
-            Some(watched) => {
-                let is_of_one = self.entry_target(from_dir, from_name) == target;
-                self.rename_watched(target, request, watched, is_of_one)
-            }
-        };
+        let done = self.call_entry(to_dir, to_name, request);
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
         // Also what moved, and what it replaced, may be a directory.
         self.cache.forget_dirs();
-        done.map(drop).map_err(|error| entry_errno(&error))
+        done
     }
 
-    fn rename_watched(
+    /// As [`FileSystem::rename`], with both directories as they were before and after.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::rename`].
+    pub fn rename_in(
         &self,
-        target: TargetId,
-        request: Rename<'_>,
-        (from, to): (&mut ChangedDir, &mut ChangedDir),
-        is_of_one: bool,
-    ) -> std::result::Result<Option<Timestamp>, ClientError> {
-        let mut batch = Batch::with_capacity(3);
-        let is_same = from.oid() == to.oid();
-        let of_from = from.ask(&mut batch);
-        let of_to = (!is_same).then(|| to.ask(&mut batch));
-        let change = batch.add(Call::new(target, request));
-        let mut replies = self.pool().call_batch(batch);
-        from.take(&mut replies, of_from);
-        let done = replies.take(change);
-        // The stamp is that of the new name's target; another one stamps what it does by itself.
-        let effect = |is_stamped: bool| match &done {
-            Ok(stamp) => Effect::Unclear(stamp.filter(|_| is_stamped)),
-            Err(error) => Effect::of_failure(error),
-        };
-        from.conclude(effect(is_of_one));
-        match of_to {
-            Some(of_to) => {
-                to.take(&mut replies, of_to);
-                to.conclude(effect(true));
-            }
-            None => to.clone_from(from),
-        }
+        caller: &Credentials,
+        (from_dir, from_name): (&mut ChangedDir, &[u8]),
+        (to_dir, to_name): (&mut ChangedDir, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (from, to) = (from_dir.oid(), to_dir.oid());
+        // What moves or is replaced may be a directory: what becomes of the counts is not known here.
+        let both = [from, to];
+        let dirs = if from == to { &both[..1] } else { &both[..] };
+        let before = self.getattrs(dirs);
+        let done = self.rename(caller, from, from_name, to, to_name, mode);
+        let after = self.getattrs(dirs);
+        let seen = before.iter().zip(&after);
+        let mut seen = seen.map(|(before, after)| (before.as_ref().ok(), after.as_ref().ok()));
+        let of_from = seen.next().unwrap_or_default();
+        let of_to = seen.next().unwrap_or(of_from);
+        from_dir.note(of_from.0, of_from.1);
+        to_dir.note(of_to.0, of_to.1);
         done
     }
 

@@ -148,8 +148,7 @@ pub enum Request<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// Move an entry. Sent to the target of the new name. Answer: `Changed`, with the time of the new
-    /// directory's change; `Done` to one that was sent again.
+    /// Move an entry. Sent to the target of the new name. Answer: `Done`.
     Rename {
         /// The old directory.
         from_dir: Oid,

@@ -190,7 +190,7 @@ requests! {
         reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
     Rename<'a> {
         from_dir: Oid, from_name: &'a [u8], to_dir: Oid, to_name: &'a [u8], mode: RenameMode
-    } -> Option<Timestamp>, reply @ (Reply::Changed(_) | Reply::Done) => changed(&reply);
+    } -> (), Reply::Done => ();
     ReadDirectory { dir: Oid, after: u64, page_bytes: u32, with_attrs: bool } -> EntryPage,
         Reply::Entries { entries, end } => EntryPage { entries, end };
     DirShard { dir: Oid } -> DirShardStat, Reply::DirShard(stat) => stat;
