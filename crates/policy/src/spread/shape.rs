@@ -122,8 +122,11 @@ impl Shape {
         // The simplest comes first, and stays where nothing is better.
         let mut best = Self::chain(PIECE_BYTES_MIN);
         let mut best_us = f64::INFINITY;
+        // A single piece is not slowed by fan-out, so that no smaller bound is better.
+        let fan_outs = if bytes <= PIECE_BYTES_MIN { &[FAN_OUT_MAX][..] } else { &FAN_OUTS };
         for piece_bytes in PIECES_BYTES {
-            let senders = FAN_OUTS.iter().flat_map(|node| FAN_OUTS.map(|source| (source, *node)));
+            let by_source = |node: u32| fan_outs.iter().map(move |source| (*source, node));
+            let senders = fan_outs.iter().flat_map(|node| by_source(*node));
             for (source_fan_out, fan_out) in senders {
                 let tried = Self { source_fan_out, fan_out, ..Self::chain(piece_bytes) };
                 let growth = tried.growth(bytes, holders, links);
