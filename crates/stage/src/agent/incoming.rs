@@ -60,6 +60,10 @@ impl Incoming {
         match state.stage {
             Stage::Coming | Stage::Whole => return,
             Stage::Expected => {}
+            Stage::InTree if self.is_in_tree(&description) => {
+                drop(state);
+                return self.arrived(&description);
+            }
             // It was here, and is not whole any more.
             Stage::InTree | Stage::Gone => state.give_up(),
         }
@@ -180,13 +184,13 @@ impl Incoming {
     fn finish(&self, content: Arc<Content>, id: ContentId) {
         let Some(incoming) = self.me.upgrade() else { return };
         self.disk.give(id.0, move || {
-            if let Err(error) = incoming.publish(&content, id) {
+            if let Err(error) = incoming.publish(&content) {
                 incoming.fail(&content, id, &error);
             }
         });
     }
 
-    fn publish(&self, content: &Content, id: ContentId) -> io::Result<()> {
+    fn publish(&self, content: &Content) -> io::Result<()> {
         let (description, partial, held) = {
             let mut state = content.lock();
             let Some(description) = state.description.clone() else { return Ok(()) };
@@ -212,11 +216,20 @@ impl Incoming {
         state.held.clear();
         state.ring();
         drop(state);
-        for part in &description.parts {
+        self.arrived(&description);
+        Ok(())
+    }
+
+    fn is_in_tree(&self, content: &ContentDescription) -> bool {
+        let stands = |part: &Part| matches!(self.tree.look(&part.place), Ok(Some(_)));
+        content.parts.iter().all(stands)
+    }
+
+    fn arrived(&self, content: &ContentDescription) {
+        for part in &content.parts {
             self.wants.decide(&part.place, Ok(()));
         }
-        self.outbox.say(ToFront::Arrived { content: id });
-        Ok(())
+        self.outbox.say(ToFront::Arrived { content: content.id });
     }
 
     /// Reads a piece out of the files of the tree. A program may have changed them since.

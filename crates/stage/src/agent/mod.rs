@@ -2,10 +2,12 @@
 //! control connection and the end: once the front is gone, nobody waits any more and nothing stays.
 
 mod answer;
+mod bring;
 mod content;
 mod disk;
 mod incoming;
 mod listings;
+mod lists;
 mod local;
 mod names;
 mod tree;
@@ -22,6 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 
 use crate::agent::answer::Answers;
+use crate::agent::bring::Bring;
 use crate::agent::incoming::Incoming;
 use crate::agent::listings::Listings;
 use crate::agent::names::Seen;
@@ -150,13 +153,12 @@ impl Node {
     }
 
     fn start(self: &Arc<Self>, programs: OwnedFd, node: NodeId) -> Result<(), Error> {
-        let answers = Arc::new(Answers {
-            node,
-            seen: Arc::clone(&self.seen),
-            wants: Arc::clone(&self.wants),
-            outbox: self.outbox.clone(),
-        });
-        local::serve(programs, answers, Arc::clone(&self.open))
+        let (seen, wants) = (Arc::clone(&self.seen), Arc::clone(&self.wants));
+        let bring = Bring { seen, wants, outbox: self.outbox.clone() };
+        let (answers, prefetches) = Answers::new(node, bring.clone());
+        spawn("prefetch", move || prefetches.run(&bring))
+            .map_err(Error::system("start a thread"))?;
+        local::serve(programs, Arc::new(answers), Arc::clone(&self.open))
             .map_err(Error::system("listen to local programs"))?;
         let serving = Arc::clone(self);
         self.door

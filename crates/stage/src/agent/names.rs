@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::agent::listings::Listings;
 use crate::agent::tree::Tree;
 use crate::job::MapDescription;
-use crate::message::Place;
+use crate::message::{Entry, Place};
 use crate::resolve::Names;
 
 /// The names of a node.
@@ -47,8 +47,27 @@ impl Seen {
         }
     }
 
+    /// All names that the source has in a directory, as far as they are to be seen.
+    pub(crate) fn source_names(&self, place: &Place) -> Result<Vec<Entry>, i32> {
+        if self.tree.is_hidden(place) {
+            return Ok(Vec::new());
+        }
+        match self.listings.get(place) {
+            Ok(listing) => {
+                let is_seen = |(name, found): &(&Vec<u8>, &Attributes)| {
+                    let child = place.join(name);
+                    self.shows(&child, found) && !self.tree.is_hidden(&child)
+                };
+                let seen = listing.iter().filter(is_seen);
+                Ok(seen.map(|(name, found)| (name.clone(), found.clone())).collect())
+            }
+            Err(errno) if is_absent(errno) => Ok(Vec::new()),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Whether programs see this of the source.
-    pub(crate) fn shows(&self, place: &Place, found: &Attributes) -> bool {
+    fn shows(&self, place: &Place, found: &Attributes) -> bool {
         self.kind(place) != MapKind::Out || found.kind == FileKind::Directory
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use crate::source;
 /// The directories of one agent.
 pub(crate) struct Tree {
     root: PathBuf,
-    next_partial: AtomicU64,
+    next_name: AtomicU64,
     /// What programs have removed or replaced: the source is not seen at these places and below.
     hidden: RwLock<BTreeSet<Place>>,
 }
@@ -56,7 +56,7 @@ impl Tree {
             private.create(root.join("lists").join(map.to_string()))?;
         }
         private.create(root.join("partial"))?;
-        Ok(Self { root, next_partial: AtomicU64::new(0), hidden: RwLock::default() })
+        Ok(Self { root, next_name: AtomicU64::new(0), hidden: RwLock::default() })
     }
 
     /// Removes all of it.
@@ -100,10 +100,20 @@ impl Tree {
         !hidden.is_empty() && ancestors(place).any(|above| hidden.contains(&above))
     }
 
+    /// The source is not seen at this place any more.
+    pub(crate) fn hide(&self, place: &Place) {
+        self.hidden.write().insert(place.clone());
+    }
+
+    /// A path outside the tree that nothing stands at.
+    pub(crate) fn new_name(&self) -> PathBuf {
+        let number = self.next_name.fetch_add(1, Ordering::Relaxed);
+        self.root.join("partial").join(number.to_string())
+    }
+
     /// A new file outside the tree.
     pub(crate) fn partial(&self) -> io::Result<Partial> {
-        let number = self.next_partial.fetch_add(1, Ordering::Relaxed);
-        let path = self.root.join("partial").join(number.to_string());
+        let path = self.new_name();
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         Ok(Partial { path, file: Arc::new(file), is_named: false })
     }
@@ -138,6 +148,17 @@ impl Tree {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes a directory of the source in the tree, and those above it, as far as they are not there.
+    pub(crate) fn make_dir(&self, place: &Place) -> io::Result<()> {
+        fs::create_dir_all(self.path_of(place))
+    }
+
+    /// Makes a symlink of the source in the tree.
+    pub(crate) fn make_link(&self, place: &Place, text: &[u8]) -> io::Result<()> {
+        self.make_parents(place)?;
+        symlink(OsStr::from_bytes(text), self.path_of(place))
     }
 
     /// Makes the directories above a place, as far as they are not there.
