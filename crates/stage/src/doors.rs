@@ -15,6 +15,7 @@ use azekura_proto::{EngineId, Incarnation, SessionId};
 use azekura_wire::{Acceptor, ConnectError, Connection, Listener, Secret, Socket};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::Shutdown;
 
 use crate::message::Opening;
 
@@ -72,10 +73,19 @@ impl OpenSockets {
 
     /// Ends all connections, now and later.
     pub(crate) fn close(&self) {
+        self.shut_down(Shutdown::Both);
+    }
+
+    /// Takes in nothing more; answers may still be sent.
+    pub(crate) fn close_inputs(&self) {
+        self.shut_down(Shutdown::Read);
+    }
+
+    fn shut_down(&self, how: Shutdown) {
         self.is_closed.store(true, Ordering::Release);
         for (_, socket) in &*self.sockets.lock() {
             // The peer may have closed it already.
-            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+            let _ = rustix::net::shutdown(socket, how);
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::staging::local::{LocalReply, LocalRequest, MESSAGE_BYTES_MAX, decode, encode};
+use parking_lot::{Condvar, Mutex};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -19,6 +19,8 @@ use crate::doors::{OpenSockets, spawn};
 /// Programs that are connected at once, at most.
 const PROGRAMS_MAX: usize = 4096;
 const WAITING_MAX: i32 = 256;
+/// How long the last answers may take.
+const END_TIME: Duration = Duration::from_secs(1);
 
 /// Listens under a name of the abstract name space.
 pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
@@ -29,43 +31,67 @@ pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Serves the programs until the sockets are closed.
-pub(crate) fn serve(
-    listener: OwnedFd,
-    answers: Arc<Answers>,
+/// The programs that are connected.
+#[derive(Default)]
+pub(crate) struct Programs {
     open: Arc<OpenSockets>,
-) -> io::Result<()> {
-    let connected = Arc::new(AtomicUsize::new(0));
-    let entered = open.enter(&listener)?;
-    spawn("local", move || {
-        let _entered = entered;
-        while !open.is_closed() {
-            let program = match rustix::net::accept_with(&listener, SocketFlags::CLOEXEC) {
-                Ok(program) => program,
-                Err(_) if open.is_closed() => return,
-                Err(error) => {
-                    tracing::warn!("cannot take a program's connection: {error}");
-                    std::thread::sleep(Duration::from_millis(50));
-                    continue;
+    count: Mutex<usize>,
+    gone: Condvar,
+}
+
+impl Programs {
+    /// Serves programs until the end.
+    pub(crate) fn serve(self: &Arc<Self>, listener: OwnedFd, answers: Answers) -> io::Result<()> {
+        let entered = self.open.enter(&listener)?;
+        let (programs, answers) = (Arc::clone(self), Arc::new(answers));
+        spawn("local", move || {
+            let _entered = entered;
+            while !programs.open.is_closed() {
+                match rustix::net::accept_with(&listener, SocketFlags::CLOEXEC) {
+                    Ok(program) if is_ours(&program) => programs.let_in(program, &answers),
+                    Ok(_) => tracing::warn!("a program of another user was not let in"),
+                    Err(_) if programs.open.is_closed() => return,
+                    Err(error) => {
+                        tracing::warn!("cannot take a program's connection: {error}");
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
                 }
-            };
-            if connected.fetch_add(1, Ordering::AcqRel) >= PROGRAMS_MAX || !is_ours(&program) {
-                connected.fetch_sub(1, Ordering::AcqRel);
-                continue;
             }
-            let (answers, open) = (Arc::clone(&answers), Arc::clone(&open));
-            let count = Arc::clone(&connected);
-            let spawned = spawn("program", move || {
-                if let Ok(_entered) = open.enter(&program) {
-                    talk(&program, &answers);
-                }
-                count.fetch_sub(1, Ordering::AcqRel);
-            });
-            if spawned.is_err() {
-                connected.fetch_sub(1, Ordering::AcqRel);
+        })
+    }
+
+    fn let_in(self: &Arc<Self>, program: OwnedFd, answers: &Arc<Answers>) {
+        {
+            let mut count = self.count.lock();
+            if *count >= PROGRAMS_MAX {
+                return;
             }
+            *count += 1;
         }
-    })
+        let (programs, answers) = (Arc::clone(self), Arc::clone(answers));
+        let spawned = spawn("program", move || {
+            if let Ok(_entered) = programs.open.enter(&program) {
+                talk(&program, &answers);
+            }
+            programs.leave();
+        });
+        if spawned.is_err() {
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        *self.count.lock() -= 1;
+        self.gone.notify_all();
+    }
+
+    /// Takes in no further requests, and waits a moment for the answers to those that there are.
+    pub(crate) fn end(&self) {
+        self.open.close_inputs();
+        let deadline = Instant::now() + END_TIME;
+        let mut count = self.count.lock();
+        while *count > 0 && !self.gone.wait_until(&mut count, deadline).timed_out() {}
+    }
 }
 
 fn is_ours(program: impl AsFd) -> bool {

@@ -27,6 +27,7 @@ use crate::agent::answer::Answers;
 use crate::agent::bring::Bring;
 use crate::agent::incoming::Incoming;
 use crate::agent::listings::Listings;
+use crate::agent::local::Programs;
 use crate::agent::names::Seen;
 use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
@@ -58,6 +59,7 @@ struct Others {
 struct Node {
     keeps_cache: bool,
     open: Arc<OpenSockets>,
+    programs: Arc<Programs>,
     door: Arc<Door>,
     tree: Arc<Tree>,
     wants: Arc<Wants>,
@@ -140,6 +142,7 @@ impl Node {
         Ok(Self {
             keeps_cache: description.keeps_cache,
             open,
+            programs: Arc::default(),
             door,
             tree,
             wants,
@@ -158,7 +161,8 @@ impl Node {
         let (answers, prefetches) = Answers::new(node, bring.clone());
         spawn("prefetch", move || prefetches.run(&bring))
             .map_err(Error::system("start a thread"))?;
-        local::serve(programs, Arc::new(answers), Arc::clone(&self.open))
+        self.programs
+            .serve(programs, answers)
             .map_err(Error::system("listen to local programs"))?;
         let serving = Arc::clone(self);
         self.door
@@ -250,6 +254,7 @@ impl Node {
         self.seen.listings.end();
         self.open.close();
         self.door.close();
+        self.programs.end();
         self.incoming.end();
         if !self.keeps_cache
             && let Err(error) = self.tree.remove()
