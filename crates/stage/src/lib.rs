@@ -16,5 +16,6 @@ mod piece;
 mod resolve;
 pub mod source;
 mod supply;
+mod sys;
 
 pub use error::Error;
