@@ -5,3 +5,5 @@
 //! [`job`] is what a job is; what must never happen here is that a name in a tree leads to part of a file.
 
 pub mod job;
+mod sys;
+pub mod trap;
