@@ -16,9 +16,6 @@ pub(crate) const BUNDLE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const BUNDLE_NAMES_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX as usize / 2;
 /// The largest piece, in bytes.
 pub(crate) const PIECE_BYTES_MAX: u32 = 256 * 1024;
-const PIECE_BYTES_MIN: u32 = 64 * 1024;
-/// Contents of fewer bytes have small pieces, so that a chain of many nodes fills soon.
-const LARGE_BYTES: u64 = 16 << 20;
 
 /// One version of a file, or of a bundle of small files. Given by the front, never used again.
 #[derive(
@@ -70,14 +67,6 @@ pub(crate) struct ContentDescription {
 }
 
 impl ContentDescription {
-    pub(crate) fn new(id: ContentId, parts: Vec<Part>) -> Self {
-        let mut content = Self { id, piece_bytes: PIECE_BYTES_MAX, parts };
-        if content.bytes() < LARGE_BYTES {
-            content.piece_bytes = PIECE_BYTES_MIN;
-        }
-        content
-    }
-
     /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.attributes.size).sum()
@@ -228,12 +217,13 @@ mod tests {
                 link: Vec::new(),
             },
         };
-        ContentDescription::new(ContentId(1), sizes.iter().map(part).collect())
+        let parts = sizes.iter().map(part).collect();
+        ContentDescription { id: ContentId(1), piece_bytes: 65_536, parts }
     }
 
     #[test]
     fn pieces_cover_a_content_and_nothing_else() {
-        for sizes in [&[][..], &[0], &[1], &[65_536], &[65_537, 3], &[LARGE_BYTES + 1]] {
+        for sizes in [&[][..], &[0], &[1], &[65_536], &[65_537, 3], &[1 << 24, 1]] {
             let content = content(sizes);
             let covered: u64 =
                 (0..content.pieces()).map(|index| content.bytes_of(index) as u64).sum();

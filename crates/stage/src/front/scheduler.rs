@@ -192,9 +192,10 @@ impl Scheduler {
             && let Some(place) = self.state.large.pop_front()
         {
             self.state.opening += 1;
+            let nodes = self.nodes_for(&place);
             let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
             self.workers.give(move || {
-                let opened = stock.open(&place).map_err(|error| {
+                let opened = stock.open(&place, nodes).map_err(|error| {
                     Errno::from_io_error(&error).unwrap_or(Errno::IO).raw_os_error()
                 });
                 // If nobody listens the job is over.
@@ -207,10 +208,21 @@ impl Scheduler {
         {
             let places = self.gather();
             self.state.reading += 1;
+            let nodes = places.first().map_or(0, |place| self.nodes_for(place));
             let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
             self.workers.give(move || {
-                let _ = words.send(Word::Bundled(stock.bundle(places)));
+                let _ = words.send(Word::Bundled(stock.bundle(places, nodes)));
             });
+        }
+    }
+
+    /// How many nodes a file goes to.
+    fn nodes_for(&self, place: &Place) -> usize {
+        match self.recipients {
+            Recipients::All => self.agents.len(),
+            Recipients::Requesters => {
+                self.state.files.get(place).map_or(0, |wanted| wanted.by.len())
+            }
         }
     }
 
@@ -263,7 +275,8 @@ impl Scheduler {
             takers.extend(self.agents.keys());
         }
         takers.retain(|node| self.agents.contains_key(node));
-        let plan = plan(&takers.into_iter().collect::<Vec<_>>());
+        let takers: Vec<_> = takers.into_iter().collect();
+        let plan = plan(description.bytes(), &takers);
         self.tell(Event::ContentBegun {
             content: id.0,
             path: path_of(&description),

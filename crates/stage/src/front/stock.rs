@@ -13,6 +13,7 @@ use azekura_proto::staging::Attributes;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::front::plan::piece_bytes;
 use crate::front::word::{Bundled, Word};
 use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
 use crate::piece::{self, Buffers};
@@ -83,27 +84,29 @@ impl Stock {
         ContentId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn add(&self, parts: Vec<Part>, origin: Origin) -> Arc<ContentDescription> {
-        let description = Arc::new(ContentDescription::new(self.draw(), parts));
+    fn add(&self, parts: Vec<Part>, nodes: usize, origin: Origin) -> Arc<ContentDescription> {
+        let bytes = parts.iter().map(|part| part.attributes.size).sum();
+        let piece_bytes = piece_bytes(bytes, nodes);
+        let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
         let checksums = Mutex::default();
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };
         self.table.lock().contents.insert(description.id, Arc::new(stocked));
         description
     }
 
-    /// Opens a file; it is read when it is fetched.
-    pub(crate) fn open(&self, place: &Place) -> io::Result<Arc<ContentDescription>> {
+    /// Opens a file for so many nodes; it is read when it is fetched.
+    pub(crate) fn open(&self, place: &Place, nodes: usize) -> io::Result<Arc<ContentDescription>> {
         let file = self.source(place)?.open(&place.path)?;
         let before = file.state()?;
         let attributes = before.attributes.clone();
         check_regular(&attributes)?;
         let open = Mutex::new(Some(Arc::from(file)));
         let part = Part { place: place.clone(), attributes };
-        Ok(self.add(vec![part], Origin::File { open, before }))
+        Ok(self.add(vec![part], nodes, Origin::File { open, before }))
     }
 
-    /// Reads small files into one content.
-    pub(crate) fn bundle(&self, places: Vec<Place>) -> Bundled {
+    /// Reads small files into one content for so many nodes.
+    pub(crate) fn bundle(&self, places: Vec<Place>, nodes: usize) -> Bundled {
         let (mut bundled, mut parts, mut bytes) = (Bundled::default(), Vec::new(), Vec::new());
         for place in places {
             match self.read_small(&place) {
@@ -119,7 +122,7 @@ impl Stock {
             }
         }
         if !parts.is_empty() {
-            bundled.content = Some(self.add(parts, Origin::Memory(bytes)));
+            bundled.content = Some(self.add(parts, nodes, Origin::Memory(bytes)));
         }
         bundled
     }
