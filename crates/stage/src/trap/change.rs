@@ -1,8 +1,6 @@
 //! Changing what is in a map: done here in the caller's name, at the place in the tree that the agent gives.
 //! Owns which question a change is to the agent; whether something may be changed is the agent's to say.
 
-use azekura_proto::FileKind;
-use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::{Change as Announced, LocalRequest};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, Uid,
@@ -13,8 +11,8 @@ use rustix::io::Errno;
 use super::caller::Caller;
 use super::calls::{Change, Room, TimesForm};
 use super::look::follows;
-use super::maps::{Maps, Settled, open};
-use super::open::{look, must_not_exist, settled_path};
+use super::maps::{Maps, open};
+use super::open::{must_not_exist, settled_path};
 use super::places::Place;
 
 /// The longest value of an extended attribute.
@@ -77,24 +75,10 @@ fn announced(
     settled_path(caller, settled)
 }
 
+/// The agent has what goes in the tree before it does, so that the kernel can say why it cannot.
 fn remove(maps: &Maps, caller: &Caller, place: &Place, flags: i32) -> Result<(), Errno> {
-    let is_away = match look(maps, place, false)? {
-        Settled::Away { attributes, .. } => {
-            let is_directory = attributes.kind == FileKind::Directory;
-            match (is_directory, flags & libc::AT_REMOVEDIR != 0) {
-                (true, false) => return Err(Errno::ISDIR),
-                (false, true) => return Err(Errno::NOTDIR),
-                _ => true,
-            }
-        }
-        _ => false,
-    };
     let path = announced(maps, caller, place, Announced::Remove)?;
-    match rustix::fs::unlinkat(CWD, path, AtFlags::from_bits_retain(flags as u32)) {
-        // What was only at home is gone with the agent's mark.
-        Err(Errno::NOENT) if is_away => Ok(()),
-        removed => removed,
-    }
+    rustix::fs::unlinkat(CWD, path, AtFlags::from_bits_retain(flags as u32))
 }
 
 fn change_attributes(
@@ -196,9 +180,6 @@ pub(super) fn rename(
     flags: u32,
 ) -> Result<(), Errno> {
     let flags = RenameFlags::from_bits_retain(flags);
-    if let End::Mapped(place) = from {
-        bring(maps, place)?;
-    }
     if let End::Mapped(place) = to
         && flags.contains(RenameFlags::NOREPLACE)
     {
@@ -235,31 +216,4 @@ fn end_path(maps: &Maps, caller: &Caller, end: &End, change: Announced) -> Resul
         End::Mapped(place) => announced(maps, caller, place, change),
         End::Elsewhere(path) => Ok(caller.path_here(path)),
     }
-}
-
-/// Has what is to be renamed come. A directory of which only a part may be here cannot be: a program that is
-/// told so copies it.
-fn bring(maps: &Maps, place: &Place) -> Result<(), Errno> {
-    let found = look(maps, place, false)?;
-    if maps.of(place).kind == MapKind::ReadOnly {
-        return Err(Errno::ROFS);
-    }
-    let is_directory = match found {
-        Settled::Away { attributes, .. } => match attributes.kind {
-            FileKind::Regular => {
-                maps.settle(place, |path| LocalRequest::Read { path, follow: false })?;
-                false
-            }
-            _ => return Err(Errno::XDEV),
-        },
-        Settled::Local(path) => {
-            let mode = rustix::fs::lstat(path)?.st_mode;
-            FileType::from_raw_mode(mode) == FileType::Directory
-        }
-        Settled::Outside(_) => false,
-    };
-    if is_directory && maps.of(place).kind == MapKind::ReadWrite {
-        return Err(Errno::XDEV);
-    }
-    Ok(())
 }

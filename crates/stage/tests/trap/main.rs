@@ -4,107 +4,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod agent;
+#[allow(dead_code, missing_docs, unreachable_pub)]
+#[path = "../fixture/gated.rs"]
+mod gated;
+mod job;
 mod programs;
 
 use std::fs::{self, File};
-use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::sync::Arc;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use agent::{Agent, SLOW, SLOW_FOR};
-use azekura_proto::staging::MapKind;
 use azekura_stage::trap;
-
-/// A job with a map of each kind.
-struct Job {
-    agent: Arc<Agent>,
-    dir: tempfile::TempDir,
-    /// What programs call the maps.
-    ro: PathBuf,
-    out: PathBuf,
-    rw: PathBuf,
-}
-
-fn start_job() -> Job {
-    let dir = tempfile::tempdir().unwrap();
-    let nowhere = Path::new("/azekura-nowhere").join(dir.path().file_name().unwrap());
-    let (ro, out, rw) = (nowhere.join("ro"), nowhere.join("out"), nowhere.join("rw"));
-    let maps = [
-        (ro.as_path(), MapKind::ReadOnly),
-        (out.as_path(), MapKind::Out),
-        (rw.as_path(), MapKind::ReadWrite),
-    ];
-    for map in 0..maps.len() {
-        fs::create_dir_all(dir.path().join("home").join(map.to_string())).unwrap();
-    }
-    let agent = Agent::start(&dir.path().join("home"), &dir.path().join("cache"), &maps);
-    Job { agent, dir, ro, out, rw }
-}
-
-/// What a program printed, and how it ended.
-#[derive(Debug, PartialEq, Eq)]
-struct Ended {
-    said: String,
-    code: Option<i32>,
-}
-
-fn said(said: &str) -> Ended {
-    Ended { said: said.to_owned(), code: Some(0) }
-}
-
-fn failed(said: &str) -> Ended {
-    Ended { said: said.to_owned(), code: Some(1) }
-}
-
-impl Job {
-    /// A file at home in the map `ro`.
-    fn put(&self, name: &str, content: &str) -> PathBuf {
-        self.put_in(0, name, content)
-    }
-
-    fn put_in(&self, map: usize, name: &str, content: &str) -> PathBuf {
-        let path = self.home(map).join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, content).unwrap();
-        path
-    }
-
-    fn home(&self, map: usize) -> PathBuf {
-        self.dir.path().join("home").join(map.to_string())
-    }
-
-    fn tree(&self, map: usize, name: &str) -> PathBuf {
-        self.dir.path().join("cache/tree").join(map.to_string()).join(name)
-    }
-
-    /// Runs a program with its calls trapped.
-    fn run<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Ended {
-        let mut command = Command::new(words[0].as_ref());
-        command.args(&words[1..]);
-        self.run_command(command)
-    }
-
-    fn run_command(&self, mut command: Command) -> Ended {
-        let mut output = tempfile::tempfile().unwrap();
-        command.stdout(output.try_clone().unwrap());
-        let status: ExitStatus = trap::run(command, self.agent.job).unwrap();
-        let mut said = String::new();
-        output.rewind().unwrap();
-        output.read_to_string(&mut said).unwrap();
-        Ended { said, code: status.code() }
-    }
-
-    fn probe(&self, words: &[&dyn AsRef<std::ffi::OsStr>]) -> Ended {
-        let mut command = Command::new(programs::probe());
-        command.args(words.iter().map(AsRef::as_ref));
-        self.run_command(command)
-    }
-}
+use job::{Job, SLOW_FOR, failed, said};
 
 /// Without a C library to link statically there is no program to try.
 macro_rules! need_probe {
@@ -118,7 +31,7 @@ macro_rules! need_probe {
 #[test]
 fn a_file_comes_when_it_is_opened() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     job.put("d/f", "content\n");
     assert!(!job.tree(0, "d/f").exists());
     for _ in 0..2 {
@@ -137,8 +50,9 @@ fn a_file_comes_when_it_is_opened() {
 #[test]
 fn attributes_are_those_at_home() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     let home = job.put("d/f", &"x".repeat(10_000));
+    job.put("g", "");
     fs::set_permissions(&home, fs::Permissions::from_mode(0o640)).unwrap();
     let mtime = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_007, 123_456_789);
     File::options().write(true).open(&home).unwrap().set_modified(mtime).unwrap();
@@ -152,7 +66,6 @@ fn attributes_are_those_at_home() {
     assert_eq!(job.probe(&[&"stats", &job.ro.join("none")]), failed("stat: ENOENT\n"));
     assert_eq!(job.probe(&[&"statfs", &job.ro.join("d")]), said(""));
     assert_eq!(job.probe(&[&"statfs", &job.ro.join("e")]), failed("statfs: ENOENT\n"));
-    job.put("g", "");
     assert_eq!(job.probe(&[&"xattr", &job.ro.join("g")]), failed("getxattr: ENODATA\n"));
     assert_eq!(job.probe(&[&"access", &job.ro.join("d/f"), &"4"]), said(""));
     assert_eq!(job.probe(&[&"access", &job.ro.join("d/f"), &"1"]), failed("access: EACCES\n"));
@@ -162,7 +75,7 @@ fn attributes_are_those_at_home() {
 #[test]
 fn nothing_is_written_where_nothing_may_be() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     job.put("f", "f");
     job.put("d/g", "g");
     let (creat, excl) = (libc::O_CREAT, libc::O_CREAT | libc::O_EXCL);
@@ -181,10 +94,11 @@ fn nothing_is_written_where_nothing_may_be() {
 #[test]
 fn what_is_written_is_the_programs() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     fs::create_dir_all(job.home(1).join("d")).unwrap();
     job.put_in(1, "d/old", "not seen");
     job.put_in(2, "old", "old content");
+    job.put_in(2, "cut", "old content");
     let flags = (libc::O_CREAT | libc::O_TRUNC).to_string();
     assert_eq!(job.probe(&[&"read", &job.out.join("d/old")]), failed("open: ENOENT\n"));
     assert_eq!(job.probe(&[&"write", &job.out.join("d/new"), &flags, &"new"]), said(""));
@@ -199,7 +113,6 @@ fn what_is_written_is_the_programs() {
     // A file of home is changed, and cut, without having come before.
     assert_eq!(job.probe(&[&"write", &job.rw.join("old"), &"0", &"new"]), said(""));
     assert_eq!(job.probe(&[&"read", &job.rw.join("old")]), said("new content"));
-    job.put_in(2, "cut", "old content");
     let cut = libc::O_TRUNC.to_string();
     assert_eq!(job.probe(&[&"write", &job.rw.join("cut"), &cut, &"new"]), said(""));
     assert_eq!(job.probe(&[&"read", &job.rw.join("cut")]), said("new"));
@@ -209,7 +122,7 @@ fn what_is_written_is_the_programs() {
 #[test]
 fn changes_are_made_as_on_the_directory_itself() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     let plain = job.dir.path().join("plain");
     fs::create_dir(&plain).unwrap();
     let probe = Command::new(programs::probe()).arg("changes").arg(&plain).output().unwrap();
@@ -224,7 +137,7 @@ fn changes_are_made_as_on_the_directory_itself() {
 #[test]
 fn directories_show_what_has_not_come_and_are_where_paths_start() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     job.put("d/low/f", "low\n");
     job.put("d/g", "g");
     assert_eq!(
@@ -238,7 +151,7 @@ fn directories_show_what_has_not_come_and_are_where_paths_start() {
 #[test]
 fn a_program_works_in_a_directory_of_a_map() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     job.put("d/f", "f\n");
     let cwd = job.ro.join("d");
     let wanted = format!("left over 0\ncwd {}\nf\nf \n", cwd.display());
@@ -251,7 +164,7 @@ fn a_program_works_in_a_directory_of_a_map() {
 #[test]
 fn symlinks_are_followed_within_a_map_and_out_of_it() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     job.put("d/f", "f\n");
     let own = job.dir.path().join("own");
     fs::write(&own, "own\n").unwrap();
@@ -269,12 +182,14 @@ fn symlinks_are_followed_within_a_map_and_out_of_it() {
 #[test]
 fn a_program_of_a_map_is_run() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     for name in ["bin/probe", "bin/again", "bin/self", "bin/first"] {
         fs::create_dir_all(job.home(0).join("bin")).unwrap();
         fs::copy(programs::probe(), job.home(0).join(name)).unwrap();
     }
     job.put("bin/f", "f");
+    let broken = job.put("bin/broken", "no program");
+    fs::set_permissions(broken, fs::Permissions::from_mode(0o755)).unwrap();
     let bin = job.ro.join("bin");
     let path = |name: &str| bin.join(name).display().to_string();
     // By posix_spawn's way, with the path and the first argument in one place, by a thread, as the first.
@@ -287,8 +202,6 @@ fn a_program_of_a_map_is_run() {
     assert_eq!(job.probe(&[&"spawn", &path("none"), &"words"]), failed("execve: ENOENT\n"));
     assert_eq!(job.probe(&[&"spawn", &path("f"), &"words"]), failed("execve: EACCES\n"));
     // What cannot be run leaves the caller as it was.
-    let broken = job.put("bin/broken", "no program");
-    fs::set_permissions(broken, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(job.probe(&[&"spawn", &path("broken"), &"x"]), failed("execve: ENOEXEC\n"));
     let shell = format!("cd {} && ./self words d && ../bin/again words", bin.display());
     assert_eq!(job.run(&["sh", "-c", &shell]), said("./self words d \n../bin/again words \n"));
@@ -296,7 +209,7 @@ fn a_program_of_a_map_is_run() {
 
 #[test]
 fn a_script_of_a_map_finds_what_is_beside_it() {
-    let job = start_job();
+    let job = Job::start();
     let script =
         job.put("bin/run", "#!/bin/sh\ncat \"$(dirname \"$0\")/beside\"; cat /dev/fd/0; echo $1\n");
     fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -312,17 +225,16 @@ fn a_script_of_a_map_finds_what_is_beside_it() {
 #[test]
 fn one_that_waits_keeps_no_other_waiting() {
     need_probe!();
-    let job = start_job();
-    job.put(SLOW, "slow");
-    let mut words: Vec<PathBuf> = vec!["threads".into(), job.ro.join(SLOW)];
-    let mut wanted = "late slow\n".to_owned();
-    for number in 0..7 {
-        job.put(&number.to_string(), &format!("file {number}"));
-        words.push(job.ro.join(number.to_string()));
-        wanted.push_str("soon file ");
-        wanted.push_str(&number.to_string());
-        wanted.push('\n');
-    }
+    let job = Job::start();
+    job.put("f", "content");
+    let (f, slow) = (job.ro.join("f"), job.put_slow("slow"));
+    assert_eq!(job.probe(&[&"read", &f]), said("content"));
+    // Seven threads wait when the eighth comes.
+    let mut words = vec!["threads".into()];
+    words.extend(std::iter::repeat_n(slow, 7));
+    words.push(f);
+    let late = format!("late {}\n", &"slow ".repeat(13)[..64]);
+    let wanted = late.repeat(7) + "soon content\n";
     let mut command = Command::new(programs::probe());
     command.args(words);
     assert_eq!(job.run_command(command), said(&wanted));
@@ -331,21 +243,22 @@ fn one_that_waits_keeps_no_other_waiting() {
 #[test]
 fn a_program_that_is_killed_while_it_waits_stops_nothing() {
     need_probe!();
-    let job = start_job();
-    job.put(SLOW, "slow");
+    let job = Job::start();
     job.put("f", "f\n");
+    let slow = job.put_slow("slow");
+    assert_eq!(job.probe(&[&"read", &job.ro.join("f")]), said("f\n"));
     let shell = format!(
         "{probe} read {slow} & sleep 0.5; kill -9 $!; wait $!; echo $?; {probe} read {f}",
         probe = programs::probe().display(),
-        slow = job.ro.join(SLOW).display(),
+        slow = slow.display(),
         f = job.ro.join("f").display(),
     );
     let start = Instant::now();
     assert_eq!(job.run(&["sh", "-c", &shell]), said("137\nf\n"));
     assert!(start.elapsed() < SLOW_FOR, "{:?}", start.elapsed());
     let mut command = Command::new(programs::probe());
-    command.arg("read").arg(job.ro.join("none").join("..").join(SLOW));
-    let mut program = trap::start(command, job.agent.job).unwrap();
+    command.arg("read").arg(&slow);
+    let mut program = trap::start(command, job.id).unwrap();
     let pid = rustix::process::Pid::from_raw(program.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     assert_eq!(program.wait().unwrap().signal(), Some(libc::SIGKILL));
@@ -355,7 +268,7 @@ fn a_program_that_is_killed_while_it_waits_stops_nothing() {
 #[test]
 fn all_processes_below_are_served() {
     need_probe!();
-    let job = start_job();
+    let job = Job::start();
     job.put("f", "f");
     assert_eq!(job.probe(&[&"forks", &job.ro.join("f")]), said(&"f".repeat(15)));
     // One that outlives its parent, too.
@@ -366,12 +279,12 @@ fn all_processes_below_are_served() {
 
 #[test]
 fn dynamic_programs_are_served_too() {
-    let job = start_job();
+    let job = Job::start();
     job.put("d/f", "content\n");
+    job.put("d/g", "never seen\n");
     let f = job.ro.join("d/f").display().to_string();
     assert_eq!(job.run(&["bash", "-c", &format!("cat < {f}")]), said("content\n"));
     // cp looks at a file, opens it, and leaves it be if it is not the same.
-    job.put("d/g", "never seen\n");
     let g = job.ro.join("d/g").display().to_string();
     let to = job.out.join("copy").display().to_string();
     assert_eq!(job.run(&["bash", "-c", &format!("cp {g} {to} && cat {to}")]), said("never seen\n"));
@@ -386,7 +299,7 @@ fn go_is_served() {
         eprintln!("skipped: there is no go");
         return;
     };
-    let job = start_job();
+    let job = Job::start();
     job.put("d/f", "content\n");
     let ended = job.run(&[program.to_str().unwrap(), job.ro.to_str().unwrap()]);
     let wanted =
@@ -409,13 +322,13 @@ fn a_trap_within_one_needs_no_other() {
             Err(error) => panic!("{error}"),
         }
     }
-    let job = start_job();
+    let job = Job::start();
     job.put("f", "f");
     let inner = |variable: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "a_trap_within_one_needs_no_other", "--nocapture", "-q"])
-            .env("AZEKURA_TRAP_INNER", job.agent.job.to_hex())
+            .env("AZEKURA_TRAP_INNER", job.id.to_hex())
             .env("AZEKURA_TRAP_FILE", job.ro.join("f"))
             .stderr(File::create("/dev/null").unwrap());
         if !variable.is_empty() {
@@ -435,8 +348,8 @@ fn a_trap_within_one_needs_no_other() {
 
 #[test]
 fn what_cannot_be_run_is_said() {
-    let job = start_job();
-    let missing = trap::run(Command::new("/azekura-nowhere/program"), job.agent.job);
+    let job = Job::start();
+    let missing = trap::run(Command::new("/azekura-nowhere/program"), job.id);
     let said = missing.unwrap_err().to_string();
     assert!(said.starts_with("cannot run '/azekura-nowhere/program'"), "{said}");
     let nobody = azekura_proto::staging::JobId([7; 16]);
@@ -448,7 +361,7 @@ fn what_cannot_be_run_is_said() {
 #[test]
 #[ignore = "a measurement"]
 fn time_of_an_open() {
-    let job = start_job();
+    let job = Job::start();
     let own = job.dir.path().join("own");
     fs::write(&own, "own").unwrap();
     job.put("d/f", "f");
