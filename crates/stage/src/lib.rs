@@ -16,5 +16,7 @@ mod piece;
 mod resolve;
 pub mod source;
 mod supply;
+mod sys;
+pub mod trap;
 
 pub use error::Error;

@@ -68,7 +68,11 @@ impl Incoming {
             Stage::InTree | Stage::Gone => state.give_up(),
         }
         if !description.is_small() {
-            match self.tree.partial() {
+            let partial = match &description.parts[..] {
+                [part] => self.tree.partial_of(&part.place),
+                _ => self.tree.partial(),
+            };
+            match partial {
                 Ok(partial) => {
                     state.file = Some(Arc::clone(&partial.file));
                     state.partial = Some(partial);
@@ -204,7 +208,7 @@ impl Incoming {
         } else {
             let mut offset = 0;
             for part in &description.parts {
-                let partial = self.tree.partial()?;
+                let partial = self.tree.partial_of(&part.place)?;
                 write_part(&partial.file, &description, part, offset, &held)?;
                 self.tree.publish(partial, &part.place, &part.attributes)?;
                 offset += part.attributes.size;
