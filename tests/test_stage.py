@@ -3,12 +3,13 @@
 import hashlib
 import os
 import random
+import shutil
 import socket
 import sys
 import time
 
 import pytest
-from pools import BINARY, alive, wait_until
+from pools import BINARY, LAB, alive, wait_until
 from staging import NODES, LabSite, Site, gone_within, kill, listening_port
 
 BYTES = random.Random(11).randbytes(3 << 20)
@@ -320,3 +321,17 @@ def test_a_node_that_dies_in_mid_transfer_does_not_stop_the_others(world, place)
     assert {event["node"] for event in job.events("node-gone")} == {place}
     arrived = {event["node"] for event in job.events("content-arrived")}
     assert arrived == {0, 1, 2} - {place}
+    assert site.left() == []
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs OpenMPI")
+def test_mpi_hands_the_job_on_to_its_nodes(lab_site):
+    data, option = mapped(lab_site)
+    shell = lab_site.world.base / "rsh"
+    shell.write_text(f'#!/bin/sh\nhost=$1; shift; exec {LAB} netlab exec "$host" -- sh -c "$*"\n')
+    shell.chmod(0o755)
+    mpirun = ["mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", shell]
+    done = lab_site.run(*option, "--", *mpirun, "-host", ",".join(NODES), "sha256sum", data / "file")
+    assert done.stdout.count(DIGEST) == len(NODES), done.stderr
+    assert "3 files, 9 MiB on the nodes" in done.stderr

@@ -12,6 +12,7 @@ use azekura_stage::job::AgentDescription;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::args::AgentArgs;
 use super::desk::Relay;
 use super::launch::{GREETING, MESSAGE_BYTES_MAX, lines};
 use crate::report;
@@ -23,9 +24,12 @@ const END_TIMEOUT: Duration = Duration::from_secs(4);
 ///
 /// # Errors
 /// If the agent cannot be one: no description, no cache directory, no port.
-pub(super) fn run() -> Result<()> {
+pub(super) fn run(args: &AgentArgs) -> Result<()> {
     let mut input = BufReader::new(std::io::stdin());
     let description = read_description(&mut input)?;
+    if args.sweep {
+        return sweep(&description);
+    }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
     let job = description.job;
     let host = description.host.clone();
@@ -61,6 +65,21 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
+/// Removes what the agent of that node has left.
+fn sweep(description: &AgentDescription) -> Result<()> {
+    let job = description.cache.join(description.job.socket_name());
+    let node = job.join(description.node.0.to_string());
+    match std::fs::remove_dir_all(&node) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", node.display()));
+        }
+        _ => {}
+    }
+    // Another node may share the directory.
+    let _ = std::fs::remove_dir(job);
+    Ok(())
+}
+
 fn read_description(input: &mut impl std::io::BufRead) -> Result<AgentDescription> {
     let mut line = Vec::new();
     let read = input.take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
@@ -75,6 +94,30 @@ fn read_description(input: &mut impl std::io::BufRead) -> Result<AgentDescriptio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_agent_has_left_is_removed() {
+        let cache = tempfile::tempdir().unwrap();
+        let description = AgentDescription {
+            job: azekura_proto::staging::JobId([7; 16]),
+            secret: String::new(),
+            node: azekura_proto::staging::NodeId(3),
+            host: "n3".to_owned(),
+            cache: cache.path().to_owned(),
+            maps: Vec::new(),
+            keeps_cache: false,
+            socket_suffix: String::new(),
+        };
+        sweep(&description).unwrap();
+        let job = cache.path().join("azekura-stage-".to_owned() + &"07".repeat(16));
+        std::fs::create_dir_all(job.join("3/tree/0")).unwrap();
+        std::fs::create_dir_all(job.join("2")).unwrap();
+        sweep(&description).unwrap();
+        assert!(!job.join("3").exists() && job.join("2").exists());
+        std::fs::remove_dir(job.join("2")).unwrap();
+        sweep(&description).unwrap();
+        assert!(!job.exists());
+    }
 
     #[test]
     fn what_is_no_description_is_not_repeated() {

@@ -21,7 +21,7 @@ pub(crate) enum StageCommand {
     Inside(InsideArgs),
     /// Stand on a node of a job; started by 'azekura stage run'
     #[command(hide = true)]
-    Agent,
+    Agent(AgentArgs),
 }
 
 /// Who gets a file that one node wants.
@@ -139,4 +139,12 @@ pub(crate) struct InsideArgs {
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(super) command: Vec<OsString>,
+}
+
+/// `azekura stage agent`.
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// Remove what an agent has left that was killed, and end
+    #[arg(long)]
+    pub(super) sweep: bool,
 }

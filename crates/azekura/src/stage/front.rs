@@ -22,7 +22,7 @@ use super::screen::Screen;
 use super::summary::{self, OUT_FAILED};
 use super::tally::Tally;
 use super::words::Launcher;
-use super::{addresses, hosts, maps};
+use super::{addresses, hosts, maps, sweeping};
 use crate::host::{places, programs};
 use crate::outcome::{Verdict, usage};
 
@@ -45,7 +45,9 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     let clerk = clerk(&front, journal.counts());
     // Before the agents: one on this host leaves the desk to the front.
     desk::open(plan.job, Arc::clone(&clerk)).context("cannot take questions of other commands")?;
-    let mut agents = plan.start_agents(args, &screen)?;
+    let descriptions = plan.descriptions(args)?;
+    let command = [programs::own()?.into(), "stage".into(), "agent".into()];
+    let mut agents = Agents::start(&plan.launcher, &command, &descriptions, &screen)?;
     let started = plan.start_front(args, &agents, tell)?;
     *front.write().unwrap_or_else(PoisonError::into_inner) = Some(started);
     if let Some(heard) = agents.take_heard() {
@@ -68,6 +70,11 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
         front.end();
     }
     agents.end();
+    if !args.keep_cache {
+        let is_lost = |agent: &&AgentDescription| !status.nodes[usize::from(agent.node.0)].up;
+        let lost: Vec<_> = descriptions.iter().filter(is_lost).cloned().collect();
+        sweeping::sweep(&plan.launcher, &command, &lost, &screen);
+    }
     screen.note(&summary::line(&status));
     Ok(Verdict::Ended(code))
 }
@@ -93,7 +100,8 @@ impl Plan {
         Ok(Self { hosts, maps, launcher, job, secret })
     }
 
-    fn start_agents(&self, args: &RunArgs, screen: &Arc<Screen>) -> Result<Agents> {
+    /// What the agents have to know, in the order of nodes.
+    fn descriptions(&self, args: &RunArgs) -> Result<Vec<AgentDescription>> {
         let cache = places::absolute(&args.cache)?;
         let describe = |(index, host): (usize, &String)| AgentDescription {
             job: self.job,
@@ -105,9 +113,7 @@ impl Plan {
             keeps_cache: args.keep_cache,
             socket_suffix: String::new(),
         };
-        let descriptions: Vec<_> = self.hosts.iter().enumerate().map(describe).collect();
-        let agent = [programs::own()?.into(), "stage".into(), "agent".into()];
-        Agents::start(&self.launcher, &agent, &descriptions, screen)
+        Ok(self.hosts.iter().enumerate().map(describe).collect())
     }
 
     fn start_front(

@@ -17,6 +17,7 @@ mod maps;
 mod neighbour;
 mod screen;
 mod summary;
+mod sweeping;
 mod tally;
 mod words;
 
@@ -36,7 +37,7 @@ pub(crate) fn run(command: StageCommand, verbose: u8) -> Result<Verdict> {
         StageCommand::Sync(args) => return asking::sync(&args),
         StageCommand::In(args) => asking::bring_in(&args),
         StageCommand::Status(args) => asking::status(&args),
-        StageCommand::Agent => agent::run(),
+        StageCommand::Agent(args) => agent::run(&args),
     }
     .map(|()| Verdict::Good)
 }
