@@ -154,6 +154,28 @@ def test_hosts_come_from_a_file_or_the_batch_system(site):
     assert site.left() == []
 
 
+def test_other_hosts_are_reached_by_ssh(site):
+    data, option = mapped(site)
+    # An ssh that runs what it is told on this host, by a shell as servers do; the name is this host's.
+    ssh = site.world.base / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(
+        '#!/bin/sh\necho "$@" >>"$SSH_LOG"\nwhile [ "$1" != -- ]; do shift; done\n'
+        'echo welcome; shift 2; exec sh -c "$*"\n'
+    )
+    ssh.chmod(0o755)
+    environment = {
+        **site.world.environment,
+        "PATH": f"{ssh.parent}:{os.environ['PATH']}",
+        "SSH_LOG": str(site.world.base / "ssh.log"),
+    }
+    environment.pop("SLURM_JOB_ID", None)
+    done = site.run(*option, "--", "sha256sum", data / "file", hosts=["me@127.0.0.1"], env=environment)
+    assert done.stdout.split()[0] == DIGEST
+    assert "1 file, 3 MiB on the nodes" in done.stderr
+    assert "BatchMode=yes" in (site.world.base / "ssh.log").read_text()
+
+
 def test_an_agent_that_does_not_start_is_told_of(site):
     _, option = mapped(site)
     launch = ("--launch", "sh -c 'echo no room on {host} >&2; exit 3' {command}")
