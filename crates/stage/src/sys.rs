@@ -1,9 +1,10 @@
 //! System calls that no safe crate offers: seccomp's user notification (`seccomp_unotify(2)`), the memory
-//! and registers of another process, attributes in the form that the kernel writes. The only unsafe code of
+//! and registers of another process, attributes in the form that the kernel writes, leases. The only unsafe code of
 //! the crate; decides nothing.
 
 #![allow(unsafe_code)]
 
+pub(crate) mod lease;
 mod tracee;
 
 use std::ffi::CStr;
