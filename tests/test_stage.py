@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import socket
+import subprocess
 import sys
 import time
 
@@ -64,6 +65,36 @@ def test_the_way_of_notifications_serves_any_program(site):
     done = site.run(*option, "--via", "notify", "--", *words)
     assert done.stdout.split() == [DIGEST, "-", "file"]
     assert "1 file, 3 MiB from home" in done.stderr
+
+
+@pytest.fixture
+def static_program(tmp_path):
+    """A program that no library can be loaded into, and prints the length of a file."""
+    source = tmp_path / "length.c"
+    source.write_text(
+        "#include <stdio.h>\n"
+        "int main(int argc, char **argv) {\n"
+        "    long count = 0;\n"
+        '    FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;\n'
+        "    if (!file) return 3;\n"
+        "    while (getc(file) != EOF) count++;\n"
+        '    return printf("%ld bytes\\n", count) < 0;\n'
+        "}\n"
+    )
+    program = tmp_path / "length"
+    subprocess.run(["gcc", "-O1", "-static", "-o", program, source], check=True, timeout=60)
+    return program
+
+
+@pytest.mark.parametrize("by", ["alone", "by a shell"])
+def test_static_programs_are_served_without_a_word(site, static_program, by):
+    data, option = mapped(site)
+    words = [static_program, data / "file"]
+    if by != "alone":
+        words = ["sh", "-c", '"$@"; echo $?', "sh", *words]
+    done = site.run(*option, "--", *words)
+    assert f"{len(BYTES)} bytes" in done.stdout
+    assert "1 file, 3 MiB on the nodes" in done.stderr
 
 
 def test_events_are_lines_of_json(site):
@@ -280,6 +311,20 @@ def test_nodes_get_what_only_the_server_has(lab_site, to):
     arrived = {event["node"] for event in job.events("content-arrived")}
     assert arrived == ({0, 1, 2} if to == "all" else {0})
     assert lab_site.left() == []
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("way", ["by a shell", "by name"])
+def test_static_programs_are_served_on_nodes(lab_site, static_program, way):
+    data, option = mapped(lab_site)
+    words = [static_program, data / "file"]
+    if way == "by a shell":
+        words = ["sh", "-c", '"$@"', "sh", *words]
+    else:
+        words = [BINARY, "stage", "inside", "--via", "notify", "--", *words]
+    done = lab_site.run(*option, "--", *lab_site.on("n2", *words))
+    assert f"{len(BYTES)} bytes" in done.stdout
+    assert "1 file, 3 MiB on the nodes" in done.stderr
 
 
 @pytest.mark.root
