@@ -17,5 +17,6 @@ mod resolve;
 pub mod source;
 mod supply;
 mod sys;
+pub mod trap;
 
 pub use error::Error;

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use libc::{DIR, dirent64};
 
 use super::{convert, cwd, directories, hooks, stat};
-use crate::{guard, hook, host, report};
+use crate::{guard, hook, host, paths, report, staging};
 
 const FTW_F: c_int = 0;
 const FTW_D: c_int = 1;
@@ -258,7 +258,8 @@ impl Walk {
 /// # Safety
 /// As for `lstat`.
 unsafe fn starts_here(path: *const c_char) -> Option<u64> {
-    if path.is_null() || guard::is_inside() || crate::settings::get().is_none() {
+    let is_of_pool = crate::settings::get().is_some();
+    if path.is_null() || guard::is_inside() || !is_of_pool && staging::get().is_none() {
         return None;
     }
     let errno = host::errno();
@@ -267,7 +268,12 @@ unsafe fn starts_here(path: *const c_char) -> Option<u64> {
     let failed = unsafe { stat::stat(path, &raw mut found) } != 0
         && unsafe { stat::lstat(path, &raw mut found) } != 0;
     host::set_errno(errno);
-    (!failed && found.st_dev == convert::DEVICE).then_some(found.st_dev)
+    let is_here = match staging::get() {
+        // SAFETY: the caller says so.
+        Some(job) => unsafe { paths::text(path) }.is_ok_and(|path| job.matters(path)),
+        None => found.st_dev == convert::DEVICE,
+    };
+    (!failed && is_here).then_some(found.st_dev)
 }
 
 /// # Safety
@@ -321,7 +327,9 @@ hooks! {
             while !root.is_null() && !(*root).is_null() {
                 if starts_here(*root).is_some() {
                     hook::inside(|| {
-                        report::trouble("fts_open on a tree of the pool failed with EOPNOTSUPP");
+                        report::trouble(
+                            "fts_open on a tree of the pool, or of a map, failed with EOPNOTSUPP",
+                        );
                     });
                     host::set_errno(libc::EOPNOTSUPP);
                     return std::ptr::null_mut();

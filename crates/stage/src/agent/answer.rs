@@ -97,11 +97,28 @@ impl Answers {
         match self.lead(path, follow)? {
             Led::Outside(path) => Ok(LocalReply::Outside(path)),
             Led::Inside(_, None) => Err(Errno::NOENT.raw_os_error()),
+            Led::Inside(place, Some(found)) if found.kind == FileKind::Directory => {
+                self.look_at_directory(&place, found)
+            }
             Led::Inside(place, Some(_)) if self.bring.is_here(&place)? => Ok(self.local(&place)),
             Led::Inside(place, Some(attributes)) => {
-                Ok(LocalReply::Found { attributes, inode: inode_of(&place) })
+                let foreseen = match attributes.kind {
+                    FileKind::Regular => self.bring.seen.tree.foresee(&place),
+                    _ => Ok(None),
+                };
+                let inode = foreseen.map_err(|error| errno_of(&error))?;
+                let inode = inode.unwrap_or_else(|| inode_of(&place));
+                Ok(LocalReply::Found { attributes, inode })
             }
         }
+    }
+
+    /// A directory is the one that is read in its place; it looks as at home, also where a part of it is here.
+    fn look_at_directory(&self, place: &Place, found: Attributes) -> Answer {
+        let at_home = self.bring.seen.in_source(place)?;
+        let attributes = at_home.filter(|home| home.kind == FileKind::Directory).unwrap_or(found);
+        let inode = self.lists.inode(place)?;
+        Ok(LocalReply::Found { attributes, inode })
     }
 
     fn list(&self, path: &[u8]) -> Answer {

@@ -16,7 +16,7 @@ use crate::sys::lease;
 const ROOM_BYTES: u64 = 8 << 20;
 
 /// Does something that takes room, dropping files for it one after the other as long as there are any.
-pub(crate) fn with_room<T>(tree: &Tree, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn with_room<T>(tree: &Tree, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match work() {
             Err(error) if is_full(&error) => {

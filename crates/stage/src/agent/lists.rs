@@ -50,6 +50,18 @@ impl Lists {
         Ok(directory)
     }
 
+    /// The inode number of that directory.
+    pub(crate) fn inode(&self, place: &Place) -> Result<u64, i32> {
+        let directory = self.seen.tree.list_of(place);
+        let found = match fs::metadata(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&directory).and_then(|()| fs::metadata(&directory))
+            }
+            found => found,
+        };
+        found.map(|found| found.ino()).map_err(|error| errno_of(&error))
+    }
+
     fn shown(&self, place: &Place) -> Result<BTreeMap<Vec<u8>, Shown>, i32> {
         let mut shown = BTreeMap::new();
         for (name, found) in self.seen.source_names(place)? {

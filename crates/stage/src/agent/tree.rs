@@ -21,12 +21,17 @@ use rustix::io::Errno;
 use crate::message::Place;
 use crate::source;
 
+/// Files that have been looked at and have not come, at most; each is an inode of the node.
+const FORESEEN_MAX: usize = 64 * 1024;
+
 /// The directories of one agent.
 pub(crate) struct Tree {
     root: PathBuf,
     next_name: AtomicU64,
     /// What programs have removed or replaced: the source is not seen at these places and below.
     hidden: RwLock<BTreeSet<Place>>,
+    /// Empty files that will be those of a place when it comes, with their inode numbers.
+    foreseen: Mutex<HashMap<Place, (PathBuf, u64)>>,
     /// What programs change or move: nothing of it is dropped.
     pinned: RwLock<BTreeSet<Place>>,
     /// What has come from the source, as it came.
@@ -93,6 +98,7 @@ impl Tree {
             root,
             next_name: AtomicU64::new(0),
             hidden: RwLock::default(),
+            foreseen: Mutex::default(),
             pinned: RwLock::default(),
             staged: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -155,6 +161,30 @@ impl Tree {
     pub(crate) fn partial(&self) -> io::Result<Partial> {
         let path = self.new_name();
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        Ok(Partial { path, file: Arc::new(file), is_named: false })
+    }
+
+    /// The inode number that the file of a place will have once it has come: a program that looks at a file,
+    /// opens it and looks again (as cp does) takes it for another one if that changes. `None` if there are
+    /// too many.
+    pub(crate) fn foresee(&self, place: &Place) -> io::Result<Option<u64>> {
+        let mut foreseen = self.foreseen.lock();
+        if let Some((_, inode)) = foreseen.get(place) {
+            return Ok(Some(*inode));
+        }
+        if foreseen.len() >= FORESEEN_MAX {
+            return Ok(None);
+        }
+        let path = self.new_name();
+        let inode = File::create_new(&path)?.metadata()?.ino();
+        foreseen.insert(place.clone(), (path, inode));
+        Ok(Some(inode))
+    }
+
+    /// A new file outside the tree for what comes to a place.
+    pub(crate) fn partial_of(&self, place: &Place) -> io::Result<Partial> {
+        let Some((path, _)) = self.foreseen.lock().remove(place) else { return self.partial() };
+        let file = File::options().read(true).write(true).open(&path)?;
         Ok(Partial { path, file: Arc::new(file), is_named: false })
     }
 
