@@ -356,6 +356,21 @@ pub(crate) fn statx(
     Ok(found)
 }
 
+/// Whether the kernel would run a file (Linux 6.14; before, `EINVAL`). Never runs it.
+pub(crate) fn check_execution(file: BorrowedFd) -> io::Result<()> {
+    /// `AT_EXECVE_CHECK` of linux/fcntl.h; older kernels refuse flags that they do not know.
+    const CHECK: c_int = 0x10000;
+    let nothing = c"".as_ptr();
+    let words = [nothing, std::ptr::null()];
+    let flags = libc::AT_EMPTY_PATH | CHECK;
+    // SAFETY: the texts and the list end as they must, and are alive.
+    check_long(unsafe {
+        let (fd, words) = (file.as_raw_fd(), words.as_ptr());
+        libc::syscall(libc::SYS_execveat, fd, nothing, words, words.add(1), flags)
+    })?;
+    Ok(())
+}
+
 /// What file system a descriptor is on.
 pub(crate) fn statfs(fd: BorrowedFd) -> io::Result<libc::statfs> {
     let mut found = libc::statfs::zeroed();
