@@ -14,6 +14,8 @@ pub(crate) const SMALL_BYTES_MAX: u64 = 64 * 1024;
 pub(crate) const BUNDLE_BYTES_MAX: u64 = 1 << 20;
 /// The paths of one bundle, in bytes: they have to fit a frame.
 pub(crate) const BUNDLE_NAMES_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX as usize / 2;
+/// What a place takes in a message beside its path, in bytes, with what is said of it; at most.
+pub(crate) const PLACE_BYTES: usize = 64;
 /// The largest piece, in bytes.
 pub(crate) const PIECE_BYTES_MAX: u32 = 256 * 1024;
 

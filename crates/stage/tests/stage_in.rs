@@ -1,5 +1,7 @@
 //! Files come to the nodes when programs ask for them.
 
+#![allow(clippy::unwrap_used)]
+
 mod fixture;
 
 use std::fs;
@@ -140,5 +142,36 @@ fn a_file_that_is_gone_when_it_is_wanted_is_not_there() {
     // Whoever makes it again is heard.
     fs::write(&path, "again").unwrap();
     assert_eq!(fs::read(program.stage(&path)).unwrap(), b"again");
+    job.end();
+}
+
+/// Threads of this process, as the kernel counts them.
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn many_contents_on_many_nodes_do_not_make_many_threads() {
+    const NODES: u16 = 8;
+    const FILES: usize = 300;
+    let job = Setting::read_only(NODES, Recipients::All).start();
+    for number in 0..FILES {
+        job.write(&format!("data/{number}"), noise(70_000 + number, number as u64));
+    }
+    job.front.as_ref().unwrap().prefetch(vec![job.agents.maps[0].dir.clone()]);
+    let mut most = 0;
+    for _ in 0..FILES * usize::from(NODES) {
+        job.event(|event| matches!(event, Event::ContentArrived { .. }));
+        most = most.max(threads());
+    }
+    // Other tests of this file may run beside it; with a thread for each content there were thousands.
+    assert!(most < 600, "{most} threads");
+    for node in 0..NODES {
+        let program = job.program(node);
+        for number in (0..FILES).step_by(29) {
+            let here = program.stage(&job.home(&format!("data/{number}")));
+            assert!(fs::read(here).unwrap() == noise(70_000 + number, number as u64));
+        }
+    }
     job.end();
 }

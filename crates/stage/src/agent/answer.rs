@@ -148,6 +148,10 @@ impl Answers {
         if place.path.is_empty() {
             return Ok(self.local(&place));
         }
+        let is_directory = |found: &Attributes| found.kind == FileKind::Directory;
+        if change == Change::Remove || !found.as_ref().is_some_and(is_directory) {
+            self.bring.seen.tree.pin(&place);
+        }
         let is_here = self.bring.is_here(&place)?;
         match (change, found) {
             (Change::Remove, Some(found)) => self.hold(&place, &found)?,

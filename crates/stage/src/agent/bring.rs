@@ -7,7 +7,7 @@ use azekura_proto::FileKind;
 
 use crate::agent::names::{Seen, errno_of, is_absent};
 use crate::agent::wants::Wants;
-use crate::message::{PARTS_MAX, Place, ToFront};
+use crate::message::{BUNDLE_NAMES_BYTES_MAX, PLACE_BYTES, Place, ToFront};
 use crate::outbox::Outbox;
 
 /// Asks for files.
@@ -32,6 +32,7 @@ impl Bring {
         let (mut waiting, mut asked) = (Vec::new(), Vec::new());
         for (place, bytes) in files {
             if self.is_here(&place)? {
+                self.seen.tree.asked_for(&place);
                 continue;
             }
             let (wait, is_first) = self.wants.join(&place);
@@ -56,8 +57,16 @@ impl Bring {
     }
 
     fn ask(&self, files: &[Sized]) {
-        for some in files.chunks(PARTS_MAX) {
+        let mut left = files;
+        while !left.is_empty() {
+            let mut bytes = 0;
+            let fits = |(place, _): &&Sized| {
+                bytes += place.path.len() + PLACE_BYTES;
+                bytes <= BUNDLE_NAMES_BYTES_MAX
+            };
+            let (some, others) = left.split_at(left.iter().take_while(fits).count().max(1));
             self.outbox.say(ToFront::Want { files: some.to_vec() });
+            left = others;
         }
     }
 

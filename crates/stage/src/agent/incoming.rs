@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::agent::content::{Content, Have, Stage, State};
 use crate::agent::disk::{Disk, Room};
+use crate::agent::eviction::with_room;
 use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
 use crate::fetch::{After, Fetcher, PieceHead, Receiver};
@@ -68,11 +69,11 @@ impl Incoming {
             Stage::InTree | Stage::Gone => state.give_up(),
         }
         if !description.is_small() {
-            let partial = match &description.parts[..] {
+            let partial = || match &description.parts[..] {
                 [part] => self.tree.partial_of(&part.place),
                 _ => self.tree.partial(),
             };
-            match partial {
+            match with_room(&self.tree, partial) {
                 Ok(partial) => {
                     state.file = Some(Arc::clone(&partial.file));
                     state.partial = Some(partial);
@@ -175,7 +176,8 @@ impl Incoming {
                 (held, file, offset)
             };
             let (Some(bytes), Some(file), Some(offset)) = (held, file, offset) else { return };
-            match file.write_all_at(&bytes, offset) {
+            let written = with_room(&incoming.tree, || file.write_all_at(&bytes, offset));
+            match written {
                 Ok(()) => {
                     content.lock().held.remove(&index);
                 }
@@ -203,14 +205,16 @@ impl Incoming {
             }
             (description, state.partial.take(), state.held.clone())
         };
-        if let (Some(partial), [part]) = (partial, &description.parts[..]) {
-            self.tree.publish(partial, &part.place, &part.attributes)?;
+        if let (Some(mut partial), [part]) = (partial, &description.parts[..]) {
+            self.tree.publish(&mut partial, &part.place, &part.attributes)?;
         } else {
             let mut offset = 0;
             for part in &description.parts {
-                let partial = self.tree.partial_of(&part.place)?;
-                write_part(&partial.file, &description, part, offset, &held)?;
-                self.tree.publish(partial, &part.place, &part.attributes)?;
+                with_room(&self.tree, || {
+                    let mut partial = self.tree.partial_of(&part.place)?;
+                    write_part(&partial.file, &description, part, offset, &held)?;
+                    self.tree.publish(&mut partial, &part.place, &part.attributes)
+                })?;
                 offset += part.attributes.size;
             }
         }

@@ -5,6 +5,7 @@ mod answer;
 mod bring;
 mod content;
 mod disk;
+mod eviction;
 mod incoming;
 mod listings;
 mod lists;
@@ -281,7 +282,7 @@ impl Others {
 
 fn peer_of(connection: &Connection) -> Option<IpAddr> {
     match connection.socket() {
-        Socket::Tcp(stream) => Some(stream.peer_addr().ok()?.ip()),
+        Socket::Tcp(stream) => Some(stream.peer_addr().ok()?.ip().to_canonical()),
         Socket::Unix(_) => None,
     }
 }

@@ -32,6 +32,39 @@ pub(crate) struct Tree {
     hidden: RwLock<BTreeSet<Place>>,
     /// Empty files that will be those of a place when it comes, with their inode numbers.
     foreseen: Mutex<HashMap<Place, (PathBuf, u64)>>,
+    /// What programs change or move: nothing of it is dropped.
+    pinned: RwLock<BTreeSet<Place>>,
+    /// What has come from the source, as it came.
+    staged: Mutex<HashMap<Place, Staged>>,
+    asked: AtomicU64,
+}
+
+/// A file that has come.
+#[derive(Clone, Copy)]
+struct Staged {
+    stamp: Stamp,
+    /// When it was last asked for, in requests.
+    asked: u64,
+}
+
+/// A file's state, without the times that links to it change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    mode: u32,
+    mtime: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &fs::Metadata) -> Self {
+        Self {
+            inode: file.ino(),
+            size: file.len(),
+            mode: file.mode(),
+            mtime: (file.mtime(), file.mtime_nsec()),
+        }
+    }
 }
 
 /// A file that is not whole yet.
@@ -52,7 +85,7 @@ impl Drop for Partial {
 }
 
 impl Tree {
-    /// Makes the directories of a node below `root`, which must not be there yet.
+    /// Makes the directories of a node below `root`.
     pub(crate) fn create(root: PathBuf, maps: usize) -> io::Result<Self> {
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(&root)?;
@@ -66,6 +99,9 @@ impl Tree {
             next_name: AtomicU64::new(0),
             hidden: RwLock::default(),
             foreseen: Mutex::default(),
+            pinned: RwLock::default(),
+            staged: Mutex::default(),
+            asked: AtomicU64::new(0),
         })
     }
 
@@ -155,7 +191,7 @@ impl Tree {
     /// Gives a whole file its name. False if something stands there already, or the name is gone.
     pub(crate) fn publish(
         &self,
-        mut partial: Partial,
+        partial: &mut Partial,
         place: &Place,
         attributes: &Attributes,
     ) -> io::Result<bool> {
@@ -177,11 +213,54 @@ impl Tree {
         match named {
             Ok(()) => {
                 partial.is_named = true;
+                let stamp = Stamp::of(&partial.file.metadata()?);
+                let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+                self.staged.lock().insert(place.clone(), Staged { stamp, asked });
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Somebody has asked for a file that is here.
+    pub(crate) fn asked_for(&self, place: &Place) {
+        if let Some(staged) = self.staged.lock().get_mut(place) {
+            staged.asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A program is about to change what stands at a place, or to move it with all that is below: it must
+    /// not be dropped.
+    pub(crate) fn pin(&self, place: &Place) {
+        self.pinned.write().insert(place.clone());
+    }
+
+    /// The files that have come and may go again, those first that were not asked for for longest.
+    pub(crate) fn staged_by_age(&self) -> Vec<Place> {
+        let (staged, pinned) = (self.staged.lock(), self.pinned.read());
+        let may_go = |(place, _): &(&Place, &Staged)| {
+            pinned.is_empty() || !ancestors(place).any(|above| pinned.contains(&above))
+        };
+        let mut places: Vec<_> = staged
+            .iter()
+            .filter(may_go)
+            .map(|(place, staged)| (staged.asked, place.clone()))
+            .collect();
+        places.sort_unstable();
+        places.into_iter().map(|(_, place)| place).collect()
+    }
+
+    /// Whether what stands at a place is a file that has come, and that nobody has changed.
+    pub(crate) fn is_as_it_came(&self, place: &Place) -> bool {
+        let Some(staged) = self.staged.lock().get(place).copied() else { return false };
+        let stands = fs::symlink_metadata(self.path_of(place));
+        stands.is_ok_and(|stands| Stamp::of(&stands) == staged.stamp)
+    }
+
+    /// A file that had come is not here any more.
+    pub(crate) fn forget_staged(&self, place: &Place) {
+        self.staged.lock().remove(place);
     }
 
     /// Makes a directory of the source in the tree, and those above it, as far as they are not there.

@@ -58,6 +58,13 @@ impl Route {
         }
     }
 
+    /// A node that had all of it gives it no more: it may have dropped it.
+    pub(crate) fn forget_holder(&mut self, node: NodeId) {
+        if self.takers.get(&node).is_some_and(|taker| taker.has) {
+            self.takers.remove(&node);
+        }
+    }
+
     /// Gives a node its supplier; how often it has lost one.
     pub(crate) fn set(&mut self, node: NodeId, supplier: Supplier) -> u32 {
         let losses = self.takers.get(&node).map_or(0, |taker| taker.losses + 1);

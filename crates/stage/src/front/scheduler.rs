@@ -15,8 +15,8 @@ use crate::front::stock::Stock;
 use crate::front::word::{Bundled, Word};
 use crate::front::workers::Workers;
 use crate::message::{
-    BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, PARTS_MAX, Place,
-    SMALL_BYTES_MAX, Supplier, ToAgent, ToFront,
+    BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, PARTS_MAX,
+    PLACE_BYTES, Place, SMALL_BYTES_MAX, Supplier, ToAgent, ToFront,
 };
 use crate::outbox::Outbox;
 
@@ -238,7 +238,7 @@ impl Scheduler {
                 continue;
             };
             bytes += wanted.bytes;
-            names += place.path.len() + 64;
+            names += place.path.len() + PLACE_BYTES;
             let others_want_it = by.as_ref().is_some_and(|by| *by != wanted.by);
             let is_full = bytes > BUNDLE_BYTES_MAX || names > BUNDLE_NAMES_BYTES_MAX;
             if gathered.len() >= PARTS_MAX || !gathered.is_empty() && (is_full || others_want_it) {
@@ -323,10 +323,17 @@ impl Scheduler {
     }
 
     fn check_settled(&mut self, id: ContentId) {
-        if self.state.contents.get(&id).is_some_and(|content| content.route.is_settled()) {
-            self.state.under_way.remove(&id);
-            self.stock.settle(id);
+        let State { files, contents, under_way, .. } = &mut self.state;
+        let Some(content) = contents.get(&id).filter(|content| content.route.is_settled()) else {
+            return;
+        };
+        for part in &content.description.parts {
+            if let Some(wanted) = files.get_mut(&part.place) {
+                wanted.tries = 0;
+            }
         }
+        under_way.remove(&id);
+        self.stock.settle(id);
     }
 
     fn supplier_lost(&mut self, node: NodeId, id: ContentId, lost: Supplier, at_piece: u32) {
@@ -344,6 +351,9 @@ impl Scheduler {
     fn resupply(&mut self, node: NodeId, id: ContentId, lost: Supplier) {
         let front_has = self.stock.has(id);
         let Some(content) = self.state.contents.get_mut(&id) else { return };
+        if let Supplier::Node(lost) = lost {
+            content.route.forget_holder(lost);
+        }
         let Some(supplier) = content.route.replace(node, lost, front_has) else {
             return self.restart(id, None);
         };

@@ -20,7 +20,7 @@ use super::maps::{Maps, open_within};
 use super::open::open_settled;
 use super::places::Place;
 use super::remote::{Outcome, Remote};
-use crate::sys;
+use crate::sys::notify;
 
 /// For how long a program waits that is written to: whoever brings a file has it open for a moment yet when it
 /// has its name. Longer, and it is the programs' own affair (`ETXTBSY`).
@@ -98,7 +98,7 @@ pub(super) fn execute(
 /// Where the kernel can say it beforehand.
 fn wait_while_written(file: &OwnedFd) {
     for _ in 0..WRITTEN_TRIES {
-        match sys::check_execution(file.as_fd()) {
+        match notify::check_execution(file.as_fd()) {
             Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => {
                 std::thread::sleep(WRITTEN_PAUSE);
             }
