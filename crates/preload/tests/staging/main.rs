@@ -7,6 +7,7 @@
 mod agent;
 #[path = "../library/mod.rs"]
 mod library;
+mod programs;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
@@ -119,6 +120,8 @@ impl Stage {
             .env("DIR", MAP)
             .env("LC_ALL", "C")
             .env_remove("AZEKURA_POOL")
+            // Of cargo, for tests that are libraries.
+            .env_remove("LD_LIBRARY_PATH")
             .stdin(Stdio::null());
         command
     }
