@@ -4,4 +4,18 @@
 //!
 //! [`job`] is what a job is; what must never happen here is that a name in a tree leads to part of a file.
 
+pub mod agent;
+mod doors;
+mod error;
+mod fetch;
+pub mod front;
 pub mod job;
+mod message;
+mod outbox;
+mod piece;
+mod resolve;
+pub mod source;
+mod supply;
+mod sys;
+
+pub use error::Error;

@@ -1,0 +1,3 @@
+//! System calls that no safe crate offers. The only unsafe code of the crate; decides nothing.
+
+pub(crate) mod lease;
