@@ -177,7 +177,11 @@ impl Incoming {
                 Ok(()) => {
                     content.lock().held.remove(&index);
                 }
-                Err(error) => incoming.fail(&content, id, &error),
+                Err(error) => {
+                    // Its bytes are to be free before anybody hears of it.
+                    drop(file);
+                    incoming.fail(&content, id, &error);
+                }
             }
         });
     }
