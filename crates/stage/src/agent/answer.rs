@@ -99,9 +99,18 @@ impl Answers {
             Led::Inside(_, None) => Err(Errno::NOENT.raw_os_error()),
             Led::Inside(place, Some(_)) if self.bring.is_here(&place)? => Ok(self.local(&place)),
             Led::Inside(place, Some(attributes)) => {
-                Ok(LocalReply::Found { attributes, inode: inode_of(&place) })
+                Ok(LocalReply::Found { inode: self.inode_of(&place, &attributes), attributes })
             }
         }
+    }
+
+    /// The inode number of what has not come: that which it will have, as far as that can be told.
+    fn inode_of(&self, place: &Place, found: &Attributes) -> u64 {
+        let reserved = match found.kind {
+            FileKind::Regular => self.bring.seen.tree.reserve(place).ok(),
+            _ => None,
+        };
+        reserved.unwrap_or_else(|| lasting_inode_of(place))
     }
 
     fn list(&self, path: &[u8]) -> Answer {
@@ -229,8 +238,8 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// The inode number of what has not come: the same for a place whenever it is asked for, and none that a
+/// An inode number for what has none: the same for a place whenever it is asked for, and none that a
 /// file system gives, which count from below.
-fn inode_of(place: &Place) -> u64 {
+fn lasting_inode_of(place: &Place) -> u64 {
     xxh3_64_with_seed(&place.path, u64::from(place.map)) | 1 << 63
 }

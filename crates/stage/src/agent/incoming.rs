@@ -68,8 +68,8 @@ impl Incoming {
             // It was here, and is not whole any more.
             Stage::InTree | Stage::Gone => state.give_up(),
         }
-        if !description.is_small() {
-            match with_room(&self.tree, || self.tree.partial()) {
+        if let (false, Some(part)) = (description.is_small(), description.parts.first()) {
+            match with_room(&self.tree, || self.tree.partial(&part.place)) {
                 Ok(partial) => {
                     state.file = Some(Arc::clone(&partial.file));
                     state.partial = Some(partial);
@@ -211,7 +211,7 @@ impl Incoming {
             let mut offset = 0;
             for part in &description.parts {
                 with_room(&self.tree, || {
-                    let mut partial = self.tree.partial()?;
+                    let mut partial = self.tree.partial(&part.place)?;
                     write_part(&partial.file, &description, part, offset, &held)?;
                     self.tree.publish(&mut partial, &part.place, &part.attributes)
                 })?;

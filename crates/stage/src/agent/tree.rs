@@ -21,6 +21,9 @@ use rustix::io::Errno;
 use crate::message::Place;
 use crate::source;
 
+/// Files that are put aside for what has not come, at most: each takes an inode.
+const RESERVED_MAX: usize = 1 << 18;
+
 /// The directories of one agent.
 pub(crate) struct Tree {
     root: PathBuf,
@@ -32,6 +35,8 @@ pub(crate) struct Tree {
     /// What has come from the source, as it came.
     staged: Mutex<HashMap<Place, Staged>>,
     asked: AtomicU64,
+    /// Empty files that were put aside for what has not come, each with its inode number.
+    reserved: Mutex<HashMap<Place, (PathBuf, u64)>>,
 }
 
 /// A file that has come.
@@ -96,6 +101,7 @@ impl Tree {
             pinned: RwLock::default(),
             staged: Mutex::default(),
             asked: AtomicU64::new(0),
+            reserved: Mutex::default(),
         })
     }
 
@@ -151,8 +157,28 @@ impl Tree {
         self.root.join("partial").join(number.to_string())
     }
 
-    /// A new file outside the tree.
-    pub(crate) fn partial(&self) -> io::Result<Partial> {
+    /// The inode number that a file will have when it has come: an empty one is put aside for it. Programs
+    /// look at a file, open it, and compare the two numbers to see whether another has taken its place.
+    pub(crate) fn reserve(&self, place: &Place) -> io::Result<u64> {
+        let mut reserved = self.reserved.lock();
+        if let Some((_, inode)) = reserved.get(place) {
+            return Ok(*inode);
+        }
+        if reserved.len() >= RESERVED_MAX {
+            return Err(Errno::NOSPC.into());
+        }
+        let path = self.new_name();
+        let inode = File::create_new(&path)?.metadata()?.ino();
+        reserved.insert(place.clone(), (path, inode));
+        Ok(inode)
+    }
+
+    /// A file outside the tree for what is to stand at a place.
+    pub(crate) fn partial(&self, place: &Place) -> io::Result<Partial> {
+        if let Some((path, _)) = self.reserved.lock().remove(place) {
+            let file = File::options().read(true).write(true).open(&path)?;
+            return Ok(Partial { path, file: Arc::new(file), is_named: false });
+        }
         let path = self.new_name();
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         Ok(Partial { path, file: Arc::new(file), is_named: false })
