@@ -104,7 +104,7 @@ fn build_libraries(dir: &Path) {
 }
 
 fn stage() -> Stage {
-    Stage::with(MapKind::ReadOnly, MAP, build_libraries)
+    Stage::with(MapKind::ReadOnly, build_libraries)
 }
 
 fn printed(stage: &Stage, script: &str) -> String {
@@ -149,10 +149,10 @@ fn a_program_is_known_by_the_maps_path() {
 fn a_static_program_is_started_by_what_traps_its_calls_if_there_is_something() {
     let stage = stage();
     assert_eq!(printed(&stage, "bin/static a; ./script b"), "static a\nstatic b\n");
-    let starter = stage.scratch.path().join("starter");
+    let starter = stage.scratch.join("starter");
     std::fs::write(&starter, "#!/bin/sh\necho \"$@\"\n").unwrap();
     std::fs::set_permissions(&starter, PermissionsExt::from_mode(0o755)).unwrap();
-    let tree = stage.scratch.path().join("cache/tree/0/bin/static");
+    let tree = stage.scratch.join("cache/tree/0/bin/static");
     let script =
         format!("AZEKURA_BIN={} exec bash -c 'bin/static a b; ./script c'", starter.display());
     let words = format!("stage inside --via notify -- {}", tree.display());
@@ -167,8 +167,8 @@ fn calls_of_all_kinds_do_the_same_over_a_map() {
         }
     };
     for kind in [MapKind::ReadOnly, MapKind::ReadWrite] {
-        let stage = Stage::with(kind, MAP, crowd);
-        let program = stage.scratch.path().join("calls");
+        let stage = Stage::with(kind, crowd);
+        let program = stage.scratch.join("calls");
         gcc(&["-o", text(&program), text(&material("staged_calls.c"))]);
         let script = format!("cd /; exec {} \"$DIR\"", program.display());
         stage.compare(&script);
@@ -179,7 +179,7 @@ fn calls_of_all_kinds_do_the_same_over_a_map() {
 #[test]
 fn a_file_that_has_come_is_opened_nearly_as_fast_as_any() {
     let stage = Stage::new(MapKind::ReadOnly);
-    let program = stage.scratch.path().join("cost");
+    let program = stage.scratch.join("cost");
     gcc(&["-o", text(&program), text(&material("staged_cost.c"))]);
     let plain = stage.plain.join("sub/deep/file");
     let script = format!("{} {} \"$DIR/sub/deep/file\"", program.display(), plain.display());
