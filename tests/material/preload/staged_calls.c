@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
@@ -77,6 +78,15 @@ static void listing(void)
     show("in it", open("second", O_RDONLY));
     show("beside it", open("../one", O_RDONLY));
     say("chdir", chdir(".."));
+}
+
+/* Above a map it is the host's that is walked, with or without a job. */
+static void above(void)
+{
+    char *roots[] = {"/proc/self/task", NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL, NULL);
+    printf("fts: %d\n", walk != NULL && fts_read(walk) != NULL);
+    fts_close(walk);
 }
 
 static void asking(const char *dir)
@@ -233,6 +243,7 @@ int main(int count, char **words)
     setvbuf(stdout, NULL, _IOLBF, 0);
     say("chdir", chdir(words[1]));
     listing();
+    above();
     asking(words[1]);
     streams();
     starting(words[1]);

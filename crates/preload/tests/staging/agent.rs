@@ -387,9 +387,6 @@ fn serve(connection: &OwnedFd, state: &Mutex<State>) {
             LocalRequest::Change { path, change } => format!("{change:?} {}", shown(path)),
             LocalRequest::Greet { .. } | LocalRequest::Prefetch { .. } => String::new(),
         });
-        if std::env::var_os("AZEKURA_TEST_LOG").is_some() {
-            eprintln!("{} -> {reply:?}", state.log.last().unwrap());
-        }
         drop(state);
         if send(connection, &encode(&reply).unwrap(), SendFlags::NOSIGNAL).is_err() {
             return;

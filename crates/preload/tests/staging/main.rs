@@ -75,11 +75,8 @@ fn programs_that_read_find_what_is_at_home() {
 fn a_file_that_has_come_costs_no_question() {
     let stage = Stage::new(MapKind::ReadOnly);
     stage.compare("cat one sub/deep/file");
-    assert_eq!(
-        stage.agent.asked(),
-        [format!("list {MAP}"), format!("read {MAP}/one"), format!("read {MAP}/sub/deep/file")]
-            [1..]
-    );
+    let asked = [format!("read {MAP}/one"), format!("read {MAP}/sub/deep/file")];
+    assert_eq!(stage.agent.asked(), asked);
     stage.compare("cat one sub/deep/file; stat -c %s one; test -r one");
     assert_eq!(stage.agent.asked(), [""; 0]);
     std::fs::remove_dir_all(stage.home()).unwrap();
