@@ -38,18 +38,16 @@ pub(crate) fn resolve(
     if path.first() != Some(&b'/') {
         return Err(Errno::NOENT.raw_os_error());
     }
-    let mut walk = Walk { at: Vec::new(), left: VecDeque::new(), links: 0, dirs };
+    let mut walk =
+        Walk { at: Vec::new(), left: VecDeque::new(), links: 0, wants_directory: false, dirs };
     walk.push(path)?;
-    // A slash at the end asks for a directory, through whatever symlink.
-    let wants_directory = path.len() > 1 && path.ends_with(b"/");
-    let follow = follow || wants_directory;
     while let Some(name) = walk.left.pop_front() {
         walk.step(name, follow, names)?;
     }
     let Some(place) = walk.place() else { return Ok(Led::Outside(walk.path())) };
     let found = names.look(&place)?;
     match &found {
-        Some(found) if wants_directory && found.kind != FileKind::Directory => {
+        Some(found) if walk.wants_directory && found.kind != FileKind::Directory => {
             Err(Errno::NOTDIR.raw_os_error())
         }
         _ => Ok(Led::Inside(place, found)),
@@ -62,6 +60,8 @@ struct Walk<'a> {
     /// Names that are still to be followed.
     left: VecDeque<Vec<u8>>,
     links: u32,
+    /// Whether the end has to be a directory, through whatever symlink.
+    wants_directory: bool,
     dirs: &'a [Vec<u8>],
 }
 
@@ -71,6 +71,9 @@ impl Walk<'_> {
         let left: usize = self.left.iter().map(|name| name.len() + 1).sum();
         if path.len() + left > PATH_BYTES_MAX {
             return Err(Errno::NAMETOOLONG.raw_os_error());
+        }
+        if self.left.is_empty() {
+            self.wants_directory |= path.ends_with(b"/") || path.ends_with(b"/.");
         }
         for name in path.split(|byte| *byte == b'/').rev() {
             if !name.is_empty() && name != b"." {
@@ -87,7 +90,7 @@ impl Walk<'_> {
         }
         self.at.push(name);
         let is_last = self.left.is_empty();
-        if is_last && !follow {
+        if is_last && !follow && !self.wants_directory {
             return Ok(());
         }
         let Some(place) = self.place() else {
@@ -107,6 +110,9 @@ impl Walk<'_> {
     }
 
     fn follow(&mut self, text: &[u8]) -> Result<(), i32> {
+        if text.is_empty() {
+            return Err(Errno::NOENT.raw_os_error());
+        }
         self.links += 1;
         if self.links > SYMLINKS_MAX {
             return Err(Errno::LOOP.raw_os_error());
@@ -173,7 +179,7 @@ mod tests {
     fn led(path: &str, follow: bool) -> Result<String, i32> {
         use FileKind::{Directory, Regular, Symlink};
         let dirs = [b"/no-such/data".to_vec(), b"/no-such/data/out".to_vec()];
-        let names: [(Name, Found); 10] = [
+        let names: [(Name, Found); 12] = [
             ((0, b"f"), (Regular, b"")),
             ((0, b"d"), (Directory, b"")),
             ((0, b"d/g"), (Regular, b"")),
@@ -184,6 +190,8 @@ mod tests {
             ((0, b"to-out"), (Symlink, b"/no-such/data/out/r")),
             ((1, b"r"), (Regular, b"")),
             ((0, b"nowhere"), (Symlink, b"new")),
+            ((0, b"as-dir"), (Symlink, b"d/")),
+            ((0, b"file-as-dir"), (Symlink, b"f/")),
         ];
         let led = resolve(path.as_bytes(), follow, &dirs, &Table(names.into_iter().collect()))?;
         Ok(match led {
@@ -205,6 +213,9 @@ mod tests {
         leads("/no-such/data/d/up", "0:f");
         leads("/no-such/data/to-d/up", "0:f");
         leads("/no-such/data/to-d/", "0:d");
+        leads("/no-such/data/as-dir", "0:d");
+        leads("/no-such/data/as-dir/up", "0:f");
+        leads("/no-such/data/d/.", "0:d");
         leads("/no-such/data/away", "/elsewhere/x");
         leads("/no-such/data/../y", "/no-such/y");
         leads("/no-such/data/missing", "0:missing?");
@@ -214,6 +225,7 @@ mod tests {
         leads("/no-such/database", "/no-such/database");
         leads("/..", "/");
         assert_eq!(led("/no-such/data/to-d", false).as_deref(), Ok("0:to-d"));
+        assert_eq!(led("/no-such/data/file-as-dir", false).as_deref(), Ok("0:file-as-dir"));
         assert_eq!(led("/no-such/data/to-d/", false).as_deref(), Ok("0:d"));
         assert_eq!(led("/no-such/data/to-d/up", false).as_deref(), Ok("0:d/up"));
     }
@@ -226,6 +238,8 @@ mod tests {
         fails("/no-such/data/loop", Errno::LOOP);
         fails("/no-such/data/f/x", Errno::NOTDIR);
         fails("/no-such/data/f/", Errno::NOTDIR);
+        fails("/no-such/data/f/.", Errno::NOTDIR);
+        fails("/no-such/data/file-as-dir", Errno::NOTDIR);
         fails("/no-such/data/missing/x", Errno::NOENT);
         fails(&format!("/no-such/data/{}", "x/".repeat(3000)), Errno::NAMETOOLONG);
         fails("relative", Errno::NOENT);
