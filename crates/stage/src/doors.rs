@@ -2,10 +2,11 @@
 //! and the table of open sockets by which all threads that wait on one are woken at the end. Nobody
 //! gets past here who does not know the job's secret.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::frame;
 use azekura_proto::message::{Role, Welcome};
@@ -13,7 +14,7 @@ use azekura_proto::pool_map::Address;
 use azekura_proto::staging::JobId;
 use azekura_proto::{EngineId, Incarnation, SessionId};
 use azekura_wire::{Acceptor, ConnectError, Connection, Listener, Secret, Socket};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::Shutdown;
 
@@ -21,6 +22,8 @@ use crate::message::Opening;
 
 /// Callers that have not proven yet who they are, at most.
 const STRANGERS_MAX: usize = 64;
+/// How long a stranger has before it makes room for others.
+const STRANGER_TIME: Duration = Duration::from_millis(250);
 /// Threads of the job do not nest deeply.
 const STACK_BYTES: usize = 512 * 1024;
 /// How long a supplier or an agent may take to answer a call.
@@ -141,7 +144,17 @@ pub(crate) struct Door {
     listener: Listener,
     pass: Pass,
     open: Arc<OpenSockets>,
-    strangers: AtomicUsize,
+    strangers: Mutex<VecDeque<Stranger>>,
+    /// One of them is none any more.
+    known: Condvar,
+    next: AtomicUsize,
+}
+
+/// A caller who has not proven yet who it is.
+struct Stranger {
+    number: usize,
+    since: Instant,
+    socket: OwnedFd,
 }
 
 impl Door {
@@ -153,7 +166,9 @@ impl Door {
             listener: bound?,
             pass,
             open: Arc::clone(open),
-            strangers: AtomicUsize::new(0),
+            strangers: Mutex::default(),
+            known: Condvar::new(),
+            next: AtomicUsize::new(0),
         }))
     }
 
@@ -193,15 +208,12 @@ impl Door {
         socket: Socket,
         serve: impl Fn(Connection, Opening) + Send + 'static,
     ) {
+        let Some(number) = self.make_room(&socket) else { return };
         let door = Arc::clone(self);
-        if self.strangers.fetch_add(1, Ordering::AcqRel) >= STRANGERS_MAX {
-            self.strangers.fetch_sub(1, Ordering::AcqRel);
-            return;
-        }
         let spawned = spawn("connection", move || {
             let entered = door.open.enter(&socket);
             let received = door.pass.receive(socket);
-            door.strangers.fetch_sub(1, Ordering::AcqRel);
+            door.forget(number);
             match (entered, received) {
                 (Ok(_entered), Ok((connection, opening))) => serve(connection, opening),
                 (Ok(_), Err(error)) => tracing::warn!("a caller was not let in: {error}"),
@@ -209,7 +221,32 @@ impl Door {
             }
         });
         if spawned.is_err() {
-            self.strangers.fetch_sub(1, Ordering::AcqRel);
+            self.forget(number);
         }
+    }
+
+    /// Enters a caller among the strangers. If there are too many it waits for one that proves who it is, or
+    /// sends away the oldest: callers who say nothing keep nobody out.
+    fn make_room(&self, socket: impl AsFd) -> Option<usize> {
+        let socket = socket.as_fd().try_clone_to_owned().ok()?;
+        let mut strangers = self.strangers.lock();
+        while strangers.len() >= STRANGERS_MAX && !self.open.is_closed() {
+            let left = STRANGER_TIME.saturating_sub(strangers.front()?.since.elapsed());
+            if left.is_zero() {
+                let oldest = strangers.pop_front()?;
+                // Its thread finds that out; the peer may have closed it already.
+                let _ = rustix::net::shutdown(&oldest.socket, Shutdown::Both);
+            } else {
+                self.known.wait_for(&mut strangers, left);
+            }
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        strangers.push_back(Stranger { number, since: Instant::now(), socket });
+        Some(number)
+    }
+
+    fn forget(&self, number: usize) {
+        self.strangers.lock().retain(|stranger| stranger.number != number);
+        self.known.notify_one();
     }
 }
