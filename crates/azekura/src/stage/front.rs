@@ -92,6 +92,7 @@ impl Plan {
     fn of(args: &RunArgs) -> Result<Self> {
         let hosts = hosts::find(args.hosts.as_deref(), args.hostfile.as_deref())?;
         let maps = maps::parse(&args.maps)?;
+        maps::refuse_cache(&maps, &places::absolute(&args.cache)?)?;
         if maps.iter().any(|map| map.kind != MapKind::ReadOnly) {
             return Err(usage("only maps of the kind ro can be: nothing is sent home yet"));
         }

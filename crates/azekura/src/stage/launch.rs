@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -23,6 +24,8 @@ pub(super) const GREETING: &str = "azekura-stage-agent 1 ";
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// So long agents may take to end; they remove what they have.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// What may lie between an agent's last word, the end of its process, and that both are seen.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Longest line of standard error that is passed on in one.
 const LINE_BYTES_MAX: u64 = 8 * 1024;
 /// Longest line of an agent's standard output: an answer or question of a command on its node.
@@ -56,6 +59,8 @@ struct Launched {
     child: Child,
     life_line: LifeLine,
     said: Said,
+    /// Reads its standard error.
+    words: JoinHandle<()>,
     /// Where it listens; `None` before.
     port: Option<u16>,
 }
@@ -182,7 +187,7 @@ impl Launched {
     /// What went wrong with this one; `None` if it may only have been too slow for another's failure.
     fn fault(&mut self, is_late: bool) -> Option<String> {
         // The end of its output may come before the end of the process.
-        let ended = self.ended_within(Duration::from_millis(200));
+        let ended = self.ended_within(LAST_WORDS);
         let what = match ended {
             Some(status) => format!("ended with {}", shown_status(status)),
             None if is_late => {
@@ -191,6 +196,11 @@ impl Launched {
             None => return None,
         };
         let mut text = format!("host '{}': the agent {what}; '{}' was run", self.host, self.shown);
+        // What it has said may not have been read yet; who else has its standard error is not waited for.
+        let since = Instant::now();
+        while ended.is_some() && !self.words.is_finished() && since.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let said = lock(&self.said).take().unwrap_or_default();
         if said.is_empty() {
             text.push_str(", and said nothing");
@@ -254,8 +264,8 @@ fn launch(
     let thread = |name: &str| std::thread::Builder::new().name(format!("{name} {host}"));
     thread("agent").spawn(move || listen(&line, &first, stdout, &strange, node, &tell))?;
     let (name, kept, screen) = (host.clone(), Arc::clone(&said), Arc::clone(screen));
-    thread("words").spawn(move || pass_on(stderr, &name, &kept, &screen))?;
-    Ok(Launched { host, shown, child, life_line, said, port: None })
+    let words = thread("words").spawn(move || pass_on(stderr, &name, &kept, &screen))?;
+    Ok(Launched { host, shown, child, life_line, said, words, port: None })
 }
 
 /// Says who the agent is, and hears it to its end.

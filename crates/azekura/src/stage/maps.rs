@@ -61,6 +61,33 @@ fn refuse_both(one: &Path, other: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a cache that lies in a map: what comes would be part of what it comes from, without end.
+///
+/// # Errors
+/// If it does, by its path or through symlinks of this host.
+pub(super) fn refuse_cache(maps: &[MapDescription], cache: &Path) -> Result<()> {
+    for map in maps.iter().map(|map| Path::new(shown(map))) {
+        let is_real = std::fs::canonicalize(map).is_ok_and(|map| real(cache).starts_with(map));
+        if is_real || cache.starts_with(map) {
+            return Err(usage(format!(
+                "--cache: {} lies in {}, which is mapped: name a directory outside of all maps",
+                cache.display(),
+                map.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The path without symlinks, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| {
+        let below = path.strip_prefix(above).ok()?;
+        Some(std::fs::canonicalize(above).ok()?.join(below))
+    });
+    found.unwrap_or_else(|| path.to_owned())
+}
+
 fn parse_one(text: &OsStr) -> Result<MapDescription> {
     let form = || usage(format!("--map '{}' is not DIR=ro, DIR=out or DIR=rw", text.display()));
     let bytes = text.as_bytes();
@@ -128,6 +155,22 @@ mod tests {
         assert_eq!(dirs, [root.join("a"), root.join("b=c"), root.join("ab")]);
         let kinds: Vec<_> = maps.iter().map(|map| map.kind).collect();
         assert_eq!(kinds, [MapKind::ReadOnly, MapKind::ReadWrite, MapKind::Out]);
+    }
+
+    #[test]
+    fn a_cache_lies_in_no_map() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir_all(root.join("a/in")).unwrap();
+        std::os::unix::fs::symlink("a/in", root.join("link")).unwrap();
+        let maps = of(&root, &["a=ro"]).unwrap();
+        for cache in ["a", "a/in", "a/none/x", "link", "link/none", "link/.."] {
+            let refused = refuse_cache(&maps, &root.join(cache)).unwrap_err().to_string();
+            assert!(refused.contains("lies in"), "{cache}: {refused}");
+        }
+        for cache in ["", "ab", "none"] {
+            refuse_cache(&maps, &root.join(cache)).unwrap();
+        }
     }
 
     #[test]
