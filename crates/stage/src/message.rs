@@ -2,7 +2,7 @@
 //! contents and the messages: those of the control connection between the front and an agent, which
 //! both send at any time, and those by which a content is fetched from whoever has it.
 
-use azekura_proto::limits::FRAME_BODY_BYTES_MAX;
+use azekura_proto::limits::{FRAME_BODY_BYTES_MAX, NAME_BYTES_MAX};
 use azekura_proto::staging::{Attributes, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,20 @@ pub(crate) struct Place {
     pub(crate) path: Vec<u8>,
 }
 
+/// Whether this can be the name of something in a directory: homes that are no file systems may say others.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..")
+        && name.len() <= NAME_BYTES_MAX
+        && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+}
+
 impl Place {
+    /// Whether it is one of so many maps, and below it by names alone.
+    pub(crate) fn is_sound(&self, maps: usize) -> bool {
+        usize::from(self.map) < maps
+            && (self.path.is_empty() || self.path.split(|byte| *byte == b'/').all(is_name))
+    }
+
     /// A name in the directory that stands here.
     pub(crate) fn join(&self, name: &[u8]) -> Self {
         let path = match &self.path[..] {
@@ -69,6 +82,19 @@ pub(crate) struct ContentDescription {
 }
 
 impl ContentDescription {
+    /// Whether a node can take it: within all bounds, and for places in its so many maps.
+    pub(crate) fn is_sound(&self, maps: usize) -> bool {
+        let mut sizes = self.parts.iter().map(|part| part.attributes.size);
+        let bytes = sizes.try_fold(0_u64, u64::checked_add);
+        (1..=PIECE_BYTES_MAX).contains(&self.piece_bytes)
+            && (1..=PARTS_MAX).contains(&self.parts.len())
+            && self
+                .parts
+                .iter()
+                .all(|part| part.place.is_sound(maps) && !part.place.path.is_empty())
+            && bytes.is_some_and(|sum| sum.div_ceil(self.piece_bytes.into()) < u32::MAX.into())
+    }
+
     /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.attributes.size).sum()
@@ -137,7 +163,7 @@ pub(crate) type Entry = (Vec<u8>, Attributes);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToAgent {
     Beat,
-    /// A page of a directory, or the number of the errno why there is none.
+    /// A page of a directory, with itself under the empty name where it is a map's own; or the number of the errno why there is none.
     Listing {
         place: Place,
         page: Result<Vec<Entry>, i32>,
@@ -221,6 +247,20 @@ mod tests {
         };
         let parts = sizes.iter().map(part).collect();
         ContentDescription { id: ContentId(1), piece_bytes: 65_536, parts }
+    }
+
+    #[test]
+    fn a_content_leads_nowhere_but_into_a_map() {
+        assert!(content(&[1, 0]).is_sound(1));
+        assert!(!content(&[1]).is_sound(0) && !content(&[]).is_sound(1));
+        assert!(!content(&[u64::MAX, 1]).is_sound(1) && !content(&[u64::MAX]).is_sound(1));
+        assert!(!ContentDescription { piece_bytes: 0, ..content(&[1]) }.is_sound(1));
+        assert!(!ContentDescription { piece_bytes: 1 << 30, ..content(&[1]) }.is_sound(1));
+        for path in ["", "/f", "f/", "a//f", ".", "a/../f", "a\0", &"x".repeat(256)] {
+            let mut content = content(&[1]);
+            content.parts[0].place.path = path.into();
+            assert!(!content.is_sound(1), "{path}");
+        }
     }
 
     #[test]

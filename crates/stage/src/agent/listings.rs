@@ -8,7 +8,7 @@ use azekura_proto::staging::Attributes;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
-use crate::message::{Entry, Place, ToFront};
+use crate::message::{Entry, Place, ToFront, is_name};
 use crate::outbox::Outbox;
 
 /// Names that are kept of all directories; beyond that, directories are asked for again.
@@ -64,7 +64,9 @@ impl Listings {
         let answer = match page {
             Err(errno) => Err(errno),
             Ok(entries) => {
-                listing.extend(entries);
+                let is_own = |name: &[u8]| name.is_empty() && place.path.is_empty();
+                listing
+                    .extend(entries.into_iter().filter(|(name, _)| is_name(name) || is_own(name)));
                 if !is_last {
                     table.asked.insert(place, listing);
                     return;

@@ -212,6 +212,10 @@ impl Node {
                 Ok(ToAgent::Listing { place, page, is_last }) => {
                     self.seen.listings.page(place, page, is_last);
                 }
+                Ok(ToAgent::Take { content, .. }) if !content.is_sound(self.seen.maps.len()) => {
+                    tracing::error!("the front gives what cannot be: {content:?}");
+                    return;
+                }
                 Ok(ToAgent::Take { content, supplier }) => self.incoming.take(content, supplier),
                 Ok(ToAgent::Resupply { content, supplier }) => {
                     self.incoming.resupply(content, supplier);

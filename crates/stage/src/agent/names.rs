@@ -34,7 +34,11 @@ impl Seen {
     /// What the source has at a place, as far as it is to be seen.
     pub(crate) fn in_source(&self, place: &Place) -> Result<Option<Attributes>, i32> {
         if place.path.is_empty() {
-            return Ok(Some(root()));
+            // The front tells of it under the empty name.
+            let told = self.listings.get(place).ok();
+            return Ok(Some(
+                told.and_then(|told| told.get(&b""[..]).cloned()).unwrap_or_else(root),
+            ));
         }
         if self.tree.is_hidden(place) {
             return Ok(None);
@@ -56,7 +60,7 @@ impl Seen {
             Ok(listing) => {
                 let is_seen = |(name, found): &(&Vec<u8>, &Attributes)| {
                     let child = place.join(name);
-                    self.shows(&child, found) && !self.tree.is_hidden(&child)
+                    !name.is_empty() && self.shows(&child, found) && !self.tree.is_hidden(&child)
                 };
                 let seen = listing.iter().filter(is_seen);
                 Ok(seen.map(|(name, found)| (name.clone(), found.clone())).collect())

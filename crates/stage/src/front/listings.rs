@@ -49,6 +49,9 @@ impl Listings {
                 agent.say(ToAgent::Listing { place, page: Err(errno), is_last: true });
             }
             Ok(entries) => {
+                if place.path.is_empty() {
+                    self.tell_of_root(&place, agent);
+                }
                 let mut pages = pages(&entries).peekable();
                 while let Some(page) = pages.next() {
                     let is_last = pages.peek().is_none();
@@ -56,6 +59,14 @@ impl Listings {
                     agent.say(ToAgent::Listing { place, page, is_last });
                 }
             }
+        }
+    }
+
+    /// A map's own directory is in no other, so its attributes go with its names, under none.
+    fn tell_of_root(&self, place: &Place, agent: &Outbox<ToAgent>) {
+        if let Ok(Some(attributes)) = self.look(place) {
+            let page = Ok(vec![(Vec::new(), attributes)]);
+            agent.say(ToAgent::Listing { place: place.clone(), page, is_last: false });
         }
     }
 
