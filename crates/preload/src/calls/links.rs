@@ -154,21 +154,34 @@ fn shown_by_proc(path: &[u8]) -> Option<Vec<u8>> {
 /// # Safety
 /// As for `readlinkat`, which has given `given`.
 unsafe fn shown_to_job(
+    dirfd: c_int,
     path: *const c_char,
     buffer: *mut c_char,
     bytes: size_t,
     given: ssize_t,
 ) -> ssize_t {
-    let (Some(job), Ok(got)) = (staging::active(), usize::try_from(given)) else { return given };
-    // SAFETY: the kernel has read the path, and has written that many bytes.
-    let (path, got) = unsafe {
-        let Ok(path) = paths::text(path) else { return given };
-        (path, std::slice::from_raw_parts(buffer.cast::<u8>(), got))
+    let (Some(job), Ok(mut got)) = (staging::active(), usize::try_from(given)) else {
+        return given;
     };
-    if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
+    // SAFETY: the kernel has read the path.
+    let Ok(text) = (unsafe { paths::text(path) }) else { return given };
+    if !text.starts_with(b"/proc/") && !text.starts_with(b"/dev/") {
         return given;
     }
-    let Some(shown) = job.shown(got) else { return given };
+    let mut whole = [0_u8; libc::PATH_MAX as usize];
+    let mut from = buffer.cast::<u8>().cast_const();
+    if got == bytes {
+        // There may be more of it, and the part that was cut off belongs to what is shown.
+        // SAFETY: the room is there.
+        let again =
+            unsafe { hosts::readlinkat(dirfd, path, whole.as_mut_ptr().cast(), whole.len()) };
+        let Ok(length) = usize::try_from(again) else { return given };
+        (got, from) = (length, whole.as_ptr());
+    }
+    // SAFETY: the kernel has written that many bytes.
+    let Some(shown) = job.shown(unsafe { std::slice::from_raw_parts(from, got) }) else {
+        return given;
+    };
     // SAFETY: the caller says so.
     hook::run(|| unsafe { give_text(&shown, buffer, bytes) }).and_then(Result::ok).unwrap_or(given)
 }
@@ -195,6 +208,7 @@ unsafe fn readlink_at(
             &Purpose::Look {
                 follow: false,
                 found: &|found| give_text(found.link()?, buffer, bytes),
+                told_directory: &|| false,
             },
             dirfd,
             path,
@@ -206,7 +220,7 @@ unsafe fn readlink_at(
             },
             |dirfd, path| {
                 let given = hosts::readlinkat(dirfd, path, buffer, bytes);
-                shown_to_job(path, buffer, bytes, given)
+                shown_to_job(dirfd, path, buffer, bytes, given)
             },
         )
     }

@@ -98,6 +98,7 @@ unsafe fn access_at(
             &Purpose::Look {
                 follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
                 found: &|found| found.access(mode),
+                told_directory: &|| false,
             },
             dirfd,
             path,

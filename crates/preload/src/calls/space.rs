@@ -130,6 +130,7 @@ hooks! {
                 &Purpose::Look {
                     follow: true,
                     found: &|found| at_tree(found, |tree| hosts::statfs(tree, into)),
+                    told_directory: &|| false,
                 },
                 CWD,
                 path,
@@ -159,6 +160,7 @@ hooks! {
                 &Purpose::Look {
                     follow: true,
                     found: &|found| at_tree(found, |tree| hosts::statvfs(tree, into)),
+                    told_directory: &|| false,
                 },
                 CWD,
                 path,
@@ -188,6 +190,7 @@ hooks! {
                 &Purpose::Look {
                     follow: true,
                     found: &|found| at_tree(found, |tree| hosts::pathconf(tree, name)),
+                    told_directory: &|| false,
                 },
                 CWD,
                 path,

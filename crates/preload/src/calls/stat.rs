@@ -54,7 +54,7 @@ unsafe fn stat_at(
                 |file| give(stat, &file.attr()?),
                 || {
                     let result = host::fstatat(dirfd, path, stat, flags);
-                    if result == 0 && (*stat).st_mode & libc::S_IFMT == libc::S_IFDIR {
+                    if result == 0 && is_directory((*stat).st_mode) {
                         stat_list(dirfd, stat);
                     }
                     result
@@ -70,7 +70,11 @@ unsafe fn stat_at(
         };
         by_path(
             counter,
-            &Purpose::Look { follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0, found: &found },
+            &Purpose::Look {
+                follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+                found: &found,
+                told_directory: &|| is_directory((*stat).st_mode),
+            },
             dirfd,
             path,
             |spot| give(stat, &look(spot, flags)?),
@@ -85,9 +89,7 @@ unsafe fn stat_at(
 /// # Safety
 /// As for `fstat`, which has filled the structure.
 unsafe fn stat_list(fd: c_int, into: *mut libc::stat) {
-    let Some(job) = staging::active() else { return };
-    let shown = hook::caught(|| Ok(job.path_of_list(fd))).ok().flatten();
-    if let Some(shown) = shown.and_then(|path| CString::new(path).ok()) {
+    if let Some(shown) = path_of_list(fd) {
         // SAFETY: a C string, and the caller's structure. What fails leaves it as it is.
         unsafe {
             let mut found = *into;
@@ -96,6 +98,32 @@ unsafe fn stat_list(fd: c_int, into: *mut libc::stat) {
             }
         }
     }
+}
+
+/// The same for `statx`.
+///
+/// # Safety
+/// As for `statx`, which has filled the structure.
+unsafe fn statx_list(fd: c_int, mask: c_uint, into: *mut libc::statx) {
+    if let Some(shown) = path_of_list(fd) {
+        // SAFETY: as above.
+        unsafe {
+            let mut found = *into;
+            if statx(libc::AT_FDCWD, shown.as_ptr(), 0, mask, &raw mut found) == 0 {
+                *into = found;
+            }
+        }
+    }
+}
+
+fn path_of_list(fd: c_int) -> Option<CString> {
+    let job = staging::active()?;
+    let shown = hook::caught(|| Ok(job.path_of_list(fd))).ok().flatten();
+    CString::new(shown?).ok()
+}
+
+fn is_directory(mode: libc::mode_t) -> bool {
+    mode & libc::S_IFMT == libc::S_IFDIR
 }
 
 hooks! {
@@ -122,7 +150,7 @@ hooks! {
             |file| unsafe { give(stat, &file.attr()?) },
             || unsafe {
                 let result = host::fstat(fd, stat);
-                if result == 0 && (*stat).st_mode & libc::S_IFMT == libc::S_IFDIR {
+                if result == 0 && is_directory((*stat).st_mode) {
                     stat_list(fd, stat);
                 }
                 result
@@ -184,7 +212,13 @@ hooks! {
                     counter,
                     dirfd,
                     |file| give(&file.attr()?),
-                    || host::statx(dirfd, path, flags, mask, stat),
+                    || {
+                        let result = host::statx(dirfd, path, flags, mask, stat);
+                        if result == 0 && is_directory((*stat).stx_mode.into()) {
+                            statx_list(dirfd, mask, stat);
+                        }
+                        result
+                    },
                 );
             }
             let found = |found: &Found| {
@@ -196,7 +230,11 @@ hooks! {
             };
             by_path(
                 counter,
-                &Purpose::Look { follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0, found: &found },
+                &Purpose::Look {
+                    follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+                    found: &found,
+                    told_directory: &|| is_directory((*stat).stx_mode.into()),
+                },
                 dirfd,
                 path,
                 |spot| give(&look(spot, flags)?),

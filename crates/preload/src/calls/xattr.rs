@@ -151,7 +151,7 @@ hooks! {
         unsafe {
             at_path(
                 counter!("getxattr"),
-                &Purpose::Look { follow: true, found: &|_| Err(Errno::NODATA) },
+                &Purpose::Look { follow: true, found: &|_| Err(Errno::NODATA), told_directory: &|| false },
                 path,
                 |target| target.get(name, value, bytes),
                 |path| hosts::getxattr(path, name, value, bytes),
@@ -167,7 +167,7 @@ hooks! {
         unsafe {
             at_path(
                 counter!("lgetxattr"),
-                &Purpose::Look { follow: false, found: &|_| Err(Errno::NODATA) },
+                &Purpose::Look { follow: false, found: &|_| Err(Errno::NODATA), told_directory: &|| false },
                 path,
                 |target| target.get(name, value, bytes),
                 |path| hosts::lgetxattr(path, name, value, bytes),
@@ -241,7 +241,7 @@ hooks! {
         unsafe {
             at_path(
                 counter!("listxattr"),
-                &Purpose::Look { follow: true, found: &|_| Ok(0) },
+                &Purpose::Look { follow: true, found: &|_| Ok(0), told_directory: &|| false },
                 path,
                 |target| target.list(names, bytes),
                 |path| hosts::listxattr(path, names, bytes),
@@ -255,7 +255,7 @@ hooks! {
         unsafe {
             at_path(
                 counter!("llistxattr"),
-                &Purpose::Look { follow: false, found: &|_| Ok(0) },
+                &Purpose::Look { follow: false, found: &|_| Ok(0), told_directory: &|| false },
                 path,
                 |target| target.list(names, bytes),
                 |path| hosts::llistxattr(path, names, bytes),

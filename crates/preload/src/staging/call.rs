@@ -30,6 +30,8 @@ pub(crate) enum Purpose<'a, R> {
         follow: bool,
         /// What the call comes to.
         found: &'a dyn Fn(&Found) -> Result<R>,
+        /// Whether the call has told of a directory: one of a tree is not the one at home.
+        told_directory: &'a dyn Fn() -> bool,
     },
     /// It needs the content.
     Read,
@@ -193,6 +195,7 @@ fn at_place<R: Failing>(
             Purpose::Open(open) if !result.is_failed() && (open.gives_back)(result) => {
                 need = Need::List;
             }
+            Purpose::Look { told_directory, .. } if !result.is_failed() && told_directory() => {}
             _ if result.is_failed() && is_missing(host::errno()) => {}
             _ => {
                 counter.served();

@@ -11,6 +11,9 @@ use super::maps::Map;
 const BLOCK_BYTES: u64 = 512;
 const TOLD_BLOCK_BYTES: u32 = 4096;
 
+/// A directory with one has no known number of subdirectories (as on btrfs).
+const LINKS: u32 = 1;
+
 /// A file that has not come.
 pub(crate) struct Found {
     /// What is known of it.
@@ -24,10 +27,6 @@ impl Found {
     /// The tree that it belongs to, for what is asked of the file system.
     pub(crate) fn tree(&self) -> Result<CString> {
         CString::new(self.map.tree.as_slice()).map_err(|_| Errno::INVAL)
-    }
-
-    fn links(&self) -> u32 {
-        if self.attributes.kind == FileKind::Directory { 2 } else { 1 }
     }
 
     fn mode(&self) -> u32 {
@@ -45,7 +44,7 @@ impl Found {
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         stat.st_dev = self.map.device;
         stat.st_ino = self.inode;
-        stat.st_nlink = self.links().into();
+        stat.st_nlink = LINKS.into();
         stat.st_mode = self.mode();
         stat.st_uid = rustix::process::geteuid().as_raw();
         stat.st_gid = rustix::process::getegid().as_raw();
@@ -65,7 +64,7 @@ impl Found {
         let mut stat: libc::statx = unsafe { std::mem::zeroed() };
         stat.stx_mask = libc::STATX_BASIC_STATS;
         stat.stx_blksize = TOLD_BLOCK_BYTES;
-        stat.stx_nlink = self.links();
+        stat.stx_nlink = LINKS;
         stat.stx_uid = rustix::process::geteuid().as_raw();
         stat.stx_gid = rustix::process::getegid().as_raw();
         stat.stx_mode = self.mode() as u16;

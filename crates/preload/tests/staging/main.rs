@@ -74,11 +74,16 @@ fn programs_that_read_find_what_is_at_home() {
 #[test]
 fn a_file_that_has_come_costs_no_question() {
     let stage = Stage::new(MapKind::ReadOnly);
+    // The shell looks at the directory that it works in, which only home knows.
+    let asked_of_files = || {
+        let asked = stage.agent.asked();
+        asked.into_iter().filter(|line| !line.ends_with("data/.")).collect::<Vec<_>>()
+    };
     stage.compare("cat one sub/deep/file");
     let asked = [format!("read {MAP}/one"), format!("read {MAP}/sub/deep/file")];
-    assert_eq!(stage.agent.asked(), asked);
+    assert_eq!(asked_of_files(), asked);
     stage.compare("cat one sub/deep/file; stat -c %s one; test -r one");
-    assert_eq!(stage.agent.asked(), [""; 0]);
+    assert_eq!(asked_of_files(), [""; 0]);
     std::fs::remove_dir_all(stage.home()).unwrap();
     stage.compare("cat one sub/deep/file");
 }

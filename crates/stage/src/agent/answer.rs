@@ -1,6 +1,7 @@
 //! Answers to the programs of a node. Owns what each request means; it waits for what has to come, and never
 //! answers with a path at which part of a file stands.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use azekura_proto::FileKind;
 use azekura_proto::staging::local::{Change, LOCAL_VERSION, LocalMap, LocalReply, LocalRequest};
 use azekura_proto::staging::{Attributes, MapKind, NodeId};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -27,6 +29,8 @@ pub(crate) struct Answers {
     node: NodeId,
     bring: Bring,
     lists: Lists,
+    /// Directories whose attributes programs change: they look as they are here from then on.
+    changed_dirs: Mutex<HashSet<Place>>,
     prefetches: SyncSender<Vec<Vec<u8>>>,
 }
 
@@ -39,7 +43,8 @@ impl Answers {
     pub(crate) fn new(node: NodeId, bring: Bring) -> (Self, Prefetches) {
         let lists = Lists::new(bring.seen.clone());
         let (prefetches, wanted) = sync_channel(PREFETCHES_MAX);
-        (Self { node, bring, lists, prefetches }, Prefetches(wanted))
+        let changed_dirs = Mutex::default();
+        (Self { node, bring, lists, changed_dirs, prefetches }, Prefetches(wanted))
     }
 
     pub(crate) fn answer(&self, request: LocalRequest) -> LocalReply {
@@ -113,9 +118,11 @@ impl Answers {
         }
     }
 
-    /// A directory is the one that is read in its place; it looks as at home, also where a part of it is here.
+    /// A directory is the one that is read in its place; it looks as at home, also where a part of it is here,
+    /// unless a program has changed it.
     fn look_at_directory(&self, place: &Place, found: Attributes) -> Answer {
-        let at_home = self.bring.seen.in_source(place)?;
+        let is_changed = self.changed_dirs.lock().contains(place);
+        let at_home = if is_changed { None } else { self.bring.seen.in_source(place)? };
         let attributes = at_home.filter(|home| home.kind == FileKind::Directory).unwrap_or(found);
         let inode = self.lists.inode(place)?;
         Ok(LocalReply::Found { attributes, inode })
@@ -146,6 +153,9 @@ impl Answers {
             return Err(Errno::ROFS.raw_os_error());
         }
         if place.path.is_empty() {
+            if change == Change::Write {
+                self.change_dir(&place)?;
+            }
             return Ok(self.local(&place));
         }
         let is_directory = |found: &Attributes| found.kind == FileKind::Directory;
@@ -154,6 +164,7 @@ impl Answers {
         }
         let is_here = self.bring.is_here(&place)?;
         match (change, found) {
+            (Change::Write, Some(found)) if is_directory(&found) => self.change_dir(&place)?,
             (Change::Remove, Some(found)) => self.hold(&place, &found)?,
             (_, Some(found)) if found.kind == FileKind::Directory && !is_here => {
                 self.make(&place, Tree::make_dir)?;
@@ -169,6 +180,19 @@ impl Answers {
             _ => {}
         }
         Ok(self.local(&place))
+    }
+
+    /// Has a directory in the tree as it is at home, to be changed there.
+    fn change_dir(&self, place: &Place) -> Result<(), i32> {
+        self.make(place, Tree::make_dir)?;
+        let mut changed_dirs = self.changed_dirs.lock();
+        if !changed_dirs.contains(place) {
+            if let Some(home) = self.bring.seen.in_source(place)? {
+                self.make(place, |tree, place| tree.set_attributes(place, &home))?;
+            }
+            changed_dirs.insert(place.clone());
+        }
+        Ok(())
     }
 
     /// Has all that a name stands for in the tree before the name goes, and has the source be seen there no

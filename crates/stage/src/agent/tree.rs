@@ -268,6 +268,14 @@ impl Tree {
         fs::create_dir_all(self.path_of(place))
     }
 
+    /// Gives a directory of the tree what it has at home.
+    pub(crate) fn set_attributes(&self, place: &Place, attributes: &Attributes) -> io::Result<()> {
+        let directory = File::open(self.path_of(place))?;
+        directory.set_permissions(Permissions::from_mode(attributes.mode & 0o777))?;
+        let mtime = source::system_time(attributes.mtime);
+        directory.set_times(FileTimes::new().set_modified(mtime))
+    }
+
     /// Makes a symlink of the source in the tree.
     pub(crate) fn make_link(&self, place: &Place, text: &[u8]) -> io::Result<()> {
         self.make_parents(place)?;

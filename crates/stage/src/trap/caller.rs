@@ -2,7 +2,6 @@
 //! process counts before the call has been seen to wait still, as another process may have its number.
 
 use std::fs;
-use std::os::unix::ffi::OsStringExt as _;
 
 use rustix::io::Errno;
 
@@ -97,7 +96,8 @@ impl Caller<'_> {
 
     /// The path of a directory that the caller has open, or works in.
     pub(super) fn base(&self, dir: i32) -> Option<Vec<u8>> {
-        let mut path = fs::read_link(self.base_link(dir)).ok()?.into_os_string().into_vec();
+        // Not by the C library: this process may itself be one that a preloaded library serves.
+        let mut path = rustix::fs::readlink(self.base_link(dir), Vec::new()).ok()?.into_bytes();
         // A list that has been made anew since: its path is still the one that it had.
         if let Some(kept) = path.strip_suffix(b" (deleted)") {
             path.truncate(kept.len());

@@ -229,7 +229,7 @@ fn program_of(
 }
 
 fn same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
-    is_same(one, &super::look::own_path(other))
+    is_same(one, &super::maps::own_path(other))
 }
 
 /// A directory of a tree, and where the caller's path goes on from there.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::caller::{Caller, errno};
 use super::calls::Room;
-use super::maps::{Maps, Settled};
+use super::maps::{Maps, Settled, own_path};
 use super::open::look;
 use super::places::Place;
 use crate::sys::memory::{self, Plain as _};
@@ -210,12 +210,6 @@ fn extended_at(path: &[u8], follow: bool, name: Option<&[u8]>) -> Result<Vec<u8>
     }?;
     value.truncate(bytes);
     Ok(value)
-}
-
-/// A path of this process's own descriptor.
-pub(super) fn own_path(fd: &OwnedFd) -> Vec<u8> {
-    use std::os::fd::AsRawFd as _;
-    format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
 /// Puts bytes where the caller wants them and returns their number; with no room, only the number.

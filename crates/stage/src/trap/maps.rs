@@ -1,10 +1,8 @@
 //! The maps as a trapped call sees them: first the tree, then the agent. Owns the descriptors of the trees
 //! and the way from one map into another; decides nothing about what a call means.
 
-use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use azekura_proto::staging::local::{LocalReply, LocalRequest};
 use azekura_proto::staging::{Attributes, JobId, MapKind};
@@ -62,9 +60,8 @@ impl Maps {
                 .map_err(|error| super::caller::errno(&error))?;
             for dir in [&map.dir, &map.tree, &map.lists] {
                 places.add(dir, index);
-                // The kernel shows a working directory by its own path.
-                if let Ok(real) = Path::new(OsStr::from_bytes(dir)).canonicalize() {
-                    places.add(real.as_os_str().as_bytes(), index);
+                if let Some(real) = real_path(dir) {
+                    places.add(&real, index);
                 }
             }
             all.push(Map {
@@ -82,6 +79,12 @@ impl Maps {
     /// Looks an absolute path up.
     pub(super) fn find(&self, path: &[u8]) -> Option<Place> {
         self.places.find(path)
+    }
+
+    /// Looks up what is a directory that the agent has made to be listed.
+    pub(super) fn find_list(&self, path: &[u8]) -> Option<Place> {
+        let place = self.places.find(path)?;
+        path.starts_with(&self.of(&place).lists_path).then_some(place)
     }
 
     /// The map of a place.
@@ -131,6 +134,19 @@ impl Maps {
         }
         Err(Errno::LOOP)
     }
+}
+
+/// A path of this process's own descriptor.
+pub(super) fn own_path(fd: &OwnedFd) -> Vec<u8> {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
+}
+
+/// The path by which the kernel shows a working directory. Not by the C library: this process may itself be
+/// one that a preloaded library serves.
+fn real_path(dir: &[u8]) -> Option<Vec<u8>> {
+    let dir = open(dir, OFlags::PATH | OFlags::DIRECTORY, 0).ok()?;
+    let path = rustix::fs::readlink(own_path(&dir), Vec::new()).ok()?;
+    Some(path.into_bytes())
 }
 
 /// Opens a path below a directory, if no symlink is on the way and it does not lead out.

@@ -180,7 +180,13 @@ fn why_not(maps: &Maps, place: &Place, wanted: Wanted) -> Errno {
             Errno::ISDIR
         }
         Ok(_) => Errno::ROFS,
-        Err(Errno::NOENT) if creates => Errno::ROFS,
+        // Nothing can be made, unless there is not even a directory for it.
+        Err(Errno::NOENT) if creates => {
+            let change = Change::Write;
+            maps.settle(place, |path| LocalRequest::Change { path, change })
+                .err()
+                .unwrap_or(Errno::ROFS)
+        }
         Err(error) => error,
     }
 }

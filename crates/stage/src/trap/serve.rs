@@ -70,10 +70,15 @@ impl Server {
         }
     }
 
-    /// The place that a path names, if it is one of a map.
-    fn target(&self, caller: &Caller, at: Named) -> Option<Target> {
+    /// The place that a path names, if it is one of a map. A directory of ours that the caller has open
+    /// looks as it does by its path.
+    fn target(&self, caller: &Caller, call: Call, at: Named) -> Option<Target> {
         let text = caller.text(at.address)?;
-        let place = self.maps.find(&caller.absolute(at, &text)?)?;
+        let place = if text.is_empty() && looks_at_descriptor(call) {
+            self.maps.find_list(&caller.base(at.dir)?)?
+        } else {
+            self.maps.find(&caller.absolute(at, &text)?)?
+        };
         (caller.still_waits() && caller.is_own_user()).then_some(Target { at, text, place })
     }
 
@@ -87,7 +92,7 @@ impl Server {
             _ => {}
         }
         let Some(at) = path_of(call) else { return Ok(Reply::Pass) };
-        let Some(target) = self.target(caller, at) else { return Ok(Reply::Pass) };
+        let Some(target) = self.target(caller, call, at) else { return Ok(Reply::Pass) };
         let (maps, place) = (&self.maps, &target.place);
         match call {
             Call::Open { flags, mode, .. } => self.open(caller, place, Wanted { flags, mode }),
@@ -225,6 +230,10 @@ fn reply_of(way: Way) -> Reply {
         Way::AsItStands => Reply::Pass,
         Way::Done => Reply::Done,
     }
+}
+
+fn looks_at_descriptor(call: Call) -> bool {
+    matches!(call, Call::Stat { flags, .. } | Call::Statx { flags, .. } if flags & libc::AT_EMPTY_PATH != 0)
 }
 
 /// The path of a call that has one.
