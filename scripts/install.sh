@@ -30,6 +30,7 @@ wants make build-essential
 wants fusermount3 fuse3
 if [ "$purpose" = test ]; then
     wants g++ build-essential
+    wants gfortran gfortran
     wants git git
     wants python3 python3
     wants rsync rsync
