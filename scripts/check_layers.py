@@ -35,7 +35,7 @@ LAYERS = {
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}
     | {"executable", "nfs", "stage"},
-    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "netlab"},
+    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab"},
 }
 # What the tests of every crate may use besides, and nothing but tests. The engines that a test talks
 # to over a socket come with it.

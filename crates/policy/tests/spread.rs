@@ -223,6 +223,19 @@ fn a_slow_node_of_a_chain_becomes_its_end() {
 }
 
 #[test]
+fn those_that_a_dead_holder_leaves_go_to_another_and_not_to_the_source() {
+    let mut spread = planned(64 * MIB, 2);
+    spread.node_done(NodeId(0));
+    spread.node_done(NodeId(1));
+    let asked = spread.node_joined(NodeId(2)).unwrap().supplier;
+    assert_eq!(asked, Supplier::Node(NodeId(0)));
+    let moved = spread.node_failed(NodeId(0));
+    assert_eq!(moved, [Assignment { node: NodeId(2), supplier: Supplier::Node(NodeId(1)) }]);
+    let moved = spread.node_failed(NodeId(1));
+    assert_eq!(moved, [Assignment { node: NodeId(2), supplier: Supplier::Source }]);
+}
+
+#[test]
 fn late_nodes_go_to_those_that_have_everything_and_then_to_those_that_have_room() {
     let mut spread = planned(64 * MIB, 4);
     for node in [0, 1, 2] {

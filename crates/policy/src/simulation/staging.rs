@@ -206,7 +206,11 @@ impl<'a> Run<'a> {
 
     /// Moves all pieces whose sending begins before `now_us`, from the roots of the tree down.
     fn go_on_until(&mut self, now_us: f64) {
-        let is_root = |place: &usize| self.spread.supplier_of(NodeId(*place as u32 - 1)).is_none();
+        let is_root = |place: &usize| {
+            let node = NodeId(*place as u32 - 1);
+            self.spread.supplier_of(node).is_none()
+                && self.spread.receivers_of(Supplier::Node(node)).next().is_some()
+        };
         let mut next: Vec<usize> = (1..self.machines.all.len()).filter(is_root).collect();
         next.push(0);
         let mut receivers = Vec::new();

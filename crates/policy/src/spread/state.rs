@@ -88,7 +88,8 @@ impl Spread {
         Self::with_shape(shape, bytes, candidates, links)
     }
 
-    /// The same with a given shape, of which only the estimate is not looked at.
+    /// The same with a given shape, of which the estimate is not looked at. Who expects many to come
+    /// late chooses the shape for all of them, since its bounds stay.
     pub fn with_shape(shape: Shape, bytes: u64, candidates: &[Candidate], links: Links) -> Self {
         let mut spread = Self { shape, peers: Peers::new(shape.fan_out, shape.source_fan_out) };
         let (mut places, mut slow) = (Vec::with_capacity(candidates.len()), Vec::new());

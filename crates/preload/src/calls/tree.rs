@@ -1,6 +1,6 @@
 //! `ftw` and `nftw`. The C library walks with calls that go past the hooks, so trees whose root is in
-//! the container are walked here, with the hooks; others by the C library. `fts` is not offered in
-//! the container: it fails there, and the report says so.
+//! the container, or that reach a map of a staging job, are walked here, with the hooks; others by the C
+//! library. `fts` is not offered there: it fails, and the report says so.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -276,6 +276,18 @@ unsafe fn starts_here(path: *const c_char) -> Option<u64> {
     (!failed && is_here).then_some(found.st_dev)
 }
 
+/// Whether the root of a tree is the host's for all that a staging job does below it: of a directory above a
+/// map the C library walks what the host has.
+///
+/// # Safety
+/// Null or a C string.
+unsafe fn is_beside_maps(path: *const c_char) -> bool {
+    let Some(job) = staging::get() else { return false };
+    // SAFETY: the caller says so.
+    let Ok(path) = (unsafe { paths::text(path) }) else { return true };
+    hook::caught(|| Ok(job.absolute(libc::AT_FDCWD, path).is_none())).unwrap_or(true)
+}
+
 /// # Safety
 /// As for `nftw`.
 unsafe fn walk(path: *const c_char, callback: Callback, flags: c_int, device: u64) -> c_int {
@@ -325,7 +337,7 @@ hooks! {
         // SAFETY: as for the C function: the roots end with a null pointer.
         unsafe {
             while !root.is_null() && !(*root).is_null() {
-                if starts_here(*root).is_some() {
+                if starts_here(*root).is_some() && !is_beside_maps(*root) {
                     hook::inside(|| {
                         report::trouble(
                             "fts_open on a tree of the pool, or of a map, failed with EOPNOTSUPP",

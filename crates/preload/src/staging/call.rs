@@ -120,7 +120,8 @@ fn in_tree(place: &Place<'_>, follow: bool, into: &mut Text) -> bool {
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
-    openat2(CWD, into.as_bytes(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_ok()
+    let found = openat2(CWD, into.as_bytes(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    matches!(found, Ok(_) | Err(Errno::NAMETOOLONG | Errno::ACCESS))
 }
 
 /// A call with a path: made in the agent's directories if the path leads below a map, else as it is.

@@ -71,9 +71,11 @@ fn keep(connection: OwnedFd) {
 pub(super) fn abandon() {
     KEPT.store(0, Ordering::Release);
     for fd in reserve::own() {
+        reserve::forget(fd);
         // SAFETY: while a job is served our own numbers are connections only; the child has no thread
-        // that uses one.
-        close(unsafe { OwnedFd::from_raw_fd(fd) });
+        // that uses one. One that was made while the kernel was copying the parent may not be open here,
+        // which is all right.
+        unsafe { libc::syscall(libc::SYS_close, fd) };
     }
 }
 

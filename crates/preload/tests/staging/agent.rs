@@ -38,6 +38,8 @@ struct State {
     /// Files that have not come, by path at home, which already have their inode.
     waiting: HashMap<PathBuf, PathBuf>,
     gone: HashSet<PathBuf>,
+    /// What programs are connected by.
+    connections: Vec<OwnedFd>,
     log: Vec<String>,
 }
 
@@ -385,9 +387,6 @@ fn serve(connection: &OwnedFd, state: &Mutex<State>) {
             LocalRequest::Change { path, change } => format!("{change:?} {}", shown(path)),
             LocalRequest::Greet { .. } | LocalRequest::Prefetch { .. } => String::new(),
         });
-        if std::env::var_os("AZEKURA_TEST_LOG").is_some() {
-            eprintln!("{} -> {reply:?}", state.log.last().unwrap());
-        }
         drop(state);
         if send(connection, &encode(&reply).unwrap(), SendFlags::NOSIGNAL).is_err() {
             return;
@@ -411,6 +410,7 @@ impl Agent {
             scratch: scratch.to_path_buf(),
             waiting: HashMap::new(),
             gone: HashSet::new(),
+            connections: Vec::new(),
             log: Vec::new(),
         }));
         let listener =
@@ -424,6 +424,7 @@ impl Agent {
         std::thread::spawn(move || {
             while let Ok(connection) = accept(&accepting) {
                 let shared = Arc::clone(&shared);
+                shared.lock().unwrap().connections.push(connection.try_clone().unwrap());
                 std::thread::spawn(move || serve(&connection, &shared));
             }
         });
@@ -436,11 +437,19 @@ impl Agent {
         log.retain(|line| !line.is_empty());
         log
     }
+
+    /// Goes away, as an agent does whose job has ended.
+    pub(crate) fn end(&mut self) {
+        // The thread that accepts ends by it.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        for connection in self.state.lock().unwrap().connections.drain(..) {
+            let _ = rustix::net::shutdown(connection, rustix::net::Shutdown::Both);
+        }
+    }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // The thread that accepts ends by it.
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        self.end();
     }
 }

@@ -69,11 +69,11 @@ impl Incoming {
             Stage::InTree | Stage::Gone => state.give_up(),
         }
         if !description.is_small() {
-            let partial = with_room(&self.tree, || match &description.parts[..] {
+            let partial = || match &description.parts[..] {
                 [part] => self.tree.partial_of(&part.place),
                 _ => self.tree.partial(),
-            });
-            match partial {
+            };
+            match with_room(&self.tree, partial) {
                 Ok(partial) => {
                     state.file = Some(Arc::clone(&partial.file));
                     state.partial = Some(partial);
@@ -214,8 +214,8 @@ impl Incoming {
         } else {
             let mut offset = 0;
             for part in &description.parts {
-                let mut partial = with_room(&self.tree, || self.tree.partial_of(&part.place))?;
                 with_room(&self.tree, || {
+                    let mut partial = self.tree.partial_of(&part.place)?;
                     write_part(&partial.file, &description, part, offset, &held)?;
                     self.tree.publish(&mut partial, &part.place, &part.attributes)
                 })?;

@@ -1,5 +1,6 @@
-//! Directories that show all names: of what has come, and of what has not. Owns how they are made: files that
-//! are here are links to those of the tree, others are empty files of the right length that nobody may open.
+//! Directories that show all names: of what has come, and of what has not. Owns how they are made: files are
+//! empty ones of the right length that nobody may open, whether they have come or not: a link to a file of the
+//! tree would show programs that it has two names.
 //! A directory is changed where it differs and never made anew, so that whoever reads it goes on reading.
 
 use std::collections::BTreeMap;
@@ -30,10 +31,8 @@ pub(crate) struct Lists {
 enum Shown {
     Directory,
     Symlink(Vec<u8>),
-    /// A link to this file of the tree.
-    Here(PathBuf),
     /// An empty file of so many bytes.
-    Away(u64),
+    File(u64),
 }
 
 impl Lists {
@@ -123,12 +122,7 @@ impl Lists {
         let made = match there {
             Shown::Directory => Ok(()),
             Shown::Symlink(text) => symlink(OsStr::from_bytes(text), &beside),
-            Shown::Here(file) => match fs::hard_link(file, &beside) {
-                // It went away meanwhile; the next one who looks will see that.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                made => made,
-            },
-            Shown::Away(bytes) => fs::File::create_new(&beside).and_then(|file| {
+            Shown::File(bytes) => fs::File::create_new(&beside).and_then(|file| {
                 file.set_len(*bytes)?;
                 file.set_permissions(Permissions::from_mode(0o000))
             }),
@@ -146,12 +140,7 @@ impl Shown {
             Self::Symlink(text) => {
                 fs::read_link(path).is_ok_and(|link| link.as_os_str().as_bytes() == text)
             }
-            Self::Here(file) => fs::symlink_metadata(file)
-                .is_ok_and(|file| (file.dev(), file.ino()) == (stands.dev(), stands.ino())),
-            Self::Away(bytes) => {
-                let is_link = stands.nlink() > 1 || stands.mode() & 0o7777 != 0;
-                stands.is_file() && stands.len() == *bytes && !is_link
-            }
+            Self::File(bytes) => stands.is_file() && stands.len() == *bytes,
         }
     }
 }
@@ -160,7 +149,7 @@ impl Shown {
 /// no business on another host.
 fn away(found: &Attributes) -> Option<Shown> {
     match found.kind {
-        FileKind::Regular => Some(Shown::Away(found.size)),
+        FileKind::Regular => Some(Shown::File(found.size)),
         FileKind::Directory => Some(Shown::Directory),
         FileKind::Symlink => Some(Shown::Symlink(found.link.clone())),
         _ => None,
@@ -175,7 +164,7 @@ fn here(entry: &fs::DirEntry) -> io::Result<Shown> {
     } else if kind.is_symlink() {
         Shown::Symlink(fs::read_link(entry.path())?.into_os_string().into_vec())
     } else {
-        Shown::Here(entry.path())
+        Shown::File(entry.metadata()?.len())
     })
 }
 

@@ -1,5 +1,7 @@
 //! A thread of another process under ptrace(2), for the moment in which a call is made in its name.
 
+#![allow(unsafe_code)]
+
 use std::io;
 
 use libc::{c_int, c_long, c_void};

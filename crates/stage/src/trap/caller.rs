@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use rustix::io::Errno;
 
 use super::calls::Named;
-use crate::sys::{self, Listener, Notification, Plain};
+use crate::sys::memory::{self, Plain};
+use crate::sys::notify::{Listener, Notification};
 
 /// The longest path of a call, with the zero byte at its end.
 const PATH_BYTES_MAX: usize = libc::PATH_MAX as usize;
@@ -26,7 +27,7 @@ impl Caller<'_> {
             return None;
         }
         let mut text = vec![0; PATH_BYTES_MAX];
-        let bytes = sys::read_memory(self.call.tid, address, &mut text)
+        let bytes = memory::read(self.call.tid, address, &mut text)
             .inspect_err(|error| {
                 if error.raw_os_error() == Some(libc::EPERM) {
                     tracing::debug!(tid = self.call.tid, "may not be looked into: not served");
@@ -56,7 +57,7 @@ impl Caller<'_> {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
-        sys::read_memory(self.call.tid, address, into).map_err(|error| errno(&error))
+        memory::read(self.call.tid, address, into).map_err(|error| errno(&error))
     }
 
     /// Writes a structure into the caller's memory.
@@ -72,7 +73,7 @@ impl Caller<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
-        sys::write_memory(self.call.tid, address, bytes).map_err(|error| errno(&error))
+        memory::write(self.call.tid, address, bytes).map_err(|error| errno(&error))
     }
 
     /// Whether the call still waits, and what was read was its caller's.

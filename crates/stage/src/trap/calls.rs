@@ -67,6 +67,9 @@ pub(crate) enum TimesForm {
     Seconds,
 }
 
+/// Not in `libc` for all architectures, which have the same number for it.
+const SYS_FCHMODAT2: c_long = 452;
+
 /// The trapped calls that all architectures have.
 const CALLS: &[c_long] = &[
     libc::SYS_openat,
@@ -93,7 +96,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_symlinkat,
     libc::SYS_unlinkat,
     libc::SYS_fchmodat,
-    libc::SYS_fchmodat2,
+    SYS_FCHMODAT2,
     libc::SYS_fchownat,
     libc::SYS_truncate,
     libc::SYS_utimensat,
@@ -224,7 +227,7 @@ fn decode_change(number: i64, args: [u64; 6], at: Named, path: Named) -> Option<
         libc::SYS_mkdirat => (at, Change::MakeDirectory { mode: args[2] as u32 }),
         libc::SYS_mknodat => (at, Change::MakeNode { mode: args[2] as u32, dev: args[3] }),
         libc::SYS_unlinkat => (at, Change::Remove { flags: args[2] as i32 }),
-        libc::SYS_fchmodat | libc::SYS_fchmodat2 => (at, Change::Mode { mode: args[2] as u32 }),
+        libc::SYS_fchmodat | SYS_FCHMODAT2 => (at, Change::Mode { mode: args[2] as u32 }),
         libc::SYS_fchownat => {
             let (uid, gid) = (args[2] as u32, args[3] as u32);
             (at, Change::Owner { uid, gid, flags: args[4] as i32 })

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use azekura_proto::staging::local::LocalRequest;
 use parking_lot::Mutex;
@@ -19,6 +20,12 @@ use super::maps::{Maps, open_within};
 use super::open::open_settled;
 use super::places::Place;
 use super::remote::{Outcome, Remote};
+use crate::sys::notify;
+
+/// For how long a program waits that is written to: whoever brings a file has it open for a moment yet when it
+/// has its name. Longer, and it is the programs' own affair (`ETXTBSY`).
+const WRITTEN_TRIES: u32 = 100;
+const WRITTEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the call is.
 #[derive(Clone, Copy)]
@@ -70,6 +77,7 @@ pub(super) fn execute(
     let follow = follows(execution.flags);
     let file = open_program(maps, caller, place, follow)?;
     if is_same(&file, &natural_path(caller, execution.at, execution.text)) {
+        wait_while_written(&file);
         return Ok(Way::AsItStands);
     }
     let program = program_of(maps, caller, execution, file)?;
@@ -85,6 +93,18 @@ pub(super) fn execute(
     let made = make(caller, libc::SYS_execveat, args, fd);
     running.0.lock().remove(&caller.call.tid);
     Ok(made)
+}
+
+/// Where the kernel can say it beforehand.
+fn wait_while_written(file: &OwnedFd) {
+    for _ in 0..WRITTEN_TRIES {
+        match notify::check_execution(file.as_fd()) {
+            Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => {
+                std::thread::sleep(WRITTEN_PAUSE);
+            }
+            _ => return,
+        }
+    }
 }
 
 /// Has the caller work in a directory of a map.
@@ -123,7 +143,15 @@ fn make(caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
         }
     };
     let finish = || -> io::Result<()> {
-        match remote.call(number, args)? {
+        let mut outcome = remote.call(number, args)?;
+        for _ in 0..WRITTEN_TRIES {
+            if outcome != Outcome::Result(-i64::from(libc::ETXTBSY)) {
+                break;
+            }
+            std::thread::sleep(WRITTEN_PAUSE);
+            outcome = remote.call(number, args)?;
+        }
+        match outcome {
             Outcome::Left => remote.let_go(),
             Outcome::Result(result) => {
                 if remote.call(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])? == Outcome::Left {

@@ -15,7 +15,7 @@ use super::calls::Room;
 use super::maps::{Maps, Settled};
 use super::open::look;
 use super::places::Place;
-use crate::sys::{self, Plain as _};
+use crate::sys::memory::{self, Plain as _};
 
 const TYPE_BITS: u16 = libc::S_IFMT as u16;
 /// Of what has not come: what a file system commonly says.
@@ -61,7 +61,7 @@ fn find_in_tree(maps: &Maps, place: &Place, follow: bool) -> Option<OwnedFd> {
 
 fn statx_at(dir: BorrowedFd, path: &[u8], flags: c_int, mask: u32) -> Result<statx, Errno> {
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
-    sys::statx(dir, &path, flags, mask).map_err(|error| errno(&error))
+    memory::statx(dir, &path, flags, mask).map_err(|error| errno(&error))
 }
 
 /// A file that is only read has one name at home; on the node, its list may hold another.
@@ -175,7 +175,7 @@ pub(super) fn file_system(
     place: &Place,
 ) -> Result<libc::statfs, Errno> {
     attributes(maps, caller, place, true, 0)?;
-    sys::statfs(maps.of(place).tree.as_fd()).map_err(|error| errno(&error))
+    memory::statfs(maps.of(place).tree.as_fd()).map_err(|error| errno(&error))
 }
 
 /// An extended attribute's value (with a name), or all names.

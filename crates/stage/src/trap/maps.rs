@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::asking::Agent;
 use super::places::{Place, Places};
-use crate::sys;
+use crate::sys::memory;
 
 /// As many maps and symlinks a path may lead through.
 const TURNS_MAX: usize = 40;
@@ -58,7 +58,7 @@ impl Maps {
         for (index, map) in local.into_iter().enumerate() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let tree = rustix::fs::open(map.tree.as_slice(), flags, Mode::empty())?;
-            let found = sys::statx(tree.as_fd(), c"", libc::AT_EMPTY_PATH, 0)
+            let found = memory::statx(tree.as_fd(), c"", libc::AT_EMPTY_PATH, 0)
                 .map_err(|error| super::caller::errno(&error))?;
             for dir in [&map.dir, &map.tree, &map.lists] {
                 places.add(dir, index);

@@ -36,7 +36,8 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
-use crate::sys::{self, GREETING_BYTES, Listener};
+use crate::sys::memory;
+use crate::sys::notify::{self, GREETING_BYTES, Listener};
 use maps::Maps;
 use pool::Pool;
 use serve::Server;
@@ -105,13 +106,13 @@ pub fn is_available() -> Result<(), Error> {
         let (major, minor) = LINUX_NEEDED;
         return unavailable(format!("this is Linux {release}, and {major}.{minor} is needed"));
     }
-    if let Err(error) = sys::check_notifications() {
+    if let Err(error) = notify::check_notifications() {
         return unavailable(format!("seccomp with user notification is refused ({error})"));
     }
     let word = 1_u64;
     let mut copy = [0; 8];
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    if let Err(error) = sys::read_memory(own, (&raw const word) as u64, &mut copy) {
+    if let Err(error) = memory::read(own, (&raw const word) as u64, &mut copy) {
         return unavailable(format!("reading another process's memory is refused ({error})"));
     }
     if yama_scope() >= 2 && !rustix::process::geteuid().is_root() {
@@ -155,7 +156,7 @@ pub fn start(mut command: Command, job: JobId) -> Result<Program, Error> {
     command.env(TRAPPED_VARIABLE, &digits);
     if yama_scope() == 1 {
         let system = |source| Error::System { what: "become the parent of orphans", source };
-        sys::adopt_orphans().map_err(system)?;
+        notify::adopt_orphans().map_err(system)?;
     }
     let system = |what| move |source: io::Error| Error::System { what, source };
     let kind = SocketType::SEQPACKET;
@@ -166,7 +167,7 @@ pub fn start(mut command: Command, job: JobId) -> Result<Program, Error> {
         .name("stage-trap".to_owned())
         .spawn(move || begin(&ours, maps))
         .map_err(system("start a thread"))?;
-    let started = sys::start_filtered(&mut command, calls::filter(), theirs, is_trapped);
+    let started = notify::start_filtered(&mut command, calls::filter(), theirs, is_trapped);
     // With the command goes this process's copy of the program's end of the socket.
     let name = command.get_program().to_string_lossy().into_owned();
     drop(command);
@@ -179,7 +180,7 @@ pub fn start(mut command: Command, job: JobId) -> Result<Program, Error> {
         Err(source) => return Err(Error::CannotRun { program: name, source }),
     };
     let pool = pool.map_err(system("answer the program's calls"))?;
-    let watch = sys::watch_process(child.id() as i32).map_err(system("watch the program"))?;
+    let watch = notify::watch_process(child.id() as i32).map_err(system("watch the program"))?;
     Ok(Program { child, watch, pool })
 }
 

@@ -7,7 +7,7 @@ use std::{io, thread};
 
 use super::caller::Caller;
 use super::serve::Server;
-use crate::sys::{self, Listener};
+use crate::sys::notify::{self, Listener};
 
 /// Calls that are answered at once at most; more wait in the kernel.
 const THREADS_MAX: usize = 1024;
@@ -62,7 +62,7 @@ impl Pool {
     fn answer_calls(self: &Arc<Self>) {
         // What is made in a caller's name is to have the caller's umask and not this process's. Where the
         // thread cannot have one of its own, both hold.
-        if sys::leave_umask().is_ok() {
+        if notify::leave_umask().is_ok() {
             rustix::process::umask(rustix::fs::Mode::empty());
         }
         loop {

@@ -9,7 +9,7 @@ use std::io;
 use rustix::io::Errno;
 
 use super::caller::Caller;
-use crate::sys::{Registers, Stop, Tracee};
+use crate::sys::tracee::{Registers, Stop, Tracee};
 
 /// `ERESTARTNOINTR` of linux/errno.h: the call begins anew once the thread runs again.
 const BEGIN_ANEW: i32 = 513;

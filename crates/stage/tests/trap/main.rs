@@ -288,6 +288,14 @@ fn dynamic_programs_are_served_too() {
     let g = job.ro.join("d/g").display().to_string();
     let to = job.out.join("copy").display().to_string();
     assert_eq!(job.run(&["bash", "-c", &format!("cp {g} {to} && cat {to}")]), said("never seen\n"));
+    // Walks that compare what they enter with what they looked at.
+    let copied = job.out.join("all").display().to_string();
+    let walk = format!(
+        "cp -r {0} {copied} && cat {copied}/f && rm -r {copied} && test ! -e {copied} && \
+         tar -C {0} -cf - . | tar -tf - | sort",
+        job.ro.join("d").display()
+    );
+    assert_eq!(job.run(&["bash", "-c", &walk]), said("content\n./\n./f\n./g\n"));
     let list = format!("cd {} && pwd -P && find . | sort", job.ro.display());
     let wanted = format!("{}\n.\n./d\n./d/f\n./d/g\n", job.ro.display());
     assert_eq!(job.run(&["bash", "-c", &list]), said(&wanted));
