@@ -1,5 +1,7 @@
 //! What programs write goes home.
 
+#![allow(clippy::unwrap_used)]
+
 mod fixture;
 
 use std::ffi::OsStr;

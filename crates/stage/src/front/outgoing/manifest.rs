@@ -106,7 +106,7 @@ struct Header {
     job: String,
     /// Seconds since 1970.
     begun: u64,
-    hosts: BTreeMap<u16, String>,
+    hosts: Vec<(u16, String)>,
     maps: Vec<(String, MapKind)>,
     note: BTreeMap<String, String>,
 }

@@ -7,6 +7,7 @@ mod arrivals;
 mod compare;
 mod homewards;
 mod manifest;
+mod naming;
 mod post;
 mod report;
 mod round;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use azekura_proto::staging::NodeId;
 use rustix::io::Errno;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::front::event::Event;
-use crate::front::outgoing::arrival::{Arrival, Bytes};
+use crate::front::outgoing::arrival::Arrival;
 use crate::front::outgoing::compare::{Job, Task};
 use crate::front::outgoing::homewards;
+use crate::front::outgoing::naming;
 use crate::front::outgoing::post::{Note, Why};
-use crate::front::outgoing::round::{Came, Round};
+use crate::front::outgoing::round::Round;
 use crate::message::{
     Answer, BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, GIVEN_MAX,
     Given, Home, Order, PARTS_MAX, PLACE_BYTES, Part, Place, SMALL_BYTES_MAX, Supplier,
@@ -211,7 +211,8 @@ impl<'a> Transfer<'a> {
     fn whole(&mut self, id: ContentId, arrival: Arrival) {
         let Some(coming) = self.coming.remove(&id) else { return };
         let (mut sent, mut bytes) = (Vec::new(), 0);
-        let named = self.name(arrival, &coming.files);
+        let files: Vec<_> = coming.files.iter().map(|(file, home)| (file.task, *home)).collect();
+        let named = naming::name(self.round, arrival, &files);
         for (task, named) in named {
             match named {
                 Ok(came) => {
@@ -225,46 +226,6 @@ impl<'a> Transfer<'a> {
         self.round.out.tell(event);
         self.round.out.order(self.node, Order::AtHome { files: sent });
         self.forget(id);
-    }
-
-    fn name(
-        &self,
-        arrival: Arrival,
-        files: &[(Sending<'a>, Home)],
-    ) -> Vec<(&'a Task, io::Result<Came>)> {
-        let parts = arrival.description.parts;
-        match arrival.bytes {
-            Bytes::File(file, hash) => {
-                let (Some((sending, home)), Some(part)) = (files.first(), parts.first()) else {
-                    return Vec::new();
-                };
-                let attributes = &part.attributes;
-                let came =
-                    Came { bytes: attributes.size, digest: Some(hash.digest()), home: *home };
-                let named = file.commit(attributes.mode, attributes.mtime).map(|()| came);
-                vec![(sending.task, named)]
-            }
-            Bytes::Memory(bytes) => {
-                let mut rest = &bytes[..];
-                let mut named = Vec::with_capacity(files.len());
-                for ((sending, home), part) in files.iter().zip(&parts) {
-                    // Arrivals has checked that all are there.
-                    let (bytes, after) = rest.split_at(part.attributes.size as usize);
-                    rest = after;
-                    named.push((sending.task, self.write_small(sending.task, part, bytes, *home)));
-                }
-                named
-            }
-        }
-    }
-
-    fn write_small(&self, task: &Task, part: &Part, bytes: &[u8], home: Home) -> io::Result<Came> {
-        let mut file = homewards::create(&**self.round.source(&task.place), &task.at)?;
-        if !bytes.is_empty() {
-            file.write_at(bytes, 0)?;
-        }
-        file.commit(part.attributes.mode, part.attributes.mtime)?;
-        Ok(Came { bytes: bytes.len() as u64, digest: Some(xxh3_64(bytes)), home })
     }
 
     /// A content does not come: its files are tried again, as far as that may help.
