@@ -141,7 +141,9 @@ impl Agents {
             }
         }
         if needed == Needed::Some && self.launched.iter().any(|agent| agent.port.is_some()) {
-            faults.iter().for_each(|fault| screen.note(&format!("azekura: {fault}")));
+            for fault in &faults {
+                screen.note(&format!("azekura: {fault}"));
+            }
             return Ok(());
         }
         if faults.is_empty() {
