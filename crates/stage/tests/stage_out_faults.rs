@@ -347,8 +347,10 @@ fn what_is_no_manifest_of_the_job_is_refused() {
     }
     // A stage-out does not write into what is none either, and files come all the same.
     job.program(0).write(&job.home("out/more"), "content");
+    let wrong = fs::read(&manifest).unwrap();
     let report = job.stage_out();
     assert_eq!((report.files, report.failed.len()), (1, 1), "{report:?}");
+    assert_eq!(fs::read(&manifest).unwrap(), wrong);
     job.end();
 }
 

@@ -141,7 +141,7 @@ impl Agents {
             }
         }
         if needed == Needed::Some && self.launched.iter().any(|agent| agent.port.is_some()) {
-            for fault in faults {
+            for fault in &faults {
                 screen.note(&format!("azekura: {fault}"));
             }
             return Ok(());

@@ -204,7 +204,7 @@ impl Outgoing {
 
     /// Says what is about to happen.
     fn tell_of(&self, round: &Round, plan: &Plan) {
-        if round.has_manifest() {
+        if round.keeps_unsent() {
             let nodes: BTreeSet<_> = plan.tasks().map(|task| task.node).collect();
             for node in nodes {
                 // Should this process die now, the rest can be sent later.

@@ -21,6 +21,7 @@ use crate::source::Source;
 pub(crate) struct Round<'a> {
     pub(crate) out: &'a Setup,
     pub(crate) memory: &'a Mutex<Memory>,
+    keeps_unsent: bool,
     manifest: Mutex<Option<Writer>>,
     report: Mutex<OutReport>,
     /// Nodes of which something has not come home.
@@ -40,6 +41,7 @@ impl<'a> Round<'a> {
         Self {
             out,
             memory,
+            keeps_unsent: manifest.is_some() || out.options.manifest.is_some(),
             manifest: Mutex::new(manifest),
             report: Mutex::default(),
             failed_nodes: Mutex::default(),
@@ -114,12 +116,12 @@ impl<'a> Round<'a> {
     /// Something does not come home.
     pub(crate) fn failed(&self, task: &Task, why: &str) {
         self.write(|manifest| manifest.record(task, &Outcome::Failed(why)));
-        self.failed_nodes.lock().insert(task.node);
         self.fail(self.out.text_of(&task.place), Some(task.node), why.to_owned());
     }
 
-    /// Something that is no task fails.
+    /// Something fails, that may be no task.
     pub(crate) fn fail(&self, path: String, node: Option<NodeId>, why: String) {
+        self.failed_nodes.lock().extend(node);
         self.out.tell(Event::OutFailed { path: path.clone(), node, why: why.clone() });
         self.note(|report| report.failed.push(NotSent { path, node, why }));
     }
@@ -128,9 +130,9 @@ impl<'a> Round<'a> {
         self.failed_nodes.lock().contains(&node)
     }
 
-    /// Whether what fails can be sent later.
-    pub(crate) fn has_manifest(&self) -> bool {
-        self.manifest.lock().is_some()
+    /// Whether nodes keep what does not come home: it is to be sent later, even if the manifest broke off.
+    pub(crate) fn keeps_unsent(&self) -> bool {
+        self.keeps_unsent
     }
 
     /// The end of it.
@@ -144,7 +146,7 @@ impl<'a> Round<'a> {
         });
         let so_far = self.report.lock().clone();
         self.write(|manifest| manifest.end(&so_far));
-        if self.has_manifest() {
+        if self.keeps_unsent {
             let failed = self.failed_nodes.lock();
             for node in self.out.nodes.keys() {
                 self.out.order(*node, Order::Keep { keeps: failed.contains(node) });
