@@ -292,8 +292,9 @@ def test_what_is_written_goes_home(site):
     results, option = site.map("results", "out")
     (results / "old").write_text("old")
     script = f"cd {results} && mkdir sub && echo new >sub/new && ls && echo temporary >x && rm x"
-    done = site.run(*option, "--", "sh", "-c", script)
+    done = site.run(*option, "--", "sh", "-c", script, cwd=site.world.base)
     assert done.stdout.split() == ["sub"]
+    assert not list(site.world.base.glob("*.manifest"))
     assert (results / "sub" / "new").read_text() == "new\n"
     assert sorted(path.name for path in results.iterdir()) == ["old", "sub"]
     assert "sent home: 1 file, 4 B" in done.stderr
