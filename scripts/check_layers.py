@@ -30,11 +30,12 @@ LAYERS = {
     "preload": {"proto", "client", "posix", "executable"},
     "capi": {"proto", "client", "posix"},
     "daos": {"proto", "client", "posix"},
+    "stage": {"proto", "wire", "policy", "posix", "client", "platform"},
     "netlab": set(),
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}
-    | {"executable", "nfs"},
-    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "netlab"},
+    | {"executable", "nfs", "stage"},
+    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab"},
 }
 # What the tests of every crate may use besides, and nothing but tests. The engines that a test talks
 # to over a socket come with it.

@@ -175,6 +175,55 @@ def test_exec_that_is_killed_takes_its_command_along(lab):
     wait_until(lambda: int(lab.python("near", count).stdout) <= 2, "the command is gone")
 
 
+def test_exec_works_from_within_a_host(lab):
+    def from_near(*command, **more):
+        return lab.exec("near", LAB, "netlab", "exec", "--lab", "lab", "far", "--", *command, **more)
+
+    done = from_near(
+        "sh",
+        "-c",
+        "hostname; pwd; cat; echo $WORD; exit 7",
+        check=False,
+        cwd=lab.world.base,
+        input="told\n",
+        stdin=None,
+        env={**lab.world.environment, "WORD": "word"},
+    )
+    assert done.stdout.split() == ["far", str(lab.world.base), "told", "word"]
+    assert done.returncode == 7
+    assert from_near("sh", "-c", "kill -9 $$", check=False).returncode == 137
+    missing = from_near("no-such-program", check=False)
+    assert missing.returncode == 127
+    assert "no-such-program" in missing.stderr
+    unknown = lab.exec("near", LAB, "netlab", "exec", "nowhere", "--", "true", check=False)
+    assert unknown.returncode == 1
+    assert "near, far" in unknown.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_exec_from_within_a_host_takes_its_command_along(lab, number):
+    sleeper = "import os, time; print('ready', flush=True); time.sleep(600)"
+    lab.start(
+        "near",
+        "import subprocess, sys; subprocess.run(sys.argv[1:])",
+        *(LAB, "netlab", "exec", "far", "--", sys.executable, "-c", sleeper),
+    )
+    inner = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    words = [str(LAB), "netlab", "exec", "far", "--"]
+    pids = [int(entry.name) for entry in inner if starts_with(entry, words)]
+    assert len(pids) == 1
+    os.kill(pids[0], number)
+    count = "import os; print(sum(n.isdigit() for n in os.listdir('/proc')))"
+    wait_until(lambda: int(lab.python("far", count).stdout) <= 2, "the command is gone")
+
+
+def starts_with(process, words):
+    """Whether a process was started with these words in front."""
+    with contextlib.suppress(OSError):
+        return (process / "cmdline").read_text().split("\0")[: len(words)] == words
+    return False
+
+
 def test_links_have_the_delay_that_is_set(lab):
     lab.start("far", ECHO)
     assert lab.ask()[0] == 5

@@ -6,7 +6,7 @@ use crate::commands::{
     container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
 };
 use crate::outcome::Verdict;
-use crate::{bench, completions, fs, load, pool_names, run, watch};
+use crate::{bench, completions, fs, load, pool_names, run, stage, watch};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -58,6 +58,9 @@ enum Command {
     Nfs(nfs::NfsArgs),
     /// Run a command that finds a container below a directory of its own
     Run(run::RunArgs),
+    /// Run jobs on many hosts whose files come to them when they are opened
+    #[command(subcommand)]
+    Stage(stage::StageCommand),
     /// Work with files without a mount, and check a container
     #[command(subcommand)]
     Fs(fs::FsCommand),
@@ -100,7 +103,7 @@ impl Cli {
     /// mixes its log into that program's output.
     pub(crate) fn log_verbosity(&self) -> u8 {
         match &self.command {
-            Command::Run(_) => self.verbose.saturating_sub(1),
+            Command::Run(_) | Command::Stage(_) => self.verbose.saturating_sub(1),
             _ => self.verbose,
         }
     }
@@ -131,6 +134,7 @@ impl Cli {
             Command::Umount(args) => umount::run(&args),
             Command::Nfs(args) => nfs::run(&args),
             Command::Run(args) => return run::run(args, self.verbose),
+            Command::Stage(command) => return stage::run(command, self.verbose),
             Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),

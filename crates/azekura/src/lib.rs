@@ -22,6 +22,7 @@ mod pool_names; // what completes an argument that names a pool
 pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix
+mod stage; //      azekura stage: files that come to a job's nodes when they are opened
 mod waiting; //    what is said while an engine does not answer
 mod watch; //      an eye on the engines while a command works
 

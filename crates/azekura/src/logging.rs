@@ -22,5 +22,7 @@ pub fn start(verbose: u8, runs_long: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
+        // It would complain on standard error, and panic when that is what has gone.
+        .log_internal_errors(false)
         .init();
 }

@@ -1,16 +1,18 @@
 //! How a lab in another process is talked to: an abstract UNIX socket, one line of JSON each way. The
 //! socket is no file, so nothing stays of it; only the same user is let in, and only let itself be
-//! told by the same user.
+//! told by the same user. A lab listens in each of its hosts as well, whose names of abstract sockets are
+//! their own; who asks from there and wants a command run in another host leaves that to the lab.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::errand::{self, Errand, Outcome, Underway, WithStreams};
 use crate::error::LabError;
 use crate::lab::Lab;
 use crate::status::LabStatus;
@@ -46,6 +48,9 @@ pub enum Request {
     Kill(String),
     /// Which process holds a host.
     Enter(String),
+    /// Runs a command in a host for somebody who is in another, and cannot enter. Three descriptors come
+    /// with it.
+    Run(Errand),
     /// The end. The connection closes when everything is removed.
     Down,
 }
@@ -60,6 +65,10 @@ pub enum Answer {
     Status(Box<LabStatus>),
     /// The holder of a host.
     Holder(u32),
+    /// Who asks is in a host, from which no way leads into others: `Run` does it.
+    Within,
+    /// What became of the command that was to run.
+    Ran(Outcome),
     /// It cannot be done, for this reason.
     Failed(String),
 }
@@ -100,8 +109,7 @@ fn address(scope: &str, name: &str) -> io::Result<SocketAddr> {
 
 /// Whether the other side is a process of this user.
 fn is_own_user(stream: &UnixStream) -> bool {
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+    crate::sys::peer_user(stream).is_ok_and(|user| user == rustix::process::geteuid().as_raw())
 }
 
 /// Names of the labs that run in a scope, sorted.
@@ -122,6 +130,7 @@ pub fn names(scope: &str) -> io::Result<Vec<String>> {
 #[derive(Debug)]
 pub struct Reception {
     listener: UnixListener,
+    address: SocketAddr,
 }
 
 impl Reception {
@@ -130,9 +139,10 @@ impl Reception {
     /// # Errors
     /// If a lab has the name.
     pub fn open(scope: &str, name: &str) -> Result<Self, ControlError> {
-        let opened = address(scope, name).and_then(|address| UnixListener::bind_addr(&address));
+        let opened = address(scope, name)
+            .and_then(|address| Ok((UnixListener::bind_addr(&address)?, address)));
         match opened {
-            Ok(listener) => Ok(Self { listener }),
+            Ok((listener, address)) => Ok(Self { listener, address }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 Err(ControlError::Taken(name.to_owned()))
             }
@@ -140,31 +150,74 @@ impl Reception {
         }
     }
 
-    /// Serves the lab in threads of its own. `ended` hears of it when somebody asks for the end.
+    /// Serves the lab in threads of its own, outside and in its hosts. `ended` hears of it when somebody
+    /// asks for the end.
     ///
     /// # Errors
-    /// If no thread can be started.
-    pub fn serve(self, lab: &Arc<Lab>, ended: mpsc::Sender<UnixStream>) -> io::Result<()> {
-        let lab = Arc::downgrade(lab);
-        std::thread::Builder::new().name("netlab control".to_owned()).spawn(move || {
-            for stream in self.listener.incoming().flatten().filter(is_own_user) {
-                let (lab, ended) = (lab.clone(), ended.clone());
-                // A thread that cannot be started closes the connection, which tells the client.
-                let _ = std::thread::Builder::new().spawn(move || {
-                    let Some(request) = receive::<Request>(&stream) else { return };
-                    let Some(lab) = lab.upgrade() else { return };
-                    let answer = answer(&lab, &request);
-                    // The lab goes when its owner lets go of it: not held a moment longer.
-                    drop(lab);
-                    let _ = send(&stream, &answer);
-                    if matches!(request, Request::Down) {
-                        let _ = ended.send(stream);
-                    }
-                });
-            }
-        })?;
-        Ok(())
+    /// If no thread can be started, or a host's socket cannot be made.
+    pub fn serve(self, lab: &Arc<Lab>, ended: &mpsc::Sender<UnixStream>) -> io::Result<()> {
+        for host in lab.host_names() {
+            let listener = lab
+                .within(host, || UnixListener::bind_addr(&self.address))
+                .map_err(io::Error::other)??;
+            admit(listener, Place::Host, Arc::downgrade(lab), ended.clone())?;
+        }
+        admit(self.listener, Place::Outside, Arc::downgrade(lab), ended.clone())
     }
+}
+
+/// Where those who ask are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Outside,
+    Host,
+}
+
+fn admit(
+    listener: UnixListener,
+    place: Place,
+    lab: Weak<Lab>,
+    ended: mpsc::Sender<UnixStream>,
+) -> io::Result<()> {
+    std::thread::Builder::new().name("netlab control".to_owned()).spawn(move || {
+        for stream in listener.incoming().flatten().filter(is_own_user) {
+            let (lab, ended) = (lab.clone(), ended.clone());
+            // A thread that cannot be started closes the connection, which tells the client.
+            let _ = std::thread::Builder::new().spawn(move || attend(stream, place, &lab, &ended));
+        }
+    })?;
+    Ok(())
+}
+
+fn attend(
+    stream: UnixStream,
+    place: Place,
+    lab: &Weak<Lab>,
+    ended: &mpsc::Sender<UnixStream>,
+) -> Option<()> {
+    let mut from = WithStreams::new(&stream);
+    let request = receive::<Request>(&stream, &mut from)?;
+    let lab = lab.upgrade()?;
+    if let Request::Run(errand) = &request {
+        let spaces = lab.name_spaces(&errand.host);
+        drop(lab);
+        let answer = match spaces {
+            Ok(spaces) => errand::carry_out(errand, &spaces, from.into_streams(), &stream),
+            Err(error) => Outcome::Failed(error.to_string()),
+        };
+        return send(&stream, &Answer::Ran(answer)).ok();
+    }
+    let answer = match (&request, place) {
+        (Request::Enter(_), Place::Host) => Answer::Within,
+        _ => answer(&lab, &request),
+    };
+    // The lab goes when its owner lets go of it: not held a moment longer.
+    drop(lab);
+    let _ = send(&stream, &answer);
+    if matches!(request, Request::Down) {
+        let _ = ended.send(stream);
+    }
+    Some(())
 }
 
 fn answer(lab: &Lab, request: &Request) -> Answer {
@@ -180,22 +233,40 @@ fn answer(lab: &Lab, request: &Request) -> Answer {
         Request::Thaw(host) => lab.thaw(host).map(|()| Answer::Done),
         Request::Kill(host) => lab.kill(host).map(|()| Answer::Done),
         Request::Enter(host) => lab.holder_pid(host).map(Answer::Holder),
-        Request::Down => Ok(Answer::Done),
+        Request::Down | Request::Run(_) => Ok(Answer::Done),
     };
     result.unwrap_or_else(|error: LabError| Answer::Failed(error.to_string()))
 }
 
-fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
-    stream.write_all(&line)
+    Ok(line)
 }
 
-fn receive<T: for<'de> Deserialize<'de>>(stream: &UnixStream) -> Option<T> {
+fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    stream.write_all(&line_of(message)?)
+}
+
+fn receive<T: for<'de> Deserialize<'de>>(stream: &UnixStream, from: &mut impl Read) -> Option<T> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut line = String::new();
-    BufReader::new(io::Read::take(stream, LINE_BYTES_MAX)).read_line(&mut line).ok()?;
+    BufReader::new(Read::take(from, LINE_BYTES_MAX)).read_line(&mut line).ok()?;
     serde_json::from_str(&line).ok()
+}
+
+fn call(scope: &str, name: &str) -> Result<UnixStream, ControlError> {
+    let connected = address(scope, name).and_then(|address| UnixStream::connect_addr(&address));
+    let stream = match connected {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Err(ControlError::Absent(name.to_owned()));
+        }
+        other => other.map_err(|source| ControlError::Io { name: name.to_owned(), source })?,
+    };
+    if !is_own_user(&stream) {
+        return Err(ControlError::Refused(format!("lab '{name}' is another user's")));
+    }
+    Ok(stream)
 }
 
 /// Asks the lab `name` of a scope.
@@ -204,19 +275,10 @@ fn receive<T: for<'de> Deserialize<'de>>(stream: &UnixStream) -> Option<T> {
 /// If there is no such lab, it does not answer, or it refuses.
 pub fn ask(scope: &str, name: &str, request: &Request) -> Result<Answer, ControlError> {
     let broken = |source| ControlError::Io { name: name.to_owned(), source };
-    let connected = address(scope, name).and_then(|address| UnixStream::connect_addr(&address));
-    let stream = match connected {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(ControlError::Absent(name.to_owned()));
-        }
-        other => other.map_err(broken)?,
-    };
-    if !is_own_user(&stream) {
-        return Err(ControlError::Refused(format!("lab '{name}' is another user's")));
-    }
+    let stream = call(scope, name)?;
     send(&stream, request).map_err(broken)?;
-    let answer =
-        receive(&stream).ok_or_else(|| broken(io::Error::from(io::ErrorKind::UnexpectedEof)))?;
+    let answer = receive(&stream, &mut &stream)
+        .ok_or_else(|| broken(io::Error::from(io::ErrorKind::UnexpectedEof)))?;
     if let Answer::Failed(why) = answer {
         return Err(ControlError::Refused(why));
     }
@@ -225,6 +287,35 @@ pub fn ask(scope: &str, name: &str, request: &Request) -> Result<Answer, Control
         let _ = io::copy(&mut &stream, &mut io::sink());
     }
     Ok(answer)
+}
+
+/// Has the lab run a command in a host, with this process's standard streams. The command dies with what
+/// this gives back.
+///
+/// # Errors
+/// If there is no such lab, or it cannot be told.
+pub fn begin(scope: &str, name: &str, errand: Errand) -> Result<Underway, ControlError> {
+    let broken = |source| ControlError::Io { name: name.to_owned(), source };
+    let stream = call(scope, name)?;
+    let line = line_of(&Request::Run(errand)).map_err(broken)?;
+    errand::send_with_streams(&stream, &line).map_err(broken)?;
+    Ok(Underway::new(stream))
+}
+
+/// What became of what [`begin`] began, when it has ended.
+///
+/// # Errors
+/// If the lab is gone, or refuses.
+pub fn finish(name: &str, underway: &Underway) -> Result<Outcome, ControlError> {
+    let broken = |source| ControlError::Io { name: name.to_owned(), source };
+    let mut line = String::new();
+    let mut from = BufReader::new(Read::take(underway.stream(), LINE_BYTES_MAX));
+    from.read_line(&mut line).map_err(broken)?;
+    match serde_json::from_str(&line).map_err(|error| broken(error.into()))? {
+        Answer::Ran(Outcome::Failed(why)) | Answer::Failed(why) => Err(ControlError::Refused(why)),
+        Answer::Ran(outcome) => Ok(outcome),
+        _ => Err(broken(io::ErrorKind::InvalidData.into())),
+    }
 }
 
 #[cfg(test)]

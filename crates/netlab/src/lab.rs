@@ -260,7 +260,13 @@ impl Lab {
         Ok(self.hosts[index].holder().as_raw_pid().unsigned_abs())
     }
 
-    fn name_spaces(&self, host: &str) -> Result<NameSpaces, LabError> {
+    /// Names of all hosts.
+    pub(crate) fn host_names(&self) -> &[String] {
+        &self.topology.hosts
+    }
+
+    /// The way into a host.
+    pub(crate) fn name_spaces(&self, host: &str) -> Result<NameSpaces, LabError> {
         NameSpaces::of(self.holder_pid(host)?).map_err(|source| LabError::System {
             what: format!("cannot enter host '{host}'"),
             source,

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod control; //   a lab in another process
+pub mod errand; //    a command in another host than one's own
 mod error; //         what can go wrong
 mod host; //          name spaces, and the way into them
 mod lab; //           hosts and relay together

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
@@ -155,6 +156,20 @@ pub(crate) fn run_in_real_time() -> io::Result<()> {
     // SAFETY: 0 is this thread; the parameters are alive.
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })?;
     Ok(())
+}
+
+/// The user of the process at the other end. Its number is not looked at, which is 0 for a process that
+/// stands outside of the caller's process ids.
+pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut bytes = std::mem::size_of::<libc::ucred>() as libc::socklen_t;
+    let place: *mut c_void = (&raw mut peer).cast();
+    // SAFETY: the place is alive and as long as is said.
+    check(unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+        libc::getsockopt(stream.as_raw_fd(), level, option, place, &raw mut bytes)
+    })?;
+    Ok(peer.uid)
 }
 
 /// Starts a command that is killed when this thread ends.

@@ -21,6 +21,17 @@ pub(crate) fn run<T>(body: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
     Some(result)
 }
 
+/// Does something of ours that may wait long, so that signals, forks and other threads go on: it holds no
+/// lock, and calls nothing that is hooked. A panic becomes `EIO`.
+pub(crate) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        inside(|| {
+            report::trouble("a defect of the preload library: an operation was given up with EIO");
+        });
+        Err(Errno::IO)
+    })
+}
+
 /// As [`run`], for something that cannot fail and gives nothing.
 pub(crate) fn inside(body: impl FnOnce()) {
     let _ = run(|| {

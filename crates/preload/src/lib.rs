@@ -11,11 +11,14 @@ mod guard;
 mod handlers;
 mod hook;
 mod host;
+mod host_walk;
 mod launch;
 mod paths;
+mod pointers;
 mod report;
 mod service;
 mod settings;
+mod staging;
 mod start;
 mod stdio;
 

@@ -164,13 +164,13 @@ impl Reader {
             write_policy: self.write_policy(intercept),
             trace: given(c"AZEKURA_TRACE"),
             binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
-            handed_on: handed_on(),
+            handed_on: variables(&VARIABLES),
         })
     }
 }
 
-/// `%p` stands for the process id.
-fn report_path() -> Option<CString> {
+/// The file that the report goes to; `%p` stands for the process id.
+pub(crate) fn report_path() -> Option<CString> {
     let value = given(c"AZEKURA_REPORT")?;
     let process = rustix::process::getpid().as_raw_nonzero().to_string();
     let mut path = Vec::new();
@@ -184,8 +184,9 @@ fn report_path() -> Option<CString> {
     CString::new(path).ok()
 }
 
-fn handed_on() -> Vec<CString> {
-    VARIABLES
+/// Those of the variables that are set, as `NAME=value`.
+pub(crate) fn variables(names: &[&CStr]) -> Vec<CString> {
+    names
         .iter()
         .filter_map(|name| {
             let value = variable(name)?;

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 use crate::calls::fork;
 use crate::descriptors::inherit;
 use crate::paths::working_directory;
-use crate::{hook, report, service, settings, stdio};
+use crate::{hook, report, service, settings, staging, stdio};
 
 unsafe extern "C" {
     static mut environ: *const *const c_char;
@@ -26,6 +26,11 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         // What a defect has to say stands in the report, not in the host's output.
         std::panic::set_hook(Box::new(|_| {}));
         let warnings = settings::read();
+        staging::start();
+        if staging::get().is_some() {
+            staging::launch::restore_library_path();
+            fork::watch();
+        }
         let Some(settings) = settings::get() else { return };
         if let Some(file) = &settings.report {
             report::enable(file);

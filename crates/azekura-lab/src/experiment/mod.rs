@@ -11,6 +11,7 @@ mod runner;
 #[cfg(test)]
 mod sample;
 mod scratch_pool;
+mod staging;
 mod wan;
 
 use std::path::PathBuf;
@@ -107,7 +108,12 @@ impl RunArgs {
 
 /// Every experiment there is.
 fn every() -> Vec<Box<dyn Experiment>> {
-    daos::every().into_iter().chain(wan::every()).chain(nfs::every()).collect()
+    daos::every()
+        .into_iter()
+        .chain(wan::every())
+        .chain(nfs::every())
+        .chain(staging::every())
+        .collect()
 }
 
 /// Whether a name fits a pattern in which `*` stands for any letters.

@@ -72,7 +72,7 @@ fn begin(args: &UpArgs) -> Result<(Arc<Lab>, Ends)> {
     let reception = Reception::open(&scope()?, &topology.name)?;
     let lab = Arc::new(Lab::up(&topology)?);
     let (end, ended) = mpsc::channel();
-    reception.serve(&lab, end)?;
+    reception.serve(&lab, &end)?;
     if args.foreground {
         tell_started(&topology, std::process::id());
     }

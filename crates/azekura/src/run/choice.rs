@@ -63,8 +63,8 @@ enum Container {
 
 /// Chooses the way for commands that find a container below a prefix.
 pub(super) struct Chooser<'a> {
-    prefix: &'a Path,
-    name: &'a ContainerName,
+    /// The prefix and the container below it, if there is one.
+    place: Option<(&'a Path, &'a ContainerName)>,
     /// Where the command will start.
     cwd: PathBuf,
     /// This program; `None` if its own file cannot be read.
@@ -74,11 +74,16 @@ pub(super) struct Chooser<'a> {
 
 impl<'a> Chooser<'a> {
     pub(super) fn new(name: &'a ContainerName, prefix: &'a Path, cwd: Option<&Path>) -> Self {
+        Self { place: Some((prefix, name)), ..Self::of_machine(cwd) }
+    }
+
+    /// For commands that find no container.
+    pub(super) fn of_machine(cwd: Option<&Path>) -> Self {
         let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let own = File::open("/proc/self/exe").ok();
         let own = own.and_then(|own| Own::read(&|at, into: &mut [u8]| own.read_at(into, at)));
         let cwd = cwd.map_or_else(here, Path::to_owned);
-        Self { prefix, name, cwd, own, container: Container::Unasked }
+        Self { place: None, cwd, own, container: Container::Unasked }
     }
 
     /// The way for the command `program`.
@@ -113,9 +118,7 @@ impl<'a> Chooser<'a> {
         {
             return Found::Host(path);
         }
-        let Ok(inside) = path.strip_prefix(self.prefix).map(Path::to_owned) else {
-            return Found::Nowhere;
-        };
+        let Some(inside) = self.below_prefix(&path) else { return Found::Nowhere };
         let is_there = self.container().is_some_and(|names| {
             names.metadata(in_container(&inside)).is_ok_and(|attr| {
                 attr.mode & 0o111 != 0 && attr.kind == azekura_posix::FileKind::Regular
@@ -124,10 +127,15 @@ impl<'a> Chooser<'a> {
         if is_there { Found::Container(path) } else { Found::Nowhere }
     }
 
+    fn below_prefix(&self, path: &Path) -> Option<PathBuf> {
+        path.strip_prefix(self.place?.0).ok().map(Path::to_owned)
+    }
+
     /// The container, opened when it is first needed; `None` if it does not answer.
     fn container(&mut self) -> Option<&Namespace> {
         if matches!(self.container, Container::Unasked) {
-            self.container = open(self.name).map_or(Container::Silent, Container::Open);
+            let opened = self.place.and_then(|(_, name)| open(name));
+            self.container = opened.map_or(Container::Silent, Container::Open);
         }
         match &self.container {
             Container::Open(names) => Some(names),
@@ -188,7 +196,7 @@ impl<'a> Chooser<'a> {
     /// another way: to run its interpreter.
     fn in_container(&mut self, path: &Path) -> Choice {
         let fuse = || Choice::new(Way::Fuse, "it lies in the container");
-        let Ok(inside) = path.strip_prefix(self.prefix).map(Path::to_owned) else { return fuse() };
+        let Some(inside) = self.below_prefix(path) else { return fuse() };
         let own = self.own.clone();
         let kind = self.container().and_then(|names| {
             let file = names.open(in_container(&inside), &OpenOptions::read_only()).ok()?;

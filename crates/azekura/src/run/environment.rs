@@ -2,6 +2,7 @@
 //! the variables; `crates/preload` reads the same ones.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -11,7 +12,7 @@ use super::args::RunArgs;
 use crate::host::{places, programs};
 use crate::names::ContainerName;
 
-pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
+pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 const POOL: &str = "AZEKURA_POOL";
 const CONTAINER: &str = "AZEKURA_CONTAINER";
 const PREFIX: &str = "AZEKURA_PREFIX";
@@ -20,7 +21,7 @@ const INTERCEPT: &str = "AZEKURA_INTERCEPT";
 const READ_POLICY: &str = "AZEKURA_READ_POLICY";
 const WRITE_POLICY: &str = "AZEKURA_WRITE_POLICY";
 const TRACE: &str = "AZEKURA_TRACE";
-const BINARY: &str = "AZEKURA_BIN";
+pub(crate) const BINARY: &str = "AZEKURA_BIN";
 
 const LIBRARY: &str = "libazekura_preload.so";
 /// Where the library may lie, from the directory of this program on: beside it in a build, below
@@ -37,7 +38,7 @@ pub(super) enum Intercept {
 }
 
 /// Variables to set, or to remove where there is no value.
-pub(super) type Variables = Vec<(&'static str, Option<OsString>)>;
+pub(crate) type Variables = Vec<(&'static str, Option<OsString>)>;
 
 /// The environment with which a program finds a container below the prefix.
 ///
@@ -49,8 +50,7 @@ pub(super) fn for_preload(
     intercept: Intercept,
 ) -> Result<Variables> {
     let binary = programs::own()?;
-    let library = find_library(&binary)?;
-    let preload = prepend(&library, std::env::var_os(LD_PRELOAD).as_deref());
+    let preload = preloaded()?;
     let report = args.report.as_deref().map(report_file).transpose()?;
     let intercept = match intercept {
         Intercept::All => "all",
@@ -76,6 +76,25 @@ pub(super) fn for_preload(
         variables.push((TRACE, Some(trace.into())));
     }
     Ok(variables)
+}
+
+/// `LD_PRELOAD` of this process with the library that belongs to this program.
+///
+/// # Errors
+/// If the library is not where it should be.
+pub(crate) fn preloaded() -> Result<OsString> {
+    Ok(prepend(&own_library()?, std::env::var_os(LD_PRELOAD).as_deref()))
+}
+
+/// `LD_PRELOAD` of this process without the library that belongs to this program; `None` if nothing is left.
+///
+/// # Errors
+/// If the library is not where it should be.
+pub(crate) fn not_preloaded() -> Result<Option<OsString>> {
+    let library = own_library()?;
+    let value = prepend(&library, std::env::var_os(LD_PRELOAD).as_deref());
+    let others = value.as_encoded_bytes().get(library.as_os_str().len() + 1..);
+    Ok(others.map(OsStr::from_bytes).map(OsStr::to_owned))
 }
 
 /// The file for the report. The library writes it when all is over and cannot complain then.
@@ -127,7 +146,7 @@ fn prepend(library: &Path, others: Option<&OsStr>) -> OsString {
     for other in rest.filter(|other| !other.is_empty()) {
         if other != library.as_os_str().as_encoded_bytes() {
             value.push(":");
-            value.push(std::os::unix::ffi::OsStrExt::from_bytes(other) as &OsStr);
+            value.push(OsStr::from_bytes(other));
         }
     }
     value

@@ -2,7 +2,7 @@
 //! is not there, 126 if it cannot be run, as shells and `env` have it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -15,16 +15,16 @@ const NOT_FOUND: u8 = 127;
 
 /// A command with its arguments.
 #[derive(Clone, Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// Name or path, and the arguments; at least one.
-    pub(super) words: Vec<OsString>,
+    pub(crate) words: Vec<OsString>,
     /// What it is told as its own name, if not the first word.
-    pub(super) argv0: Option<OsString>,
+    pub(crate) argv0: Option<OsString>,
 }
 
 impl Program {
     /// The name or path of the command.
-    pub(super) fn name(&self) -> &OsString {
+    pub(crate) fn name(&self) -> &OsString {
         // The command line demands one word at least.
         &self.words[0]
     }
@@ -32,7 +32,7 @@ impl Program {
 
 /// Replaces this process by the command. Comes back only if that fails; the reason has then been
 /// shown.
-pub(super) fn become_program(program: &Program, variables: &Variables) -> Verdict {
+pub(crate) fn become_program(program: &Program, variables: &Variables) -> Verdict {
     let mut command = Command::new(program.name());
     command.args(&program.words[1..]);
     if let Some(argv0) = &program.argv0 {
@@ -45,15 +45,20 @@ pub(super) fn become_program(program: &Program, variables: &Variables) -> Verdic
         };
     }
     let error = command.exec();
+    not_started(program, &error)
+}
+
+/// Shows why a command could not be started, and says what that comes to.
+pub(crate) fn not_started(program: &Program, error: &io::Error) -> Verdict {
     let mut kind = error.kind();
     // A directory of PATH that is closed to the user does not make a missing program one that may
     // not be run.
     if kind == ErrorKind::PermissionDenied && !is_anywhere(program.name()) {
         kind = ErrorKind::NotFound;
     }
-    let error = if kind == error.kind() { error } else { kind.into() };
     let name = program.name().display();
-    report::note(format_args!("azekura: cannot run '{name}': {error}"));
+    let shown = if kind == error.kind() { error } else { &io::Error::from(kind) };
+    report::note(format_args!("azekura: cannot run '{name}': {shown}"));
     Verdict::Ended(if kind == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN })
 }
 

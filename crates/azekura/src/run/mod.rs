@@ -16,7 +16,7 @@ mod program;
 mod root;
 mod signals;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -29,13 +29,15 @@ use self::args::{Cache, Via};
 use self::choice::{Chooser, Way};
 use self::environment::Intercept;
 use self::front::MountedCommand;
-use self::launch::Program;
 use crate::names::{ContainerName, DEFAULT_CONTAINER};
 use crate::outcome::{Verdict, usage};
 use crate::report;
 
 pub(crate) use args::RunArgs;
+pub(crate) use environment::{BINARY, LD_PRELOAD, Variables, not_preloaded, preloaded};
 pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
+pub(crate) use launch::{Program, become_program, not_started};
+pub(crate) use signals::catch as catch_signals;
 
 /// How long a pool may take to say whether it has a container, before the command is run anyway.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -107,6 +109,13 @@ fn note_named(args: &RunArgs, name: &ContainerName, program: &OsString) {
 /// Why the machine does not allow it, and what to do.
 pub(crate) fn probe_namespaces() -> Result<()> {
     namespace::enter().map(drop)
+}
+
+/// Whether the preload library serves a program, found as a shell would find it, and the end of a sentence
+/// that says why.
+pub(crate) fn suits_preload(program: &OsStr) -> (bool, String) {
+    let choice = Chooser::of_machine(None).choose(program);
+    (choice.way == Way::Preload, choice.why)
 }
 
 /// The file of the preload library.

@@ -14,11 +14,11 @@ const PASSED_ON: [i32; 9] =
     [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH];
 
 /// Signals that do nothing to this process any more, but wait to be passed on.
-pub(super) struct Caught(SignalsInfo<WithOrigin>);
+pub(crate) struct Caught(SignalsInfo<WithOrigin>);
 
 /// From now on these signals do not end this process. Those that it was started to ignore stay
 /// ignored, for the command too.
-pub(super) fn catch() -> Result<Caught> {
+pub(crate) fn catch() -> Result<Caught> {
     let ignored = ignored();
     let caught = PASSED_ON.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
     let signals = SignalsInfo::<WithOrigin>::new(caught).context("cannot wait for signals")?;
@@ -36,16 +36,24 @@ impl Caught {
     /// Passes signals on to the child `pid`, for as long as this process lives. The child must not
     /// be waited for by anybody but the caller, who leaves soon after.
     pub(super) fn pass_on_to(self, pid: Pid) -> Result<()> {
+        self.give_to(move |signal, came_to_all| {
+            if !came_to_all {
+                // It may have ended in the meantime.
+                let _ = kill_process(pid, signal);
+            }
+        })
+    }
+
+    /// Gives signals to `take`, for as long as this process lives, with whether the terminal has sent
+    /// them to the command as well.
+    pub(crate) fn give_to(self, take: impl Fn(Signal, bool) + Send + 'static) -> Result<()> {
         let mut signals = self.0;
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
                 for origin in &mut signals {
-                    if let Some(signal) = Signal::from_named_raw(origin.signal)
-                        && !came_to_all(&origin)
-                    {
-                        // It may have ended in the meantime.
-                        let _ = kill_process(pid, signal);
+                    if let Some(signal) = Signal::from_named_raw(origin.signal) {
+                        take(signal, came_to_all(&origin));
                     }
                 }
             })

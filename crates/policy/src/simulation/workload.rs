@@ -1,6 +1,7 @@
 //! The access patterns of the experiments. Owns which bytes are read in which order; must never
 //! know how they come.
 
+use super::random::Random;
 use crate::range::ByteRange;
 
 const K: u64 = 1 << 10;
@@ -84,18 +85,6 @@ pub struct Workload {
     pub read_bytes: u64,
     /// Where the random places begin.
     pub seed: u64,
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
 }
 
 impl Workload {

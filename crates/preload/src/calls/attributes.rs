@@ -9,6 +9,7 @@ use super::hooks;
 use crate::descriptors::{Description, on_fd};
 use crate::paths::{self, Spot, by_path};
 use crate::report::{Counter, counter};
+use crate::staging::Purpose;
 use crate::{host, service};
 
 mod hosts {
@@ -70,6 +71,7 @@ unsafe fn chmod_at(
     unsafe {
         by_path(
             counter,
+            &Purpose::Write { follow: flags & NOFOLLOW == 0 },
             dirfd,
             path,
             |spot| change_mode(spot, mode, flags),
@@ -110,6 +112,7 @@ unsafe fn chown_at(
         }
         by_path(
             counter,
+            &Purpose::Write { follow: flags & NOFOLLOW == 0 },
             dirfd,
             path,
             |spot| match flags & !(NOFOLLOW | libc::AT_EMPTY_PATH) {
@@ -173,6 +176,7 @@ unsafe fn set_times(
         }
         by_path(
             counter,
+            &Purpose::Write { follow: flags & NOFOLLOW == 0 },
             dirfd,
             path,
             |spot| {

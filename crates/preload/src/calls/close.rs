@@ -10,7 +10,7 @@ use crate::descriptors::{Description, reserve, table};
 use crate::host;
 use crate::report::counter;
 use crate::stdio;
-use crate::{guard, hook};
+use crate::{guard, hook, staging};
 
 /// Lets arrive what was written to the file behind a number; tells what became of it.
 fn flush(fd: c_int) -> Result<()> {
@@ -40,6 +40,7 @@ pub(super) fn give_up(description: &Arc<Description>) {
 /// The kernel has given this number to something else: if it was ours, it was closed by a call that we
 /// have not seen.
 pub(crate) fn not_ours(fd: c_int) -> c_int {
+    staging::renewed(fd);
     if table::is_ours(fd) {
         hook::inside(|| {
             release(fd);
@@ -86,6 +87,7 @@ hooks! {
             }
             return closed;
         } else {
+            staging::renewed(fd);
             counter.passed();
         }
         // SAFETY: as for the C function.

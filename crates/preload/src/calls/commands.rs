@@ -1,19 +1,18 @@
 //! Programs that the C library starts by itself: `system`, `popen`; and `daemon`, which changes what
 //! descriptors stand for by itself. Owns that these get by without the hooks of what they do inside.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 
-use super::exec::own_environment;
+use super::exec::{own_environment, variables};
 use super::{close, hooks};
 use crate::report::counter;
-use crate::settings::Settings;
 use crate::{hook, launch};
 
 type Array = *const *const c_char;
 
 /// Does something that starts a program with the environment of this process, while that has all
 /// that the program needs.
-fn with_environment<T>(settings: &Settings, body: impl FnOnce() -> T) -> T {
+fn with_environment<T>(variables: &[CString], body: impl FnOnce() -> T) -> T {
     unsafe extern "C" {
         static mut environ: Array;
     }
@@ -22,10 +21,10 @@ fn with_environment<T>(settings: &Settings, body: impl FnOnce() -> T) -> T {
         let directory = launch::own_directory();
         // SAFETY: the environment of this process is as `execve` takes it.
         unsafe {
-            if directory.is_none() && launch::environment::is_complete(settings, own) {
+            if directory.is_none() && launch::environment::is_complete(variables, own) {
                 return Ok(None);
             }
-            let full = launch::environment::handed_on(settings, own, directory.as_deref());
+            let full = launch::environment::handed_on(variables, own, directory.as_deref());
             Ok(Some((own, full)))
         }
     });
@@ -60,22 +59,22 @@ hooks! {
     fn [system](command: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         let hosts = || unsafe { real::system(command) };
-        let (Some(settings), false) = (launch::active(), command.is_null()) else {
+        let (Some(variables), false) = (variables(), command.is_null()) else {
             return hosts();
         };
         counter!("system").served();
         launch::prepare();
-        with_environment(settings, hosts)
+        with_environment(variables, hosts)
     }
 
     /// `popen`, as `system`.
     fn [popen](command: *const c_char, mode: *const c_char) -> *mut c_void {
         // SAFETY: as for the C function.
         let hosts = || unsafe { real::popen(command, mode) };
-        let Some(settings) = launch::active() else { return hosts() };
+        let Some(variables) = variables() else { return hosts() };
         counter!("popen").served();
         launch::prepare();
-        with_environment(settings, hosts)
+        with_environment(variables, hosts)
     }
 
     /// `daemon`, which puts the null device in place of the standard streams by itself.

@@ -1,17 +1,17 @@
-//! The working directory, and paths without symlinks: `chdir`, `getcwd`, `realpath`. While the working
+//! The working directory: `chdir`, `getcwd`. While the working
 //! directory lies in the container the kernel's stays where it was.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 
 use azekura_posix::{Access, Attr, AttrsWanted, Errno, FileKind, Namespace, Oid, Result};
 use libc::size_t;
 
 use super::hooks;
-use crate::descriptors::table;
 use crate::paths::working_directory::{self, WorkingDirectory};
 use crate::paths::{Spot, by_path};
 use crate::report::counter;
 use crate::settings;
+use crate::staging::{self, Purpose};
 use crate::{guard, hook, host, service};
 
 mod hosts {
@@ -24,7 +24,6 @@ mod hosts {
         fn fchdir(fd: c_int) -> c_int;
         fn getcwd(buffer: *mut c_char, bytes: size_t) -> *mut c_char;
         fn get_current_dir_name() -> *mut c_char;
-        fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char;
     }
 }
 
@@ -87,7 +86,7 @@ fn current(ns: &Namespace) -> Result<Vec<u8>> {
 }
 
 /// The canonical path of the place below the container's root, and what is there.
-fn canonical(spot: &Spot) -> Result<(Vec<u8>, Attr)> {
+pub(super) fn canonical(spot: &Spot) -> Result<(Vec<u8>, Attr)> {
     if spot.path.first() == Some(&b'/') {
         return spot.ns.canonicalize(b"", &spot.path);
     }
@@ -106,6 +105,7 @@ fn enter(ns: &Namespace, attr: &Attr, path: Vec<u8>) -> Result<c_int> {
 
 /// The kernel's working directory counts again.
 fn entered_host(result: c_int) -> c_int {
+    staging::moved();
     if result == 0 && working_directory::is_ours() && !guard::is_inside() {
         hook::inside(|| {
             working_directory::set(None);
@@ -114,7 +114,7 @@ fn entered_host(result: c_int) -> c_int {
     result
 }
 
-fn with_prefix(below: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn with_prefix(below: &[u8]) -> Result<Vec<u8>> {
     let settings = settings::get().ok_or(Errno::NOENT)?;
     Ok([&settings.prefix, below].concat())
 }
@@ -123,7 +123,11 @@ fn with_prefix(below: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Safety
 /// As for `getcwd`.
-unsafe fn give_path(path: &[u8], buffer: *mut c_char, bytes: size_t) -> Result<*mut c_char> {
+pub(super) unsafe fn give_path(
+    path: &[u8],
+    buffer: *mut c_char,
+    bytes: size_t,
+) -> Result<*mut c_char> {
     let needed = path.len() + 1;
     let into = if buffer.is_null() {
         let bytes = if bytes == 0 { needed } else { bytes };
@@ -151,35 +155,25 @@ unsafe fn give_path(path: &[u8], buffer: *mut c_char, bytes: size_t) -> Result<*
     Ok(into)
 }
 
+/// The working directory as a program of a staging job knows it, if it is one of the agent's.
+fn directory_of_job() -> Option<Vec<u8>> {
+    let job = staging::active()?;
+    hook::caught(|| Ok(job.shown(&job.kernel_path(CWD).ok_or(Errno::NOENT)?))).ok().flatten()
+}
+
+fn conclude_path(given: Result<*mut c_char>) -> *mut c_char {
+    given.unwrap_or_else(|errno| {
+        host::set_errno(errno.raw_os_error());
+        std::ptr::null_mut()
+    })
+}
+
 fn is_in_container() -> bool {
     working_directory::is_ours() && !guard::is_inside()
 }
 
 fn current_with_prefix() -> Result<Vec<u8>> {
     with_prefix(&current(&service::root()?)?)
-}
-
-/// The path that `realpath` gives of a place in the container.
-///
-/// # Safety
-/// As for `realpath`.
-unsafe fn give_real(spot: &Spot, resolved: *mut c_char) -> Result<*mut c_char> {
-    let path = with_prefix(&canonical(spot)?.0)?;
-    let path_max = libc::PATH_MAX as usize;
-    if path.len() >= path_max {
-        return Err(Errno::NAMETOOLONG);
-    }
-    let bytes = if resolved.is_null() { 0 } else { path_max };
-    // SAFETY: a buffer of the caller has room for any path.
-    unsafe { give_path(&path, resolved, bytes) }
-}
-
-/// Whether a path of a descriptor leads to nothing but that descriptor.
-fn descriptor_of(path: &[u8]) -> Option<CString> {
-    let fd = crate::paths::descriptor_path(path)?;
-    let description = table::get(fd)?;
-    let below = description.path();
-    (!below.is_empty()).then(|| CString::new(with_prefix(below).ok()?).ok()).flatten()
 }
 
 hooks! {
@@ -189,6 +183,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("chdir"),
+                &Purpose::Enter,
                 CWD,
                 path,
                 |spot| {
@@ -220,7 +215,12 @@ hooks! {
     fn [getcwd](buffer: *mut c_char, bytes: size_t) -> *mut c_char {
         if !is_in_container() {
             // SAFETY: as for the C function.
-            return unsafe { hosts::getcwd(buffer, bytes) };
+            return unsafe {
+                match directory_of_job() {
+                    Some(path) => conclude_path(give_path(&path, buffer, bytes)),
+                    None => hosts::getcwd(buffer, bytes),
+                }
+            };
         }
         let given = hook::run(|| {
             if bytes == 0 && !buffer.is_null() {
@@ -260,49 +260,11 @@ hooks! {
 
     /// `get_current_dir_name`.
     fn [get_current_dir_name]() -> *mut c_char {
-        if !is_in_container() {
+        if !is_in_container() && staging::active().is_none() {
             // SAFETY: as for the C function.
             return unsafe { hosts::get_current_dir_name() };
         }
         // SAFETY: without a buffer the path comes in new memory.
         unsafe { getcwd(std::ptr::null_mut(), 0) }
-    }
-
-    /// `realpath`.
-    fn [realpath](path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-        if path.is_null() {
-            host::set_errno(libc::EINVAL);
-            return std::ptr::null_mut();
-        }
-        let of_descriptor = hook::run(|| {
-            // SAFETY: not null, so a C string.
-            Ok(descriptor_of(unsafe { CStr::from_ptr(path) }.to_bytes()))
-        });
-        let of_descriptor = of_descriptor.and_then(Result::ok).flatten();
-        let path = of_descriptor.as_deref().map_or(path, CStr::as_ptr);
-        // SAFETY: as for the C function.
-        unsafe {
-            by_path(
-                counter!("realpath"),
-                CWD,
-                path,
-                |spot| give_real(spot, resolved),
-                |_, path| hosts::realpath(path, resolved),
-            )
-        }
-    }
-
-    /// `realpath`, fortified.
-    fn [__realpath_chk](
-        path: *const c_char, resolved: *mut c_char, _room: size_t,
-    ) -> *mut c_char {
-        // SAFETY: as for the C function, which gives this only room for any path.
-        unsafe { realpath(path, resolved) }
-    }
-
-    /// `canonicalize_file_name`.
-    fn [canonicalize_file_name](path: *const c_char) -> *mut c_char {
-        // SAFETY: as for the C function.
-        unsafe { realpath(path, std::ptr::null_mut()) }
     }
 }

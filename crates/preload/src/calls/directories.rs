@@ -16,6 +16,7 @@ use crate::descriptors::{Description, on_fd, table};
 use crate::host::Failing;
 use crate::paths::by_path;
 use crate::report::{Counter, counter};
+use crate::staging::{self, Purpose};
 use crate::{guard, hook, host, service};
 
 mod hosts {
@@ -262,10 +263,17 @@ hooks! {
         unsafe {
             by_path(
                 counter!("opendir"),
+                &Purpose::List,
                 CWD,
                 path,
                 |spot| open::open_at(spot, OPEN, 0).map(|fd| register(fd, 0)),
-                |_, path| hosts::opendir(path),
+                |_, path| {
+                    let dir = hosts::opendir(path);
+                    if !dir.is_null() && staging::active().is_some() {
+                        staging::renewed(hosts::dirfd(dir));
+                    }
+                    dir
+                },
             )
         }
     }

@@ -9,7 +9,7 @@ use super::{close, hooks};
 use crate::descriptors::{Description, on_data, reserve, table};
 use crate::host;
 use crate::report::counter;
-use crate::{guard, hook, stdio};
+use crate::{guard, hook, staging, stdio};
 
 /// A further number for a description, from the kernel's own duplication of the reservation.
 pub(super) fn keep(new: c_int, description: &Arc<Description>) -> Result<c_int> {
@@ -74,6 +74,7 @@ unsafe fn duplicate_onto(old: c_int, new: c_int, hosts: impl FnOnce() -> c_int) 
     }
     if !table::is_ours(old) && !table::is_ours(new) {
         counter.passed();
+        staging::renewed(new);
         return hosts();
     }
     counter.served();

@@ -11,6 +11,7 @@ use crate::host;
 use crate::launch::{self, Inherited, Launch, Program, Request};
 use crate::report::{self, counter};
 use crate::settings::{self, Settings};
+use crate::staging::{self, Job};
 use crate::{hook, paths, service};
 
 type Array = *const *const c_char;
@@ -29,20 +30,55 @@ mod real {
 /// What is looked through if there is no `PATH`.
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
+/// Who serves this process.
+#[derive(Clone, Copy)]
+pub(super) enum Server {
+    /// A pool.
+    Pool(&'static Settings),
+    /// The agent of a staging job.
+    Agent(&'static Job),
+}
+
+/// Who serves this process, if starting programs is our business here.
+pub(super) fn server() -> Option<Server> {
+    match launch::active() {
+        Some(settings) => Some(Server::Pool(settings)),
+        None => staging::launch::starting().map(Server::Agent),
+    }
+}
+
+/// The variables that programs started from here get.
+pub(super) fn variables() -> Option<&'static [CString]> {
+    server().map(|server| match server {
+        Server::Pool(settings) => settings.handed_on.as_slice(),
+        Server::Agent(job) => job.handed_on.as_slice(),
+    })
+}
+
 /// # Safety
 /// As for `execve`.
 unsafe fn plan(
-    settings: &Settings,
-    dirfd: c_int,
-    path: &[u8],
+    server: Server,
+    (dirfd, path): (c_int, &[u8]),
     argv: Array,
     environment: Array,
 ) -> Result<Launch> {
-    let inherited = Inherited::now();
-    let directory = launch::own_directory();
-    let request = Request { path, dirfd, argv, environment, directory, inherited };
-    // SAFETY: the caller says so.
-    unsafe { launch::plan(settings, &request) }
+    let settings = match server {
+        Server::Pool(settings) => settings,
+        Server::Agent(job) => {
+            let request = staging::launch::Request { path, dirfd, argv, environment };
+            // SAFETY: the caller says so.
+            return hook::caught(|| unsafe { staging::launch::plan(job, &request) });
+        }
+    };
+    let planned = hook::run(|| {
+        let inherited = Inherited::now();
+        let directory = launch::own_directory();
+        let request = Request { path, dirfd, argv, environment, directory, inherited };
+        // SAFETY: the caller says so.
+        unsafe { launch::plan(settings, &request) }
+    });
+    planned.unwrap_or(Err(Errno::IO))
 }
 
 /// Why an exec came back.
@@ -84,7 +120,7 @@ fn become_program(plan: &Launch) -> Errno {
 /// As for `execveat` without flags.
 unsafe fn execute_at(dirfd: c_int, path: *const c_char, argv: Array, environment: Array) -> Errno {
     let counter = counter!("exec");
-    let Some(settings) = launch::active() else {
+    let Some(server) = server() else {
         // SAFETY: the caller says so.
         return after(unsafe {
             if dirfd == libc::AT_FDCWD {
@@ -95,14 +131,13 @@ unsafe fn execute_at(dirfd: c_int, path: *const c_char, argv: Array, environment
         });
     };
     counter.served();
-    let planned = hook::run(|| {
-        // SAFETY: the caller says so.
-        unsafe { plan(settings, dirfd, paths::text(path)?, argv, environment) }
-    });
+    // SAFETY: the caller says so.
+    let planned = unsafe {
+        paths::text(path).and_then(|path| plan(server, (dirfd, path), argv, environment))
+    };
     match planned {
-        Some(Ok(plan)) => become_program(&plan),
-        Some(Err(errno)) => errno,
-        None => Errno::IO,
+        Ok(plan) => become_program(&plan),
+        Err(errno) => errno,
     }
 }
 
@@ -174,18 +209,16 @@ unsafe fn execute_found(name: *const c_char, argv: Array, environment: Array) ->
 /// # Safety
 /// As for `fexecve`.
 unsafe fn execute_open(fd: c_int, argv: Array, environment: Array) -> Errno {
-    let Some(settings) = launch::active() else {
+    let Some(server) = server() else {
         // SAFETY: the caller says so.
         return after(unsafe { real::fexecve(fd, argv, environment) });
     };
     counter!("fexecve").served();
     let shown = format!("/dev/fd/{fd}");
-    let planned = hook::run(|| {
-        // SAFETY: the caller says so.
-        unsafe { plan(settings, libc::AT_FDCWD, shown.as_bytes(), argv, environment) }
-    });
+    // SAFETY: the caller says so.
+    let planned = unsafe { plan(server, (libc::AT_FDCWD, shown.as_bytes()), argv, environment) };
     match planned {
-        Some(Ok(plan)) => match &plan.program {
+        Ok(plan) => match &plan.program {
             // Started by its descriptor, as was asked: the path stands for nothing else.
             Program::Path(path) if path.to_bytes() == shown.as_bytes() => {
                 launch::prepare_to_become();
@@ -197,8 +230,7 @@ unsafe fn execute_open(fd: c_int, argv: Array, environment: Array) -> Errno {
             }
             _ => become_program(&plan),
         },
-        Some(Err(errno)) => errno,
-        None => Errno::IO,
+        Err(errno) => errno,
     }
 }
 

@@ -5,28 +5,30 @@ use libc::pid_t;
 
 use super::hooks;
 use crate::descriptors::inherit;
-use crate::{guard, host, service, settings};
+use crate::{guard, host, service, settings, staging};
 
 extern "C" fn before() {
-    if settings::get().is_none() {
-        return;
-    }
     guard::close_for_fork();
-    service::drain();
-    inherit::share_all();
+    if settings::get().is_some() {
+        service::drain();
+        inherit::share_all();
+    }
 }
 
 extern "C" fn after() {
-    if settings::get().is_some() {
-        guard::open_after_fork();
-    }
+    guard::open_after_fork();
+}
+
+extern "C" fn after_in_child() {
+    staging::after_fork_in_child();
+    after();
 }
 
 /// Watches every fork of the process, also those that the C library makes itself.
 pub(crate) fn watch() {
     // SAFETY: three functions that stay for the life of the process. Out of memory there is nobody to
     // tell; forks then behave as if positions were not shared.
-    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }
 
 hooks! {

@@ -10,6 +10,7 @@ use crate::descriptors::table;
 use crate::paths::{self, Spot, by_path, by_two_paths, working_directory};
 use crate::report::{Counter, counter};
 use crate::settings::{self, Intercept};
+use crate::staging::{self, Pair, Purpose};
 use crate::{guard, hook, host};
 
 mod hosts {
@@ -63,6 +64,7 @@ unsafe fn link_at(
         if let Some(oid) = linked_object(from.0, from.1, flags) {
             return by_path(
                 counter,
+                &Purpose::Make,
                 to.0,
                 to.1,
                 |to| to.ns.link_object(oid, &to.path).map(|_| 0),
@@ -79,7 +81,9 @@ unsafe fn link_at(
             let attr = from.ns.resolve(&from.path, flags & libc::AT_SYMLINK_FOLLOW != 0)?;
             to.ns.link_object(attr.oid, &to.path).map(|_| 0)
         };
-        by_two_paths(counter, from, to, link, || hosts::linkat(from.0, from.1, to.0, to.1, flags))
+        by_two_paths(counter, Pair::Link, from, to, link, |from, to| {
+            hosts::linkat(from.0, from.1, to.0, to.1, flags)
+        })
     }
 }
 
@@ -95,6 +99,7 @@ unsafe fn symlink_at(
     unsafe {
         by_path(
             counter,
+            &Purpose::Make,
             dirfd,
             path,
             |spot| spot.ns.symlink(paths::text(text)?, &spot.path).map(|_| 0),
@@ -143,6 +148,31 @@ fn shown_by_proc(path: &[u8]) -> Option<Vec<u8>> {
     Some([&settings.prefix, below].concat())
 }
 
+/// What a link that the kernel keeps in `/proc` shows a program of a staging job: the path of the map where
+/// it leads into one of the agent's directories.
+///
+/// # Safety
+/// As for `readlinkat`, which has given `given`.
+unsafe fn shown_to_job(
+    path: *const c_char,
+    buffer: *mut c_char,
+    bytes: size_t,
+    given: ssize_t,
+) -> ssize_t {
+    let (Some(job), Ok(got)) = (staging::active(), usize::try_from(given)) else { return given };
+    // SAFETY: the kernel has read the path, and has written that many bytes.
+    let (path, got) = unsafe {
+        let Ok(path) = paths::text(path) else { return given };
+        (path, std::slice::from_raw_parts(buffer.cast::<u8>(), got))
+    };
+    if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
+        return given;
+    }
+    let Some(shown) = job.shown(got) else { return given };
+    // SAFETY: the caller says so.
+    hook::run(|| unsafe { give_text(&shown, buffer, bytes) }).and_then(Result::ok).unwrap_or(given)
+}
+
 /// # Safety
 /// As for `readlinkat`.
 unsafe fn readlink_at(
@@ -162,6 +192,10 @@ unsafe fn readlink_at(
         }
         by_path(
             counter,
+            &Purpose::Look {
+                follow: false,
+                found: &|found| give_text(found.link()?, buffer, bytes),
+            },
             dirfd,
             path,
             |spot| {
@@ -170,7 +204,10 @@ unsafe fn readlink_at(
                 }
                 give_text(&spot.ns.read_link(&spot.path)?, buffer, bytes)
             },
-            |dirfd, path| hosts::readlinkat(dirfd, path, buffer, bytes),
+            |dirfd, path| {
+                let given = hosts::readlinkat(dirfd, path, buffer, bytes);
+                shown_to_job(path, buffer, bytes, given)
+            },
         )
     }
 }

@@ -1,10 +1,11 @@
-//! `dlopen` of libraries that lie in the pool. The loader maps files by itself, so it gets a copy in
+//! `dlopen` of libraries that lie in the pool, or below a map of a staging job, where they come first.
+//! The loader maps files by itself, so of one in the pool it gets a copy in
 //! memory; the same library always gets the same copy, so that it is loaded once. Libraries that it
 //! needs from beside itself are loaded first, since the loader would not find them.
 
 use std::arch::naked_asm;
 use std::collections::HashMap;
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::IntoRawFd as _;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,6 +19,7 @@ use crate::launch::{self, image};
 use crate::paths::{self, Spot};
 use crate::report::counter;
 use crate::settings::{self, Settings};
+use crate::staging;
 
 /// Libraries that need libraries.
 const DEPTH_MAX: u32 = 8;
@@ -51,17 +53,6 @@ fn parent(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// The path of a library next to its user, as a `RUNPATH` has it.
-fn beside(directory: &[u8], origin: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    let rest =
-        [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().find_map(|word| directory.strip_prefix(*word));
-    match rest {
-        Some(rest) => Some([origin, rest, b"/", name].concat()),
-        None if directory.starts_with(b"/") => Some([directory, b"/", name].concat()),
-        None => None,
-    }
-}
-
 /// Makes a copy of a library, and before it of those it needs; `order` gets the paths to be loaded.
 fn copy(
     settings: &Settings,
@@ -80,7 +71,7 @@ fn copy(
     if depth < DEPTH_MAX {
         for name in &needs.libraries {
             let candidates =
-                needs.directories.iter().filter_map(|dir| beside(dir, parent(&shown), name));
+                needs.directories.iter().filter_map(|dir| image::beside(dir, parent(&shown), name));
             for candidate in candidates {
                 if let Ok(Some(found)) = paths::find(libc::AT_FDCWD, &candidate)
                     && copy(settings, &found, depth + 1, order).is_ok()
@@ -100,7 +91,13 @@ fn copy(
 
 /// # Safety
 /// As for `dlopen`.
-unsafe fn copies(path: *const c_char, flags: c_int) -> Option<Vec<&'static CString>> {
+unsafe fn copies(path: *const c_char, flags: c_int) -> Option<Vec<&'static CStr>> {
+    if let Some(job) = staging::active() {
+        // SAFETY: the caller says that it is null or a C string.
+        let name = unsafe { paths::text(path) }.ok()?;
+        counter!("dlopen").served();
+        return hook::caught(|| Ok(staging::launch::libraries(job, name))).ok().flatten();
+    }
     launch::active()?;
     let settings = settings::get()?;
     if path.is_null() {
@@ -119,6 +116,7 @@ unsafe fn copies(path: *const c_char, flags: c_int) -> Option<Vec<&'static CStri
         } else {
             copy(settings, &spot, 0, &mut order)?;
         }
+        let order: Vec<&CStr> = order.into_iter().map(CString::as_c_str).collect();
         Ok((!order.is_empty()).then_some(order))
     });
     counter!("dlopen").served();
@@ -132,7 +130,7 @@ extern "C" fn no_loader() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-fn look_up(place: &AtomicPtr<c_void>, function: &Function, name: &std::ffi::CStr) {
+fn look_up(place: &AtomicPtr<c_void>, function: &Function, name: &CStr) {
     let found = function.address(name);
     let found = if found.is_null() { no_loader as *mut c_void } else { found };
     place.store(found, Ordering::Relaxed);
@@ -168,7 +166,7 @@ unsafe extern "C" fn loadable_apart(path: *const c_char, flags: c_int) -> *const
     look_up(&DLMOPEN, &FOUND, c"dlmopen");
     // SAFETY: the caller says so.
     let order = unsafe { copies(path, flags) };
-    order.and_then(|order| order.last().copied()).map_or(path, |path| path.as_ptr())
+    order.and_then(|order| order.last().copied()).map_or(path, CStr::as_ptr)
 }
 
 /// `dlopen`. A jump, since the loader looks where the call comes from.

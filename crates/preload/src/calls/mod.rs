@@ -5,6 +5,7 @@
 #![allow(unreachable_pub)]
 
 mod attributes;
+mod canonical;
 mod close;
 mod commands;
 mod control;

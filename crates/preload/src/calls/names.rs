@@ -12,6 +12,7 @@ use crate::descriptors::size_limit;
 use crate::paths::{self, Spot, by_path, by_two_paths};
 use crate::report::{Counter, counter};
 use crate::service;
+use crate::staging::{self, Pair, Purpose};
 
 mod hosts {
     use std::ffi::{c_char, c_int};
@@ -94,10 +95,16 @@ unsafe fn access_at(
         }
         by_path(
             counter,
+            &Purpose::Look {
+                follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+                found: &|found| found.access(mode),
+            },
             dirfd,
             path,
             |spot| check_access(spot, mode, flags),
-            |dirfd, path| hosts::faccessat(dirfd, path, mode, flags),
+            |dirfd, path| {
+                staging::refuse_writing(path, mode, hosts::faccessat(dirfd, path, mode, flags))
+            },
         )
     }
 }
@@ -114,6 +121,7 @@ unsafe fn make_dir(
     unsafe {
         by_path(
             counter,
+            &Purpose::Make,
             dirfd,
             path,
             |spot| spot.ns.create_dir(&spot.path, service::masked(mode) & 0o1777).map(|_| 0),
@@ -129,7 +137,7 @@ unsafe fn rename_at(
     from: (c_int, *const c_char),
     to: (c_int, *const c_char),
     flags: libc::c_uint,
-    hosts: impl Fn() -> c_int,
+    hosts: impl Fn((c_int, *const c_char), (c_int, *const c_char)) -> c_int,
 ) -> c_int {
     let rename = |from: &Spot, to: &Spot| {
         let mode = match flags {
@@ -141,7 +149,7 @@ unsafe fn rename_at(
         from.ns.rename_into(&from.path, &to.ns, &to.path, mode).map(|()| 0)
     };
     // SAFETY: the caller keeps the conditions of `renameat2`.
-    unsafe { by_two_paths(counter, from, to, rename, hosts) }
+    unsafe { by_two_paths(counter, Pair::Rename(flags), from, to, rename, hosts) }
 }
 
 fn node(mode: mode_t, device: dev_t) -> Result<NewEntry<'static>> {
@@ -172,6 +180,7 @@ unsafe fn make_node(
     unsafe {
         by_path(
             counter,
+            &Purpose::Make,
             dirfd,
             path,
             |spot| {
@@ -227,6 +236,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("rmdir"),
+                &Purpose::Remove(0),
                 CWD,
                 path,
                 |spot| spot.ns.remove_dir(&spot.path).map(|()| 0),
@@ -241,6 +251,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("unlink"),
+                &Purpose::Remove(0),
                 CWD,
                 path,
                 |spot| spot.ns.remove_file(&spot.path).map(|()| 0),
@@ -255,6 +266,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("unlinkat"),
+                &Purpose::Remove(0),
                 dirfd,
                 path,
                 |spot| match flags {
@@ -271,7 +283,10 @@ hooks! {
     fn [remove](path: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            by_path(counter!("remove"), CWD, path, remove_either, |_, path| hosts::remove(path))
+            let purpose = Purpose::Remove(0);
+            by_path(counter!("remove"), &purpose, CWD, path, remove_either, |_, path| {
+                hosts::remove(path)
+            })
         }
     }
 
@@ -279,8 +294,8 @@ hooks! {
     fn [rename](from: *const c_char, to: *const c_char) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            rename_at(counter!("rename"), (CWD, from), (CWD, to), 0, || {
-                hosts::renameat(CWD, from, CWD, to)
+            rename_at(counter!("rename"), (CWD, from), (CWD, to), 0, |from, to| {
+                hosts::renameat(from.0, from.1, to.0, to.1)
             })
         }
     }
@@ -291,8 +306,8 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            rename_at(counter!("renameat"), (from_dir, from), (to_dir, to), 0, || {
-                hosts::renameat(from_dir, from, to_dir, to)
+            rename_at(counter!("renameat"), (from_dir, from), (to_dir, to), 0, |from, to| {
+                hosts::renameat(from.0, from.1, to.0, to.1)
             })
         }
     }
@@ -304,8 +319,8 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            rename_at(counter!("renameat2"), (from_dir, from), (to_dir, to), flags, || {
-                hosts::renameat2(from_dir, from, to_dir, to, flags)
+            rename_at(counter!("renameat2"), (from_dir, from), (to_dir, to), flags, |from, to| {
+                hosts::renameat2(from.0, from.1, to.0, to.1, flags)
             })
         }
     }
@@ -350,6 +365,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("mkfifo"),
+                &Purpose::Make,
                 dirfd,
                 path,
                 |spot| {
@@ -367,6 +383,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("truncate"),
+                &Purpose::Write { follow: true },
                 CWD,
                 path,
                 |spot| {

@@ -13,6 +13,7 @@ use crate::host::{self, Failing};
 use crate::paths::{self, Spot, by_path};
 use crate::report::{self, counter};
 use crate::settings::{self, Intercept};
+use crate::staging::{self, Open, Purpose};
 use crate::{guard, hook, service, stdio};
 
 fn options(flags: OFlags, mode: mode_t) -> OpenOptions {
@@ -99,6 +100,19 @@ fn follow_mount(fd: c_int, flags: c_int) {
     });
 }
 
+/// Closes what was opened in a tree of a staging job if it is a directory.
+fn gives_back(fd: c_int) -> bool {
+    // SAFETY: the C library has just opened it.
+    let found = rustix::fs::fstat(unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) });
+    let is_directory =
+        found.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir());
+    if is_directory {
+        // SAFETY: as above, and nobody has seen it.
+        unsafe { host::close(fd) };
+    }
+    is_directory
+}
+
 unsafe fn open_file(
     counter: &'static report::Counter,
     dirfd: c_int,
@@ -111,6 +125,7 @@ unsafe fn open_file(
     let fd = unsafe {
         by_path(
             counter,
+            &Purpose::Open(Open { flags, gives_back }),
             dirfd,
             path,
             |spot| open_at(spot, flags, mode),
@@ -186,6 +201,12 @@ pub(crate) unsafe fn openat2(
     }
     // SAFETY: the caller says that there are that many bytes.
     let how = unsafe { how.cast::<OpenHow>().read_unaligned() };
+    if staging::active().is_some() {
+        // Restrictions would be those of the way in the tree, which is the same where nothing climbs.
+        let (flags, mode) = (how.flags as c_int, how.mode as mode_t);
+        // SAFETY: the caller says so.
+        return (how.resolve == 0).then(|| unsafe { openat(dirfd, path, flags, mode) });
+    }
     let found = hook::run(|| {
         // SAFETY: not null, so a C string.
         let Some(spot) = paths::find(dirfd, unsafe { paths::text(path)? })? else {

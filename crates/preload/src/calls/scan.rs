@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{DIR, dirent64, size_t};
 
 use super::{close, directories, hooks, open, stat};
-use crate::{host, settings};
+use crate::{host, settings, staging};
 
 type Select = Option<unsafe extern "C" fn(*const dirent64) -> c_int>;
 type Compare = Option<unsafe extern "C" fn(*mut *const dirent64, *mut *const dirent64) -> c_int>;
@@ -216,7 +216,7 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            if settings::get().is_none() {
+            if settings::get().is_none() && staging::active().is_none() {
                 return hosts::scandirat(dirfd, path, list, select, compare);
             }
             let dir = open_stream(dirfd, path);
@@ -241,7 +241,8 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            if settings::get().is_none() || flags & libc::GLOB_ALTDIRFUNC != 0 || found.is_null() {
+            let is_served = settings::get().is_some() || staging::active().is_some();
+            if !is_served || flags & libc::GLOB_ALTDIRFUNC != 0 || found.is_null() {
                 return hosts::glob(pattern, flags, on_error, found);
             }
             (*found).closedir = Some(glob_closedir);

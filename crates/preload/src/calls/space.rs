@@ -8,6 +8,7 @@ use super::hooks;
 use crate::descriptors::{Description, on_fd};
 use crate::paths::{Spot, by_path};
 use crate::report::counter;
+use crate::staging::{Found, Purpose};
 
 mod hosts {
     use std::ffi::{c_char, c_int, c_long};
@@ -90,6 +91,11 @@ unsafe fn give_statvfs(space: &StatFs, into: *mut libc::statvfs) -> Result<c_int
     Ok(0)
 }
 
+/// What has not come lies on the file system that it will come to.
+fn at_tree<R>(found: &Found, call: impl FnOnce(*const c_char) -> R) -> Result<R> {
+    found.tree().map(|tree| call(tree.as_ptr()))
+}
+
 /// A limit or property; `-1` without an error for what has no limit.
 fn property(name: c_int) -> Result<c_long> {
     Ok(match name {
@@ -121,6 +127,10 @@ hooks! {
         unsafe {
             by_path(
                 counter!("statfs"),
+                &Purpose::Look {
+                    follow: true,
+                    found: &|found| at_tree(found, |tree| hosts::statfs(tree, into)),
+                },
                 CWD,
                 path,
                 |spot| give_statfs(&space_at(spot)?, into),
@@ -146,6 +156,10 @@ hooks! {
         unsafe {
             by_path(
                 counter!("statvfs"),
+                &Purpose::Look {
+                    follow: true,
+                    found: &|found| at_tree(found, |tree| hosts::statvfs(tree, into)),
+                },
                 CWD,
                 path,
                 |spot| give_statvfs(&space_at(spot)?, into),
@@ -171,6 +185,10 @@ hooks! {
         unsafe {
             by_path(
                 counter!("pathconf"),
+                &Purpose::Look {
+                    follow: true,
+                    found: &|found| at_tree(found, |tree| hosts::pathconf(tree, name)),
+                },
                 CWD,
                 path,
                 |spot| {

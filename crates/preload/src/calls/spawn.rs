@@ -2,19 +2,20 @@
 //! lists: which files of the pool were opened for them, and where they lead the child to.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use azekura_posix::{Errno, Result};
 use libc::{mode_t, pid_t};
 use parking_lot::Mutex;
 
-use super::exec::{search, shell_arguments};
+use super::exec::{Server, search, server, shell_arguments};
 use super::{close, hooks, open};
 use crate::descriptors::{Description, reserve, table};
 use crate::launch::{self, Inherited, Launch, Request};
 use crate::report::counter;
 use crate::settings::Settings;
+use crate::staging::{self, Job, Open, Purpose};
 use crate::{hook, host, paths};
 
 type Array = *const *const c_char;
@@ -156,6 +157,23 @@ unsafe fn add_directory(list: List, path: *const c_char) -> Option<Result<c_int>
     result.transpose()
 }
 
+/// # Safety
+/// As for `posix_spawn_file_actions_addchdir_np`.
+unsafe fn add_staged_directory(job: &'static Job, list: List, path: *const c_char) -> c_int {
+    let led = match staged(job, list, path, &Purpose::Enter) {
+        Ok(led) => led,
+        Err(errno) => return errno.raw_os_error(),
+    };
+    // SAFETY: the caller says so.
+    let result = unsafe { real::posix_spawn_file_actions_addchdir_np(list, led.as_ptr()) };
+    if result == 0 {
+        hook::inside(|| {
+            remember(list, Action::Directory(Some(led.into_bytes())));
+        });
+    }
+    result
+}
+
 /// What a child starts with after the actions of a list.
 fn after_actions(list: List) -> (Option<Vec<u8>>, Inherited) {
     let mut directory = launch::own_directory();
@@ -173,6 +191,55 @@ fn after_actions(list: List) -> (Option<Vec<u8>>, Inherited) {
         }
     }
     (directory, inherited)
+}
+
+/// Where the actions of a list lead a child of a staging job to, if they do.
+fn directory_of(list: List) -> Option<Vec<u8>> {
+    let actions = hook::run(|| Ok(remembered(list))).and_then(Result::ok).unwrap_or_default();
+    actions.into_iter().rev().find_map(|action| match action {
+        Action::Directory(path) => path,
+        _ => None,
+    })
+}
+
+/// A path of a child, which counts from where its actions have led it to.
+fn path_in_child(list: List, path: &[u8]) -> Vec<u8> {
+    match directory_of(list) {
+        Some(dir) if !path.starts_with(b"/") => [&dir, &b"/"[..], path].concat(),
+        _ => path.to_vec(),
+    }
+}
+
+/// The path that an action of a child of a staging job gets.
+fn staged(
+    job: &'static Job,
+    list: List,
+    path: *const c_char,
+    purpose: &Purpose<'_, c_int>,
+) -> Result<CString> {
+    // SAFETY: the path is null or a C string, as for all actions.
+    let path = path_in_child(list, unsafe { paths::text(path)? });
+    match staging::resolve(job, purpose, libc::AT_FDCWD, &path)? {
+        Some(led) => Ok(led),
+        None => CString::new(path).map_err(|_| Errno::INVAL),
+    }
+}
+
+/// # Safety
+/// As for `posix_spawn`.
+unsafe fn plan_staged(
+    job: &'static Job,
+    path: *const c_char,
+    list: List,
+    argv: Array,
+    environment: Array,
+) -> Result<Launch> {
+    // SAFETY: the caller says so.
+    let path = path_in_child(list, unsafe { paths::text(path)? });
+    let request =
+        staging::launch::Request { path: &path, dirfd: libc::AT_FDCWD, argv, environment };
+    // SAFETY: the caller says so.
+    hook::caught(|| unsafe { staging::launch::plan(job, &request) })
 }
 
 /// # Safety
@@ -205,7 +272,7 @@ unsafe fn plan(
 /// # Safety
 /// As for `posix_spawn`.
 unsafe fn spawn(
-    settings: &'static Settings,
+    server: Server,
     pid: *mut pid_t,
     path: *const c_char,
     list: List,
@@ -213,25 +280,23 @@ unsafe fn spawn(
     (argv, environment): (Array, Array),
 ) -> Result<()> {
     counter!("posix_spawn").served();
-    let planned = hook::run(|| {
+    let plan = match server {
         // SAFETY: the caller says so.
-        let plan = unsafe { plan(settings, path, list, argv, environment)? };
-        let path = launch::path_for_child(&plan.program)?;
-        Ok((plan, path))
-    });
-    match planned {
-        Some(Ok((plan, path))) => {
-            launch::prepare();
-            // SAFETY: the plan's arrays are as the call wants them; the rest is the caller's.
-            let result = unsafe {
-                let (argv, environment) = (plan.argv(), plan.environment());
-                real::posix_spawn(pid, path.as_ptr(), list, attributes, argv, environment)
-            };
-            if result == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(result)) }
+        Server::Agent(job) => unsafe { plan_staged(job, path, list, argv, environment)? },
+        Server::Pool(settings) => {
+            // SAFETY: the caller says so.
+            hook::run(|| unsafe { plan(settings, path, list, argv, environment) })
+                .unwrap_or(Err(Errno::IO))?
         }
-        Some(Err(errno)) => Err(errno),
-        None => Err(Errno::IO),
-    }
+    };
+    let path = launch::path_for_child(&plan.program)?;
+    launch::prepare();
+    // SAFETY: the plan's arrays are as the call wants them; the rest is the caller's.
+    let result = unsafe {
+        let (argv, environment) = (plan.argv(), plan.environment());
+        real::posix_spawn(pid, path.as_ptr(), list, attributes, argv, environment)
+    };
+    if result == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(result)) }
 }
 
 fn conclude(result: Result<c_int>) -> c_int {
@@ -246,10 +311,10 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            let Some(settings) = launch::active() else {
+            let Some(server) = server() else {
                 return real::posix_spawn(pid, path, list, attributes, argv, environment);
             };
-            conclude(spawn(settings, pid, path, list, attributes, (argv, environment)).map(|()| 0))
+            conclude(spawn(server, pid, path, list, attributes, (argv, environment)).map(|()| 0))
         }
     }
 
@@ -260,13 +325,13 @@ hooks! {
     ) -> c_int {
         // SAFETY: as for the C function.
         unsafe {
-            let (Some(settings), false) = (launch::active(), name.is_null()) else {
+            let (Some(server), false) = (server(), name.is_null()) else {
                 return real::posix_spawnp(pid, name, list, attributes, argv, environment);
             };
             let mut started = false;
             let errno = search(CStr::from_ptr(name).to_bytes(), |path| {
                 let mut start = |path: *const c_char, argv| {
-                    let result = spawn(settings, pid, path, list, attributes, (argv, environment));
+                    let result = spawn(server, pid, path, list, attributes, (argv, environment));
                     started = result.is_ok();
                     // Anything but a reason to look further ends the search.
                     result.err().unwrap_or(Errno::CANCELED)
@@ -309,6 +374,15 @@ hooks! {
                 counter!("posix_spawn_file_actions_addopen").served();
                 return conclude(result);
             }
+            if let Some(job) = staging::active() {
+                let purpose = Purpose::Open(Open { flags, gives_back: |_| false });
+                return match staged(job, list, path, &purpose) {
+                    Ok(path) => real::posix_spawn_file_actions_addopen(
+                        list, fd, path.as_ptr(), flags, mode,
+                    ),
+                    Err(errno) => errno.raw_os_error(),
+                };
+            }
             let result = real::posix_spawn_file_actions_addopen(list, fd, path, flags, mode);
             note(list, result, Action::Close(fd))
         }
@@ -343,7 +417,10 @@ hooks! {
         unsafe {
             match add_directory(list, path) {
                 Some(result) => conclude(result),
-                None => real::posix_spawn_file_actions_addchdir_np(list, path),
+                None => match staging::active() {
+                    Some(job) => add_staged_directory(job, list, path),
+                    None => real::posix_spawn_file_actions_addchdir_np(list, path),
+                },
             }
         }
     }
@@ -363,6 +440,11 @@ hooks! {
         }
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_addfchdir_np(list, fd) };
+        if let Some(job) = staging::active() {
+            hook::inside(|| {
+                remember(list, Action::Directory(job.kernel_path(fd)));
+            });
+        }
         note(list, result, Action::Directory(None))
     }
 }

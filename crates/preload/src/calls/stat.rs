@@ -1,14 +1,15 @@
 //! The `stat` family.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CString, c_char, c_int, c_uint};
 
 use azekura_posix::{Attr, Errno, Result};
 
 use super::{convert, hooks};
 use crate::descriptors::on_fd;
-use crate::host;
 use crate::paths::{Spot, by_path};
 use crate::report::{Counter, counter};
+use crate::staging::{self, Found, Purpose};
+use crate::{hook, host};
 
 /// # Safety
 /// As for `stat`: the structure is writable, or the pointer is null.
@@ -51,16 +52,49 @@ unsafe fn stat_at(
                 counter,
                 dirfd,
                 |file| give(stat, &file.attr()?),
-                || host::fstatat(dirfd, path, stat, flags),
+                || {
+                    let result = host::fstatat(dirfd, path, stat, flags);
+                    if result == 0 && (*stat).st_mode & libc::S_IFMT == libc::S_IFDIR {
+                        stat_list(dirfd, stat);
+                    }
+                    result
+                },
             );
         }
+        let found = |found: &Found| {
+            if stat.is_null() {
+                return Err(Errno::FAULT);
+            }
+            stat.write(found.stat());
+            Ok(0)
+        };
         by_path(
             counter,
+            &Purpose::Look { follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0, found: &found },
             dirfd,
             path,
             |spot| give(stat, &look(spot, flags)?),
             |dirfd, path| host::fstatat(dirfd, path, stat, flags),
         )
+    }
+}
+
+/// Tells the same of a directory that a staging job has made to be listed as of its path: programs compare
+/// the two to see whether another one was put in its place.
+///
+/// # Safety
+/// As for `fstat`, which has filled the structure.
+unsafe fn stat_list(fd: c_int, into: *mut libc::stat) {
+    let Some(job) = staging::active() else { return };
+    let shown = hook::caught(|| Ok(job.path_of_list(fd))).ok().flatten();
+    if let Some(shown) = shown.and_then(|path| CString::new(path).ok()) {
+        // SAFETY: a C string, and the caller's structure. What fails leaves it as it is.
+        unsafe {
+            let mut found = *into;
+            if stat(shown.as_ptr(), &raw mut found) == 0 {
+                *into = found;
+            }
+        }
     }
 }
 
@@ -86,7 +120,13 @@ hooks! {
             counter!("fstat"),
             fd,
             |file| unsafe { give(stat, &file.attr()?) },
-            || unsafe { host::fstat(fd, stat) },
+            || unsafe {
+                let result = host::fstat(fd, stat);
+                if result == 0 && (*stat).st_mode & libc::S_IFMT == libc::S_IFDIR {
+                    stat_list(fd, stat);
+                }
+                result
+            },
         )
     }
 
@@ -147,8 +187,16 @@ hooks! {
                     || host::statx(dirfd, path, flags, mask, stat),
                 );
             }
+            let found = |found: &Found| {
+                if stat.is_null() {
+                    return Err(Errno::FAULT);
+                }
+                stat.write(found.statx());
+                Ok(0)
+            };
             by_path(
                 counter,
+                &Purpose::Look { follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0, found: &found },
                 dirfd,
                 path,
                 |spot| give(&look(spot, flags)?),

@@ -9,6 +9,7 @@ use super::{close, duplicate, hooks, open, position};
 use crate::descriptors::{Backing, table};
 use crate::paths::{self, by_path};
 use crate::report::counter;
+use crate::staging::{self, Open, Purpose};
 use crate::stdio::{self, Mode, Stream};
 use crate::{guard, hook, host, launch};
 
@@ -63,6 +64,7 @@ unsafe fn open_stream(path: *const c_char, text: *const c_char, mode: Mode) -> S
     unsafe {
         let stream = by_path(
             counter!("fopen"),
+            &Purpose::Open(Open { flags: mode.flags, gives_back: |_| false }),
             libc::AT_FDCWD,
             path,
             |spot| {
@@ -209,6 +211,23 @@ hooks! {
         // SAFETY: as for the C function.
         unsafe {
             let hosts = || real::freopen(path, mode, stream);
+            if let (Some(job), Some(parsed)) = (staging::active(), parse(mode))
+                && paths::is_plausible(path)
+            {
+                // The C library gives the stream up when it fails, so it is called once.
+                let purpose =
+                    Purpose::Open(Open { flags: parsed.flags, gives_back: |_: Stream| false });
+                let led = paths::text(path)
+                    .and_then(|text| staging::resolve(job, &purpose, libc::AT_FDCWD, text));
+                return match led {
+                    Ok(None) => hosts(),
+                    Ok(Some(led)) => real::freopen(led.as_ptr(), mode, stream),
+                    Err(errno) => {
+                        real::fclose(stream);
+                        failed(errno.raw_os_error())
+                    }
+                };
+            }
             let (Some(_), Some(parsed)) = (launch::active(), parse(mode)) else { return hosts() };
             if stream.is_null() {
                 return hosts();

@@ -1,6 +1,6 @@
 //! `ftw` and `nftw`. The C library walks with calls that go past the hooks, so trees whose root is in
-//! the container are walked here, with the hooks; others by the C library. `fts` is not offered in
-//! the container: it fails there, and the report says so.
+//! the container, or that reach a map of a staging job, are walked here, with the hooks; others by the C
+//! library. `fts` is not offered there: it fails, and the report says so.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use libc::{DIR, dirent64};
 
 use super::{convert, cwd, directories, hooks, stat};
-use crate::{guard, hook, host, report};
+use crate::{guard, hook, host, paths, report, staging};
 
 const FTW_F: c_int = 0;
 const FTW_D: c_int = 1;
@@ -258,7 +258,8 @@ impl Walk {
 /// # Safety
 /// As for `lstat`.
 unsafe fn starts_here(path: *const c_char) -> Option<u64> {
-    if path.is_null() || guard::is_inside() || crate::settings::get().is_none() {
+    let is_of_pool = crate::settings::get().is_some();
+    if path.is_null() || guard::is_inside() || !is_of_pool && staging::get().is_none() {
         return None;
     }
     let errno = host::errno();
@@ -267,7 +268,24 @@ unsafe fn starts_here(path: *const c_char) -> Option<u64> {
     let failed = unsafe { stat::stat(path, &raw mut found) } != 0
         && unsafe { stat::lstat(path, &raw mut found) } != 0;
     host::set_errno(errno);
-    (!failed && found.st_dev == convert::DEVICE).then_some(found.st_dev)
+    let is_here = match staging::get() {
+        // SAFETY: the caller says so.
+        Some(job) => unsafe { paths::text(path) }.is_ok_and(|path| job.matters(path)),
+        None => found.st_dev == convert::DEVICE,
+    };
+    (!failed && is_here).then_some(found.st_dev)
+}
+
+/// Whether the root of a tree is the host's for all that a staging job does below it: of a directory above a
+/// map the C library walks what the host has.
+///
+/// # Safety
+/// Null or a C string.
+unsafe fn is_beside_maps(path: *const c_char) -> bool {
+    let Some(job) = staging::get() else { return false };
+    // SAFETY: the caller says so.
+    let Ok(path) = (unsafe { paths::text(path) }) else { return true };
+    hook::caught(|| Ok(job.absolute(libc::AT_FDCWD, path).is_none())).unwrap_or(true)
 }
 
 /// # Safety
@@ -319,9 +337,11 @@ hooks! {
         // SAFETY: as for the C function: the roots end with a null pointer.
         unsafe {
             while !root.is_null() && !(*root).is_null() {
-                if starts_here(*root).is_some() {
+                if starts_here(*root).is_some() && !is_beside_maps(*root) {
                     hook::inside(|| {
-                        report::trouble("fts_open on a tree of the pool failed with EOPNOTSUPP");
+                        report::trouble(
+                            "fts_open on a tree of the pool, or of a map, failed with EOPNOTSUPP",
+                        );
                     });
                     host::set_errno(libc::EOPNOTSUPP);
                     return std::ptr::null_mut();

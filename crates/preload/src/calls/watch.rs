@@ -8,6 +8,7 @@ use azekura_posix::Errno;
 use super::hooks;
 use crate::paths::by_path;
 use crate::report::{self, counter};
+use crate::staging::Purpose;
 
 mod hosts {
     use std::ffi::{c_char, c_int};
@@ -24,6 +25,7 @@ hooks! {
         unsafe {
             by_path(
                 counter!("inotify_add_watch"),
+                &Purpose::Read,
                 libc::AT_FDCWD,
                 path,
                 |spot| {

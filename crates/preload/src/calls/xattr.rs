@@ -10,6 +10,7 @@ use crate::descriptors::{Description, on_fd};
 use crate::paths::{Spot, by_path, text};
 use crate::report::{Counter, counter};
 use crate::service;
+use crate::staging::Purpose;
 
 mod hosts {
     use std::ffi::{c_char, c_int, c_void};
@@ -123,8 +124,8 @@ unsafe fn give(found: &[u8], into: *mut c_void, bytes: size_t) -> Result<ssize_t
 /// As for a call of the C library with a path; `hosts` is one.
 unsafe fn at_path<R: crate::host::Failing>(
     counter: &'static Counter,
+    purpose: &Purpose<'_, R>,
     path: *const c_char,
-    follow: bool,
     ours: impl Fn(&Target) -> Result<R>,
     hosts: impl Fn(*const c_char) -> R,
 ) -> R {
@@ -132,9 +133,10 @@ unsafe fn at_path<R: crate::host::Failing>(
     unsafe {
         by_path(
             counter,
+            purpose,
             CWD,
             path,
-            |spot| ours(&Target::of_spot(spot, follow)?),
+            |spot| ours(&Target::of_spot(spot, purpose.follows())?),
             |_, path| hosts(path),
         )
     }
@@ -149,8 +151,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("getxattr"),
+                &Purpose::Look { follow: true, found: &|_| Err(Errno::NODATA) },
                 path,
-                true,
                 |target| target.get(name, value, bytes),
                 |path| hosts::getxattr(path, name, value, bytes),
             )
@@ -165,8 +167,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("lgetxattr"),
+                &Purpose::Look { follow: false, found: &|_| Err(Errno::NODATA) },
                 path,
-                false,
                 |target| target.get(name, value, bytes),
                 |path| hosts::lgetxattr(path, name, value, bytes),
             )
@@ -195,8 +197,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("setxattr"),
+                &Purpose::Write { follow: true },
                 path,
-                true,
                 |target| target.set(name, value, bytes, flags),
                 |path| hosts::setxattr(path, name, value, bytes, flags),
             )
@@ -212,8 +214,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("lsetxattr"),
+                &Purpose::Write { follow: false },
                 path,
-                false,
                 |target| target.set(name, value, bytes, flags),
                 |path| hosts::lsetxattr(path, name, value, bytes, flags),
             )
@@ -239,8 +241,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("listxattr"),
+                &Purpose::Look { follow: true, found: &|_| Ok(0) },
                 path,
-                true,
                 |target| target.list(names, bytes),
                 |path| hosts::listxattr(path, names, bytes),
             )
@@ -253,8 +255,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("llistxattr"),
+                &Purpose::Look { follow: false, found: &|_| Ok(0) },
                 path,
-                false,
                 |target| target.list(names, bytes),
                 |path| hosts::llistxattr(path, names, bytes),
             )
@@ -278,8 +280,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("removexattr"),
+                &Purpose::Write { follow: true },
                 path,
-                true,
                 |target| target.remove(name),
                 |path| hosts::removexattr(path, name),
             )
@@ -292,8 +294,8 @@ hooks! {
         unsafe {
             at_path(
                 counter!("lremovexattr"),
+                &Purpose::Write { follow: false },
                 path,
-                false,
                 |target| target.remove(name),
                 |path| hosts::lremovexattr(path, name),
             )

@@ -1,12 +1,11 @@
 //! The environment of a program that is started from here. Owns the rule that it always has this
 //! library and its settings, whatever the program that starts it has made of its own environment.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
 use super::c_strings::array;
 use crate::paths::working_directory;
-use crate::settings::Settings;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// How the names of all our variables begin.
@@ -16,7 +15,7 @@ const OURS: &[u8] = b"AZEKURA_";
 /// texts that are kept here.
 pub(crate) struct Environment {
     pointers: Vec<*const c_char>,
-    _texts: Vec<CString>,
+    texts: Vec<CString>,
 }
 
 impl Environment {
@@ -29,7 +28,31 @@ impl Environment {
         let mut pointers = kept;
         pointers.extend(texts.iter().map(|text| text.as_ptr()));
         pointers.push(std::ptr::null());
-        Self { pointers, _texts: texts }
+        Self { pointers, texts }
+    }
+
+    fn position(&self, name: &[u8]) -> Option<usize> {
+        // SAFETY: all but the last lead to texts that outlive this value.
+        let is_named =
+            |entry: &*const c_char| unsafe { CStr::from_ptr(*entry) }.to_bytes().starts_with(name);
+        self.pointers[..self.pointers.len() - 1].iter().position(is_named)
+    }
+
+    /// The value of a variable; the name ends with the equals sign.
+    pub(crate) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        // SAFETY: as above.
+        let entry = unsafe { CStr::from_ptr(self.pointers[self.position(name)?]) };
+        Some(&entry.to_bytes()[name.len()..])
+    }
+
+    /// Gives a variable another value; one with a zero byte in it is left out.
+    pub(crate) fn set(&mut self, name: &[u8], value: &[u8]) {
+        let Some(text) = text([name, value].concat()) else { return };
+        match self.position(name) {
+            Some(at) => self.pointers[at] = text.as_ptr(),
+            None => self.pointers.insert(self.pointers.len() - 1, text.as_ptr()),
+        }
+        self.texts.push(text);
     }
 }
 
@@ -43,12 +66,11 @@ fn is_separator(byte: u8) -> bool {
 }
 
 /// This library's own path, as `LD_PRELOAD` had it at start.
-fn library(settings: &Settings) -> Option<&'static [u8]> {
+fn library(variables: &[CString]) -> Option<&'static [u8]> {
     static LIBRARY: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     LIBRARY
         .get_or_init(|| {
-            let value =
-                settings.handed_on.iter().find_map(|v| v.to_bytes().strip_prefix(PRELOAD))?;
+            let value = variables.iter().find_map(|v| v.to_bytes().strip_prefix(PRELOAD))?;
             let mut parts = value.split(|byte| is_separator(*byte));
             parts.find(|part| part.ends_with(b"libazekura_preload.so")).map(<[u8]>::to_vec)
         })
@@ -70,20 +92,20 @@ fn text(bytes: Vec<u8>) -> Option<CString> {
     CString::new(bytes).ok()
 }
 
-/// The environment `asked` with what this library needs. A setting that the program has given
+/// The environment `asked` with what this library needs: its variables, as `NAME=value`. A setting that the program has given
 /// another value keeps it.
 ///
 /// # Safety
 /// `asked` is null or an array of C strings that ends with a null pointer, and outlives the result.
 pub(crate) unsafe fn handed_on(
-    settings: &Settings,
+    variables: &[CString],
     asked: *const *const c_char,
     directory: Option<&[u8]>,
 ) -> Environment {
     // SAFETY: the caller says so.
     let asked = unsafe { array(asked) };
     let at = [working_directory::VARIABLE.to_bytes(), b"="].concat();
-    let mut kept = Vec::with_capacity(asked.len() + settings.handed_on.len() + 2);
+    let mut kept = Vec::with_capacity(asked.len() + variables.len() + 2);
     let mut texts = Vec::new();
     let mut preload: &[u8] = b"";
     for entry in &asked {
@@ -93,10 +115,10 @@ pub(crate) unsafe fn handed_on(
             None => kept.push(entry.as_ptr()),
         }
     }
-    if let Some(library) = library(settings) {
+    if let Some(library) = library(variables) {
         texts.extend(text(with_library(library, preload)));
     }
-    for ours in &settings.handed_on {
+    for ours in variables {
         let name = name(ours.to_bytes());
         let is_there = asked.iter().any(|entry| entry.to_bytes().starts_with(name));
         if name != PRELOAD && !is_there {
@@ -113,13 +135,13 @@ pub(crate) unsafe fn handed_on(
 ///
 /// # Safety
 /// As [`handed_on`].
-pub(crate) unsafe fn cleared(settings: &Settings, asked: *const *const c_char) -> Environment {
+pub(crate) unsafe fn cleared(variables: &[CString], asked: *const *const c_char) -> Environment {
     let mut kept = Vec::new();
     let mut texts = Vec::new();
     // SAFETY: the caller says so.
     for entry in unsafe { array(asked) } {
         let bytes = entry.to_bytes();
-        match (bytes.strip_prefix(PRELOAD), library(settings)) {
+        match (bytes.strip_prefix(PRELOAD), library(variables)) {
             (Some(value), Some(library)) => {
                 let rest: Vec<&[u8]> = value
                     .split(|byte| is_separator(*byte))
@@ -140,13 +162,13 @@ pub(crate) unsafe fn cleared(settings: &Settings, asked: *const *const c_char) -
 ///
 /// # Safety
 /// As [`handed_on`].
-pub(crate) unsafe fn is_complete(settings: &Settings, asked: *const *const c_char) -> bool {
+pub(crate) unsafe fn is_complete(variables: &[CString], asked: *const *const c_char) -> bool {
     // SAFETY: the caller says so.
     let asked = unsafe { array(asked) };
-    settings.handed_on.iter().all(|ours| {
+    variables.iter().all(|ours| {
         let name = name(ours.to_bytes());
         let mut found = asked.iter().filter(|entry| entry.to_bytes().starts_with(name));
-        match (name == PRELOAD, library(settings)) {
+        match (name == PRELOAD, library(variables)) {
             (true, Some(library)) => found.any(|entry| {
                 entry.to_bytes()[PRELOAD.len()..]
                     .split(|byte| is_separator(*byte))

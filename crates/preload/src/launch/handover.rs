@@ -58,6 +58,6 @@ pub(super) unsafe fn plan(
     words.extend(argv.iter().skip(1).map(|argument| argument.to_bytes().to_vec()));
     let words: Vec<CString> = words.into_iter().map(c_string).collect::<Result<_>>()?;
     // SAFETY: the caller says so.
-    let environment = unsafe { environment::cleared(settings, request.environment) };
+    let environment = unsafe { environment::cleared(&settings.handed_on, request.environment) };
     Ok(Launch::new(Program::Path(binary), words, environment))
 }

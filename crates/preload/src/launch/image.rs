@@ -5,7 +5,7 @@ use azekura_posix::{Errno, Result};
 
 /// A kind of program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Image {
+pub(crate) enum Image {
     /// Loaded by a dynamic loader.
     Dynamic,
     /// Loaded by the kernel alone.
@@ -17,7 +17,7 @@ pub(super) enum Image {
 }
 
 /// Tells what the file is.
-pub(super) fn kind(read: &Reader<'_, Errno>) -> Result<Image> {
+pub(crate) fn kind(read: &Reader<'_, Errno>) -> Result<Image> {
     Ok(match Executable::read(read)? {
         Executable::Script(script) => Image::Script(script),
         Executable::Elf(elf) => match elf.linking()? {
@@ -34,5 +34,16 @@ pub(crate) fn needs(read: &Reader<'_, Errno>) -> Result<Needs> {
     match Executable::read(read)? {
         Executable::Elf(elf) => elf.needs(),
         _ => Ok(Needs::default()),
+    }
+}
+
+/// The path of a library next to its user, as a `RUNPATH` has it.
+pub(crate) fn beside(directory: &[u8], origin: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let rest =
+        [&b"$ORIGIN"[..], b"${ORIGIN}"].iter().find_map(|word| directory.strip_prefix(*word));
+    match rest {
+        Some(rest) => Some([origin, rest, b"/", name].concat()),
+        None if directory.starts_with(b"/") => Some([directory, b"/", name].concat()),
+        None => None,
     }
 }

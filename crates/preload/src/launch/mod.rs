@@ -1,6 +1,7 @@
 //! Starting programs. Owns what has to be started in place of a program so that it finds the
 //! container: one that lies in the pool becomes a file in memory, a script its interpreter, and a
-//! static one, which this library cannot serve, is handed over to a mount.
+//! static one, which this library cannot serve, is handed over to a mount. What a staging job starts is
+//! planned by [`crate::staging::launch`], with what is here of use to both.
 
 mod c_strings;
 pub(crate) mod environment;
@@ -54,13 +55,16 @@ fn is_handing_over() -> bool {
         let Some(binary) = settings::get().and_then(|settings| settings.binary.as_ref()) else {
             return false;
         };
-        let (Ok(own), Ok(other)) =
-            (rustix::fs::stat(c"/proc/self/exe"), rustix::fs::stat(binary.as_c_str()))
-        else {
-            return false;
-        };
-        (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino)
+        is_same_file(c"/proc/self/exe", binary)
     })
+}
+
+/// Whether two paths of the host lead to one file.
+pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
+    match (rustix::fs::stat(one), rustix::fs::stat(other)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
+    }
 }
 
 /// The working directory of this process, as a request has it.
@@ -99,7 +103,7 @@ struct Found {
 }
 
 /// The path that the kernel is to find a file of the host by.
-fn host_path(dirfd: c_int, path: &[u8]) -> Result<CString> {
+pub(crate) fn host_path(dirfd: c_int, path: &[u8]) -> Result<CString> {
     if dirfd == libc::AT_FDCWD || path.starts_with(b"/") {
         return c_string(path);
     }
@@ -121,7 +125,7 @@ fn look_at(dirfd: c_int, path: &[u8]) -> Result<Found> {
 }
 
 /// What a program of the host is; `Unknown` where the kernel has to say.
-fn image_on_host(path: &CStr) -> Result<Image> {
+pub(crate) fn image_on_host(path: &CStr) -> Result<Image> {
     rustix::fs::accessat(CWD, path, rustix::fs::Access::EXEC_OK, AtFlags::EACCESS)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else { return Ok(Image::Unknown) };
@@ -190,7 +194,11 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
     let mut argv: Vec<CString> = argv.into_iter().map(CStr::to_owned).collect();
     // SAFETY: the caller says so.
     let environment = unsafe {
-        environment::handed_on(settings, request.environment, request.directory.as_deref())
+        environment::handed_on(
+            &settings.handed_on,
+            request.environment,
+            request.directory.as_deref(),
+        )
     };
     if settings.intercept == Intercept::Data {
         // No path leads to us then, so each is the host's.
@@ -253,7 +261,11 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
 }
 
 /// The arguments of a script's interpreter.
-fn interpreted(script: &Script, shown: &[u8], argv: Vec<CString>) -> Result<Vec<CString>> {
+pub(crate) fn interpreted(
+    script: &Script,
+    shown: &[u8],
+    argv: Vec<CString>,
+) -> Result<Vec<CString>> {
     let words = [Some(script.interpreter.as_slice()), script.argument.as_deref(), Some(shown)];
     let words = words.into_iter().flatten().map(c_string);
     words.chain(argv.into_iter().skip(1).map(Ok)).collect()

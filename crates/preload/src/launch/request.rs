@@ -24,7 +24,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(super) fn new(program: Program, argv: Vec<CString>, environment: Environment) -> Self {
+    pub(crate) fn new(program: Program, argv: Vec<CString>, environment: Environment) -> Self {
         let mut pointers: Vec<_> = argv.iter().map(|argument| argument.as_ptr()).collect();
         pointers.push(std::ptr::null());
         Self { program, argv, pointers, environment }

@@ -2,7 +2,6 @@
 //! whatever form the path comes: absolute, relative to the working directory or to a descriptor,
 //! through symlinks of the host into the container, and through symlinks of the container out again.
 
-mod host_walk;
 pub(crate) mod working_directory;
 
 use std::borrow::Cow;
@@ -13,9 +12,12 @@ use azekura_posix::{Errno, LEFT, Namespace, Result, below_prefix};
 use crate::descriptors::table;
 use crate::guard::Guard;
 use crate::host::{self, Failing};
+use crate::host_walk;
+pub(crate) use crate::pointers::{is_plausible, text};
 use crate::report::Counter;
 use crate::service;
 use crate::settings::{self, Intercept, Settings};
+use crate::staging::{self, Pair, Purpose};
 use crate::{guard, hook};
 
 /// Times that a path may lead from one to the other.
@@ -60,24 +62,6 @@ enum Led<R> {
     Done(R),
     /// Out of the container again, to this path. None if it leads elsewhere by now.
     Out(Option<Vec<u8>>),
-}
-
-/// Whether a pointer can be one of a program: not null, near it, or in the kernel's half. The kernel
-/// answers such a one with `EFAULT`; to look would be the end of the program.
-pub(crate) fn is_plausible<T>(pointer: *const T) -> bool {
-    (4096..=isize::MAX as usize).contains(&pointer.addr())
-}
-
-/// The text of a C path; `EFAULT` for none.
-///
-/// # Safety
-/// Null or a C string.
-pub(crate) unsafe fn text<'a>(path: *const c_char) -> Result<&'a [u8]> {
-    if !is_plausible(path) {
-        return Err(Errno::FAULT);
-    }
-    // SAFETY: the caller says so.
-    Ok(unsafe { CStr::from_ptr(path) }.to_bytes())
 }
 
 /// Whether the descriptor itself is meant (`AT_EMPTY_PATH`), and no path.
@@ -156,18 +140,26 @@ fn active() -> Option<&'static Settings> {
 }
 
 /// A call with a path: `ours` if it leads into the container, else `hosts`, which gets the descriptor
-/// and the path to use. A path that leads from one to the other is followed.
+/// and the path to use. A path that leads from one to the other is followed. `purpose` is for a staging
+/// job, where `hosts` gets the path of what has come.
 ///
 /// # Safety
 /// `path` is null or a C string; `hosts` calls the C library with what it is given.
 pub(crate) unsafe fn by_path<R: Failing>(
     counter: &'static Counter,
+    purpose: &Purpose<'_, R>,
     dirfd: c_int,
     path: *const c_char,
     ours: impl Fn(&Spot) -> Result<R>,
     hosts: impl Fn(c_int, *const c_char) -> R,
 ) -> R {
-    let Some(settings) = active() else { return hosts(dirfd, path) };
+    let Some(settings) = active() else {
+        return match staging::active() {
+            // SAFETY: the caller says so.
+            Some(job) => unsafe { staging::by_path(job, counter, purpose, dirfd, path, &hosts) },
+            None => hosts(dirfd, path),
+        };
+    };
     if !is_plausible(path) {
         return hosts(dirfd, path);
     }
@@ -186,7 +178,7 @@ pub(crate) unsafe fn by_path<R: Failing>(
             if !(result.is_failed() && matches!(host::errno(), libc::ENOENT | libc::ENOTDIR)) {
                 return result;
             }
-            let found = hook::run(|| Ok(host_walk::leads_in(settings, at.0, at.1.to_bytes())));
+            let found = hook::run(|| Ok(leads_in(settings, at.0, at.1.to_bytes())));
             match found {
                 Some(Ok(Some(below))) => route = Route::Pool(Base::Root, below),
                 _ => return result,
@@ -220,12 +212,20 @@ pub(crate) unsafe fn by_path<R: Failing>(
 /// The paths are null or C strings.
 pub(crate) unsafe fn by_two_paths<R: Failing>(
     counter: &'static Counter,
+    pair: Pair,
     from: (c_int, *const c_char),
     to: (c_int, *const c_char),
     ours: impl Fn(&Spot, &Spot) -> Result<R>,
-    hosts: impl Fn() -> R,
+    hosts: impl Fn((c_int, *const c_char), (c_int, *const c_char)) -> R,
 ) -> R {
-    let Some(settings) = active() else { return hosts() };
+    let Some(settings) = active() else {
+        return match staging::active() {
+            // SAFETY: the caller says so.
+            Some(job) => unsafe { staging::by_two_paths(job, counter, pair, from, to, &hosts) },
+            None => hosts(from, to),
+        };
+    };
+    let hosts = || hosts(from, to);
     if !is_plausible(from.1) || !is_plausible(to.1) {
         // The kernel reads both before it looks at either.
         host::set_errno(libc::EFAULT);
@@ -259,13 +259,19 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
     hook::conclude_or(counter, result, || tried.unwrap_or_else(hosts))
 }
 
+/// The path below the container's root that a path of the host leads to, if it does.
+fn leads_in(settings: &Settings, dirfd: c_int, path: &[u8]) -> Option<Vec<u8>> {
+    let goal = host_walk::Prefix(&settings.prefix);
+    host_walk::leads_in(&goal, dirfd, path).map(|(_, below)| below)
+}
+
 /// Where a path leads, if into the container.
 fn locate(settings: &Settings, (dirfd, path): (c_int, &[u8])) -> Result<Option<Spot>> {
     match classify(settings, dirfd, path) {
         Route::Pool(base, below) => spot(&base, below).map(Some),
-        Route::Host => host_walk::leads_in(settings, dirfd, path)
-            .map(|below| spot(&Base::Root, below))
-            .transpose(),
+        Route::Host => {
+            leads_in(settings, dirfd, path).map(|below| spot(&Base::Root, below)).transpose()
+        }
     }
 }
 

@@ -6,33 +6,22 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 mod hooked;
+#[path = "../library/mod.rs"]
+mod library;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
 use azekura_testkit::model::{self, Model};
 use hooked::Hooked;
+use library::library;
 
 /// Set in the program that runs under the library: the local directory.
 const CHILD: &str = "AZEKURA_MODEL_LOCAL";
 /// Where nothing can be made by a call that was not intercepted.
 const PREFIX: &str = "/proc/azekura";
-
-/// The library as it is now: cargo builds no shared library for a test by itself.
-fn library() -> PathBuf {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "azekura-preload"]);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-    let program = std::env::current_exe().unwrap();
-    let built = program.parent().unwrap().with_file_name("libazekura_preload.so");
-    assert!(built.is_file(), "{} is missing", built.display());
-    built
-}
 
 fn child(local: &Path) {
     rustix::process::umask(rustix::fs::Mode::empty());

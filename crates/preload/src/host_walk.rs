@@ -1,5 +1,5 @@
 //! The walk along a path of the host that the kernel could not follow, to see whether it leads into
-//! the container: through a symlink, or through `..`. Done only after a call has failed, so that
+//! the container, or below a map of a staging job: through a symlink, or through `..`. Done only after a call has failed, so that
 //! calls that succeed pay nothing.
 
 use std::collections::VecDeque;
@@ -8,8 +8,6 @@ use std::os::fd::BorrowedFd;
 
 use azekura_posix::{Errno, below_prefix};
 use rustix::fs::{AtFlags, CWD, FileType, readlinkat, statat};
-
-use crate::settings::Settings;
 
 const SYMLINKS_MAX: u32 = 40;
 
@@ -36,14 +34,41 @@ fn is_plainly_missing(at: BorrowedFd<'_>, path: &[u8]) -> bool {
     }
 }
 
-/// Whether a relative path could lead to the prefix from a directory above it: the host has nothing
+/// The directories that a walk looks for, which need not exist on the host.
+pub(crate) trait Goal {
+    /// Whether this absolute path is one of them.
+    fn is_at(&self, dir: &[u8]) -> bool;
+    /// Whether one lies below it.
+    fn is_below(&self, dir: &[u8]) -> bool;
+    /// Whether the path of one has this name in it.
+    fn has_component(&self, name: &[u8]) -> bool;
+}
+
+/// A container stands at one directory.
+pub(crate) struct Prefix<'a>(pub(crate) &'a [u8]);
+
+impl Goal for Prefix<'_> {
+    fn is_at(&self, dir: &[u8]) -> bool {
+        below_prefix(self.0, dir) == Some(b"")
+    }
+
+    fn is_below(&self, dir: &[u8]) -> bool {
+        below_prefix(dir, self.0).is_some()
+    }
+
+    fn has_component(&self, name: &[u8]) -> bool {
+        self.0.split(|byte| *byte == b'/').any(|part| part == name)
+    }
+}
+
+/// Whether a relative path could lead to a goal from a directory above it: the host has nothing
 /// of that name there.
-fn may_name_prefix(settings: &Settings, path: &[u8]) -> bool {
+fn may_name(goal: &impl Goal, path: &[u8]) -> bool {
     path[0] != b'/'
         && path
             .split(|byte| *byte == b'/')
             .filter(|name| !name.is_empty())
-            .any(|name| settings.prefix.split(|byte| *byte == b'/').any(|part| part == name))
+            .any(|name| goal.has_component(name))
 }
 
 fn push_front(rest: &mut VecDeque<Vec<u8>>, path: &[u8]) {
@@ -52,10 +77,10 @@ fn push_front(rest: &mut VecDeque<Vec<u8>>, path: &[u8]) {
     }
 }
 
-/// The path below the container's root that `path` leads to, if it does.
-pub(super) fn leads_in(settings: &Settings, dirfd: c_int, path: &[u8]) -> Option<Vec<u8>> {
+/// The goal that `path` leads to, if it does, and the path below it.
+pub(crate) fn leads_in(goal: &impl Goal, dirfd: c_int, path: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let at = descriptor(dirfd)?;
-    if path.is_empty() || is_plainly_missing(at, path) && !may_name_prefix(settings, path) {
+    if path.is_empty() || is_plainly_missing(at, path) && !may_name(goal, path) {
         return None;
     }
     let mut done = if path[0] == b'/' {
@@ -86,13 +111,13 @@ pub(super) fn leads_in(settings: &Settings, dirfd: c_int, path: &[u8]) -> Option
         let mut here = done.clone();
         here.push(b'/');
         here.extend_from_slice(&component);
-        if below_prefix(&settings.prefix, &here) == Some(b"") {
+        if goal.is_at(&here) {
             let mut below: Vec<u8> =
                 rest.iter().flat_map(|c| [b"/", c.as_slice()].concat()).collect();
             if below.is_empty() || slash {
                 below.push(b'/');
             }
-            return Some(below);
+            return Some((here, below));
         }
         match statat(CWD, here.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
@@ -107,8 +132,8 @@ pub(super) fn leads_in(settings: &Settings, dirfd: c_int, path: &[u8]) -> Option
                 push_front(&mut rest, &text);
             }
             Ok(_) => done = here,
-            // The prefix need not exist on the host, nor what is above it.
-            Err(_) if below_prefix(&here, &settings.prefix).is_some() => done = here,
+            // A goal need not exist on the host, nor what is above it.
+            Err(_) if goal.is_below(&here) => done = here,
             Err(_) => return None,
         }
     }

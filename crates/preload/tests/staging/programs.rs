@@ -1,0 +1,232 @@
+//! Programs that lie below a map themselves, with their libraries; and calls that the usual tools do not make.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use azekura_proto::staging::MapKind;
+
+use super::{MAP, Stage, put};
+
+fn material(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/material/preload").join(name)
+}
+
+fn gcc(words: &[&str]) {
+    let done = Command::new("gcc")
+        .args(["-D_GNU_SOURCE", "-O1", "-Wall", "-pthread"])
+        .args(words)
+        .output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A program that needs a library that needs another, each in a directory of its own; and one that loads it.
+fn build_libraries(dir: &Path) {
+    for name in ["bin", "lib", "far"] {
+        std::fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    let source = |name: &str, content: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let far = source("far.c", "const char *far_text(void) { return \"from afar\"; }\n");
+    let near = source(
+        "near.c",
+        "const char *far_text(void);\nconst char *near_text(void) { return far_text(); }\n",
+    );
+    let main = source(
+        "main.c",
+        "#include <stdio.h>\nconst char *near_text(void);\nint main(int n, char **w) { (void)n; char at[4096] = \"\"; \
+         FILE *f = fopen(\"/proc/self/cmdline\", \"r\"); (void)!fread(at, 1, 1, f); puts(near_text()); puts(w[0]); return 0; }\n",
+    );
+    let loads = source(
+        "loads.c",
+        "#include <dlfcn.h>\n#include <stdio.h>\nint main(int n, char **w) { (void)n; void *l = dlopen(w[1], RTLD_NOW);\n\
+         if (!l) { puts(\"not loaded\"); return 1; }\nconst char *(*t)(void) = (const char *(*)(void))dlsym(l, \"near_text\");\n\
+         puts(t()); return dlopen(w[1], RTLD_NOW | RTLD_NOLOAD) != l; }\n",
+    );
+    let library = |name: &str| dir.join(name);
+    let (libfar, libnear) = (library("far/libfar.so"), library("lib/libnear.so"));
+    gcc(&["-shared", "-fPIC", "-o", text(&libfar), text(&far)]);
+    gcc(&[
+        "-shared",
+        "-fPIC",
+        "-o",
+        text(&libnear),
+        text(&near),
+        text(&libfar),
+        "-Wl,-rpath,$ORIGIN/../far",
+        "-Wl,-soname,libnear.so",
+    ]);
+    let link = |program: &str, more: &[&str]| {
+        let out = dir.join(program);
+        let mut words = vec![
+            "-o",
+            text(&out),
+            text(&main),
+            "-L",
+            "-Wl,--allow-shlib-undefined",
+            text(&libnear),
+        ];
+        words.remove(2 + 1);
+        words.extend(more);
+        gcc(&words);
+    };
+    link("bin/beside", &["-Wl,-rpath,$ORIGIN/../lib"]);
+    link("bin/absolute", &[&format!("-Wl,-rpath,{MAP}/lib")]);
+    link("bin/searched", &[]);
+    gcc(&["-o", text(&dir.join("bin/loads")), text(&loads)]);
+    gcc(&[
+        "-static",
+        "-o",
+        text(&dir.join("bin/static")),
+        "-xc",
+        text(&source(
+            "static.c",
+            "#include <stdio.h>\nint main(int n, char **w) { printf(\"static %s\\n\", w[n - 1]); return 0; }\n",
+        )),
+    ]);
+    for source in [far, near, main, loads, dir.join("static.c")] {
+        std::fs::remove_file(source).unwrap();
+    }
+    put(
+        &dir.join("script"),
+        format!("#!{MAP}/bin/static first\n").as_bytes(),
+        0o755,
+        1_600_000_000,
+    );
+}
+
+fn stage() -> Stage {
+    Stage::with(MapKind::ReadOnly, build_libraries)
+}
+
+fn printed(stage: &Stage, script: &str) -> String {
+    let done = stage.staged(script);
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    format!("{out}{err}")
+}
+
+#[test]
+fn a_program_finds_its_libraries_wherever_it_looks_for_them() {
+    let stage = stage();
+    for _ in 0..2 {
+        stage.compare("bin/beside; \"$DIR/bin/beside\"; cd bin; ./beside");
+        let script = "export LD_LIBRARY_PATH=/nowhere:$DIR/lib:$DIR/far; bin/searched; echo $LD_LIBRARY_PATH; bin/searched; \
+            sh -c 'echo $LD_LIBRARY_PATH; exec bin/searched'; env | grep -c AZEKURA_STAGE_; bin/loads libnear.so";
+        let search = format!("/nowhere:{MAP}/lib:{MAP}/far");
+        assert_eq!(
+            printed(&stage, script),
+            format!(
+                "from afar\nbin/searched\n{search}\nfrom afar\nbin/searched\n{search}\nfrom afar\nbin/searched\n0\nfrom afar\n"
+            ),
+            "{}",
+            stage.report()
+        );
+        let script = "bin/absolute; env | grep -c LIBRARY_PATH; python3 -c 'import subprocess, sys\nsys.exit(subprocess.call([\"bin/absolute\"], env={}))'";
+        assert_eq!(
+            printed(&stage, script),
+            "from afar\nbin/absolute\n0\nfrom afar\nbin/absolute\n"
+        );
+        stage.compare("bin/loads lib/libnear.so; bin/loads \"$DIR/lib/libnear.so\"; bin/loads ./lib/none.so; python3 -c 'import ctypes, os\nl = ctypes.CDLL(os.environ[\"DIR\"] + \"/lib/libnear.so\"); l.near_text.restype = ctypes.c_char_p; print(l.near_text())'");
+    }
+}
+
+#[test]
+fn a_program_is_known_by_the_maps_path() {
+    let stage = stage();
+    let script = "python3 -c 'import os, subprocess\np = subprocess.Popen([\"bin/loads\", \"/dev/stdin\"], stdin=subprocess.PIPE)\nprint(os.readlink(\"/proc/%d/exe\" % p.pid))\np.communicate(b\"\")'; exec 5< one; readlink /proc/self/fd/5";
+    assert_eq!(printed(&stage, script), format!("{MAP}/bin/loads\nnot loaded\n{MAP}/one\n"));
+}
+
+#[test]
+fn a_static_program_is_started_by_what_traps_its_calls_if_there_is_something() {
+    let stage = stage();
+    assert_eq!(printed(&stage, "bin/static a; ./script b"), "static a\nstatic b\n");
+    let starter = stage.scratch.join("starter");
+    std::fs::write(&starter, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    std::fs::set_permissions(&starter, PermissionsExt::from_mode(0o755)).unwrap();
+    let tree = stage.scratch.join("cache/tree/0/bin/static");
+    let script =
+        format!("AZEKURA_BIN={} exec bash -c 'bin/static a b; ./script c'", starter.display());
+    let words = format!("stage inside --via notify -- {}", tree.display());
+    assert_eq!(printed(&stage, &script), format!("{words} a b\n{words} first ./script c\n"));
+}
+
+#[test]
+fn calls_of_all_kinds_do_the_same_over_a_map() {
+    let crowd = |dir: &Path| {
+        for number in 0..400 {
+            put(&dir.join(format!("crowd/{number}")), b"abc", 0o644, 1_600_000_000);
+        }
+    };
+    for kind in [MapKind::ReadOnly, MapKind::ReadWrite] {
+        let stage = Stage::with(kind, crowd);
+        let program = stage.scratch.join("calls");
+        gcc(&["-o", text(&program), text(&material("staged_calls.c"))]);
+        let script = format!("cd /; exec {} \"$DIR\"", program.display());
+        stage.compare(&script);
+        stage.compare(&script);
+    }
+}
+
+#[test]
+fn a_file_that_has_come_is_opened_nearly_as_fast_as_any() {
+    let stage = Stage::new(MapKind::ReadOnly);
+    let program = stage.scratch.join("cost");
+    gcc(&["-o", text(&program), text(&material("staged_cost.c"))]);
+    let plain = stage.plain.join("sub/deep/file");
+    let script = format!("{} {} \"$DIR/sub/deep/file\"", program.display(), plain.display());
+    let told = printed(&stage, &script);
+    let figures: Vec<i64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [plain_open, plain_stat, staged_open, staged_stat] = figures[..] else { panic!("{told}") };
+    println!("open {plain_open} -> {staged_open} ns, stat {plain_stat} -> {staged_stat} ns");
+    assert!(staged_open - plain_open < 20_000, "{told}");
+    assert!(staged_stat - plain_stat < 20_000, "{told}");
+}
+
+#[test]
+fn a_program_that_asks_an_agent_that_is_gone_gets_eio_and_says_why() {
+    let mut stage = Stage::new(MapKind::ReadOnly);
+    let script = "import os, sys\nos.chdir(os.environ['DIR'])\nprint(open('one').read(), end='', flush=True)\nsys.stdin.readline()\n\
+        print(open('one').read(), end='')\nfor path in ('numbers', 'none', os.environ['DIR'] + '/sub/second'):\n    try: open(path)\n    except OSError as error: print(error.strerror)\n";
+    let mut running = stage
+        .command("python3")
+        .args(["-c", script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = running.stdout.take().unwrap();
+    let mut first = [0; 4];
+    std::io::Read::read_exact(&mut out, &mut first).unwrap();
+    stage.agent.end();
+    drop(running.stdin.take());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert!(running.wait().unwrap().success());
+    assert_eq!(rest, "one\nInput/output error\nInput/output error\nInput/output error\n");
+    assert_eq!(stage.report().matches("the agent of the staging job does not answer").count(), 1);
+}
+
+#[test]
+fn without_a_job_or_beside_a_pool_nothing_changes() {
+    let stage = Stage::new(MapKind::ReadOnly);
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = stage.command("cat");
+        let done =
+            command.envs(variables.iter().copied()).arg(stage.plain.join("one")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "one\n");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    assert_eq!(run(&[("AZEKURA_STAGE", "")]), "");
+    assert_eq!(run(&[("AZEKURA_STAGE", "nonsense")]), "");
+    assert_eq!(run(&[("AZEKURA_STAGE", &"0".repeat(32))]), "");
+    assert!(run(&[("AZEKURA_POOL", "/nowhere.toml")]).contains("unset AZEKURA_POOL"));
+}

@@ -1,0 +1,120 @@
+//! One content on a node: how much of it has come, and where its bytes are: in memory until they are written,
+//! in a file without a name, in the files of the tree. Owns that state and nothing else.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::agent::tree::Partial;
+use crate::message::{ContentDescription, Supplier};
+use crate::piece::{self, Buffer};
+use crate::supply::Bell;
+
+/// A content.
+#[derive(Default)]
+pub(crate) struct Content(Mutex<State>);
+
+/// How far it has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Stage {
+    /// Another node has asked for it, and the front has not said yet what it is.
+    #[default]
+    Expected,
+    /// Pieces come.
+    Coming,
+    /// All have come; they are being written.
+    Whole,
+    /// All of it has its names.
+    InTree,
+    /// It never will be whole, or it is here no more.
+    Gone,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) stage: Stage,
+    pub(crate) description: Option<Arc<ContentDescription>>,
+    pub(crate) supplier: Option<Supplier>,
+    /// Of the pieces that have come, in order.
+    pub(crate) checksums: Vec<u64>,
+    /// Pieces that are not written yet.
+    pub(crate) held: BTreeMap<u32, Arc<Buffer>>,
+    /// The name under which it is written; its bytes are read from `file`.
+    pub(crate) partial: Option<Partial>,
+    pub(crate) file: Option<Arc<File>>,
+    /// Wrong pieces since the last right one.
+    pub(crate) wrong: u32,
+    bells: Vec<Arc<Bell>>,
+}
+
+/// What is known of a piece before its bytes are read.
+pub(crate) enum Have {
+    Nothing(Stage),
+    End { digest: u64 },
+    Memory { checksum: u64, bytes: Arc<Buffer> },
+    Partial { checksum: u64, file: Arc<File>, description: Arc<ContentDescription> },
+    InTree { checksum: u64, description: Arc<ContentDescription> },
+}
+
+impl Content {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// What there is of a piece; the bell is kept if it has still to come.
+    pub(crate) fn have(&self, index: u32, bell: &Arc<Bell>) -> Have {
+        let mut state = self.lock();
+        let Some(description) = state.description.clone() else {
+            return state.wait(bell);
+        };
+        let place = index as usize;
+        match state.stage {
+            Stage::Expected => state.wait(bell),
+            Stage::Gone => Have::Nothing(Stage::Gone),
+            Stage::Coming if place >= state.checksums.len() => state.wait(bell),
+            _ if place >= state.checksums.len() => {
+                Have::End { digest: piece::digest(&state.checksums) }
+            }
+            so_far => {
+                let checksum = state.checksums[place];
+                if let Some(bytes) = state.held.get(&index) {
+                    Have::Memory { checksum, bytes: Arc::clone(bytes) }
+                } else if let Some(file) = &state.file {
+                    Have::Partial { checksum, file: Arc::clone(file), description }
+                } else if so_far == Stage::InTree {
+                    Have::InTree { checksum, description }
+                } else {
+                    Have::Nothing(Stage::Gone)
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn wait(&mut self, bell: &Arc<Bell>) -> Have {
+        if !self.bells.iter().any(|other| Arc::ptr_eq(other, bell)) {
+            self.bells.push(Arc::clone(bell));
+        }
+        Have::Nothing(self.stage)
+    }
+
+    /// Wakes those who wait for more of it.
+    pub(crate) fn ring(&mut self) {
+        for bell in self.bells.drain(..) {
+            bell.ring();
+        }
+    }
+
+    /// Ends it; nothing of it is kept.
+    pub(crate) fn give_up(&mut self) {
+        self.stage = Stage::Gone;
+        self.held.clear();
+        self.partial = None;
+        self.file = None;
+        self.checksums = Vec::new();
+        self.ring();
+    }
+}

@@ -1,0 +1,383 @@
+//! What comes to a node: takes pieces from a supplier, checks them, passes them to whoever fetches them here
+//! and to the writing threads, and gives whole files their names. Never gives a name to what is not
+//! whole, and never says that something has arrived before it has its name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::agent::content::{Content, Have, Stage, State};
+use crate::agent::disk::{Disk, Room};
+use crate::agent::eviction::with_room;
+use crate::agent::tree::Tree;
+use crate::agent::wants::Wants;
+use crate::fetch::{After, Fetcher, PieceHead, Receiver};
+use crate::message::{ContentDescription, ContentId, Part, Supplier, ToFront};
+use crate::outbox::Outbox;
+use crate::piece::{self, Buffer, Buffers};
+use crate::supply::{Bell, Offer, Shelf};
+
+/// A supplier that gives so many wrong pieces one after the other is left.
+const WRONG_MAX: u32 = 3;
+
+/// All contents of a node.
+pub(crate) struct Incoming {
+    tree: Arc<Tree>,
+    wants: Arc<Wants>,
+    outbox: Outbox<ToFront>,
+    disk: Disk,
+    buffers: Buffers,
+    fetcher: Arc<Fetcher>,
+    contents: Mutex<HashMap<ContentId, Arc<Content>>>,
+    me: Weak<Self>,
+}
+
+impl Incoming {
+    pub(crate) fn new(
+        tree: Arc<Tree>,
+        wants: Arc<Wants>,
+        outbox: Outbox<ToFront>,
+        buffers: Buffers,
+        fetcher: Arc<Fetcher>,
+    ) -> io::Result<Arc<Self>> {
+        let disk = Disk::start()?;
+        let contents = Mutex::default();
+        Ok(Arc::new_cyclic(|me| {
+            let me = Weak::clone(me);
+            Self { tree, wants, outbox, disk, buffers, fetcher, contents, me }
+        }))
+    }
+
+    /// Begins to fetch a content, unless it is coming or here.
+    pub(crate) fn take(self: &Arc<Self>, description: ContentDescription, supplier: Supplier) {
+        let id = description.id;
+        let content = self.content(id);
+        let mut state = content.lock();
+        match state.stage {
+            Stage::Coming | Stage::Whole => return,
+            Stage::Expected => {}
+            Stage::InTree if self.is_in_tree(&description) => {
+                drop(state);
+                return self.arrived(&description);
+            }
+            // It was here, and is not whole any more.
+            Stage::InTree | Stage::Gone => state.give_up(),
+        }
+        if !description.is_small() {
+            let partial = || match &description.parts[..] {
+                [part] => self.tree.partial_of(&part.place),
+                _ => self.tree.partial(),
+            };
+            match with_room(&self.tree, partial) {
+                Ok(partial) => {
+                    state.file = Some(Arc::clone(&partial.file));
+                    state.partial = Some(partial);
+                }
+                Err(error) => {
+                    drop(state);
+                    return self.fail(&content, id, &error);
+                }
+            }
+        }
+        state.description = Some(Arc::new(description));
+        state.supplier = Some(supplier);
+        state.stage = Stage::Coming;
+        state.wrong = 0;
+        drop(state);
+        self.fetcher.fetch(supplier, id, 0, self);
+    }
+
+    /// Fetches the rest of a content from another supplier.
+    pub(crate) fn resupply(self: &Arc<Self>, id: ContentId, supplier: Supplier) {
+        let content = self.content(id);
+        let mut state = content.lock();
+        if state.stage != Stage::Coming {
+            return;
+        }
+        let before = state.supplier.replace(supplier);
+        state.wrong = 0;
+        let next = state.checksums.len() as u32;
+        drop(state);
+        if let Some(before) = before.filter(|before| *before != supplier) {
+            self.fetcher.give_up(before, id);
+        }
+        self.fetcher.fetch(supplier, id, next, self);
+    }
+
+    /// Forgets a content that will never be whole.
+    pub(crate) fn abandon(&self, id: ContentId) {
+        let content = self.content(id);
+        let mut state = content.lock();
+        if matches!(state.stage, Stage::Expected | Stage::Coming) {
+            let supplier = state.supplier;
+            state.give_up();
+            drop(state);
+            if let Some(supplier) = supplier {
+                self.fetcher.give_up(supplier, id);
+            }
+        }
+    }
+
+    /// A piece is not what it is said to be: it is asked for again, unless that was of no use before.
+    fn wrong(&self, content: &Content, from: Supplier, id: ContentId, index: u32) -> After {
+        self.outbox.say(ToFront::WrongPiece { content: id, index, culprit: from });
+        let mut state = content.lock();
+        state.wrong += 1;
+        if state.wrong < WRONG_MAX {
+            return After::Again(state.checksums.len() as u32);
+        }
+        self.tell_lost(&state, id, from);
+        After::Enough
+    }
+
+    /// Writes what has come, and nothing more.
+    pub(crate) fn end(&self) {
+        self.disk.end();
+    }
+
+    fn content(&self, id: ContentId) -> Arc<Content> {
+        Arc::clone(self.contents.lock().entry(id).or_default())
+    }
+
+    /// The node cannot keep it: programs that wait for it get an error.
+    fn fail(&self, content: &Content, id: ContentId, error: &io::Error) {
+        let mut state = content.lock();
+        let description = state.description.clone();
+        state.give_up();
+        drop(state);
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO).raw_os_error();
+        for part in description.iter().flat_map(|description| &description.parts) {
+            self.wants.decide(&part.place, Err(Errno::IO.raw_os_error()));
+        }
+        self.outbox.say(ToFront::Failed { content: id, errno, why: error.to_string() });
+    }
+
+    /// The supplier gives no more of it; the front knows another.
+    fn tell_lost(&self, state: &State, id: ContentId, supplier: Supplier) {
+        let at_piece = state.checksums.len() as u32;
+        self.outbox.say(ToFront::SupplierLost { content: id, supplier, at_piece });
+    }
+
+    /// Has a piece written; small contents are written when they are whole.
+    fn write(&self, content: Arc<Content>, id: ContentId, index: u32, room: Room) {
+        let Some(incoming) = self.me.upgrade() else { return };
+        self.disk.give(id.0, move || {
+            let _room = room;
+            let (held, file, offset) = {
+                let state = content.lock();
+                let held = state.held.get(&index).cloned();
+                let file = state.file.clone();
+                let offset = state.description.as_ref().map(|content| content.offset_of(index));
+                (held, file, offset)
+            };
+            let (Some(bytes), Some(file), Some(offset)) = (held, file, offset) else { return };
+            let written = with_room(&incoming.tree, || file.write_all_at(&bytes, offset));
+            match written {
+                Ok(()) => {
+                    content.lock().held.remove(&index);
+                }
+                Err(error) => {
+                    // Its bytes are to be free before anybody hears of it.
+                    drop(file);
+                    incoming.fail(&content, id, &error);
+                }
+            }
+        });
+    }
+
+    /// Has what is whole get its names, behind all that is still to be written of it.
+    fn finish(&self, content: Arc<Content>, id: ContentId) {
+        let Some(incoming) = self.me.upgrade() else { return };
+        self.disk.give(id.0, move || {
+            if let Err(error) = incoming.publish(&content) {
+                incoming.fail(&content, id, &error);
+            }
+        });
+    }
+
+    fn publish(&self, content: &Content) -> io::Result<()> {
+        let (description, partial, held) = {
+            let mut state = content.lock();
+            let Some(description) = state.description.clone() else { return Ok(()) };
+            if state.stage != Stage::Whole {
+                return Ok(());
+            }
+            (description, state.partial.take(), state.held.clone())
+        };
+        if let (Some(mut partial), [part]) = (partial, &description.parts[..]) {
+            self.tree.publish(&mut partial, &part.place, &part.attributes)?;
+        } else {
+            let mut offset = 0;
+            for part in &description.parts {
+                with_room(&self.tree, || {
+                    let mut partial = self.tree.partial_of(&part.place)?;
+                    write_part(&partial.file, &description, part, offset, &held)?;
+                    self.tree.publish(&mut partial, &part.place, &part.attributes)
+                })?;
+                offset += part.attributes.size;
+            }
+        }
+        let mut state = content.lock();
+        state.stage = Stage::InTree;
+        state.file = None;
+        state.held.clear();
+        state.ring();
+        drop(state);
+        self.arrived(&description);
+        Ok(())
+    }
+
+    fn is_in_tree(&self, content: &ContentDescription) -> bool {
+        let stands = |part: &Part| matches!(self.tree.look(&part.place), Ok(Some(_)));
+        content.parts.iter().all(stands)
+    }
+
+    fn arrived(&self, content: &ContentDescription) {
+        for part in &content.parts {
+            self.wants.decide(&part.place, Ok(()));
+        }
+        self.outbox.say(ToFront::Arrived { content: content.id });
+    }
+
+    /// Reads a piece out of the files of the tree. A program may have changed them since.
+    fn read_in_tree(&self, content: &ContentDescription, index: u32) -> io::Result<Buffer> {
+        let mut bytes = self.buffers.take(content.bytes_of(index));
+        let (from, to) = (content.offset_of(index), content.offset_of(index) + bytes.len() as u64);
+        let mut part_from = 0;
+        for part in &content.parts {
+            let part_to = part_from + part.attributes.size;
+            let (begin, end) = (from.max(part_from), to.min(part_to));
+            if begin < end {
+                let file = File::open(self.tree.path_of(&part.place))?;
+                let target = &mut bytes[(begin - from) as usize..(end - from) as usize];
+                file.read_exact_at(target, begin - part_from)?;
+            }
+            part_from = part_to;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Writes a part of a small content, all of whose pieces are in memory.
+fn write_part(
+    file: &File,
+    content: &ContentDescription,
+    part: &Part,
+    from: u64,
+    held: &BTreeMap<u32, Arc<Buffer>>,
+) -> io::Result<()> {
+    let to = from + part.attributes.size;
+    let mut at = from;
+    while at < to {
+        let index = (at / u64::from(content.piece_bytes)) as u32;
+        let piece = held.get(&index).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let begin = (at - content.offset_of(index)) as usize;
+        let bytes = (piece.len() - begin).min((to - at) as usize);
+        file.write_all_at(&piece[begin..begin + bytes], at - from)?;
+        at += bytes as u64;
+    }
+    Ok(())
+}
+
+impl Receiver for Incoming {
+    fn piece(&self, from: Supplier, head: PieceHead, bytes: Buffer) -> After {
+        let PieceHead { content: id, index, checksum } = head;
+        let content = self.content(id);
+        let (expected, is_small) = {
+            let state = content.lock();
+            if state.stage != Stage::Coming || state.supplier != Some(from) {
+                return After::Enough;
+            }
+            // What was sent before the supplier heard that a piece is wanted again.
+            if index as usize != state.checksums.len() {
+                return After::Next;
+            }
+            let description = state.description.as_ref();
+            (
+                description.map(|content| content.bytes_of(index)),
+                description.is_some_and(|content| content.is_small()),
+            )
+        };
+        if bytes.is_empty() || Some(bytes.len()) != expected || piece::checksum(&bytes) != checksum
+        {
+            return self.wrong(&content, from, id, index);
+        }
+        // Waits if the disk is far behind; small contents are bounded by how many are under way.
+        let room = (!is_small).then(|| self.disk.room(bytes.len()));
+        let mut state = content.lock();
+        if state.stage != Stage::Coming || index as usize != state.checksums.len() {
+            return After::Enough;
+        }
+        state.wrong = 0;
+        state.checksums.push(checksum);
+        state.held.insert(index, Arc::new(bytes));
+        state.ring();
+        drop(state);
+        if let Some(room) = room {
+            self.write(content, id, index, room);
+        }
+        After::Next
+    }
+
+    fn end(&self, from: Supplier, id: ContentId, digest: u64) -> After {
+        let content = self.content(id);
+        let mut state = content.lock();
+        if state.stage != Stage::Coming || state.supplier != Some(from) {
+            return After::Enough;
+        }
+        let pieces = state.description.as_ref().map(|content| content.pieces() as usize);
+        if pieces != Some(state.checksums.len()) || piece::digest(&state.checksums) != digest {
+            // Pieces agree with checksums that are not those of the source: none of them is to be trusted.
+            let index = state.checksums.len() as u32;
+            state.checksums.clear();
+            state.held.clear();
+            drop(state);
+            return self.wrong(&content, from, id, index);
+        }
+        state.stage = Stage::Whole;
+        state.ring();
+        drop(state);
+        self.finish(content, id);
+        After::Enough
+    }
+
+    fn lost(&self, from: Supplier, id: ContentId, why: &str) {
+        tracing::info!("{from:?} gives no more of content {}: {why}", id.0);
+        let content = self.content(id);
+        let state = content.lock();
+        if state.stage == Stage::Coming && state.supplier == Some(from) {
+            self.tell_lost(&state, id, from);
+        }
+    }
+}
+
+impl Shelf for Incoming {
+    fn offer(&self, id: ContentId, index: u32, bell: &Arc<Bell>) -> Offer {
+        let content = self.content(id);
+        let (checksum, read) = match content.have(index, bell) {
+            Have::Nothing(Stage::Gone) => return Offer::Gone,
+            Have::Nothing(_) => return Offer::NotYet,
+            Have::End { digest } => return Offer::End { digest },
+            Have::Memory { checksum, bytes } => return Offer::Piece { checksum, bytes },
+            Have::Partial { checksum, file, description } => {
+                let mut bytes = self.buffers.take(description.bytes_of(index));
+                let read = file.read_exact_at(&mut bytes, description.offset_of(index));
+                (checksum, read.map(|()| bytes))
+            }
+            Have::InTree { checksum, description } => {
+                (checksum, self.read_in_tree(&description, index))
+            }
+        };
+        match read {
+            Ok(bytes) if piece::checksum(&bytes) == checksum => {
+                Offer::Piece { checksum, bytes: Arc::new(bytes) }
+            }
+            _ => Offer::Gone,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The face that every kind of home has for the front; paths are relative to the mapped directory, and lead
+//! through no symlink: the agents follow those.
+
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use azekura_proto::staging::Attributes;
+use azekura_proto::{FileKind, Timestamp};
+
+/// The state of a file: if two are equal, its content was the same in between.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileState {
+    /// What everybody sees.
+    pub attributes: Attributes,
+    /// Changes with every change of the file, where the home has such a thing: a change time, a version.
+    pub change: u128,
+}
+
+/// A home of files.
+pub trait Source: Send + Sync + 'static {
+    /// What is at a path; a symlink is not followed.
+    ///
+    /// # Errors
+    /// As lstat(2).
+    fn attributes(&self, path: &[u8]) -> io::Result<Attributes>;
+
+    /// All names in a directory, without the dots.
+    ///
+    /// # Errors
+    /// As readdir(3).
+    fn list(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, Attributes)>>;
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As open(2).
+    fn open(&self, path: &[u8]) -> io::Result<Box<dyn SourceFile>>;
+
+    /// Begins a file that will stand at `path` once it is committed, and is not seen there before.
+    ///
+    /// # Errors
+    /// As open(2) with `O_CREAT`.
+    fn create(&self, path: &[u8]) -> io::Result<Box<dyn NewFile>>;
+
+    /// Makes a directory; one that is there already is right.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()>;
+
+    /// Gives a directory its mode. A home without modes leaves it.
+    ///
+    /// # Errors
+    /// As chmod(2).
+    fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        let _ = (path, mode);
+        Ok(())
+    }
+
+    /// Makes a symlink, in the place of a file or symlink that is there.
+    ///
+    /// # Errors
+    /// As symlink(2).
+    fn make_link(&self, path: &[u8], text: &[u8]) -> io::Result<()>;
+
+    /// Removes a file, a symlink, or an empty directory.
+    ///
+    /// # Errors
+    /// As unlink(2) and rmdir(2).
+    fn remove(&self, path: &[u8]) -> io::Result<()>;
+}
+
+/// A file that is being read.
+pub trait SourceFile: Send + Sync {
+    /// Its state now.
+    ///
+    /// # Errors
+    /// As fstat(2).
+    fn state(&self) -> io::Result<FileState>;
+
+    /// Reads at an offset; fewer bytes than the buffer takes only at the end.
+    ///
+    /// # Errors
+    /// As pread(2).
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+/// A file that is being written. Dropped without a commit, it leaves nothing behind.
+pub trait NewFile: Send {
+    /// Writes at an offset.
+    ///
+    /// # Errors
+    /// As pwrite(2).
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Gives it its name, in the place of whatever file has it.
+    ///
+    /// # Errors
+    /// As fsync(2) and rename(2).
+    fn commit(self: Box<Self>, mode: u32, mtime: Timestamp) -> io::Result<()>;
+}
+
+/// The kind of a file by the type bits of its mode, as stat(2) gives it.
+pub(crate) fn kind_of(mode: u32) -> FileKind {
+    match rustix::fs::FileType::from_raw_mode(mode) {
+        rustix::fs::FileType::Directory => FileKind::Directory,
+        rustix::fs::FileType::Symlink => FileKind::Symlink,
+        rustix::fs::FileType::Fifo => FileKind::Fifo,
+        rustix::fs::FileType::Socket => FileKind::Socket,
+        rustix::fs::FileType::CharacterDevice => FileKind::CharDevice,
+        rustix::fs::FileType::BlockDevice => FileKind::BlockDevice,
+        _ => FileKind::Regular,
+    }
+}
+
+/// The time as the standard library has it.
+pub(crate) fn system_time(time: Timestamp) -> SystemTime {
+    let nanos = Duration::from_nanos(u64::from(time.nanos));
+    let secs = Duration::from_secs(time.secs.unsigned_abs());
+    let whole =
+        if time.secs < 0 { UNIX_EPOCH.checked_sub(secs) } else { UNIX_EPOCH.checked_add(secs) };
+    whole.and_then(|whole| whole.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
+}

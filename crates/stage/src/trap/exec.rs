@@ -1,0 +1,250 @@
+//! Running a program of a map, and working in a directory of one. Owns which descriptor stands for the path
+//! then, so that a program finds its neighbours by its own name where that can be.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use azekura_proto::staging::local::LocalRequest;
+use parking_lot::Mutex;
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use super::caller::{Caller, errno};
+use super::calls::Named;
+use super::look::follows;
+use super::maps::{Maps, open_within};
+use super::open::open_settled;
+use super::places::Place;
+use super::remote::{Outcome, Remote};
+use crate::sys::notify;
+
+/// For how long a program waits that is written to: whoever brings a file has it open for a moment yet when it
+/// has its name. Longer, and it is the programs' own affair (`ETXTBSY`).
+const WRITTEN_TRIES: u32 = 100;
+const WRITTEN_PAUSE: Duration = Duration::from_millis(5);
+
+/// What the call is.
+#[derive(Clone, Copy)]
+pub(super) struct Execution<'a> {
+    pub(super) at: Named,
+    /// The path as the caller has it in its memory.
+    pub(super) text: &'a [u8],
+    pub(super) argv: u64,
+    pub(super) envp: u64,
+    pub(super) flags: i32,
+}
+
+/// What is to be done with a call that stands for the path of a map.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// The kernel comes to the same file by the path itself.
+    AsItStands,
+    /// It has been answered.
+    Done,
+}
+
+/// Threads that run a program by a descriptor just now: their call is not to be trapped again.
+#[derive(Default)]
+pub(super) struct Running(Mutex<HashSet<i32>>);
+
+impl Running {
+    pub(super) fn has(&self, tid: i32) -> bool {
+        self.0.lock().contains(&tid)
+    }
+}
+
+/// A file to run, as execveat(2) takes it.
+struct Program {
+    fd: OwnedFd,
+    /// Where the path in the caller's memory begins that leads from the descriptor to the file; at its end if
+    /// the descriptor is the file.
+    offset: usize,
+    is_script: bool,
+}
+
+/// Has a program come, and the caller run it.
+pub(super) fn execute(
+    maps: &Maps,
+    running: &Running,
+    caller: &Caller,
+    place: &Place,
+    execution: Execution,
+) -> Result<Way, Errno> {
+    let follow = follows(execution.flags);
+    let file = open_program(maps, caller, place, follow)?;
+    if is_same(&file, &natural_path(caller, execution.at, execution.text)) {
+        wait_while_written(&file);
+        return Ok(Way::AsItStands);
+    }
+    let program = program_of(maps, caller, execution, file)?;
+    // A script is opened by its interpreter, when the new program runs: by a descriptor that is still there.
+    let fd = caller
+        .listener
+        .give(caller.call.id, program.fd.as_fd(), !program.is_script)
+        .map_err(|error| errno(&error))?;
+    let path = execution.at.address + program.offset as u64;
+    let flags = if program.offset == execution.text.len() { libc::AT_EMPTY_PATH } else { 0 };
+    let args = [fd as u64, path, execution.argv, execution.envp, flags as u64, 0];
+    running.0.lock().insert(caller.call.tid);
+    let made = make(caller, libc::SYS_execveat, args, fd);
+    running.0.lock().remove(&caller.call.tid);
+    Ok(made)
+}
+
+/// Where the kernel can say it beforehand.
+fn wait_while_written(file: &OwnedFd) {
+    for _ in 0..WRITTEN_TRIES {
+        match notify::check_execution(file.as_fd()) {
+            Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => {
+                std::thread::sleep(WRITTEN_PAUSE);
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Has the caller work in a directory of a map.
+pub(super) fn enter(
+    maps: &Maps,
+    caller: &Caller,
+    place: &Place,
+    at: Named,
+    text: &[u8],
+) -> Result<Way, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let dir = match maps.open_in_tree(place, flags) {
+        Some(dir) => dir,
+        None => {
+            open_settled(caller, flags, maps.settle(place, |path| LocalRequest::List { path })?)?
+        }
+    };
+    if is_same(&dir, &natural_path(caller, at, text)) {
+        return Ok(Way::AsItStands);
+    }
+    let given = caller.listener.give(caller.call.id, dir.as_fd(), true);
+    let fd = given.map_err(|error| errno(&error))?;
+    Ok(make(caller, libc::SYS_fchdir, [fd as u64, 0, 0, 0, 0, 0], fd))
+}
+
+/// Has the caller make a call that takes the descriptor `fd`, and close that.
+fn make(caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
+    let mut remote = match Remote::stop(caller) {
+        Ok(Some(remote)) => remote,
+        Ok(None) => return Way::Done,
+        Err(error) => {
+            let tid = caller.call.tid;
+            tracing::warn!(tid, %error, "a program cannot be given a file to run or a directory to \
+                work in (is it under a debugger?): it goes by the path as it stands");
+            return Way::AsItStands;
+        }
+    };
+    let finish = || -> io::Result<()> {
+        let mut outcome = remote.call(number, args)?;
+        for _ in 0..WRITTEN_TRIES {
+            if outcome != Outcome::Result(-i64::from(libc::ETXTBSY)) {
+                break;
+            }
+            std::thread::sleep(WRITTEN_PAUSE);
+            outcome = remote.call(number, args)?;
+        }
+        match outcome {
+            Outcome::Left => remote.let_go(),
+            Outcome::Result(result) => {
+                if remote.call(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])? == Outcome::Left {
+                    remote.let_go();
+                } else {
+                    remote.finish(result)?;
+                }
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = finish() {
+        tracing::warn!(tid = caller.call.tid, %error, "a call in a program's name did not come to its end");
+    }
+    Way::Done
+}
+
+fn open_program(
+    maps: &Maps,
+    caller: &Caller,
+    place: &Place,
+    follow: bool,
+) -> Result<OwnedFd, Errno> {
+    let flags = if follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
+    // Not to wait for the other end of a pipe.
+    let flags = flags | OFlags::NONBLOCK;
+    let file = if let Some(file) = maps.open_in_tree(place, flags) {
+        file
+    } else {
+        let settled = maps.settle(place, |path| LocalRequest::Read { path, follow })?;
+        open_settled(caller, flags, settled)?
+    };
+    let found = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile || found.st_mode & 0o111 == 0
+    {
+        return Err(Errno::ACCESS);
+    }
+    Ok(file)
+}
+
+/// Where the kernel would look.
+fn natural_path(caller: &Caller, at: Named, text: &[u8]) -> Vec<u8> {
+    if text.first() == Some(&b'/') {
+        return caller.path_here(text);
+    }
+    [caller.base_link(at.dir).as_bytes(), b"/", text].concat()
+}
+
+fn is_same(file: &OwnedFd, path: &[u8]) -> bool {
+    let (Ok(one), Ok(other)) = (rustix::fs::fstat(file), rustix::fs::stat(OsStr::from_bytes(path)))
+    else {
+        return false;
+    };
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// The descriptor by which to run a file: of a directory of the tree from which the end of the caller's path
+/// leads to it, so that scripts find what is beside them, or else of the file.
+fn program_of(
+    maps: &Maps,
+    caller: &Caller,
+    execution: Execution,
+    file: OwnedFd,
+) -> Result<Program, Errno> {
+    let mut head = [0; 2];
+    let is_script = rustix::io::pread(&file, &mut head, 0)? == 2 && head == *b"#!";
+    let text = execution.text;
+    if let Some((dir, offset)) = neighbourhood(maps, caller, execution)
+        && let Some(found) = open_within(&dir, &text[offset..], OFlags::PATH)
+        && same_file(&found, &file)
+    {
+        return Ok(Program { fd: dir, offset, is_script });
+    }
+    Ok(Program { fd: file, offset: text.len(), is_script })
+}
+
+fn same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
+    is_same(one, &super::look::own_path(other))
+}
+
+/// A directory of a tree, and where the caller's path goes on from there.
+fn neighbourhood(maps: &Maps, caller: &Caller, execution: Execution) -> Option<(OwnedFd, usize)> {
+    let text = execution.text;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let (base, offset) = if text.first() == Some(&b'/') {
+        let place = maps.find(text)?;
+        // Only if the map's directory stands there in so many letters.
+        let offset = text.len().checked_sub(place.below.len())?;
+        let start = text[..offset].strip_suffix(b"/")?;
+        (maps.find(start).filter(|base| base.below.is_empty())?, offset)
+    } else {
+        (maps.find(&caller.base(execution.at.dir)?)?, 0)
+    };
+    let dir = maps.open_in_tree(&base, flags)?;
+    (offset < text.len()).then_some((dir, offset))
+}
