@@ -288,6 +288,73 @@ def test_strangers_are_refused(site):
     assert job.wait() == 0
 
 
+def test_what_is_written_goes_home(site):
+    results, option = site.map("results", "out")
+    (results / "old").write_text("old")
+    script = f"cd {results} && mkdir sub && echo new >sub/new && ls && echo temporary >x && rm x"
+    done = site.run(*option, "--", "sh", "-c", script, cwd=site.world.base)
+    assert done.stdout.split() == ["sub"]
+    assert not list(site.world.base.glob("*.manifest"))
+    assert (results / "sub" / "new").read_text() == "new\n"
+    assert sorted(path.name for path in results.iterdir()) == ["old", "sub"]
+    assert "sent home: 1 file, 4 B" in done.stderr
+
+
+def test_what_cannot_be_sent_home_fails_a_job_that_was_right(site):
+    results, option = site.map("results", "out")
+    manifest = site.world.base / "manifest"
+
+    mark = site.world.base / "running"
+    for code, comes_to in ((0, 75), (3, 3)):
+        script = f"echo text >{results}/name; {HOLD}; exit {code}"
+        job = site.start(*option, "--manifest", manifest, "--", "sh", "-c", script, mark)
+        wait_until(mark.exists, "the command runs")
+        # A directory in the place that the file is for.
+        (results / "name" / "x").mkdir(parents=True, exist_ok=True)
+        mark.unlink()
+        assert job.wait() == comes_to, job.text
+        assert f"{results}/name" in job.text
+        assert f"stage resume {manifest}" in job.text
+        assert site.left()
+        # Still in the way; then not.
+        assert site.world.run("stage", "resume", manifest, check=False).returncode == 75
+        shutil.rmtree(results / "name")
+        site.world.run("stage", "resume", manifest)
+        assert (results / "name").read_text() == "text\n"
+        assert site.left() == []
+        assert "nothing is left" in site.world.run("stage", "resume", manifest).stdout
+        (results / "name").unlink()
+        manifest.unlink()
+
+
+def test_a_job_answers_questions(site):
+    data, option = mapped(site)
+    results, out = site.map("results", "out")
+    world = site.world
+    mark = world.base / "running"
+    script = f"echo text >{results}/early; {HOLD}"
+    job = site.start(*option, *out, "--", "sh", "-c", script, mark)
+    wait_until(mark.exists, "the command runs")
+    world.run("stage", "in", data / "file", data / "no-such-file")
+    status = wait_until(
+        lambda: next(
+            (one for one in [world.json("stage", "status")] if one["nodes"][0]["files"] == 1), None
+        ),
+        "the file has come",
+    )
+    assert status["nodes"][0]["host"] == "localhost"
+    assert status["nodes"][0]["up"]
+    assert "localhost" in world.run("stage", "status").stdout
+    assert "1 file, 5 B" in world.run("stage", "sync").stdout
+    assert (results / "early").read_text() == "text\n"
+    assert "0 files" in world.run("stage", "sync").stdout
+    mark.unlink()
+    assert job.wait() == 0
+    done = world.run("stage", "status", check=False)
+    assert done.returncode == 1
+    assert "stage run" in done.stderr
+
+
 @pytest.fixture
 def lab_site(world):
     return LabSite(world)
@@ -402,3 +469,18 @@ def test_mpi_hands_the_job_on_to_its_nodes(lab_site):
     done = lab_site.run(*option, "--", *mpirun, "-host", ",".join(NODES), "sha256sum", data / "file")
     assert done.stdout.count(DIGEST) == len(NODES), done.stderr
     assert "3 files, 9 MiB on the nodes" in done.stderr
+
+
+@pytest.mark.root
+def test_two_writers_of_a_name_are_told_apart(lab_site):
+    results, option = lab_site.map("results", "out")
+    write = "echo $(hostname) >{}/name; echo same >{}/$(hostname)".replace("{}", str(results))
+    script = "; ".join(
+        " ".join(map(str, lab_site.on(node, "sh", "-c", f"'{write}'"))) for node in ["n1", "n3"]
+    )
+    done = lab_site.run(*option, "--", "sh", "-c", script, check=False)
+    assert done.returncode == 75, done.stderr
+    assert "name" in done.stderr
+    found = sorted(path.name for path in results.iterdir())
+    assert found == ["n1", "n3", "name.n1", "name.n3"]
+    assert (results / "name.n3").read_text() == "n3\n"

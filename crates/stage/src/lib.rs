@@ -15,6 +15,8 @@ mod outbox;
 mod piece;
 mod resolve;
 pub mod source;
+mod stamp;
+mod stock;
 mod supply;
 mod sys;
 pub mod trap;

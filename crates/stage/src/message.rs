@@ -2,9 +2,12 @@
 //! contents and the messages: those of the control connection between the front and an agent, which
 //! both send at any time, and those by which a content is fetched from whoever has it.
 
+use azekura_proto::FileKind;
 use azekura_proto::limits::{FRAME_BODY_BYTES_MAX, NAME_BYTES_MAX};
 use azekura_proto::staging::{Attributes, NodeId};
 use serde::{Deserialize, Serialize};
+
+use crate::stamp::Stamp;
 
 /// Parts of one content at most.
 pub(crate) const PARTS_MAX: usize = 512;
@@ -188,6 +191,8 @@ pub(crate) enum ToAgent {
         place: Place,
         errno: i32,
     },
+    /// Of files that go home.
+    Out(Order),
     /// The job is over.
     End,
 }
@@ -226,11 +231,102 @@ pub(crate) enum ToFront {
         errno: i32,
         why: String,
     },
+    /// Of files that go home.
+    Out(Answer),
+}
+
+/// Contents that agents give have numbers from here on; each agent counts for itself.
+pub(crate) const FIRST_OUT: ContentId = ContentId(1 << 63);
+/// Contents that a node is asked for at once, at most.
+pub(crate) const GIVEN_MAX: usize = 3;
+
+/// What an agent is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// What is to go home: the first page of it.
+    List,
+    /// The next page.
+    More,
+    /// A content is to be made of these files: several small ones, or a large one.
+    Give { ask: u32, files: Vec<Place>, is_small: bool },
+    /// A content is fetched, or not wanted any more.
+    Forget { content: ContentId },
+    /// What now stands at home of this node.
+    AtHome { files: Vec<(Place, Home)> },
+    /// Whether the node's directory outlives its agent: files in it have still to go home.
+    Keep { keeps: bool },
+}
+
+/// What an agent answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Page { entries: Vec<Leaving>, is_last: bool },
+    Given { ask: u32, given: Given },
+}
+
+/// What became of files that were asked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Given {
+    pub(crate) content: Option<ContentDescription>,
+    /// Of the parts of the content, in which version they are given.
+    pub(crate) homes: Vec<Home>,
+    /// These cannot be read; the number of the errno.
+    pub(crate) failed: Vec<(Place, i32)>,
+    /// These are not small any more.
+    pub(crate) grown: Vec<Place>,
+}
+
+/// What stands at home in the place of something on a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Home {
+    /// This version.
+    Version(Stamp),
+    /// One that cannot be told from others.
+    Some,
+    /// Nothing any more.
+    Nothing,
+}
+
+/// Something that is to go home.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Leaving {
+    pub(crate) place: Place,
+    pub(crate) what: What,
+    /// It has gone home already, as it is.
+    pub(crate) is_home: bool,
+}
+
+/// What stands on the node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum What {
+    File {
+        /// Its length when it was seen.
+        bytes: u64,
+    },
+    Directory {
+        mode: u32,
+    },
+    Link {
+        text: Vec<u8>,
+        home: Home,
+    },
+    /// It has been removed. Replaced: something of another kind, or below such a thing, is in its place.
+    Removed {
+        is_replaced: bool,
+    },
+    /// What cannot be sent.
+    Odd {
+        kind: FileKind,
+    },
+    /// A directory that the agent cannot read.
+    Unreadable {
+        errno: i32,
+    },
 }
 
 #[cfg(test)]
 mod tests {
-    use azekura_proto::{FileKind, Timestamp};
+    use azekura_proto::Timestamp;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 
 use azekura_proto::staging::{MapKind, NodeId};
 use azekura_stage::agent::Agent;
-use azekura_stage::front::{AgentAt, Front, FrontOptions, Recipients};
+use azekura_stage::front::{AgentAt, Front, FrontOptions, OutOptions, Recipients};
 use azekura_stage::job::{AgentDescription, MapDescription, draw};
 use azekura_stage::source::Directory;
 use over::{MAP, Over, SHOWING, WRITING, fill, left, read_all};
@@ -44,8 +44,13 @@ impl Job {
         });
         let agent = agent.unwrap();
         let source = Arc::new(Directory::open(&home).unwrap());
-        let options =
-            FrontOptions { job, secret, maps: vec![(map, source)], recipients: Recipients::All };
+        let options = FrontOptions {
+            job,
+            secret,
+            maps: vec![(map, source)],
+            recipients: Recipients::All,
+            out: OutOptions::default(),
+        };
         let address = ([127, 0, 0, 1], agent.port()).into();
         let at = AgentAt { node: NodeId(0), host: "host".to_owned(), address };
         let front = Front::start(options, vec![at], channel().0).unwrap();

@@ -4,6 +4,8 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 
 use anyhow::{Context as _, Result};
+use azekura_proto::staging::NodeId;
+use azekura_stage::front::AgentAt;
 
 use super::hosts;
 
@@ -11,16 +13,25 @@ use super::hosts;
 ///
 /// # Errors
 /// If a host's name leads to no address.
-pub(super) fn of(agents: &[(String, u16)]) -> Result<Vec<SocketAddr>> {
-    let mut addresses =
-        agents.iter().map(|(host, port)| resolve(host, *port)).collect::<Result<Vec<_>>>()?;
-    let other = addresses.iter().find(|address| !address.ip().is_loopback()).copied();
+pub(super) fn of(agents: Vec<(NodeId, String, u16)>) -> Result<Vec<AgentAt>> {
+    let mut found = Vec::with_capacity(agents.len());
+    for (node, host, port) in agents {
+        let address = resolve(&host, port)?;
+        found.push(AgentAt { node, host, address });
+    }
+    reach_from_outside(&mut found);
+    Ok(found)
+}
+
+/// Gives those on this host an address that others know, if there are others.
+fn reach_from_outside(agents: &mut [AgentAt]) {
+    let addresses = || agents.iter().map(|agent| agent.address);
+    let other = addresses().find(|address| !address.ip().is_loopback());
     if let Some(outward) = other.and_then(own_address_towards) {
-        for address in addresses.iter_mut().filter(|address| address.ip().is_loopback()) {
-            address.set_ip(outward);
+        for agent in agents.iter_mut().filter(|agent| agent.address.ip().is_loopback()) {
+            agent.address.set_ip(outward);
         }
     }
-    Ok(addresses)
 }
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr> {
@@ -46,18 +57,23 @@ fn own_address_towards(other: SocketAddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
+    fn addresses(hosts: &[&str]) -> Result<Vec<SocketAddr>> {
+        let agents = hosts.iter().enumerate();
+        let agents = agents.map(|(index, host)| (NodeId(index as u16), (*host).to_owned(), 7));
+        Ok(of(agents.collect())?.iter().map(|agent| agent.address).collect())
+    }
+
     #[test]
     fn this_host_alone_is_reached_inside() {
-        let found = of(&[("localhost".to_owned(), 7)]).unwrap();
+        let found = addresses(&["localhost"]).unwrap();
         assert_eq!(found, [SocketAddr::from(([127, 0, 0, 1], 7))]);
-        assert!(of(&[("no.such.host.invalid".to_owned(), 7)]).is_err());
+        assert!(addresses(&["no.such.host.invalid"]).is_err());
     }
 
     #[test]
     fn this_host_among_others_is_reached_from_outside() {
-        let agents = [("localhost".to_owned(), 7), ("me@192.0.2.1".to_owned(), 8)];
-        let found = of(&agents).unwrap();
-        assert_eq!(found[1], SocketAddr::from(([192, 0, 2, 1], 8)));
+        let found = addresses(&["localhost", "me@192.0.2.1"]).unwrap();
+        assert_eq!(found[1], SocketAddr::from(([192, 0, 2, 1], 7)));
         // Where there is a way out at all.
         if own_address_towards(found[1]).is_some() {
             assert!(!found[0].ip().is_loopback(), "{found:?}");

@@ -19,6 +19,8 @@ pub(crate) enum StageCommand {
     /// Run a command of a job on its node by the way that suits it
     #[command(hide = true)]
     Inside(InsideArgs),
+    /// Finish sending home what a job could not
+    Resume(ResumeArgs),
     /// Stand on a node of a job; started by 'azekura stage run'
     #[command(hide = true)]
     Agent(AgentArgs),
@@ -79,9 +81,16 @@ pub(crate) struct RunArgs {
     /// File for what happens, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Nodes that send home at the same time
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) out_concurrency: u16,
     /// Leave what has come on the nodes when the job ends
     #[arg(long)]
     pub(super) keep_cache: bool,
+    /// File for what is sent home, line by line [default: azekura-stage-JOB.manifest here, which goes again
+    /// if all was sent]
+    #[arg(long, value_name = "FILE")]
+    pub(super) manifest: Option<PathBuf>,
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(super) command: Vec<OsString>,
@@ -128,6 +137,23 @@ pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// `azekura stage resume`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  azekura stage resume azekura-stage-0a1b2c3d.manifest\n\n\
+    Starts the job's agents again, which have kept what was not sent, and sends it. Where the job was started \
+    by --launch the same is used. The exit code is 75 if something is still not at home.")]
+pub(crate) struct ResumeArgs {
+    /// The manifest that the job has written
+    #[arg(value_name = "MANIFEST")]
+    pub(super) manifest: PathBuf,
+    /// How a command is started on a host [default: as the job did]
+    #[arg(long, value_name = "'CMD {host} {command}'")]
+    pub(super) launch: Option<String>,
+    /// Nodes that send home at the same time
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) out_concurrency: u16,
 }
 
 /// `azekura stage inside`.

@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::mpsc;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use anyhow::{Context as _, Result};
 use azekura_proto::staging::{JobId, MapKind, NodeId};
-use azekura_stage::front::{AgentAt, Event, Front, FrontOptions, Recipients};
+use azekura_stage::front::{Event, Front, FrontOptions, OutOptions, Recipients};
 use azekura_stage::job::{self, AgentDescription, MapDescription};
 use azekura_stage::source::{Directory, Source};
 
@@ -17,14 +17,15 @@ use super::args::{RunArgs, To};
 use super::command::{self, Signals};
 use super::desk::{self, Answer, Clerk, FarDesks, Question};
 use super::journal::{Counts, EventFile, Journal};
-use super::launch::{Agents, Heard};
+use super::launch::{Agents, Heard, Needed};
+use super::out::{self, Record};
 use super::screen::Screen;
 use super::summary::{self, OUT_FAILED};
 use super::tally::Tally;
 use super::words::Launcher;
 use super::{addresses, hosts, maps, sweeping};
 use crate::host::{places, programs};
-use crate::outcome::{Verdict, usage};
+use crate::outcome::Verdict;
 
 /// The front while the job runs; `None` before and afterwards.
 type Shared = Arc<RwLock<Option<Front>>>;
@@ -37,6 +38,7 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     let plan = Plan::of(args)?;
     let variables = command::environment(plan.job)?;
     let program = command::by_its_way(&args.command, args.via, verbose)?;
+    let record = Record::of(args, plan.job, &plan.maps)?;
     let events = EventFile::create(args.json.as_deref())?;
     let screen = Arc::new(Screen::new());
     let tally = Tally::new(plan.job, &plan.hosts);
@@ -47,8 +49,8 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     desk::open(plan.job, Arc::clone(&clerk)).context("cannot take questions of other commands")?;
     let descriptions = plan.descriptions(args)?;
     let command = [programs::own()?.into(), "stage".into(), "agent".into()];
-    let mut agents = Agents::start(&plan.launcher, &command, &descriptions, &screen)?;
-    let started = plan.start_front(args, &agents, tell)?;
+    let mut agents = Agents::start(&plan.launcher, &command, &descriptions, Needed::All, &screen)?;
+    let started = plan.start_front(args, record.options(args)?, &agents, tell)?;
     *front.write().unwrap_or_else(PoisonError::into_inner) = Some(started);
     if let Some(heard) = agents.take_heard() {
         let desks = FarDesks::new(clerk, agents.life_lines());
@@ -58,11 +60,8 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     }
     let signals = Signals::take(Arc::clone(&screen))?;
     let code = command::run_to_end(&program, &variables, &signals, &screen)?;
-    let sent = send_home(&front, journal.counts());
-    for failure in &sent.failures {
-        screen.note(&format!("azekura: not sent home: {failure}"));
-    }
-    let code = if code == 0 && !sent.failures.is_empty() { OUT_FAILED } else { code };
+    let sent = out::send_home(lock(&front).as_ref());
+    let code = if code == 0 && !sent.is_right() { OUT_FAILED } else { code };
     // Before the end, which is none of a node's faults.
     let status = journal.close(code);
     let front = front.write().unwrap_or_else(PoisonError::into_inner).take();
@@ -70,12 +69,16 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
         front.end();
     }
     agents.end();
-    if !args.keep_cache {
+    // What a node that is lost has written is nowhere else.
+    if !args.keep_cache && plan.maps.iter().all(|map| map.kind == MapKind::ReadOnly) {
         let is_lost = |agent: &&AgentDescription| !status.nodes[usize::from(agent.node.0)].up;
         let lost: Vec<_> = descriptions.iter().filter(is_lost).cloned().collect();
         sweeping::sweep(&plan.launcher, &command, &lost, &screen);
     }
     screen.note(&summary::line(&status));
+    if let Some(line) = record.close(&sent) {
+        screen.note(&format!("azekura: {line}"));
+    }
     Ok(Verdict::Ended(code))
 }
 
@@ -93,9 +96,6 @@ impl Plan {
         let hosts = hosts::find(args.hosts.as_deref(), args.hostfile.as_deref())?;
         let maps = maps::parse(&args.maps)?;
         maps::refuse_cache(&maps, &places::absolute(&args.cache)?)?;
-        if maps.iter().any(|map| map.kind != MapKind::ReadOnly) {
-            return Err(usage("only maps of the kind ro can be: nothing is sent home yet"));
-        }
         let launcher = Launcher::choose(args.launch.as_deref())?;
         let (job, secret) = job::draw().context("cannot draw the job's secret")?;
         Ok(Self { hosts, maps, launcher, job, secret })
@@ -120,37 +120,40 @@ impl Plan {
     fn start_front(
         &self,
         args: &RunArgs,
+        out: OutOptions,
         agents: &Agents,
         tell: mpsc::Sender<Event>,
     ) -> Result<Front> {
-        let mut maps = Vec::with_capacity(self.maps.len());
-        for map in &self.maps {
-            let dir = Path::new(OsStr::from_bytes(&map.dir));
-            let source =
-                Directory::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
-            maps.push((map.clone(), Arc::new(source) as Arc<dyn Source>));
-        }
         let options = FrontOptions {
             job: self.job,
             secret: self.secret.clone(),
-            maps,
+            maps: sources(&self.maps)?,
+            out,
             recipients: match args.to {
                 To::All => Recipients::All,
                 To::Requesters => Recipients::Requesters,
             },
         };
-        let ports = agents.ports();
-        let addresses = addresses::of(&ports)?;
-        let agents = ports.into_iter().zip(addresses).enumerate();
-        let agents = agents
-            .map(|(index, ((host, _), address))| AgentAt {
-                node: NodeId(index as u16),
-                host,
-                address,
-            })
-            .collect();
-        Ok(Front::start(options, agents, tell)?)
+        Ok(Front::start(options, addresses::of(agents.ports())?, tell)?)
     }
+}
+
+/// Maps with where their files come from and go to.
+///
+/// # Errors
+/// If a directory cannot be opened.
+pub(super) fn sources(maps: &[MapDescription]) -> Result<Vec<(MapDescription, Arc<dyn Source>)>> {
+    let source = |map: &MapDescription| {
+        let dir = Path::new(OsStr::from_bytes(&map.dir));
+        let source =
+            Directory::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        Ok((map.clone(), Arc::new(source) as Arc<dyn Source>))
+    };
+    maps.iter().map(source).collect()
+}
+
+fn lock(front: &Shared) -> RwLockReadGuard<'_, Option<Front>> {
+    front.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Hears the agents until the last is gone: their processes end before their connections are missed.
@@ -159,8 +162,7 @@ fn hear_agents(heard: &mpsc::Receiver<(NodeId, Heard)>, desks: &FarDesks, front:
         match heard {
             Heard::Line(line) => desks.hear(usize::from(node.0), &line),
             Heard::Gone => {
-                let front = front.read().unwrap_or_else(PoisonError::into_inner);
-                if let Some(front) = front.as_ref() {
+                if let Some(front) = lock(front).as_ref() {
                     front.node_is_gone(node);
                 }
             }
@@ -174,33 +176,13 @@ fn clerk(front: &Shared, counts: &Counts) -> Clerk {
     let (front, counts) = (Arc::clone(front), counts.clone());
     Arc::new(move |question| match question {
         Question::Status => Answer::Status(Box::new(counts.status())),
-        Question::Sync => {
-            let sent = send_home(&front, &counts);
-            Answer::Sent { files: sent.files, bytes: sent.bytes, failures: sent.failures }
-        }
-        Question::In(paths) => {
-            let front = front.read().unwrap_or_else(PoisonError::into_inner);
-            match front.as_ref() {
-                Some(front) => {
-                    front.prefetch(paths);
-                    Answer::Done
-                }
-                None => Answer::Failed("the job has not begun, or is over".to_owned()),
+        Question::Sync => out::answer(&out::send_home(lock(&front).as_ref())),
+        Question::In(paths) => match lock(&front).as_ref() {
+            Some(front) => {
+                front.prefetch(paths);
+                Answer::Done
             }
-        }
+            None => Answer::Failed("the job has not begun, or is over".to_owned()),
+        },
     })
-}
-
-/// What was sent home, and what was not.
-#[derive(Default)]
-struct Sent {
-    files: u64,
-    bytes: u64,
-    failures: Vec<String>,
-}
-
-fn send_home(_front: &Shared, counts: &Counts) -> Sent {
-    let sent = Sent::default();
-    counts.sent(sent.files, sent.bytes);
-    sent
 }

@@ -1,6 +1,7 @@
 //! Where events go: into the tally, a file of JSON lines, the lines of the terminal. Runs in a thread of its own;
 //! the job never waits for it.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -19,6 +20,8 @@ use super::tally::{JobStatus, Tally, warning};
 
 /// Lines of a terminal are drawn this often.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
+/// Lines for people about what went wrong, at most.
+const WARNINGS_MAX: usize = 200;
 /// How soon the end is noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -78,11 +81,6 @@ impl Counts {
         self.lock().status()
     }
 
-    /// Counts what was sent home.
-    pub(super) fn sent(&self, files: u64, bytes: u64) {
-        self.lock().sent(files, bytes);
-    }
-
     fn lock(&self) -> MutexGuard<'_, Tally> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +110,7 @@ impl Journal {
         let over = Arc::new(AtomicBool::new(false));
         let (counted, shown, ending) = (counts.clone(), Arc::clone(screen), Arc::clone(&over));
         let thread = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
-            let mut drawn = Instant::now();
+            let (mut drawn, mut warnings) = (Instant::now(), 0);
             loop {
                 // Read before the channel: what was told before the end is heard.
                 let is_over = ending.load(Ordering::Acquire);
@@ -125,7 +123,12 @@ impl Journal {
                         };
                         file.write(&Line { at_s, event: &event }, &shown);
                         if let Some(text) = warning(&event, &hosts) {
-                            shown.note(&format!("azekura: {text}"));
+                            warnings += 1;
+                            match WARNINGS_MAX.cmp(&warnings) {
+                                Less => {}
+                                Equal => shown.note("azekura: ... more is in the events (--json)"),
+                                Greater => shown.note(&format!("azekura: {text}")),
+                            }
                         }
                     }
                     Err(RecvTimeoutError::Timeout) if !is_over => {}

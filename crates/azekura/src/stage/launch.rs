@@ -44,6 +44,15 @@ pub(super) enum Heard {
     Gone,
 }
 
+/// Which agents have to come up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Needed {
+    /// Each.
+    All,
+    /// One at least.
+    Some,
+}
+
 /// A way to say a line to an agent.
 pub(super) type LifeLine = Arc<Mutex<Option<ChildStdin>>>;
 
@@ -80,11 +89,13 @@ impl Agents {
     /// Starts all agents at once, and waits until all of them listen.
     ///
     /// # Errors
-    /// If one does not: with the names of all that do not. The others are ended.
+    /// If one does not: with the names of all that do not. The others are ended. Where not all are `needed`,
+    /// only if there is none.
     pub(super) fn start(
         launcher: &Launcher,
         command: &[OsString],
         descriptions: &[AgentDescription],
+        needed: Needed,
         screen: &Arc<Screen>,
     ) -> Result<Self> {
         let (tell, heard) = mpsc::channel();
@@ -94,7 +105,7 @@ impl Agents {
             agents.launched.push(launch(description, &words, &tell, screen)?);
         }
         drop(tell);
-        agents.wait_until_they_listen(&heard, screen)?;
+        agents.wait_until_they_listen(&heard, needed, screen)?;
         agents.heard = Some(heard);
         Ok(agents)
     }
@@ -102,6 +113,7 @@ impl Agents {
     fn wait_until_they_listen(
         &mut self,
         heard: &mpsc::Receiver<(NodeId, Heard)>,
+        needed: Needed,
         screen: &Screen,
     ) -> Result<()> {
         let deadline = Instant::now() + READY_TIMEOUT;
@@ -119,11 +131,12 @@ impl Agents {
                     }
                 }
                 // One that does not come up makes the others useless.
-                Heard::Gone => break,
+                Heard::Gone if needed == Needed::All => break,
+                Heard::Gone => missing -= 1,
                 Heard::Line(_) => {}
             }
         }
-        if missing == 0 {
+        if self.launched.iter().all(|agent| agent.port.is_some()) {
             return Ok(());
         }
         let mut faults: Vec<String> = Vec::new();
@@ -132,16 +145,26 @@ impl Agents {
                 faults.push(fault);
             }
         }
+        if needed == Needed::Some && self.launched.iter().any(|agent| agent.port.is_some()) {
+            for fault in &faults {
+                screen.note(&format!("azekura: {fault}"));
+            }
+            return Ok(());
+        }
         if faults.is_empty() {
             bail!("the agents did not all start");
         }
         bail!(faults.join("\n"))
     }
 
-    /// Hosts and ports, in the order of nodes.
-    pub(super) fn ports(&self) -> Vec<(String, u16)> {
-        let agents = self.launched.iter();
-        agents.map(|agent| (agent.host.clone(), agent.port.unwrap_or_default())).collect()
+    /// The nodes whose agents listen, with their hosts and ports.
+    pub(super) fn ports(&self) -> Vec<(NodeId, String, u16)> {
+        let agents = self.launched.iter().enumerate();
+        agents
+            .filter_map(|(index, agent)| {
+                Some((NodeId(index as u16), agent.host.clone(), agent.port?))
+            })
+            .collect()
     }
 
     /// What agents say from now on. To be taken once.
@@ -360,6 +383,10 @@ mod tests {
     }
 
     fn start(hosts: &[&str], script: &str) -> Result<Agents> {
+        start_needed(hosts, script, Needed::All)
+    }
+
+    fn start_needed(hosts: &[&str], script: &str, needed: Needed) -> Result<Agents> {
         let template = "sh -c 'host={host}; eval \"$1\"; : {command}' --";
         let launcher = Launcher::choose(Some(template)).unwrap();
         let Launcher::Template(mut words) = launcher else { panic!("a template") };
@@ -369,6 +396,7 @@ mod tests {
             &launcher,
             &["agent".into()],
             &descriptions(hosts),
+            needed,
             &Arc::new(Screen::hidden()),
         )
     }
@@ -378,7 +406,10 @@ mod tests {
         let script =
             "read line; echo welcome to $host; echo 'azekura-stage-agent 1 '70${host#n}; cat";
         let mut agents = start(&["n1", "n2"], script).unwrap();
-        assert_eq!(agents.ports(), [("n1".to_owned(), 701), ("n2".to_owned(), 702)]);
+        assert_eq!(
+            agents.ports(),
+            [(NodeId(0), "n1".to_owned(), 701), (NodeId(1), "n2".to_owned(), 702)]
+        );
         let heard = agents.take_heard().unwrap();
         lock(&agents.life_lines()[1]).as_mut().unwrap().write_all(b"hello\n").unwrap();
         assert!(matches!(heard.recv().unwrap(), (NodeId(1), Heard::Line(line)) if line == "hello"));
@@ -406,10 +437,14 @@ mod tests {
             assert!(error.contains(part), "{part}: {error}");
         }
         assert!(!error.contains("'n2'"), "{error}");
+        let agents = start_needed(&["n1", "n2"], script, Needed::Some).unwrap();
+        assert_eq!(agents.ports(), [(NodeId(1), "n2".to_owned(), 7)]);
+        assert!(start_needed(&["n1"], script, Needed::Some).is_err());
         let words = Launcher::Template(vec!["no-such-{host}".into()]);
         let command = ["agent".into()];
         let screen = Arc::new(Screen::hidden());
-        let error = Agents::start(&words, &command, &descriptions(&["n1"]), &screen).unwrap_err();
+        let error = Agents::start(&words, &command, &descriptions(&["n1"]), Needed::All, &screen)
+            .unwrap_err();
         let error = format!("{error:#}");
         assert!(error.contains("no-such-n1") && error.contains("No such file"), "{error}");
     }

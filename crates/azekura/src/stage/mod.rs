@@ -15,6 +15,8 @@ mod journal;
 mod launch;
 mod maps;
 mod neighbour;
+mod out;
+mod resuming;
 mod screen;
 mod summary;
 mod sweeping;
@@ -35,6 +37,7 @@ pub(crate) fn run(command: StageCommand, verbose: u8) -> Result<Verdict> {
         StageCommand::Run(args) => return front::run(&args, verbose),
         StageCommand::Inside(args) => return inside::run(&args, verbose),
         StageCommand::Sync(args) => return asking::sync(&args),
+        StageCommand::Resume(args) => return resuming::run(&args),
         StageCommand::In(args) => asking::bring_in(&args),
         StageCommand::Status(args) => asking::status(&args),
         StageCommand::Agent(args) => agent::run(&args),

@@ -103,6 +103,17 @@ impl Tally {
             Event::SupplierLost { node, .. } | Event::WrongPiece { node, .. } => {
                 _ = self.node(*node).map(|node| node.stalls += 1);
             }
+            Event::Sent { files, bytes, .. } => {
+                self.status.sent_files += *files as u64;
+                self.status.sent_bytes += bytes;
+            }
+            Event::WrongPieceHome { node, .. } => {
+                _ = self.node(*node).map(|node| node.stalls += 1);
+            }
+            Event::OutBegun { .. }
+            | Event::OutEnded { .. }
+            | Event::Conflict { .. }
+            | Event::OutFailed { .. } => {}
             Event::Restarted { .. } => self.status.restarted += 1,
             Event::Failed { node, .. } => {
                 if let Some(node) = node.and_then(|node| self.node(node)) {
@@ -110,12 +121,6 @@ impl Tally {
                 }
             }
         }
-    }
-
-    /// Counts what was sent home.
-    pub(super) fn sent(&mut self, files: u64, bytes: u64) {
-        self.status.sent_files += files;
-        self.status.sent_bytes += bytes;
     }
 }
 
@@ -141,6 +146,26 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
                 host(node)
             )
         }
-        _ => return None,
+        Event::WrongPieceHome { index, node, .. } => {
+            format!(
+                "piece {index} from '{}' has a wrong checksum, and is asked for again",
+                host(node)
+            )
+        }
+        Event::Conflict { path, kept } => {
+            format!("{path} was written on several nodes: kept as {}", kept.join(", "))
+        }
+        Event::OutFailed { path, node, why } => {
+            let what = if path.is_empty() { "something" } else { path };
+            let from = node.map_or_else(String::new, |node| format!(" from '{}'", host(&node)));
+            format!("{what}{from} was not sent home: {why}")
+        }
+        Event::NodeUp { .. }
+        | Event::ContentBegun { .. }
+        | Event::ContentArrived { .. }
+        | Event::SupplierLost { .. }
+        | Event::OutBegun { .. }
+        | Event::Sent { .. }
+        | Event::OutEnded { .. } => return None,
     })
 }

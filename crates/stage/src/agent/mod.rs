@@ -11,11 +11,14 @@ mod listings;
 mod lists;
 mod local;
 mod names;
+mod outgoing;
 mod tree;
+mod walk;
 mod wants;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_proto::frame;
@@ -30,13 +33,14 @@ use crate::agent::incoming::Incoming;
 use crate::agent::listings::Listings;
 use crate::agent::local::Programs;
 use crate::agent::names::Seen;
+use crate::agent::outgoing::{Outgoing, Shelves};
 use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
 use crate::doors::{Door, OpenSockets, Pass, spawn};
 use crate::error::Error;
 use crate::fetch::Fetcher;
 use crate::job::AgentDescription;
-use crate::message::{Opening, Supplier, ToAgent, ToFront};
+use crate::message::{Opening, Order, Supplier, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::piece::Buffers;
 use crate::supply;
@@ -59,6 +63,8 @@ struct Others {
 
 struct Node {
     keeps_cache: bool,
+    /// Files have still to go home.
+    has_unsent: AtomicBool,
     open: Arc<OpenSockets>,
     programs: Arc<Programs>,
     door: Arc<Door>,
@@ -66,6 +72,7 @@ struct Node {
     wants: Arc<Wants>,
     seen: Arc<Seen>,
     incoming: Arc<Incoming>,
+    outgoing: Arc<Outgoing>,
     outbox: Outbox<ToFront>,
     others: Arc<Mutex<Others>>,
     end: Mutex<End>,
@@ -139,16 +146,20 @@ impl Node {
         let incoming =
             Incoming::new(Arc::clone(&tree), Arc::clone(&wants), outbox.clone(), buffers, fetcher);
         let listings = Listings::new(outbox.clone());
-        let seen = Seen::new(description.maps, Arc::clone(&tree), listings);
+        let seen = Arc::new(Seen::new(description.maps, Arc::clone(&tree), listings));
+        let outgoing = Outgoing::new(Arc::clone(&seen), outbox.clone());
+        let outgoing = outgoing.map_err(Error::system("open the tree"))?;
         Ok(Self {
             keeps_cache: description.keeps_cache,
+            has_unsent: AtomicBool::new(false),
             open,
             programs: Arc::default(),
             door,
             tree,
             wants,
-            seen: Arc::new(seen),
+            seen,
             incoming: incoming.map_err(Error::system("start a thread"))?,
+            outgoing: Arc::new(outgoing),
             outbox,
             others,
             end: Mutex::new(End::Running),
@@ -165,6 +176,7 @@ impl Node {
         self.programs
             .serve(programs, answers)
             .map_err(Error::system("listen to local programs"))?;
+        self.outgoing.start().map_err(Error::system("start a thread"))?;
         let serving = Arc::clone(self);
         self.door
             .let_in(move |connection, opening| serving.serve(connection, opening))
@@ -175,7 +187,10 @@ impl Node {
 
     fn serve(self: &Arc<Self>, connection: Connection, opening: Opening) {
         match opening {
-            Opening::Fetch => supply::serve(connection, &self.incoming),
+            Opening::Fetch => {
+                let (incoming, outgoing) = (Arc::clone(&self.incoming), Arc::clone(&self.outgoing));
+                supply::serve(connection, &Arc::new(Shelves { incoming, outgoing }));
+            }
             Opening::Control { nodes, front_port } => {
                 let Some(mouth) = self.outbox.mouth() else { return };
                 let Some(host) = peer_of(&connection) else { return self.end() };
@@ -222,6 +237,10 @@ impl Node {
                 }
                 Ok(ToAgent::Abandon { content }) => self.incoming.abandon(content),
                 Ok(ToAgent::Refuse { place, errno }) => self.wants.decide(&place, Err(errno)),
+                Ok(ToAgent::Out(Order::Keep { keeps })) => {
+                    self.has_unsent.store(keeps, Ordering::Release);
+                }
+                Ok(ToAgent::Out(order)) => self.outgoing.order(order),
                 Ok(ToAgent::End) => return,
                 Err(error) => {
                     tracing::error!("the front says what nobody understands: {error}");
@@ -262,6 +281,7 @@ impl Node {
         self.programs.end();
         self.incoming.end();
         if !self.keeps_cache
+            && !self.has_unsent.load(Ordering::Acquire)
             && let Err(error) = self.tree.remove()
         {
             let root = self.tree.root().display();

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use crate::message::Place;
 use crate::source;
+use crate::stamp::Stamp;
 
 /// Files that have been looked at and have not come, at most; each is an inode of the node.
 const FORESEEN_MAX: usize = 64 * 1024;
@@ -47,26 +48,6 @@ struct Staged {
     asked: u64,
 }
 
-/// A file's state, without the times that links to it change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    size: u64,
-    mode: u32,
-    mtime: (i64, i64),
-}
-
-impl Stamp {
-    fn of(file: &fs::Metadata) -> Self {
-        Self {
-            inode: file.ino(),
-            size: file.len(),
-            mode: file.mode(),
-            mtime: (file.mtime(), file.mtime_nsec()),
-        }
-    }
-}
-
 /// A file that is not whole yet.
 pub(crate) struct Partial {
     path: PathBuf,
@@ -85,8 +66,14 @@ impl Drop for Partial {
 }
 
 impl Tree {
-    /// Makes the directories of a node below `root`.
+    /// Makes the directories of a node below `root`. A tree that is there already stays as it is.
     pub(crate) fn create(root: PathBuf, maps: usize) -> io::Result<Self> {
+        for old in ["lists", "partial"].map(|name| root.join(name)) {
+            match fs::remove_dir_all(&old) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(&root)?;
         for map in 0..maps {
@@ -144,6 +131,20 @@ impl Tree {
     pub(crate) fn is_hidden(&self, place: &Place) -> bool {
         let hidden = self.hidden.read();
         !hidden.is_empty() && ancestors(place).any(|above| hidden.contains(&above))
+    }
+
+    /// The places of a map that programs have removed, but those below others.
+    pub(crate) fn hidden_in(&self, map: u16) -> Vec<Place> {
+        let hidden = self.hidden.read();
+        let is_topmost = |place: &&Place| {
+            place.map == map && !ancestors(place).skip(1).any(|above| hidden.contains(&above))
+        };
+        hidden.iter().filter(is_topmost).cloned().collect()
+    }
+
+    /// The state of what stands at a place; none if nothing does.
+    pub(crate) fn stamp(&self, place: &Place) -> Option<Stamp> {
+        fs::symlink_metadata(self.path_of(place)).ok().map(|stands| Stamp::of(&stands))
     }
 
     /// The source is not seen at this place any more.

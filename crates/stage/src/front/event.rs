@@ -84,4 +84,56 @@ pub enum Event {
         /// What is known of the cause.
         why: String,
     },
+    /// Files begin to go home.
+    OutBegun {
+        /// How many.
+        files: usize,
+        /// Their length in bytes.
+        bytes: u64,
+    },
+    /// Files of a node are at home.
+    Sent {
+        /// The node.
+        node: NodeId,
+        /// How many.
+        files: usize,
+        /// Their length in bytes.
+        bytes: u64,
+    },
+    /// A piece that came from a node was not what its checksum says; it was asked for again.
+    WrongPieceHome {
+        /// The node's number of the content.
+        content: u64,
+        /// Which piece.
+        index: u32,
+        /// Who sent it.
+        node: NodeId,
+    },
+    /// Several nodes have written a path.
+    Conflict {
+        /// The path.
+        path: String,
+        /// The paths that stand at home instead.
+        kept: Vec<String>,
+    },
+    /// Something does not come home.
+    OutFailed {
+        /// Its path; empty if it is all of a node, or the manifest.
+        path: String,
+        /// The node, if it is on one.
+        node: Option<NodeId>,
+        /// What is known of the cause.
+        why: String,
+    },
+    /// All is at home that comes.
+    OutEnded {
+        /// How many files came.
+        files: u64,
+        /// Their length in bytes.
+        bytes: u64,
+        /// How much did not come.
+        failed: usize,
+        /// How many paths several nodes have written.
+        conflicts: usize,
+    },
 }

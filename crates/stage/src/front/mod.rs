@@ -3,15 +3,16 @@
 
 mod event;
 mod listings;
-mod plan;
+mod outgoing;
+pub(crate) mod plan;
 mod route;
 mod scheduler;
-mod stock;
 mod word;
 mod workers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -24,17 +25,21 @@ use parking_lot::{Condvar, Mutex};
 use crate::doors::{Door, OpenSockets, Pass, spawn};
 use crate::error::Error;
 use crate::front::listings::Listings;
+use crate::front::outgoing::{Agent, Note, OutParts, Outgoing, Post, Setup};
 use crate::front::scheduler::Scheduler;
-use crate::front::stock::Stock;
 use crate::front::word::Word;
 use crate::front::workers::Workers;
 use crate::job::MapDescription;
-use crate::message::{Opening, ToAgent, ToFront};
+use crate::message::{ContentId, Opening, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::source::Source;
+use crate::stock::{Spoilt, Stock};
 use crate::supply;
 
 pub use crate::front::event::Event;
+pub use crate::front::outgoing::{
+    Conflict, Manifest, ManifestError, NotSent, OutOptions, OutReport,
+};
 pub use crate::front::scheduler::Recipients;
 pub use crate::message::Supplier;
 
@@ -51,6 +56,8 @@ pub struct FrontOptions {
     pub maps: Vec<(MapDescription, Arc<dyn Source>)>,
     /// To which nodes files come.
     pub recipients: Recipients,
+    /// How files go home.
+    pub out: OutOptions,
 }
 
 /// An agent that has started.
@@ -72,6 +79,7 @@ pub struct Front {
     inner: Arc<Inner>,
     /// The directories of the maps.
     dirs: Vec<Vec<u8>>,
+    outgoing: Outgoing,
 }
 
 /// What the threads of a front share.
@@ -80,6 +88,7 @@ struct Inner {
     listings: Listings,
     workers: Workers,
     words: Sender<Word>,
+    post: Arc<Post>,
     /// How many agents have not ended.
     connected: Mutex<usize>,
     ended: Condvar,
@@ -103,18 +112,39 @@ impl Front {
         let front_port = door.port().map_err(Error::system(listen))?;
         let (words, heard) = channel();
         let workers = Workers::start().map_err(Error::system("start a thread"))?;
-        let (dirs, sources): (Vec<_>, Vec<_>) =
-            options.maps.into_iter().map(|(map, source)| (map.dir, source)).unzip();
-        let stock = Arc::new(Stock::new(sources.clone(), words.clone()));
+        let (maps, sources): (Vec<_>, Vec<_>) = options.maps.into_iter().unzip();
+        let dirs = maps.iter().map(|map: &MapDescription| map.dir.clone()).collect();
+        let heard_of = words.clone();
+        let tell = Box::new(move |id, spoilt| {
+            // If nobody listens the job is over.
+            let _ = heard_of.send(match spoilt {
+                Spoilt::Changed => Word::Changed(id),
+                Spoilt::Unreadable(errno) => Word::Unreadable(id, errno),
+            });
+        });
+        let stock = Arc::new(Stock::new(sources.clone(), ContentId(1), tell));
+        let outboxes: BTreeMap<_, _> =
+            agents.iter().map(|agent| (agent.node, Outbox::new())).collect();
+        let post: Arc<Post> = Arc::default();
+        let parts = OutParts {
+            maps,
+            sources: sources.clone(),
+            nodes: out_agents(&agents, &outboxes),
+            post: Arc::clone(&post),
+            events: events.clone(),
+            options: options.out,
+        };
+        let outgoing = Outgoing::new(Setup::new(parts, pass.clone(), Arc::clone(&open)));
         let inner = Arc::new(Inner {
             open,
             listings: Listings::new(sources),
             workers: workers.clone(),
             words: words.clone(),
+            post,
             connected: Mutex::new(0),
             ended: Condvar::new(),
         });
-        let mut front = Self { words, outboxes: BTreeMap::new(), door, inner, dirs };
+        let front = Self { words, outboxes, door, inner, dirs, outgoing };
         let shelf = Arc::clone(&stock);
         let serve = move |connection, opening| {
             // Nobody controls the front.
@@ -140,7 +170,7 @@ impl Front {
 
     /// Calls all agents at once: one that does not answer must not make the others late.
     fn connect(
-        &mut self,
+        &self,
         pass: &Pass,
         agents: Vec<AgentAt>,
         front_port: u16,
@@ -161,11 +191,9 @@ impl Front {
             let Ok(dialled) = dialled else { continue };
             let connection =
                 dialled.map_err(|source| Error::Agent { host: host.clone(), address, source })?;
-            let outbox = self
-                .inner
-                .attach(node, connection)
+            self.inner
+                .attach(node, connection, &self.outboxes[&node])
                 .map_err(Error::system("keep a connection to an agent"))?;
-            self.outboxes.insert(node, outbox);
             // Nobody needs to listen.
             let _ = events.send(Event::NodeUp { node, host });
         }
@@ -174,6 +202,7 @@ impl Front {
 
     /// A node is known to be lost, before its connection shows it.
     pub fn node_is_gone(&self, node: NodeId) {
+        self.inner.post.gone(node);
         self.tell(Word::Gone(node, "its agent has ended".to_owned()));
     }
 
@@ -189,6 +218,20 @@ impl Front {
                 });
             }
         });
+    }
+
+    /// Brings home what programs have written since it was last done, and waits for that; also while they
+    /// run. What they write meanwhile comes the next time.
+    pub fn stage_out(&self) -> OutReport {
+        self.outgoing.stage_out()
+    }
+
+    /// Brings home what a manifest of this job says has not come, out of caches that were kept.
+    ///
+    /// # Errors
+    /// If the manifest is none, or that of another job.
+    pub fn resume(&self, manifest: &Path) -> Result<OutReport, ManifestError> {
+        self.outgoing.resume(manifest)
     }
 
     /// Ends the job: the agents end, and this waits a moment for them.
@@ -225,8 +268,8 @@ impl Inner {
         self: &Arc<Self>,
         node: NodeId,
         connection: Connection,
-    ) -> std::io::Result<Outbox<ToAgent>> {
-        let outbox = Outbox::new();
+        outbox: &Outbox<ToAgent>,
+    ) -> std::io::Result<()> {
         let entered = self.open.enter(&connection)?;
         connection.socket().set_write_timeout(Some(SILENCE))?;
         connection.socket().set_read_timeout(Some(SILENCE))?;
@@ -244,12 +287,12 @@ impl Inner {
         spawn("hear", move || {
             let _entered = entered;
             let why = inner.hear(node, reader, &answers);
+            inner.post.gone(node);
             // Without a scheduler nobody needs to know.
             let _ = inner.words.send(Word::Gone(node, why));
             *inner.connected.lock() -= 1;
             inner.ended.notify_all();
-        })?;
-        Ok(outbox)
+        })
     }
 
     /// Hears an agent until it is gone, and says why it is.
@@ -270,6 +313,7 @@ impl Inner {
                     let (inner, answers) = (Arc::clone(self), answers.clone());
                     self.workers.give(move || inner.listings.tell(&place, &answers));
                 }
+                Ok(ToFront::Out(answer)) => self.post.send(node, Note::Answer(answer)),
                 Ok(message) => {
                     if self.words.send(Word::Said(node, message)).is_err() {
                         return "the job is over".to_owned();
@@ -279,4 +323,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// The agents, as far as they send files home.
+fn out_agents(
+    agents: &[AgentAt],
+    outboxes: &BTreeMap<NodeId, Outbox<ToAgent>>,
+) -> BTreeMap<NodeId, Agent> {
+    let agent = |at: &AgentAt| {
+        let (host, address) = (at.host.clone(), at.address);
+        let outbox = outboxes[&at.node].clone();
+        (at.node, Agent { host, address, outbox })
+    };
+    agents.iter().map(agent).collect()
 }

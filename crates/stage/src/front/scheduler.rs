@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use crate::front::event::Event;
 use crate::front::plan::plan;
 use crate::front::route::Route;
-use crate::front::stock::Stock;
-use crate::front::word::{Bundled, Word};
+use crate::front::word::Word;
 use crate::front::workers::Workers;
 use crate::message::{
     BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, PARTS_MAX,
     PLACE_BYTES, Place, SMALL_BYTES_MAX, Supplier, ToAgent, ToFront,
 };
 use crate::outbox::Outbox;
+use crate::stock::{Bundled, Stock};
 
 /// Large files that travel at once: more would only make each of them later.
 const LARGE_MAX: usize = 4;
@@ -128,7 +128,7 @@ impl Scheduler {
     fn said(&mut self, node: NodeId, message: ToFront) {
         match message {
             // Heard where they come in.
-            ToFront::Beat | ToFront::List { .. } => {}
+            ToFront::Beat | ToFront::List { .. } | ToFront::Out(_) => {}
             ToFront::Want { files } => {
                 for (place, bytes) in files {
                     self.want(node, place, bytes);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use azekura_proto::staging::NodeId;
 
 use crate::message::{ContentDescription, ContentId, Place, ToFront};
+use crate::stock::Bundled;
 
 /// A message to the scheduler.
 pub(crate) enum Word {
@@ -24,13 +25,4 @@ pub(crate) enum Word {
     Prefetch(Vec<(Place, u64)>),
     /// The scheduler is to end.
     End,
-}
-
-/// What became of small files.
-#[derive(Default)]
-pub(crate) struct Bundled {
-    pub(crate) content: Option<Arc<ContentDescription>>,
-    pub(crate) failed: Vec<(Place, i32)>,
-    /// These are not small any more.
-    pub(crate) grown: Vec<Place>,
 }

@@ -122,6 +122,11 @@ impl Source for Directory {
         }
     }
 
+    fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        let directory = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777))?)
+    }
+
     fn make_link(&self, path: &[u8], text: &[u8]) -> io::Result<()> {
         let (above, name) = self.parent(path)?;
         match rustix::fs::symlinkat(OsStr::from_bytes(text), &above, name) {

@@ -48,6 +48,15 @@ pub trait Source: Send + Sync + 'static {
     /// As mkdir(2).
     fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()>;
 
+    /// Gives a directory its mode. A home without modes leaves it.
+    ///
+    /// # Errors
+    /// As chmod(2).
+    fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
+        let _ = (path, mode);
+        Ok(())
+    }
+
     /// Makes a symlink, in the place of a file or symlink that is there.
     ///
     /// # Errors

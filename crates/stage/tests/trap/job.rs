@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use azekura_proto::staging::{JobId, MapKind, NodeId};
 use azekura_stage::agent::Agent;
-use azekura_stage::front::{AgentAt, Front, FrontOptions, Recipients};
+use azekura_stage::front::{AgentAt, Front, FrontOptions, OutOptions, Recipients};
 use azekura_stage::job::{AgentDescription, MapDescription, draw};
 use azekura_stage::source::Source;
 use azekura_stage::trap;
@@ -85,6 +85,7 @@ impl Job {
             secret,
             maps: maps.into_iter().enumerate().map(open).collect(),
             recipients: Recipients::Requesters,
+            out: OutOptions::default(),
         };
         let address = ([127, 0, 0, 1], agent.port()).into();
         let at = AgentAt { node: NodeId(0), host: "host".to_owned(), address };

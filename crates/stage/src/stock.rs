@@ -1,12 +1,11 @@
-//! The contents as the front gives them: large files straight out of the source, small ones from memory.
-//! Owns the promise that what is given is one version: the attributes at the end are those of the
+//! The contents that come out of files: large ones are read when they are fetched, small ones given from
+//! memory. The front has one over the sources, an agent one over its tree. Owns the promise that what is given is one version: the attributes at the end are those of the
 //! beginning, and what is read a second time is what was read the first time.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 
 use azekura_proto::FileKind;
 use azekura_proto::staging::Attributes;
@@ -14,7 +13,6 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::front::plan::piece_bytes;
-use crate::front::word::{Bundled, Word};
 use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
 use crate::piece::{self, Buffers};
 use crate::source::{FileState, Source, SourceFile};
@@ -25,10 +23,31 @@ const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// A small file that changes whenever it is read is given up after so many times.
 const SMALL_TRIES: u32 = 5;
 
-/// The contents that the front has.
+/// What became of small files.
+#[derive(Default)]
+pub(crate) struct Bundled {
+    pub(crate) content: Option<Arc<ContentDescription>>,
+    pub(crate) failed: Vec<(Place, i32)>,
+    /// These are not small any more.
+    pub(crate) grown: Vec<Place>,
+}
+
+/// Why a content can be given no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoilt {
+    /// A file changed while it was read.
+    Changed,
+    /// A file cannot be read; the number of the errno.
+    Unreadable(i32),
+}
+
+/// Who is told of contents that can be given no more.
+type Tell = Box<dyn Fn(ContentId, Spoilt) + Send + Sync>;
+
+/// The contents that a process has.
 pub(crate) struct Stock {
     pub(crate) sources: Vec<Arc<dyn Source>>,
-    words: Sender<Word>,
+    tell: Tell,
     buffers: Buffers,
     next: AtomicU64,
     table: Mutex<Table>,
@@ -66,12 +85,13 @@ impl From<io::Error> for Fault {
 }
 
 impl Stock {
-    pub(crate) fn new(sources: Vec<Arc<dyn Source>>, words: Sender<Word>) -> Self {
+    /// Its contents have numbers from the first one on.
+    pub(crate) fn new(sources: Vec<Arc<dyn Source>>, first: ContentId, tell: Tell) -> Self {
         Self {
             sources,
-            words,
+            tell,
             buffers: Buffers::default(),
-            next: AtomicU64::new(1),
+            next: AtomicU64::new(first.0),
             table: Mutex::default(),
         }
     }
@@ -145,7 +165,7 @@ impl Stock {
         Err(io::Error::from(Errno::IO))
     }
 
-    /// Whether the front can give it.
+    /// Whether it can be given.
     pub(crate) fn has(&self, id: ContentId) -> bool {
         self.table.lock().contents.contains_key(&id)
     }
@@ -193,18 +213,17 @@ impl Shelf for Stock {
             return Offer::Gone;
         };
         let offered = stocked.offer(index, &self.buffers, self);
-        let word = match offered {
+        let spoilt = match offered {
             Ok(offer) => return offer,
-            Err(Fault::Changed) => Word::Changed(id),
+            Err(Fault::Changed) => Spoilt::Changed,
             Err(Fault::Io(error)) => {
                 tracing::error!("cannot read content {} of the source: {error}", id.0);
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                Word::Unreadable(id, errno.raw_os_error())
+                Spoilt::Unreadable(errno.raw_os_error())
             }
         };
         self.forget(id);
-        // If nobody listens the job is over.
-        let _ = self.words.send(word);
+        (self.tell)(id, spoilt);
         Offer::Gone
     }
 }
