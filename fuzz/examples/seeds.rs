@@ -14,6 +14,8 @@ use azekura_proto::message::{
     ValueUpdate, Welcome, XattrMode,
 };
 use azekura_proto::pool_map::EngineEntry;
+use azekura_proto::staging::local::{Change, LOCAL_VERSION, LocalMap, LocalReply, LocalRequest};
+use azekura_proto::staging::{Attributes, MapKind, NodeId};
 use azekura_proto::transaction::{Action, Entry, TransactionId};
 use azekura_proto::{
     Attr, ContainerId, EngineId, FileKind, Incarnation, ObjectClass, Oid, PoolId, PoolMap,
@@ -521,6 +523,73 @@ fn put_arg(message: &mut Writer, arg: &Arg) {
     }
 }
 
+/// As the target has them: the tag, then a message, or names of a home and a path over them.
+fn staging(corpus: &Corpus) {
+    let path = || b"/home/data/\xff\n".to_vec();
+    let mut requests = vec![
+        LocalRequest::Greet { version: LOCAL_VERSION },
+        LocalRequest::Read { path: path(), follow: true },
+        LocalRequest::Look { path: path(), follow: false },
+        LocalRequest::List { path: path() },
+        LocalRequest::Prefetch { paths: vec![path(), path()] },
+    ];
+    let changes = [Change::Create, Change::Write, Change::Replace, Change::Remove];
+    requests.extend(changes.map(|change| LocalRequest::Change { path: path(), change }));
+    for (index, request) in requests.iter().enumerate() {
+        corpus.put("staging", &format!("request_{index}"), &tagged(0, body(request)));
+    }
+    let (dir, tree, lists) = (path(), b"/cache/tree/0".to_vec(), b"/cache/lists/0".to_vec());
+    let attributes = Attributes {
+        kind: FileKind::Symlink,
+        mode: 0o777,
+        size: 3,
+        mtime: Timestamp { secs: -1, nanos: 5 },
+        link: b"a/b".to_vec(),
+    };
+    let replies = [
+        LocalReply::Welcome {
+            node: NodeId(3),
+            maps: vec![LocalMap { dir, kind: MapKind::ReadOnly, tree, lists }],
+        },
+        LocalReply::Local(path()),
+        LocalReply::Outside(path()),
+        LocalReply::Found { attributes: attributes.clone(), inode: 1 << 63 },
+        LocalReply::Failed(2),
+        LocalReply::Done,
+    ];
+    for (index, reply) in replies.iter().enumerate() {
+        corpus.put("staging", &format!("reply_{index}"), &tagged(1, body(reply)));
+    }
+    // A page of a listing, a content, and what is said when files are fetched: numbers of variants, then fields.
+    let page: Result<Vec<(&[u8], Attributes)>, i32> = Ok(vec![(b"name", attributes.clone())]);
+    corpus.put("staging", "listing", &tagged(2, body(&(1u8, (0u16, b"dir".to_vec()), page, true))));
+    let part = ((0u16, b"dir/name".to_vec()), attributes);
+    let content = (7u64, 65_536u32, vec![part.clone(), part]);
+    corpus.put("staging", "take", &tagged(2, body(&(2u8, content, 0u8))));
+    corpus.put("staging", "want", &tagged(3, body(&(2u8, vec![((0u16, path()), 9u64)]))));
+    corpus.put("staging", "control", &tagged(4, body(&(0u8, vec![(1u16, "n1:99")], 7000u16))));
+    corpus.put("staging", "fetch", &tagged(5, body(&(0u8, 7u64, 3u32))));
+    corpus.put("staging", "piece", &tagged(6, body(&(0u8, 7u64, 3u32, u64::MAX))));
+    let home: [(u16, &str, u8, &str); 9] = [
+        (0, "f", 0, ""),
+        (0, "d", 1, ""),
+        (0, "d/up", 2, "../f"),
+        (0, "l", 2, "d/"),
+        (0, "loop", 2, "loop"),
+        (0, "away", 2, "/azekura-fuzz-nowhere/b/../c"),
+        (1, "", 1, ""),
+        (1, "r", 2, "/azekura-fuzz-nowhere/a/l/up"),
+        (1, "p", 3, ""),
+    ];
+    for (index, path) in
+        ["/a/l/up", "/b/r", "/a/loop", "/a/away", "/a/d/../../b/./p/"].iter().enumerate()
+    {
+        let way =
+            (path.as_bytes().to_vec(), true, ["a", "b"].map(str::as_bytes).to_vec(), home.to_vec());
+        corpus.put("staging", &format!("way_{index}"), &tagged(7, body(&way)));
+    }
+}
+
 fn main() {
     let dir = std::env::args_os().nth(1).expect("usage: seeds DIR");
     let corpus = Corpus { dir: Path::new(&dir).to_owned() };
@@ -532,5 +601,6 @@ fn main() {
     journal(&corpus);
     executables(&corpus);
     nfs(&corpus);
+    staging(&corpus);
     corpus.put("pool_file", "two_engines", POOL_FILE.as_bytes());
 }
