@@ -11,6 +11,7 @@ use azekura_wire::{Connection, FrameReader, FrameWriter, RecvError};
 use parking_lot::Mutex;
 
 use crate::doors::{OpenSockets, spawn};
+use crate::lumps::Lumps;
 use crate::message::{ContentId, FetchRequest, PIECE_BYTES_MAX, Supplied, Supplier};
 use crate::piece::{Buffer, Buffers};
 
@@ -142,6 +143,7 @@ impl Fetcher {
         if let Err(error) = reader.socket().set_read_timeout(Some(SILENCE)) {
             return error.to_string();
         }
+        let mut lumps = Lumps::default();
         loop {
             let (supplied, bulk_bytes) = match reader.recv() {
                 Ok((head, body)) => match frame::decode::<Supplied>(body) {
@@ -155,7 +157,7 @@ impl Fetcher {
                 return format!("a piece of {bulk_bytes} bytes");
             }
             let mut bytes = self.buffers.take(bulk_bytes as usize);
-            if let Err(error) = reader.read_bulk(&mut bytes) {
+            if let Err(error) = lumps.read(&mut reader, &mut bytes, SILENCE) {
                 return error.to_string();
             }
             line.take(supplied, bytes, receiver);

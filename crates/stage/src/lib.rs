@@ -10,6 +10,7 @@ mod error;
 mod fetch;
 pub mod front;
 pub mod job;
+mod lumps;
 mod message;
 mod outbox;
 mod piece;
