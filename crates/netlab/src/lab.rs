@@ -117,7 +117,8 @@ impl Lab {
         let bell = Arc::new(bell);
         let (orders, receiver) = mpsc::channel();
         let relay =
-            Relay::new(wires.collect(), hosts.len(), topology.seed, receiver, Arc::clone(&bell));
+            Relay::new(wires.collect(), hosts.len(), topology.seed, receiver, Arc::clone(&bell))
+                .map_err(system("cannot watch the links"))?;
         let relay = std::thread::Builder::new()
             .name("netlab relay".to_owned())
             .spawn(move || relay.run())

@@ -5,13 +5,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::time::ClockId;
 
 use crate::segment::{self, FRAME_BYTES_MAX};
@@ -25,6 +26,9 @@ const EARLY_NS: u64 = 20_000;
 const LEAD_NS_MAX: u64 = 150_000;
 /// Packets read from one device before the others have their turn.
 const TURN_PACKETS: usize = 32;
+/// The bell's number among what is watched; the others are devices.
+const BELL: u64 = u64::MAX;
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// What one direction holds at most, queue and delay together.
 const DELAYED_BYTES_MAX: usize = 512 << 20;
 
@@ -125,6 +129,8 @@ pub(crate) struct Relay {
     cut: Vec<bool>,
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
+    /// Watches the bell and the devices: a look at each of them costs more than a packet does.
+    watch: OwnedFd,
     start: Instant,
     lead_ns: u64,
     next_number: u64,
@@ -134,13 +140,16 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// A relay over these links. `bell` is an event descriptor that rings after each order.
+    ///
+    /// # Errors
+    /// If the system refuses to watch the devices.
     pub(crate) fn new(
         wires: Vec<Wire>,
         hosts: usize,
         seed: u64,
         orders: Receiver<Order>,
         bell: Arc<OwnedFd>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let mut tuns = Vec::new();
         let mut directions = Vec::new();
         for (link, wire) in wires.into_iter().enumerate() {
@@ -160,8 +169,17 @@ impl Relay {
             }
             tuns.extend(wire.tuns);
         }
-        Self {
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let add = |source: BorrowedFd<'_>, number| {
+            epoll::add(&watch, source, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
+        };
+        add(bell.as_fd(), BELL)?;
+        for (index, tun) in tuns.iter().enumerate() {
+            add(tun.as_fd(), index as u64)?;
+        }
+        Ok(Self {
             tuns,
+            watch,
             directions,
             cut: vec![false; hosts],
             orders,
@@ -171,7 +189,7 @@ impl Relay {
             next_number: 0,
             pieces: Vec::new(),
             real_time: false,
-        }
+        })
     }
 
     fn now_ns(&self) -> u64 {
@@ -185,21 +203,22 @@ impl Relay {
         let _ = rustix::thread::set_current_timer_slack(Some(one));
         self.real_time = sys::run_in_real_time().is_ok();
         let mut scratch = vec![0; FRAME_BYTES_MAX];
-        let mut ready = Vec::with_capacity(self.tuns.len());
+        let mut ready = Vec::with_capacity(self.tuns.len() + 1);
         loop {
             self.deliver();
-            let rung = self.wait(&mut ready);
-            if rung && !self.obey() {
+            self.wait(&mut ready);
+            let numbers = ready.iter().map(|event| event.data.u64());
+            if numbers.clone().any(|number| number == BELL) && !self.obey() {
                 return;
             }
-            for tun in &ready {
-                self.take_in(*tun, &mut scratch);
+            for tun in numbers.filter(|number| *number != BELL) {
+                self.take_in(tun as usize, &mut scratch);
             }
         }
     }
 
-    /// Waits for packets, orders or the next delivery. Says whether there are orders.
-    fn wait(&mut self, ready: &mut Vec<usize>) -> bool {
+    /// Waits for packets, orders or the next delivery. Gives what is ready to be read.
+    fn wait(&mut self, ready: &mut Vec<epoll::Event>) {
         let next = self.directions.iter().filter_map(|d| Some(d.delayed.peek()?.0.due_ns)).min();
         let now_ns = self.now_ns();
         let pause_ns = next.map(|due| due.saturating_sub(now_ns + self.lead_ns));
@@ -207,9 +226,8 @@ impl Relay {
             tv_sec: (ns / 1_000_000_000) as i64,
             tv_nsec: (ns % 1_000_000_000) as i64,
         });
-        let mut polled: Vec<PollFd> = std::iter::once(PollFd::new(&*self.bell, PollFlags::IN))
-            .chain(self.tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)))
-            .collect();
+        // The watch itself counts in milliseconds.
+        let mut polled = [PollFd::new(&self.watch, PollFlags::IN)];
         // An interrupted wait is just a short one.
         let count = poll(&mut polled, timeout.as_ref()).unwrap_or(0);
         ready.clear();
@@ -218,11 +236,10 @@ impl Relay {
                 let late_ns = self.now_ns().saturating_sub(now_ns + pause_ns).min(LEAD_NS_MAX);
                 self.lead_ns = (self.lead_ns * 15 + late_ns) / 16;
             }
-            return false;
+            return;
         }
-        let readable = |polled: &PollFd| polled.revents().contains(PollFlags::IN);
-        ready.extend((0..self.tuns.len()).filter(|index| readable(&polled[index + 1])));
-        readable(&polled[0])
+        // Nothing is lost by an error: what is ready is so the next time too.
+        let _ = epoll::wait(&self.watch, spare_capacity(ready), Some(&AT_ONCE));
     }
 
     fn deliver(&mut self) {
