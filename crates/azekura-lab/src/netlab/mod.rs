@@ -15,6 +15,7 @@ use azekura_netlab::control::{self, Request};
 
 pub(crate) use args::NetlabCommand;
 use args::{HostArgs, SetArgs};
+pub(crate) use which::scope;
 use which::{find, tell};
 
 fn set(args: &SetArgs) -> Result<()> {

@@ -6,7 +6,7 @@ use azekura::outcome::usage;
 use azekura_netlab::control::{self, Answer, Request};
 
 /// Labs are told apart by the directory that the sockets of this user's pools lie in.
-pub(super) fn scope() -> Result<String> {
+pub(crate) fn scope() -> Result<String> {
     Ok(places::socket_dir()?.to_string_lossy().into_owned())
 }
 

@@ -1,10 +1,14 @@
 //! `staging-*`: how contents come to the nodes of a job.
 
+mod bandwidth;
+mod copy;
+mod fixture;
 mod plan;
+mod small;
 
 use super::frame::Experiment;
 
 /// The experiments.
-pub(super) fn every() -> [Box<dyn Experiment>; 1] {
-    [Box::new(plan::Plan)]
+pub(super) fn every() -> [Box<dyn Experiment>; 3] {
+    [Box::new(plan::Plan), Box::new(bandwidth::StageIn), Box::new(small::Small)]
 }
