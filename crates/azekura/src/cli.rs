@@ -137,7 +137,7 @@ impl Cli {
             Command::Stage(command) => return stage::run(command, self.verbose),
             Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),
-            Command::Bench(command) => bench::run(&command),
+            Command::Bench(command) => return bench::run(&command),
             Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command, Self::command()),
             Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),

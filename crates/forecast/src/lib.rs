@@ -76,6 +76,6 @@ pub use complaint::{Contradiction, FileError};
 pub use forecasting::{Forecast, Model, Outside, PhaseForecast, Terms, forecast, remarks};
 pub use job::Job;
 pub use measured::Measured;
-pub use runs::{Run, Runs};
+pub use runs::{Run, Runs, Spent};
 pub use sweep::{Best, Candidates, Deadline, Sweep, sweep};
 pub use verify::{Checked, Culprit, Verdict, residual, verify};

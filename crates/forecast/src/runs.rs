@@ -47,9 +47,33 @@ pub struct Run {
     /// The same of each phase (outer) and repetition (inner), where it was measured; else empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phase_seconds: Vec<Vec<f64>>,
+    /// Where processes were meanwhile, of each repetition, where it was measured; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Spent>,
     /// Whether caches were dropped before each repetition, as a job with cold caches wants it.
     #[serde(default)]
     pub caches_dropped: bool,
+}
+
+/// Where processes were during a run, in seconds of one of them, their mean; the rest of the run they
+/// computed, copied records, or waited for others to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spent {
+    /// In opening files to read.
+    pub open_s: f64,
+    /// In making files to write.
+    pub create_s: f64,
+    /// In requests that read.
+    pub read_s: f64,
+    /// In requests that wrote full buffers.
+    pub write_s: f64,
+    /// In requests that wrote what was left in buffers.
+    pub flush_s: f64,
+    /// In making files durable.
+    pub sync_s: f64,
+    /// In closing.
+    pub close_s: f64,
 }
 
 impl Run {

@@ -111,6 +111,7 @@ pub(crate) fn runs(seconds: impl Fn(&Job) -> Vec<f64>) -> Runs {
         seconds: seconds(&job),
         job,
         phase_seconds: Vec::new(),
+        spent: Vec::new(),
         caches_dropped: true,
     });
     Runs {

@@ -2,7 +2,6 @@
 //! papers that Azekura follows. Each experiment starts the pools it needs, in memory, and removes them.
 
 mod daos;
-mod date;
 mod frame;
 mod nfs;
 mod page;
@@ -193,7 +192,7 @@ fn run_all(args: &RunArgs) -> Result<Verdict> {
         let record = RunRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command_line: command_line(),
-            begun: date::now(),
+            begun: azekura::host::date::now(),
             quick: settings.quick,
             scale: settings.scale,
             point_s: settings.point_s,

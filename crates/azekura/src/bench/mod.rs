@@ -2,6 +2,7 @@
 //! run. Work is done by the worker processes of `load`; figures and references alternate, and medians
 //! are taken.
 
+pub(crate) mod batch;
 mod io;
 mod md;
 mod reference;
@@ -11,11 +12,15 @@ mod site;
 use anyhow::Result;
 use clap::Subcommand;
 
+use crate::outcome::Verdict;
+
 /// `azekura bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Reading and writing: MiB/s and operations per second
     Io(io::IoArgs),
+    /// A batch of processes that copy records from files to files, in seconds
+    Batch(batch::BatchArgs),
     /// Many small files: create, stat, open+close and remove per second
     Md(md::MdArgs),
 }
@@ -24,9 +29,11 @@ pub(crate) enum BenchCommand {
 ///
 /// # Errors
 /// If the place cannot be reached or an operation fails.
-pub(crate) fn run(command: &BenchCommand) -> Result<()> {
+pub(crate) fn run(command: &BenchCommand) -> Result<Verdict> {
     match command {
         BenchCommand::Io(args) => io::run(args),
+        BenchCommand::Batch(args) => return batch::run(args),
         BenchCommand::Md(args) => md::run(args),
     }
+    .map(|()| Verdict::Good)
 }

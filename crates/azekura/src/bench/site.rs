@@ -16,13 +16,13 @@ use crate::reading::{ReadArgs, WriteArgs};
 /// What is measured: one of the two.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct PlaceArgs {
+pub(crate) struct PlaceArgs {
     /// Pool (or POOL/CONTAINER) to measure through the native path
     #[arg(long, value_name = "POOL")]
-    pool: Option<ContainerName>,
+    pub(crate) pool: Option<ContainerName>,
     /// Directory to measure, on any file system
     #[arg(long, value_name = "DIR")]
-    path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// Where a bench runs and how.

@@ -2,6 +2,7 @@
 //! background. Knows nothing of pools beyond their names.
 
 pub mod daemon;
+pub mod date;
 pub(crate) mod gateways;
 pub(crate) mod interrupt;
 pub mod machine;

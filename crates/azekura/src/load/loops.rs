@@ -104,7 +104,7 @@ where
         }
         space.close(file)?;
         let bytes = operations * order.transfer_bytes;
-        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns(), ..Tally::default() })
     }))
 }
 
@@ -139,7 +139,7 @@ where
                 break;
             }
         }
-        Ok(Tally { operations, bytes: 0, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes: 0, start_ns, end_ns: clock_ns(), ..Tally::default() })
     }))
 }
 

@@ -85,6 +85,54 @@ pub struct MdOrder {
     pub limit_ms: u64,
 }
 
+/// A step of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BatchStep {
+    /// Look whether there is room, and make the files that are read, all the way to the storage.
+    MakeInput,
+    /// Remove what was written.
+    ClearOutput,
+    /// Have the input come from the storage again.
+    Forget,
+    /// Read records and write records.
+    Run,
+    /// Leave everything where it is.
+    LetGo,
+    /// Remove everything.
+    Clear,
+}
+
+/// What one process of a batch does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BatchOrder {
+    /// Which step of it.
+    pub step: BatchStep,
+    /// Its directory, below the backend; the one above is the batch's.
+    pub dir: String,
+    /// Files that it reads.
+    pub files_in: u64,
+    /// Files that it writes.
+    pub files_out: u64,
+    /// To the next file with each record, instead of when one is done.
+    pub round_robin: bool,
+    /// Records that it reads.
+    pub records_in: u64,
+    /// Records that it writes, as evenly as it reads.
+    pub records_out: u64,
+    /// Length of a record.
+    pub record_bytes: u64,
+    /// Length of the buffer of each file.
+    pub buffer_bytes: u64,
+    /// Make each file durable before it is closed.
+    pub fsync: bool,
+    /// How many do the same on this node.
+    pub processes: u64,
+    /// Whether it drops the caches of its node.
+    pub is_first_of_node: bool,
+    /// What all of them need, if this one is to look whether there is room; 0 otherwise.
+    pub needs_bytes: u64,
+}
+
 /// One thing for a worker to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Order {
@@ -103,6 +151,8 @@ pub enum Order {
     Io(IoOrder),
     /// Work on many files.
     Md(MdOrder),
+    /// Do a step of a batch.
+    Batch(BatchOrder),
     /// Answer small messages at this socket until the other side closes.
     Pong {
         /// The socket's path.
@@ -145,6 +195,34 @@ pub enum Order {
     },
 }
 
+/// Where a process of a batch was, in nanoseconds; what is left of its time it computed.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Spent {
+    /// In opening files to read.
+    pub open_ns: u64,
+    /// In making files to write.
+    pub create_ns: u64,
+    /// In requests that read.
+    pub read_ns: u64,
+    /// In requests that wrote full buffers.
+    pub write_ns: u64,
+    /// In requests that wrote what was left in buffers.
+    pub flush_ns: u64,
+    /// In making files durable.
+    pub sync_ns: u64,
+    /// In closing.
+    pub close_ns: u64,
+}
+
+/// How input was made to come from the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CachesDropped {
+    /// The kernel dropped all that it keeps.
+    ByKernel,
+    /// It was advised to keep nothing of the files.
+    ByAdvice,
+}
+
 /// What a worker did. Times are of the machine's monotonic clock, the same for all processes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
@@ -156,6 +234,12 @@ pub struct Tally {
     pub start_ns: u64,
     /// When it ended, in nanoseconds.
     pub end_ns: u64,
+    /// Of a batch: where it was meanwhile.
+    #[serde(default)]
+    pub spent: Spent,
+    /// Of a batch: how caches were dropped, if that was asked for.
+    #[serde(default)]
+    pub caches_dropped: Option<CachesDropped>,
 }
 
 /// A worker's answer to an order.
@@ -204,7 +288,13 @@ mod tests {
 
     #[test]
     fn side_by_side_counts_once() {
-        let tally = |start_ns, end_ns| Tally { operations: 5, bytes: 1 << 20, start_ns, end_ns };
+        let tally = |start_ns, end_ns| Tally {
+            operations: 5,
+            bytes: 1 << 20,
+            start_ns,
+            end_ns,
+            ..Tally::default()
+        };
         let speed = Speed::of(&[tally(0, 500_000_000), tally(500_000_000, 1_000_000_000)]);
         assert!((speed.operations_per_s - 10.0).abs() < 1e-9);
         assert!((speed.mib_per_s - 2.0).abs() < 1e-9);

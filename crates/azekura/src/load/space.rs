@@ -17,6 +17,14 @@ pub(super) trait FileSpace {
 
     /// Opens a file for reading and writing, making it if need be; `fresh` empties it.
     fn open_file(&mut self, path: &str, fresh: bool) -> Result<Self::File>;
+    /// Opens a file that is there, for reading.
+    fn open_input(&mut self, path: &str) -> Result<Self::File>;
+    /// Makes a file anew, for writing.
+    fn create_output(&mut self, path: &str) -> Result<Self::File>;
+    /// Bytes that can still be written.
+    fn room_bytes(&mut self) -> Result<u64>;
+    /// Has everything written that the file system still holds back, where it can be told to.
+    fn settle(&mut self) -> Result<()>;
     /// Reads a piece; fewer bytes only at the end of the file.
     fn read_at(&mut self, file: &Self::File, buffer: &mut [u8], offset: u64) -> Result<usize>;
     /// Writes a piece.

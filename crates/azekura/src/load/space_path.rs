@@ -76,6 +76,28 @@ impl FileSpace for PathSpace {
             .with_context(on("open", &path))
     }
 
+    fn open_input(&mut self, path: &str) -> Result<File> {
+        let path = self.at(path);
+        File::open(&path).with_context(on("open", &path))
+    }
+
+    fn create_output(&mut self, path: &str) -> Result<File> {
+        let path = self.at(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&path).with_context(on("create", &path))
+    }
+
+    fn room_bytes(&mut self) -> Result<u64> {
+        let room = rustix::fs::statvfs(&self.dir).with_context(on("ask for room in", &self.dir))?;
+        Ok(room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let dir = File::open(&self.dir).with_context(on("open", &self.dir))?;
+        rustix::fs::syncfs(&dir).with_context(on("sync", &self.dir))
+    }
+
     fn read_at(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -169,10 +191,17 @@ mod tests {
             space.remove_in(&dir, name).unwrap();
             assert!(space.stat_in(&dir, name).is_err());
         }
+        assert!(space.open_input("d/data").is_err() && space.room_bytes().unwrap() > 0);
+        let file = space.create_output("d/data").unwrap();
+        space.write_at(&file, b"hello", 0).unwrap();
+        space.close(file).unwrap();
+        let file = space.open_input("d/data").unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(space.read_at(&file, &mut buffer, 0).unwrap(), 5);
+        space.close(file).unwrap();
         let file = space.open_file("d/data", true).unwrap();
         space.write_at(&file, b"hello", 3).unwrap();
         space.prepare_read(&file, false).unwrap();
-        let mut buffer = [0; 16];
         assert_eq!(space.read_at(&file, &mut buffer, 0).unwrap(), 8);
         assert_eq!(&buffer[..8], b"\0\0\0hello");
         space.close(file).unwrap();

@@ -54,6 +54,27 @@ impl FileSpace for PoolSpace {
         self.names.open(path, &options).with_context(|| format!("cannot open {path}"))
     }
 
+    fn open_input(&mut self, path: &str) -> Result<File> {
+        let options = OpenOptions::new(OFlags::RDONLY, 0);
+        self.names.open(path, &options).with_context(|| format!("cannot open {path}"))
+    }
+
+    fn create_output(&mut self, path: &str) -> Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let options = OpenOptions::new(flags, 0o600);
+        self.names.open(path, &options).with_context(|| format!("cannot create {path}"))
+    }
+
+    fn room_bytes(&mut self) -> Result<u64> {
+        let room = self.fs.statfs().context("cannot ask the pool for its room")?;
+        Ok(room.available_bytes)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        // Nothing is held back here once a file is synced.
+        Ok(())
+    }
+
     fn read_at(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> {
         file.read_at(buffer, offset).context("cannot read")
     }
@@ -72,8 +93,7 @@ impl FileSpace for PoolSpace {
     }
 
     fn close(&mut self, file: File) -> Result<()> {
-        drop(file);
-        Ok(())
+        file.close().context("cannot close")
     }
 
     fn open_dir(&mut self, path: &str) -> Result<Oid> {

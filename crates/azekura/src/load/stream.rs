@@ -60,7 +60,7 @@ pub(super) fn ping(socket: &str, limit_ms: u64) -> Result<Prepared<'static>> {
             operations += 1;
         }
         let bytes = operations * MESSAGE_BYTES as u64;
-        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns(), ..Tally::default() })
     }))
 }
 
@@ -84,7 +84,7 @@ pub(super) fn send_file(socket: &str, file: &str, bytes: u64) -> Result<Prepared
         }
         drop(stream);
         let operations = bytes.div_ceil(PIECE_BYTES as u64);
-        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns(), ..Tally::default() })
     }))
 }
 
@@ -139,7 +139,7 @@ fn drain_into(
             operations += 1;
             bytes += piece as u64;
         }
-        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns(), ..Tally::default() })
     }))
 }
 
@@ -168,6 +168,6 @@ pub(super) fn pour(socket: &str, bytes: u64) -> Result<Prepared<'static>> {
         }
         drop(stream);
         let operations = bytes.div_ceil(PIECE_BYTES as u64);
-        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns() })
+        Ok(Tally { operations, bytes, start_ns, end_ns: clock_ns(), ..Tally::default() })
     }))
 }

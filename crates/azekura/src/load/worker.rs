@@ -2,14 +2,16 @@
 //! output. Prepares everything that should not be timed before it says that it is ready.
 
 use std::io::{BufRead as _, Write as _};
+use std::sync::{Arc, mpsc};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::order::{Backend, IoOrder, MdOrder, Order, Tally, Word};
+use super::order::{Backend, BatchOrder, BatchStep, IoOrder, MdOrder, Order, Tally, Word};
 use super::space::FileSpace as _;
 use super::space_path::PathSpace;
 use super::space_pool::PoolSpace;
-use super::{loops, stream};
+use super::streams::Watch;
+use super::{batch, loops, stream};
 use crate::report;
 
 /// The hidden command that a worker runs.
@@ -64,6 +66,23 @@ impl Space {
         }
     }
 
+    fn batch<'a>(&'a mut self, order: BatchOrder, watch: &'a Watch) -> Result<Prepared<'a>> {
+        match self {
+            Self::Nowhere => bail!("the worker has no place to work at"),
+            Self::Path(space) => batch::prepare(space, order, watch),
+            Self::Pool(space) => batch::prepare(space.as_mut(), order, watch),
+        }
+    }
+
+    /// Removes what a batch has left.
+    fn clear_batch(&mut self, order: &BatchOrder) {
+        match self {
+            Self::Nowhere => {}
+            Self::Path(space) => batch::clear(space, order),
+            Self::Pool(space) => batch::clear(space.as_mut(), order),
+        }
+    }
+
     fn md(&mut self, order: &MdOrder) -> Result<Prepared<'_>> {
         match self {
             Self::Nowhere => bail!("the worker has no place to work at"),
@@ -73,7 +92,7 @@ impl Space {
     }
 }
 
-fn prepare(space: &mut Space, order: Order) -> Result<Prepared<'_>> {
+fn prepare<'a>(space: &'a mut Space, order: Order, watch: &'a Watch) -> Result<Prepared<'a>> {
     match order {
         Order::Open(backend) => {
             *space = Space::open(&backend)?;
@@ -89,6 +108,7 @@ fn prepare(space: &mut Space, order: Order) -> Result<Prepared<'_>> {
         }
         Order::Io(order) => space.io(order),
         Order::Md(order) => space.md(&order),
+        Order::Batch(order) => space.batch(order, watch),
         Order::Pong { socket } => stream::pong(&socket),
         Order::Ping { socket, limit_ms } => stream::ping(&socket, limit_ms),
         Order::SendFile { socket, file, bytes } => stream::send_file(&socket, &file, bytes),
@@ -98,25 +118,54 @@ fn prepare(space: &mut Space, order: Order) -> Result<Prepared<'_>> {
     }
 }
 
-/// Works until standard input ends.
+/// Works until standard input ends. A batch that is not over then is stopped, and its files are removed.
 ///
 /// # Errors
 /// If the orders cannot be read or understood; failures of the work itself are answers.
 pub(crate) fn work() -> Result<()> {
-    let mut orders = std::io::stdin().lock();
+    let watch = Arc::new(Watch::default());
+    let orders = listen(Arc::clone(&watch))?;
     let mut space = Space::Nowhere;
-    let mut line = String::new();
-    loop {
-        line.clear();
-        if orders.read_line(&mut line)? == 0 {
-            return Ok(());
+    let mut unfinished = None;
+    let worked = work_on(&orders, &mut space, &mut unfinished, &watch);
+    if let Some(order) = unfinished {
+        space.clear_batch(&order);
+    }
+    worked
+}
+
+/// Lines of standard input; its end is noticed at once, also in the middle of work.
+fn listen(watch: Arc<Watch>) -> Result<mpsc::Receiver<String>> {
+    // There is an order and a word to begin.
+    let (tell, orders) = mpsc::sync_channel(2);
+    std::thread::Builder::new().name("orders".to_owned()).spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if tell.send(line).is_err() {
+                break;
+            }
         }
+        watch.end();
+    })?;
+    Ok(orders)
+}
+
+fn work_on(
+    orders: &mpsc::Receiver<String>,
+    space: &mut Space,
+    unfinished: &mut Option<BatchOrder>,
+    watch: &Watch,
+) -> Result<()> {
+    while let Ok(line) = orders.recv() {
         let order: Order = serde_json::from_str(&line).context("not an order for a worker")?;
-        let word = match prepare(&mut space, order) {
+        if let Order::Batch(order) = &order {
+            let is_over = matches!(order.step, BatchStep::Clear | BatchStep::LetGo);
+            *unfinished = (!is_over).then(|| order.clone());
+        }
+        let word = match prepare(space, order, watch) {
             Ok(start) => {
                 say(&Word::Ready)?;
-                line.clear();
-                if orders.read_line(&mut line)? == 0 {
+                if orders.recv().is_err() {
                     return Ok(());
                 }
                 start().map_or_else(|error| Word::Failed(report::explain(&error)), Word::Done)
@@ -125,6 +174,7 @@ pub(crate) fn work() -> Result<()> {
         };
         say(&word)?;
     }
+    Ok(())
 }
 
 fn say(word: &Word) -> Result<()> {

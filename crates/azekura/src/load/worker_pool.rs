@@ -6,17 +6,20 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 use super::access_path::AccessPath;
 use super::coordinator::{COORDINATOR_COMMAND, SOCKET};
-use super::order::{Order, Tally, Word};
+use super::order::{Backend, Order, Tally, Word};
 use super::scratch_dir::ScratchDir;
 use super::worker::WORKER_COMMAND;
+use crate::host::interrupt::Interrupt;
 use crate::names::ContainerName;
 use crate::reading::ReadArgs;
 
@@ -24,44 +27,84 @@ use crate::reading::ReadArgs;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Workers have this long to go by themselves.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Workers that may have many files to remove have this long.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
+/// So often somebody who waits for a worker looks whether the command was told to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// What hosts may say when somebody logs in, in lines.
+const STRANGE_LINES_MAX: usize = 100;
 
 /// The two ends of the talk with one worker.
 struct Worker {
+    // What is said of it when it goes away.
+    name: String,
     // Taken away when the worker is to end.
     orders: Option<Box<dyn Write + Send>>,
-    words: BufReader<Box<dyn Read + Send>>,
+    words: Receiver<String>,
 }
 
 impl Worker {
-    fn start(program: &Path) -> Result<(Self, Child)> {
-        let mut child = Command::new(program)
-            .arg(WORKER_COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start a worker ({})", program.display()))?;
+    fn start(name: String, mut command: Command) -> Result<(Self, Child)> {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().with_context(|| {
+                format!("cannot start {name} ({})", command.get_program().display())
+            })?;
         let orders = child.stdin.take().context("a worker has no standard input")?;
         let words = child.stdout.take().context("a worker has no standard output")?;
-        Ok((Self::between(Box::new(orders), Box::new(words)), child))
+        Ok((Self::between(name, Box::new(orders), words)?, child))
     }
 
-    fn between(orders: Box<dyn Write + Send>, words: Box<dyn Read + Send>) -> Self {
-        Self { orders: Some(orders), words: BufReader::new(words) }
+    fn between(
+        name: String,
+        orders: Box<dyn Write + Send>,
+        words: impl Read + Send + 'static,
+    ) -> Result<Self> {
+        // There is one word at a time.
+        let (tell, heard) = sync_channel(1);
+        std::thread::Builder::new().name("words".to_owned()).spawn(move || {
+            for line in BufReader::new(words).lines() {
+                if line.is_err() || line.is_ok_and(|line| tell.send(line).is_err()) {
+                    break;
+                }
+            }
+        })?;
+        Ok(Self { name, orders: Some(orders), words: heard })
     }
 
     fn tell(&mut self, line: &str) -> Result<()> {
         let orders = self.orders.as_mut().context("the worker has been let go")?;
-        orders.write_all(format!("{line}\n").as_bytes()).context("a worker went away")
+        orders
+            .write_all(format!("{line}\n").as_bytes())
+            .with_context(|| format!("{} went away", self.name))
     }
 
-    fn hear(&mut self) -> Result<Word> {
-        let mut line = String::new();
-        if self.words.read_line(&mut line).context("a worker went away")? == 0 {
-            bail!("a worker process ended before it was done");
+    fn hear(&mut self, interrupt: &Interrupt) -> Result<Word> {
+        for _ in 0..STRANGE_LINES_MAX {
+            let line = loop {
+                match self.words.recv_timeout(LOOK) {
+                    Ok(line) => break line,
+                    Err(RecvTimeoutError::Timeout) if interrupt.came() => bail!("interrupted"),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        bail!("{} ended before it was done", self.name)
+                    }
+                }
+            };
+            if let Ok(word) = serde_json::from_str(&line) {
+                return Ok(word);
+            }
         }
-        serde_json::from_str(&line).context("a worker said something strange")
+        bail!("{} said nothing but strange things", self.name)
     }
+}
+
+/// A worker that is started by a command of its own, on whatever host that starts it.
+pub(crate) struct RemoteWorker {
+    /// What is said of it in errors.
+    pub(crate) name: String,
+    /// The words that run [`WORKER_COMMAND`] there.
+    pub(crate) words: Vec<std::ffi::OsString>,
 }
 
 /// Worker processes that start together.
@@ -71,6 +114,9 @@ pub struct WorkerPool {
     children: Vec<Child>,
     // What the coordinator prints.
     _scratch: Option<ScratchDir>,
+    // Whether this command was told to end, where it wants to know.
+    interrupt: Interrupt,
+    leave_timeout: Duration,
 }
 
 impl WorkerPool {
@@ -79,11 +125,55 @@ impl WorkerPool {
     /// # Errors
     /// If one cannot be started.
     pub fn start(azekura: &Path, workers: usize) -> Result<Self> {
-        let mut pool = Self { workers: Vec::new(), children: Vec::new(), _scratch: None };
+        let mut pool = Self::empty();
         for _ in 0..workers {
-            let (worker, child) = Worker::start(azekura)?;
+            let mut command = Command::new(azekura);
+            command.arg(WORKER_COMMAND);
+            let (worker, child) = Worker::start("a worker process".to_owned(), command)?;
             pool.workers.push(worker);
             pool.children.push(child);
+        }
+        Ok(pool)
+    }
+
+    fn empty() -> Self {
+        Self::with(None)
+    }
+
+    fn with(scratch: Option<ScratchDir>) -> Self {
+        Self {
+            workers: Vec::new(),
+            children: Vec::new(),
+            _scratch: scratch,
+            interrupt: Interrupt::default(),
+            leave_timeout: LEAVE_TIMEOUT,
+        }
+    }
+
+    /// Starts workers by commands of their own, one after the other since a host lets only so many log
+    /// in at once, and has them work at `backend`. They are not reached by what a terminal sends:
+    /// `interrupt` ends the waiting for them, and they end with the pool.
+    ///
+    /// # Errors
+    /// If one cannot be started or cannot work there.
+    pub(crate) fn start_remote(
+        workers: &[RemoteWorker],
+        backend: &Backend,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let mut pool = Self::empty();
+        pool.interrupt = interrupt.clone();
+        pool.leave_timeout = CLEAR_TIMEOUT;
+        let open = Order::Open(backend.clone());
+        for RemoteWorker { name, words } in workers {
+            let (program, arguments) = words.split_first().context("an empty command")?;
+            let mut command = Command::new(program);
+            command.args(arguments).process_group(0);
+            let (worker, child) = Worker::start(name.clone(), command)?;
+            pool.workers.push(worker);
+            pool.children.push(child);
+            let newest = pool.workers.len() - 1;
+            pool.run_from(newest, std::slice::from_ref(&open))?;
         }
         Ok(pool)
     }
@@ -132,7 +222,8 @@ impl WorkerPool {
             .stderr(said)
             .spawn()
             .with_context(|| format!("cannot start workers via {access}"))?;
-        let mut pool = Self { workers: Vec::new(), children: vec![child], _scratch: Some(scratch) };
+        let mut pool = Self::with(Some(scratch));
+        pool.children.push(child);
         let deadline = Instant::now() + START_TIMEOUT;
         while pool.workers.len() < workers {
             match listener.accept() {
@@ -155,19 +246,26 @@ impl WorkerPool {
     /// # Errors
     /// The first failure of a worker.
     pub fn run(&mut self, orders: &[Order]) -> Result<Vec<Tally>> {
-        for (worker, order) in self.workers.iter_mut().zip(orders) {
+        self.run_from(0, orders)
+    }
+
+    /// The same for the workers from `first` on.
+    fn run_from(&mut self, first: usize, orders: &[Order]) -> Result<Vec<Tally>> {
+        let interrupt = &self.interrupt;
+        let count = orders.len().min(self.workers.len().saturating_sub(first));
+        let workers = &mut self.workers[first..first + count];
+        for (worker, order) in workers.iter_mut().zip(orders) {
             worker.tell(&serde_json::to_string(order)?)?;
-            match worker.hear()? {
+            match worker.hear(interrupt)? {
                 Word::Ready => {}
                 Word::Failed(why) => bail!(why),
                 Word::Done(_) => bail!("a worker was done before it had started"),
             }
         }
-        let count = orders.len().min(self.workers.len());
-        for worker in &mut self.workers[..count] {
+        for worker in &mut *workers {
             worker.tell("go")?;
         }
-        let words = self.workers[..count].iter_mut().map(Worker::hear).collect::<Vec<_>>();
+        let words = workers.iter_mut().map(|worker| worker.hear(interrupt)).collect::<Vec<_>>();
         let mut tallies = Vec::with_capacity(count);
         for word in words {
             match word? {
@@ -191,7 +289,7 @@ impl WorkerPool {
 impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.workers.clear();
-        let deadline = Instant::now() + LEAVE_TIMEOUT;
+        let deadline = Instant::now() + self.leave_timeout;
         for child in &mut self.children {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
                 std::thread::sleep(PAUSE);
@@ -206,7 +304,7 @@ impl Drop for WorkerPool {
 fn worker_at(stream: UnixStream) -> Result<Worker> {
     stream.set_nonblocking(false).context("cannot talk to a worker")?;
     let words = stream.try_clone().context("cannot talk to a worker")?;
-    Ok(Worker::between(Box::new(stream), Box::new(words)))
+    Worker::between("a worker process".to_owned(), Box::new(stream), words)
 }
 
 fn last_word(log: &str) -> String {

@@ -18,7 +18,7 @@ const SLURM_HOSTS: [&str; 2] = ["SLURM_JOB_NODELIST", "SLURM_NODELIST"];
 ///
 /// # Errors
 /// If there are none, too many, or their list is not one.
-pub(super) fn find(hosts: Option<&str>, hostfile: Option<&Path>) -> Result<Vec<String>> {
+pub(crate) fn find(hosts: Option<&str>, hostfile: Option<&Path>) -> Result<Vec<String>> {
     let hosts = if let Some(text) = hosts {
         let hosts = expand(text).map_err(|why| usage(format!("--hosts: {why}")))?;
         let mut seen = HashSet::new();

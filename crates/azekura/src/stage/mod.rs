@@ -26,6 +26,8 @@ mod words;
 use anyhow::Result;
 
 pub(crate) use self::args::StageCommand;
+pub(crate) use self::hosts::find as find_hosts;
+pub(crate) use self::words::Launcher;
 use crate::outcome::Verdict;
 
 /// Runs the command.

@@ -14,7 +14,7 @@ const COMMAND: &str = "{command}";
 
 /// How commands are started on hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Launcher {
+pub(crate) enum Launcher {
     /// The words of a template.
     Template(Vec<String>),
     /// The batch system's own, on hosts other than this.
@@ -28,7 +28,7 @@ impl Launcher {
     ///
     /// # Errors
     /// If the template cannot be one.
-    pub(super) fn choose(template: Option<&str>) -> Result<Self> {
+    pub(crate) fn choose(template: Option<&str>) -> Result<Self> {
         match template {
             Some(text) => parse(text).map_err(|why| usage(format!("--launch '{text}': {why}"))),
             None if std::env::var_os("SLURM_JOB_ID").is_some() => Ok(Self::Srun),
@@ -37,7 +37,7 @@ impl Launcher {
     }
 
     /// The words that start `command` on a host.
-    pub(super) fn words(&self, host: &str, command: &[OsString]) -> Vec<OsString> {
+    pub(crate) fn words(&self, host: &str, command: &[OsString]) -> Vec<OsString> {
         let with = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         match self {
             Self::Template(words) => {

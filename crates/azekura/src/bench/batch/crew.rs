@@ -1,0 +1,203 @@
+//! The processes of batches: workers on each node, which stay while one batch after the other is measured.
+//! Owns the directory of their files, which goes with them whatever happens, and what the time of a run is:
+//! from where all begin to where the last one ends.
+
+use std::ffi::OsString;
+
+use anyhow::{Context as _, Result};
+use azekura_forecast::Spent;
+use azekura_forecast::job::Caches;
+
+use super::case::Case;
+use crate::host::interrupt::Interrupt;
+use crate::host::programs;
+use crate::load::{
+    Backend, BatchOrder, BatchStep, CachesDropped, Order, RemoteWorker, Tally, WORKER_COMMAND,
+    WorkerPool,
+};
+use crate::stage::Launcher;
+
+/// Workers that run batches.
+pub(crate) struct Crew {
+    workers: WorkerPool,
+    nodes: u32,
+    dir: String,
+}
+
+/// A measured run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Measurement {
+    /// From the start of all processes to the end of the last one.
+    pub(crate) seconds: f64,
+    /// Where a process was meanwhile, the mean of all.
+    pub(crate) spent: Spent,
+}
+
+/// A name that no other batch has, on any host that sees the same directory.
+fn unique_name() -> Result<String> {
+    let mut random = [0; 6];
+    getrandom::fill(&mut random).context("the system has no random bytes")?;
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("azekura-batch-{digits}"))
+}
+
+impl Crew {
+    /// Starts so many workers on each node, or on this one where there are no `hosts`.
+    ///
+    /// # Errors
+    /// If one cannot be started or does not find the place.
+    pub(crate) fn start(
+        backend: &Backend,
+        hosts: &[String],
+        launcher: &Launcher,
+        processes: u32,
+        interrupt: &Interrupt,
+    ) -> Result<Self> {
+        let command = [programs::own()?.into_os_string(), OsString::from(WORKER_COMMAND)];
+        let mut workers = Vec::new();
+        for _ in 0..processes {
+            if hosts.is_empty() {
+                let name = "a worker process".to_owned();
+                workers.push(RemoteWorker { name, words: command.to_vec() });
+            }
+            for host in hosts {
+                let name = format!("host '{host}': a worker process");
+                workers.push(RemoteWorker { name, words: launcher.words(host, &command) });
+            }
+        }
+        Ok(Self {
+            workers: WorkerPool::start_remote(&workers, backend, interrupt)?,
+            nodes: u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1),
+            dir: unique_name()?,
+        })
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// Where the files are, below the place.
+    pub(crate) fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    fn step(&mut self, case: &Case, step: BatchStep) -> Result<Vec<Tally>> {
+        let orders = case.orders(step, &self.dir);
+        self.run(orders)
+    }
+
+    fn run(&mut self, orders: Vec<BatchOrder>) -> Result<Vec<Tally>> {
+        let orders: Vec<Order> = orders.into_iter().map(Order::Batch).collect();
+        self.workers.run(&orders)
+    }
+
+    /// Makes the input of a batch.
+    ///
+    /// # Errors
+    /// If there is no room for the batch, or it cannot be written.
+    pub(crate) fn make_input(&mut self, case: &Case) -> Result<()> {
+        self.workers.run(&[Order::MakeDirectories(vec![self.dir.clone()])])?;
+        self.step(case, BatchStep::MakeInput).map(drop)
+    }
+
+    /// Drops caches where the batch wants it, whose input is there. Says how, if so.
+    ///
+    /// # Errors
+    /// If the input cannot be read.
+    pub(crate) fn prepare(&mut self, case: &Case) -> Result<Option<CachesDropped>> {
+        if case.caches == Caches::Warm {
+            return Ok(None);
+        }
+        let tallies = self.step(case, BatchStep::Forget)?;
+        // The first process of each node has asked the kernel.
+        let firsts = tallies.iter().take(self.nodes as usize);
+        let by_kernel =
+            firsts.into_iter().all(|tally| tally.caches_dropped == Some(CachesDropped::ByKernel));
+        Ok(Some(if by_kernel { CachesDropped::ByKernel } else { CachesDropped::ByAdvice }))
+    }
+
+    /// Runs a batch whose input is there, and removes its output.
+    ///
+    /// # Errors
+    /// If an operation fails.
+    pub(crate) fn measure(&mut self, case: &Case) -> Result<Measurement> {
+        let measurement = self.measure_and_keep(case)?;
+        self.step(case, BatchStep::ClearOutput)?;
+        Ok(measurement)
+    }
+
+    /// The same, and its output stays.
+    ///
+    /// # Errors
+    /// If an operation fails.
+    pub(crate) fn measure_and_keep(&mut self, case: &Case) -> Result<Measurement> {
+        let tallies = self.step(case, BatchStep::Run)?;
+        Ok(Measurement {
+            seconds: seconds_of(&tallies, self.nodes as usize),
+            spent: spent_of(&tallies),
+        })
+    }
+
+    /// Leaves the files of a batch where they are.
+    ///
+    /// # Errors
+    /// If a worker is gone.
+    pub(crate) fn let_go(&mut self, case: &Case) -> Result<()> {
+        self.step(case, BatchStep::LetGo).map(drop)
+    }
+
+    /// Removes all files of a batch.
+    ///
+    /// # Errors
+    /// If a worker is gone.
+    pub(crate) fn clear(&mut self, case: &Case) -> Result<()> {
+        self.step(case, BatchStep::Clear).map(drop)
+    }
+}
+
+/// The longest of the nodes' times: each has a clock of its own, and begins when it is told to.
+fn seconds_of(tallies: &[Tally], nodes: usize) -> f64 {
+    let of_node = |node: usize| {
+        let of_it = || tallies.iter().skip(node).step_by(nodes);
+        let start = of_it().map(|tally| tally.start_ns).min().unwrap_or(0);
+        let end = of_it().map(|tally| tally.end_ns).max().unwrap_or(0);
+        end.saturating_sub(start).max(1) as f64 / 1e9
+    };
+    (0..nodes).map(of_node).fold(0.0, f64::max)
+}
+
+fn spent_of(tallies: &[Tally]) -> Spent {
+    let mean = |what: fn(&Tally) -> u64| {
+        tallies.iter().map(|tally| what(tally) as f64 / 1e9).sum::<f64>()
+            / tallies.len().max(1) as f64
+    };
+    Spent {
+        open_s: mean(|tally| tally.spent.open_ns),
+        create_s: mean(|tally| tally.spent.create_ns),
+        read_s: mean(|tally| tally.spent.read_ns),
+        write_s: mean(|tally| tally.spent.write_ns),
+        flush_s: mean(|tally| tally.spent.flush_ns),
+        sync_s: mean(|tally| tally.spent.sync_ns),
+        close_s: mean(|tally| tally.spent.close_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_with_the_last_process_of_the_slowest_node() {
+        let tally = |start_ns, end_ns| Tally { start_ns, end_ns, ..Tally::default() };
+        // Two nodes whose clocks have nothing to do with each other.
+        let tallies = [
+            tally(0, 2_000_000_000),
+            tally(900, 1_000),
+            tally(1_000_000_000, 3_000_000_000),
+            tally(0, 5),
+        ];
+        assert!((seconds_of(&tallies, 2) - 3.0).abs() < 1e-9);
+        assert!((seconds_of(&tallies[..1], 1) - 2.0).abs() < 1e-9);
+    }
+}
