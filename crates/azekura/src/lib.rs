@@ -5,7 +5,8 @@
 #![allow(clippy::doc_markdown)]
 
 mod asking; //     single questions to single engines
-mod bench; //      azekura bench: figures held against references
+mod bench; //     azekura bench: figures held against references, and batches
+mod calibrate; // azekura calibrate: what forecasts follow from
 mod check; //      azekura fs check: what does not fit together, and how to mend it
 mod cli; //        the command line
 mod commands; //   up, down, status, serve, pool, container, mount, umount, dev, trace

@@ -55,6 +55,7 @@
 mod bottleneck; //      what binds, or why nothing follows
 pub mod calibration; // FS.toml: what was measured of a file system
 mod complaint; //       what is wrong with a file, and where
+mod derive; //          a calibration from measured runs
 pub mod fit; //         straight lines, y = a/x + b, Student's distribution
 mod forecasting; //     the time of a job, its interval, what binds it
 mod full; //            the project's own model
@@ -73,6 +74,7 @@ mod verify; //          forecasts held against measured runs
 pub use bottleneck::{Bottleneck, Unforeseen};
 pub use calibration::Calibration;
 pub use complaint::{Contradiction, FileError};
+pub use derive::{Beside, derive};
 pub use forecasting::{Forecast, Model, Outside, PhaseForecast, Terms, forecast, remarks};
 pub use job::Job;
 pub use measured::Measured;

@@ -92,6 +92,25 @@ pub(crate) fn list() -> Result<Vec<MountEntry>> {
     Ok(parse(&table))
 }
 
+/// Type and options of the file system that a directory is on, as the mount table has them.
+pub(crate) fn kind_of(dir: &Path) -> Option<(String, String)> {
+    let dir = dir.canonicalize().ok()?;
+    kind_in(&std::fs::read("/proc/self/mounts").ok()?, &dir)
+}
+
+/// The deepest mount above a directory; of several at one place the last is seen.
+fn kind_in(table: &[u8], dir: &Path) -> Option<(String, String)> {
+    let entry = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ').skip(1);
+        let at = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+        let mut text = || Some(String::from_utf8_lossy(fields.next()?).into_owned());
+        let (kind, options) = (text()?, text()?);
+        dir.starts_with(&at).then(|| (at.components().count(), kind, options))
+    };
+    let entries = table.split(|byte| *byte == b'\n').filter_map(entry);
+    entries.max_by_key(|(depth, ..)| *depth).map(|(_, kind, options)| (kind, options))
+}
+
 fn parse(table: &[u8]) -> Vec<MountEntry> {
     let entry = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -218,6 +237,16 @@ fn busy(dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_on_the_deepest_mount_above_it() {
+        let table = b"/dev/a / ext4 rw,relatime 0 0\ntmpfs /d\\040x tmpfs rw 0 0\n\
+            p /d\\040x fuse.azekura rw,nosuid 0 0\n";
+        let kind = |dir: &str| kind_in(table, Path::new(dir)).unwrap();
+        assert_eq!(kind("/home"), ("ext4".to_owned(), "rw,relatime".to_owned()));
+        assert_eq!(kind("/d x/y"), ("fuse.azekura".to_owned(), "rw,nosuid".to_owned()));
+        assert_eq!(kind("/dx").0, "ext4");
+    }
 
     #[test]
     fn mounts_are_found_with_their_escaped_names() {

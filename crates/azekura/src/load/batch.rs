@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use super::order::{BatchOrder, BatchStep, CachesDropped, Spent, Tally, clock_ns};
 use super::space::FileSpace;
 use super::streams::{Input, Output, Watch};
+use crate::report::format_bytes;
 
 /// So much of a record tells its number.
 const NUMBER_BYTES: usize = 8;
@@ -56,15 +57,12 @@ pub(super) fn prepare<'a, S: FileSpace>(
     watch: &'a Watch,
 ) -> Result<Prepared<'a>> {
     match order.step {
+        BatchStep::CheckRoom => {
+            check_room(space, &order)?;
+            Ok(Box::new(|| Ok(Tally::default())))
+        }
         BatchStep::MakeInput => {
-            let room = space.room_bytes()?;
-            if room < order.needs_bytes {
-                bail!(
-                    "there is room for {room} bytes, and the runs take {}: make the input smaller, or \
-                     free some",
-                    order.needs_bytes
-                );
-            }
+            check_room(space, &order)?;
             space.make_dir(&order.dir)?;
             Ok(Box::new(move || make_input(space, &order, watch)))
         }
@@ -83,6 +81,18 @@ pub(super) fn prepare<'a, S: FileSpace>(
             Ok(Tally::default())
         })),
     }
+}
+
+fn check_room<S: FileSpace>(space: &mut S, order: &BatchOrder) -> Result<()> {
+    let room = space.room_bytes()?;
+    if room < order.needs_bytes {
+        bail!(
+            "there is room for {}, and the files take {}: make the input smaller, or free some",
+            format_bytes(room),
+            format_bytes(order.needs_bytes)
+        );
+    }
+    Ok(())
 }
 
 /// All streams are open at once where files are gone round; their buffers must not take the machine's memory.
@@ -130,7 +140,11 @@ fn make_input<S: FileSpace>(space: &mut S, order: &BatchOrder, watch: &Watch) ->
             output.write(space, &record, watch, &mut spent)?;
             number += if order.round_robin { order.files_in } else { 1 };
         }
-        output.close(space, true, &mut spent)?;
+        output.close(space, order.files_in == 1, &mut spent)?;
+    }
+    if order.files_in > 1 {
+        // Making each of many files durable by itself takes a file system's log many times as long.
+        space.settle()?;
     }
     Ok(Tally { spent, ..Tally::default() })
 }
@@ -271,9 +285,6 @@ fn run<S: FileSpace>(space: &mut S, order: &BatchOrder, watch: &Watch) -> Result
 /// Has the input read from the storage again. The first process of a node asks the kernel as well, which
 /// also forgets names; that takes the rights for it.
 fn forget<S: FileSpace>(space: &mut S, order: &BatchOrder) -> Result<Tally> {
-    if order.is_first_of_node {
-        space.settle()?;
-    }
     for file in 0..order.files_in {
         let input = space.open_input(&order.input(file))?;
         space.prepare_read(&input, false)?;

@@ -88,7 +88,9 @@ pub struct MdOrder {
 /// A step of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BatchStep {
-    /// Look whether there is room, and make the files that are read, all the way to the storage.
+    /// Look whether there is room.
+    CheckRoom,
+    /// Do that, and make the files that are read, all the way to the storage.
     MakeInput,
     /// Remove what was written.
     ClearOutput,

@@ -23,7 +23,7 @@ pub(super) trait FileSpace {
     fn create_output(&mut self, path: &str) -> Result<Self::File>;
     /// Bytes that can still be written.
     fn room_bytes(&mut self) -> Result<u64>;
-    /// Has everything written that the file system still holds back, where it can be told to.
+    /// Makes all durable that was written and closed, also by others.
     fn settle(&mut self) -> Result<()>;
     /// Reads a piece; fewer bytes only at the end of the file.
     fn read_at(&mut self, file: &Self::File, buffer: &mut [u8], offset: u64) -> Result<usize>;

@@ -71,8 +71,7 @@ impl FileSpace for PoolSpace {
     }
 
     fn settle(&mut self) -> Result<()> {
-        // Nothing is held back here once a file is synced.
-        Ok(())
+        self.fs.syncfs().context("cannot sync the pool")
     }
 
     fn read_at(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> {

@@ -159,8 +159,11 @@ fn work_on(
     while let Ok(line) = orders.recv() {
         let order: Order = serde_json::from_str(&line).context("not an order for a worker")?;
         if let Order::Batch(order) = &order {
-            let is_over = matches!(order.step, BatchStep::Clear | BatchStep::LetGo);
-            *unfinished = (!is_over).then(|| order.clone());
+            match order.step {
+                BatchStep::CheckRoom => {}
+                BatchStep::Clear | BatchStep::LetGo => *unfinished = None,
+                _ => *unfinished = Some(order.clone()),
+            }
         }
         let word = match prepare(space, order, watch) {
             Ok(start) => {

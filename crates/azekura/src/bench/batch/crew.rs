@@ -6,14 +6,14 @@ use std::ffi::OsString;
 
 use anyhow::{Context as _, Result};
 use azekura_forecast::Spent;
-use azekura_forecast::job::Caches;
+use azekura_forecast::job::{Caches, Pattern};
 
 use super::case::Case;
 use crate::host::interrupt::Interrupt;
 use crate::host::programs;
 use crate::load::{
-    Backend, BatchOrder, BatchStep, CachesDropped, Order, RemoteWorker, Tally, WORKER_COMMAND,
-    WorkerPool,
+    Backend, BatchOrder, BatchStep, CachesDropped, IoOrder, MdKind, MdOrder, Motion, Order,
+    RemoteWorker, Speed, Tally, WORKER_COMMAND, WorkerPool,
 };
 use crate::stage::Launcher;
 
@@ -31,6 +31,19 @@ pub(crate) struct Measurement {
     pub(crate) seconds: f64,
     /// Where a process was meanwhile, the mean of all.
     pub(crate) spent: Spent,
+}
+
+/// Seconds of operations on names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Names {
+    /// Creating a file, and closing it.
+    pub(crate) create_s: f64,
+    /// Asking for attributes.
+    pub(crate) stat_s: f64,
+    /// Opening a file, and closing it.
+    pub(crate) open_s: f64,
+    /// Removing a file.
+    pub(crate) unlink_s: f64,
 }
 
 /// A name that no other batch has, on any host that sees the same directory.
@@ -137,6 +150,75 @@ impl Crew {
             seconds: seconds_of(&tallies, self.nodes as usize),
             spent: spent_of(&tallies),
         })
+    }
+
+    /// Looks whether there is room for a batch.
+    ///
+    /// # Errors
+    /// If there is not.
+    pub(crate) fn check_room(&mut self, case: &Case) -> Result<()> {
+        let mut order = case.orders(BatchStep::CheckRoom, &self.dir);
+        order.truncate(1);
+        self.run(order).map(drop)
+    }
+
+    /// Throughputs of one process that reads and writes buffers at random places of the usual batch's
+    /// files, whose input is there and not in memory: MiB/s, if there is more than one buffer.
+    ///
+    /// # Errors
+    /// If an operation fails.
+    pub(crate) fn random(&mut self, case: &Case) -> Result<(Option<f64>, Option<f64>)> {
+        let transfer_bytes = case.buffer_bytes.min(case.read_bytes() / 2);
+        let speed = |tallies: &[Tally]| Some(Speed::of(tallies).mib_per_s);
+        let order = |file: &str, write: bool, motion: Motion| {
+            Order::Io(IoOrder {
+                file: format!("{}/0/{file}", self.dir),
+                write,
+                motion,
+                fresh: write && motion == Motion::Sequential,
+                offset: 0,
+                bytes: case.read_bytes(),
+                transfer_bytes,
+                limit_ms: u64::MAX,
+                fsync: false,
+                seed: 0x9e37_79b9_7f4a_7c15,
+            })
+        };
+        let (read, fill, write) = (
+            order("in.0", false, Motion::Random),
+            order("out.0", true, Motion::Sequential),
+            order("out.0", true, Motion::Random),
+        );
+        let read = speed(&self.workers.run(&[read])?);
+        self.workers.run(&[fill])?;
+        let write = speed(&self.workers.run(&[write])?);
+        self.step(case, BatchStep::ClearOutput)?;
+        Ok((read, write))
+    }
+
+    /// Seconds of one process for each of some operations on names, beside the usual batch's files.
+    ///
+    /// # Errors
+    /// If an operation fails.
+    pub(crate) fn names(&mut self, case: &Case, files: u64) -> Result<Names> {
+        // Names as of outputs, all of which go if the work is stopped.
+        let all = Case { pattern: Pattern::Split, files, ..case.clone() };
+        let kinds = [MdKind::Create, MdKind::Stat, MdKind::OpenClose, MdKind::Remove];
+        let mut seconds = [0.0; 4];
+        self.step(&all, BatchStep::ClearOutput)?;
+        for (kind, seconds) in kinds.into_iter().zip(&mut seconds) {
+            let order = MdOrder {
+                kind,
+                dir: format!("{}/0", self.dir),
+                prefix: "out.".to_owned(),
+                files,
+                limit_ms: u64::MAX,
+            };
+            let tallies = self.workers.run(&[Order::Md(order)])?;
+            *seconds = 1.0 / Speed::of(&tallies).operations_per_s;
+        }
+        let [create_s, stat_s, open_s, unlink_s] = seconds;
+        Ok(Names { create_s, stat_s, open_s, unlink_s })
     }
 
     /// Leaves the files of a batch where they are.

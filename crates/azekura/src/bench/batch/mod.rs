@@ -13,13 +13,14 @@ use clap::{Args, ValueEnum};
 
 pub(crate) use case::Case;
 pub(crate) use crew::{Crew, Measurement};
-pub(crate) use results::{run_of, runs_of};
+pub(crate) use results::{now, run_of, runs_of, software, this_machine};
 
 use super::site::PlaceArgs;
 use crate::connect;
 use crate::host::interrupt::Interrupt;
 use crate::host::places;
 use crate::load::{Backend, CachesDropped};
+use crate::names::ContainerName;
 use crate::outcome::{Verdict, usage};
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report::{self, Progress, parse_bytes};
@@ -159,23 +160,48 @@ impl NodeArgs {
     }
 }
 
-/// What a command works on, and what it is called.
-///
-/// # Errors
-/// If there is no such place.
-pub(crate) fn backend_of(place: &PlaceArgs, reading: &ReadArgs) -> Result<(Backend, String)> {
-    match (&place.pool, &place.path) {
-        (Some(name), _) => {
-            // Says what is wrong with the name before any worker does.
-            connect::pool(&name.pool)?;
-            let (pool, container) = (name.pool.clone(), name.container().to_owned());
-            Ok((Backend::Pool { pool, container, reading: reading.clone() }, name.to_string()))
+/// Where batches have their files.
+pub(crate) enum Place {
+    /// A directory of each node.
+    Dir(PathBuf),
+    /// A container of a pool, natively.
+    Pool(ContainerName),
+}
+
+impl Place {
+    /// What a person means by a word: a directory, if it is one or is written as one, else a pool.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub(crate) fn of(text: &str) -> Result<Self> {
+        let path = PathBuf::from(text);
+        let is_pool_file = text.contains(".toml");
+        let is_path = path.is_absolute() || text.starts_with('.');
+        if path.is_dir() || is_path && !is_pool_file {
+            return Ok(Self::Dir(path));
         }
-        (None, Some(dir)) => {
-            let dir = places::absolute(dir)?.to_string_lossy().into_owned();
-            Ok((Backend::Path(dir.clone()), dir))
+        text.parse().map(Self::Pool).map_err(|why| {
+            usage(format!("{text} is neither a directory nor the name of a pool: {why}"))
+        })
+    }
+
+    /// The same for workers, and what it is called.
+    ///
+    /// # Errors
+    /// If there is no such place.
+    pub(crate) fn backend(&self, reading: &ReadArgs) -> Result<(Backend, String)> {
+        match self {
+            Self::Pool(name) => {
+                // Says what is wrong with the name before any worker does.
+                connect::pool(&name.pool)?;
+                let (pool, container) = (name.pool.clone(), name.container().to_owned());
+                Ok((Backend::Pool { pool, container, reading: reading.clone() }, name.to_string()))
+            }
+            Self::Dir(dir) => {
+                let dir = places::absolute(dir)?.to_string_lossy().into_owned();
+                Ok((Backend::Path(dir.clone()), dir))
+            }
         }
-        (None, None) => Err(usage("name where to work: --pool or --path")),
     }
 }
 
@@ -215,7 +241,12 @@ impl BatchArgs {
 /// If the place cannot be reached, there is no room, or an operation fails.
 pub(super) fn run(args: &BatchArgs) -> Result<Verdict> {
     let case = args.case(args.nodes.count()?)?;
-    let (backend, target) = backend_of(&args.place, &args.reading.writing(&args.write))?;
+    let place = match (&args.place.pool, &args.place.path) {
+        (Some(name), _) => Place::Pool(name.clone()),
+        (None, Some(dir)) => Place::Dir(dir.clone()),
+        (None, None) => return Err(usage("name where to work: --pool or --path")),
+    };
+    let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
     let interrupt = Interrupt::watch()?;
     let measured = measure(args, &case, &backend, &interrupt);
     if let Some(code) = interrupt.exit_code() {

@@ -1,0 +1,361 @@
+//! `azekura calibrate`: measures a file system for forecasts. Owns what is run, for how long and with how
+//! much data; what follows from the runs is the business of `azekura_forecast`. All files are made by the
+//! workers of `bench batch`, which remove them whatever happens.
+
+mod plan;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use azekura_forecast::calibration::Made;
+use azekura_forecast::units::Bytes;
+use azekura_forecast::{Beside, Calibration, Run, derive};
+use clap::Args;
+
+use self::plan::Group;
+use crate::bench::batch::{
+    Case, Crew, Measurement, NodeArgs, PROCESSES_MAX, Place, now, run_of, runs_of, software,
+    this_machine,
+};
+use crate::host::interrupt::Interrupt;
+use crate::host::mounts;
+use crate::load::{Backend, CachesDropped};
+use crate::outcome::{Verdict, usage};
+use crate::reading::{ReadArgs, WriteArgs};
+use crate::report::{self, Progress, format_bytes, parse_bytes};
+
+/// Rounds that are wanted: fewer show no spread.
+const ROUNDS_WANTED: u32 = 3;
+/// More show little more.
+const ROUNDS_MAX: u32 = 7;
+/// Making the input of the usual batch, dropping caches and running it has this part of the time, so that
+/// all rounds fit.
+const BATCHES_IN_BUDGET: u32 = 150;
+/// Sizes that are tried, from the smallest on, each four times the one before.
+const LEAST_BYTES: u64 = 4 << 20;
+const MOST_BYTES: u64 = 4 << 30;
+/// The largest batch writes so many times the usual size, and has its input beside it.
+const ROOM_TIMES: u64 = 4;
+/// Files of the loops over names.
+const NAMES: u64 = 200;
+
+/// `azekura calibrate`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  \
+    azekura calibrate /data -o data.toml\n  \
+    azekura calibrate default -o pool.toml --budget 10m --processes 16\n\n\
+    Runs the batch I/O program (see 'azekura bench batch') with files of its own, which it removes, and \
+    writes what 'azekura forecast --fs' reads. A place that is a directory is taken as one, else as a pool.")]
+pub(crate) struct CalibrateArgs {
+    /// Directory, on any file system, or POOL or POOL/CONTAINER
+    #[arg(value_name = "DIR|POOL")]
+    place: String,
+    /// File to write
+    #[arg(long, short = 'o', value_name = "FS.toml")]
+    output: PathBuf,
+    /// Name of what is measured [default: the place]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Longest time: 90s, 3m, 1h
+    #[arg(long, default_value = "3m", value_parser = parse_duration, value_name = "TIME")]
+    budget: Duration,
+    /// Most data that are read and written in all
+    #[arg(long, default_value = "256GiB", value_parser = parse_bytes, value_name = "SIZE")]
+    bytes: u64,
+    /// Data read by the usual run [default: what takes a small part of the time]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    size: Option<u64>,
+    /// Length of a record
+    #[arg(long, value_parser = parse_bytes, default_value = "1KiB", value_name = "SIZE")]
+    record: u64,
+    /// Length of the application's buffer of each file
+    #[arg(long, value_parser = parse_bytes, default_value = "2MiB", value_name = "SIZE")]
+    buffer: u64,
+    /// Most processes of a node; 1, 2, 4 .. are measured
+    #[arg(long, short = 'p', default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PROCESSES_MAX)))]
+    processes: u32,
+    #[command(flatten)]
+    nodes: NodeArgs,
+    #[command(flatten)]
+    reading: ReadArgs,
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Write the measured runs to this file, as 'azekura bench batch --json' does
+    #[arg(long, value_name = "RUN.json")]
+    runs: Option<PathBuf>,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    match number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds)) {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("'{text}' is not a time: write 90s, 3m or 1h")),
+    }
+}
+
+/// A batch with all that was measured of it.
+struct Sample {
+    case: Case,
+    measurements: Vec<Measurement>,
+    dropped: Option<CachesDropped>,
+}
+
+/// A calibration while it goes on.
+struct Work<'a> {
+    crew: Crew,
+    until: Instant,
+    bytes_left: u64,
+    interrupt: &'a Interrupt,
+    samples: Vec<Sample>,
+    beside: Beside,
+}
+
+/// Calibrates and writes the file.
+///
+/// # Errors
+/// If the place cannot be reached, there is no room, or an operation fails; nothing is left then.
+pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
+    let place = Place::of(&args.place)?;
+    let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
+    // What cannot be written in the end is not worth the time.
+    drop(open_output(&args.output)?);
+    let interrupt = Interrupt::watch()?;
+    let measured = measure(args, &backend, &interrupt);
+    if let Some(code) = interrupt.exit_code() {
+        report::note("azekura: interrupted; the files of the calibration are removed");
+        return Ok(Verdict::Ended(code));
+    }
+    let (runs, beside) = measured.with_context(|| {
+        format!("the calibration of {target} is given up, and its files are removed")
+    })?;
+    if let Some(file) = &args.runs {
+        let text = serde_json::to_string_pretty(&runs_of(&target, runs.clone()))?;
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let name = args.name.clone().unwrap_or_else(|| target.clone());
+    let calibration = derive(&name, made(args, &backend, &target), &runs, &beside)
+        .context("too little was measured: give it more time by --budget, or more by --bytes")?;
+    std::fs::write(&args.output, calibration.to_toml())
+        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    say(&calibration, &runs, args);
+    Ok(Verdict::Good)
+}
+
+fn open_output(file: &Path) -> Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .create(true)
+        .append(true)
+        .open(file)
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn made(args: &CalibrateArgs, backend: &Backend, target: &str) -> Made {
+    let (file_system, mount_options) = match backend {
+        Backend::Path(dir) => mounts::kind_of(Path::new(dir)).unwrap_or_default(),
+        Backend::Pool { .. } => ("azekura".to_owned(), String::new()),
+    };
+    Made {
+        machine: this_machine(),
+        date: now(),
+        software: software(),
+        target: target.to_owned(),
+        file_system,
+        mount_options,
+        record_bytes: Bytes(args.record),
+        buffer_bytes: Bytes(args.buffer),
+    }
+}
+
+fn say(calibration: &Calibration, runs: &[Run], args: &CalibrateArgs) {
+    let rounds = runs.iter().map(|run| run.seconds.len()).max().unwrap_or(0);
+    let bytes =
+        runs.iter().filter_map(|run| run.job.phases.first()).map(|phase| phase.bytes_in.0).max();
+    report::say(format_args!(
+        "{}: {} batches, {rounds} rounds, runs of {}; the model is off by {:.1} % of its own runs' times",
+        args.output.display(),
+        runs.len(),
+        format_bytes(bytes.unwrap_or(0)),
+        100.0 * calibration.model.residual
+    ));
+    report::say(format_args!(
+        "T_SR {:.1} MiB/s, T_SW {:.1} MiB/s",
+        calibration.sequential.read_mib_per_s.number(),
+        calibration.sequential.write_mib_per_s.number()
+    ));
+    let costs = [
+        ("C_C", calibration.metadata.split_s_per_file),
+        ("C_O", calibration.metadata.merge_s_per_file),
+    ];
+    for (name, cost) in costs {
+        if let Some(cost) = cost {
+            report::say(format_args!("{name} {:.6} s/file", cost.number()));
+        }
+    }
+}
+
+fn measure(
+    args: &CalibrateArgs,
+    backend: &Backend,
+    interrupt: &Interrupt,
+) -> Result<(Vec<Run>, Beside)> {
+    let began = Instant::now();
+    let crew = args.nodes.start(backend, args.processes, interrupt)?;
+    let mut work = Work {
+        crew,
+        until: began + args.budget,
+        bytes_left: args.bytes,
+        interrupt,
+        samples: Vec::new(),
+        beside: Beside::default(),
+    };
+    let usual = work.find_size(args)?;
+    let groups = plan::groups(&usual, args.processes, work.crew.nodes());
+    let mut progress =
+        Progress::count("calibrating", groups.len() as u64 * u64::from(ROUNDS_WANTED));
+    let mut rounds = 0;
+    loop {
+        let round_began = Instant::now();
+        if !work.round(&usual, &groups, &mut progress)? {
+            break;
+        }
+        rounds += 1;
+        let fits = Instant::now() + round_began.elapsed() <= work.until;
+        if rounds >= ROUNDS_MAX || !fits {
+            break;
+        }
+        if rounds >= ROUNDS_WANTED {
+            progress.extend(groups.len() as u64);
+        }
+    }
+    let runs =
+        work.samples.iter().map(|one| run_of(&one.case, &one.measurements, one.dropped)).collect();
+    Ok((runs, work.beside))
+}
+
+impl Work<'_> {
+    /// A size with which the usual run takes its part of the time.
+    fn find_size(&mut self, args: &CalibrateArgs) -> Result<Case> {
+        let usual = |bytes| plan::usual(bytes, args.record, args.buffer);
+        let info = rustix::system::sysinfo();
+        let memory = info.totalram as u64 * u64::from(info.mem_unit);
+        // The largest batch writes far less than a kernel holds back.
+        let most = (memory / 32).min(args.bytes / 500).clamp(1 << 20, MOST_BYTES);
+        if let Some(bytes) = args.size {
+            let case = usual(bytes);
+            case.check()?;
+            self.check_room(&case)?;
+            return Ok(case);
+        }
+        let wanted = args.budget.as_secs_f64() / f64::from(BATCHES_IN_BUDGET);
+        let mut before = (0.0, 0.0);
+        let mut bytes = LEAST_BYTES.min(most);
+        loop {
+            let case = usual(bytes);
+            if case.check().is_err() {
+                return Err(usage(
+                    "--record is larger than what can be read in this time: make it smaller",
+                ));
+            }
+            self.check_room(&case)?;
+            let began = Instant::now();
+            self.group(&Group { cases: vec![case] })?;
+            let now = (bytes as f64, began.elapsed().as_secs_f64());
+            if now.1 > wanted || bytes >= most {
+                // What does not grow with the size, as dropping caches, leaves less for what does.
+                let slope = ((now.1 - before.1) / (now.0 - before.0)).max(f64::MIN_POSITIVE);
+                let room = (now.0 + (wanted - now.1) / slope).min(now.0);
+                self.samples.clear();
+                return Ok(usual((room.max(0.0) as u64).clamp(LEAST_BYTES.min(most), most)));
+            }
+            before = now;
+            bytes = (4 * bytes).min(most);
+        }
+    }
+
+    /// Whether the largest batch that follows from this one has room.
+    fn check_room(&mut self, usual: &Case) -> Result<()> {
+        let largest = Case { ratio: ROOM_TIMES as f64 - 1.0, ..usual.clone() };
+        self.crew.check_room(&largest)
+    }
+
+    /// Measures each group once; false if time or bytes are at an end.
+    fn round(&mut self, usual: &Case, groups: &[Group], progress: &mut Progress) -> Result<bool> {
+        for (index, group) in groups.iter().enumerate() {
+            let is_over = Instant::now() >= self.until || self.bytes_left == 0;
+            if is_over && !(index == 0 && self.samples.is_empty()) {
+                return Ok(false);
+            }
+            self.group(group)?;
+            progress.advance(1);
+        }
+        self.beside(usual)?;
+        Ok(true)
+    }
+
+    fn group(&mut self, group: &Group) -> Result<()> {
+        let Some(input) = group.cases.first() else { return Ok(()) };
+        self.crew.make_input(input)?;
+        self.take(input.read_bytes());
+        for case in &group.cases {
+            if self.interrupt.came() {
+                break;
+            }
+            let dropped = self.crew.prepare(case)?;
+            let measurement = self.crew.measure(case)?;
+            self.take(case.read_bytes() + case.written_bytes());
+            match self.samples.iter_mut().find(|sample| sample.case == *case) {
+                Some(sample) => sample.measurements.push(measurement),
+                None => self.samples.push(Sample {
+                    case: case.clone(),
+                    measurements: vec![measurement],
+                    dropped,
+                }),
+            }
+        }
+        self.crew.clear(input)
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+    }
+
+    /// Random requests, and loops over names.
+    fn beside(&mut self, usual: &Case) -> Result<()> {
+        self.crew.make_input(usual)?;
+        self.crew.prepare(usual)?;
+        let (read, write) = self.crew.random(usual)?;
+        self.beside.random_read.extend(read);
+        self.beside.random_write.extend(write);
+        self.take(3 * usual.read_bytes());
+        let names = self.crew.names(usual, NAMES)?;
+        self.beside.create_s.push(names.create_s);
+        self.beside.stat_s.push(names.stat_s);
+        self.beside.open_s.push(names.open_s);
+        self.beside.unlink_s.push(names.unlink_s);
+        self.crew.clear(usual)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("3m"), Ok(Duration::from_secs(180)));
+        assert_eq!(parse_duration("1h"), Ok(Duration::from_secs(3600)));
+        for text in ["", "m", "0s", "3 m", "-1s", "1d", "99999999999999999999s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}

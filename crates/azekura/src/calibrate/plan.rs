@@ -1,0 +1,178 @@
+//! Which batches a calibration runs. Owns their sizes and numbers; each group has an input of its own, which
+//! is made once in a round for all batches of the group.
+
+use azekura_forecast::job::{Caches, Order, Pattern};
+
+use crate::bench::batch::Case;
+
+/// Batches with the same input.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group {
+    /// The first makes the input.
+    pub(super) cases: Vec<Case>,
+}
+
+/// Files of one process alone; the most are enough to show what one costs.
+const FILES: [u64; 3] = [16, 64, 256];
+/// Files that one process goes round.
+const FILES_ROUND: [u64; 2] = [8, 64];
+/// Files of each of several processes.
+const FILES_OF_MANY: u64 = 64;
+/// What is nearly all writing.
+const MOSTLY_WRITING: u64 = 8;
+/// Parts of the usual size, from which the time that any run takes follows.
+const PARTS: [u64; 2] = [4, 16];
+/// Records and buffers beside the usual, as multiples of sixteenths.
+const RECORDS: [(u64, u64); 2] = [(1, 4), (16, 1)];
+const BUFFERS: [(u64, u64); 2] = [(1, 8), (1, 64)];
+
+/// The usual batch: one process, one file in and one out, as much out as in.
+pub(super) fn usual(bytes_in: u64, record_bytes: u64, buffer_bytes: u64) -> Case {
+    Case {
+        pattern: Pattern::Simple,
+        order: Order::Sequential,
+        files: 1,
+        ratio: 1.0,
+        bytes_in,
+        record_bytes,
+        buffer_bytes,
+        processes: 1,
+        nodes: 1,
+        caches: Caches::Cold,
+        fsync: false,
+    }
+}
+
+/// All groups, the most needed first.
+pub(super) fn groups(usual: &Case, processes_max: u32, nodes: u32) -> Vec<Group> {
+    let mut groups = Vec::new();
+    let mut processes = 1;
+    loop {
+        groups.extend(of_crew(&Case { processes, ..usual.clone() }));
+        if processes >= processes_max {
+            break;
+        }
+        processes = (2 * processes).min(processes_max);
+    }
+    if nodes > 1 {
+        for processes in [1, processes_max] {
+            let bytes_in = usual.bytes_in * u64::from(nodes);
+            groups.extend(of_crew(&Case { processes, nodes, bytes_in, ..usual.clone() }));
+        }
+    }
+    groups.extend(of_one(usual));
+    for group in &mut groups {
+        group.cases.retain(|case| case.check().is_ok());
+    }
+    groups.retain(|group| !group.cases.is_empty());
+    groups
+}
+
+/// What is measured with any number of processes.
+fn of_crew(usual: &Case) -> Vec<Group> {
+    let with = |change: &dyn Fn(&mut Case)| {
+        let mut case = usual.clone();
+        change(&mut case);
+        case
+    };
+    let alone = usual.all() == 1;
+    let files: &[u64] = if alone { &FILES } else { &[FILES_OF_MANY] };
+    let split = |files: &u64| {
+        with(&|case| {
+            case.pattern = Pattern::Split;
+            case.files = *files;
+        })
+    };
+    let mut first = vec![usual.clone(), with(&|case| case.ratio = 0.0)];
+    first.extend(files.iter().map(split));
+    let round = |files: u64, pattern: Pattern| {
+        with(&|case| {
+            case.pattern = pattern;
+            case.order = Order::RoundRobin;
+            case.files = files;
+        })
+    };
+    if alone {
+        first.extend(FILES_ROUND.map(|files| round(files, Pattern::Split)));
+    }
+    for ratio in [0.0, 1.0] {
+        first.push(with(&|case| {
+            case.ratio = ratio;
+            case.caches = Caches::Warm;
+        }));
+    }
+    let mut groups = vec![Group { cases: first }];
+    groups.push(Group {
+        cases: vec![with(&|case| {
+            case.bytes_in = usual.bytes_in / MOSTLY_WRITING;
+            case.ratio = MOSTLY_WRITING as f64;
+        })],
+    });
+    let merge = |files: &u64| Group {
+        cases: vec![with(&|case| {
+            case.pattern = Pattern::Merge;
+            case.files = *files;
+        })],
+    };
+    groups.extend(files.iter().map(merge));
+    if alone {
+        let round = |files| Group { cases: vec![round(files, Pattern::Merge)] };
+        groups.extend(FILES_ROUND.map(round));
+    }
+    groups
+}
+
+/// What is measured with one process alone: starting, records and requests.
+fn of_one(usual: &Case) -> Vec<Group> {
+    let mut groups: Vec<Group> = PARTS
+        .iter()
+        .map(|part| Group {
+            cases: vec![Case { bytes_in: usual.bytes_in / part, ..usual.clone() }],
+        })
+        .collect();
+    let warm = |case: Case| {
+        [0.0, 1.0].map(|ratio| Case { ratio, caches: Caches::Warm, ..case.clone() }).to_vec()
+    };
+    for (times, parts) in RECORDS {
+        let record_bytes = (usual.record_bytes * times / parts).max(1);
+        groups.push(Group { cases: warm(Case { record_bytes, ..usual.clone() }) });
+    }
+    let buffers = BUFFERS.iter().flat_map(|(times, parts)| {
+        let buffer_bytes = (usual.buffer_bytes * times / parts).max(1);
+        warm(Case { buffer_bytes, ..usual.clone() })
+    });
+    groups.push(Group { cases: buffers.collect() });
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_a_group_read_the_same_files() {
+        let usual = usual(64 << 20, 1024, 2 << 20);
+        let groups = groups(&usual, 8, 2);
+        for group in &groups {
+            let input = |case: &Case| {
+                let files = if case.pattern == Pattern::Merge { case.files } else { 1 };
+                (case.bytes_in, files, case.processes, case.nodes, case.record_bytes)
+            };
+            assert!(group.cases.iter().all(|case| input(case) == input(&group.cases[0])));
+            group.cases.iter().for_each(|case| case.check().unwrap());
+        }
+        let of = |processes, nodes| {
+            groups
+                .iter()
+                .any(|group| (group.cases[0].processes, group.cases[0].nodes) == (processes, nodes))
+        };
+        assert!([1, 2, 4, 8].into_iter().all(|processes| of(processes, 1)));
+        assert!(of(8, 2) && !of(3, 1));
+    }
+
+    #[test]
+    fn little_data_leaves_out_what_cannot_be() {
+        let groups = groups(&usual(64 << 10, 1024, 2 << 20), 8, 1);
+        assert!(groups.iter().flat_map(|group| &group.cases).all(|case| case.files <= 64));
+    }
+}
