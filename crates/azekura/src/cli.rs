@@ -6,7 +6,7 @@ use crate::commands::{
     container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
 };
 use crate::outcome::Verdict;
-use crate::{bench, calibrate, completions, fs, load, pool_names, run, stage, watch};
+use crate::{bench, calibrate, completions, forecast, fs, load, pool_names, run, stage, watch};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -69,6 +69,8 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Measure a file system for forecasts
     Calibrate(calibrate::CalibrateArgs),
+    /// Say how long a batch will take, what binds it, and how many processes it should use
+    Forecast(forecast::ForecastArgs),
     /// Show what was asked for of far files, and why
     Trace(trace::TraceArgs),
     /// Lay out what programs are built with
@@ -141,6 +143,7 @@ impl Cli {
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => return bench::run(&command),
             Command::Calibrate(args) => return calibrate::run(&args),
+            Command::Forecast(args) => forecast::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command, Self::command()),
             Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),

@@ -152,7 +152,10 @@ fn of_phase(
         bottleneck,
         missing: Vec::new(),
     };
-    match model {
+    // Of more processes a calibration may know nothing but the paper's curve of the very pattern.
+    let is_fitted = calibration.parallel.iter().any(|fit| fit.pattern == phase.pattern);
+    let only_fitted = is_fitted && calibration.streams.is_empty() && (nodes > 1 || processes > 1);
+    match if only_fitted && model == Model::Full { Model::Paper } else { model } {
         Model::Full => full::parts(calibration, phase, nodes, processes),
         Model::Conventional => {
             let sequential = &calibration.sequential;

@@ -2,6 +2,7 @@
 //! papers that Azekura follows. Each experiment starts the pools it needs, in memory, and removes them.
 
 mod daos;
+mod forecast;
 mod frame;
 mod nfs;
 mod page;
@@ -112,6 +113,7 @@ fn every() -> Vec<Box<dyn Experiment>> {
         .chain(wan::every())
         .chain(nfs::every())
         .chain(staging::every())
+        .chain(forecast::every())
         .collect()
 }
 

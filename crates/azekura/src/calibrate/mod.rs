@@ -33,7 +33,7 @@ const ROUNDS_MAX: u32 = 7;
 /// all rounds fit.
 const BATCHES_IN_BUDGET: u32 = 150;
 /// Sizes that are tried, from the smallest on, each four times the one before.
-const LEAST_BYTES: u64 = 4 << 20;
+const LEAST_BYTES: u64 = 2 << 20;
 const MOST_BYTES: u64 = 4 << 30;
 /// The largest batch writes so many times the usual size, and has its input beside it.
 const ROOM_TIMES: u64 = 4;
@@ -255,30 +255,34 @@ impl Work<'_> {
             self.check_room(&case)?;
             return Ok(case);
         }
-        let wanted = args.budget.as_secs_f64() / f64::from(BATCHES_IN_BUDGET);
-        let mut before = (0.0, 0.0);
-        let mut bytes = LEAST_BYTES.min(most);
-        loop {
-            let case = usual(bytes);
-            if case.check().is_err() {
-                return Err(usage(
-                    "--record is larger than what can be read in this time: make it smaller",
-                ));
-            }
-            self.check_room(&case)?;
-            let began = Instant::now();
-            self.group(&Group { cases: vec![case] })?;
-            let now = (bytes as f64, began.elapsed().as_secs_f64());
-            if now.1 > wanted || bytes >= most {
-                // What does not grow with the size, as dropping caches, leaves less for what does.
-                let slope = ((now.1 - before.1) / (now.0 - before.0)).max(f64::MIN_POSITIVE);
-                let room = (now.0 + (wanted - now.1) / slope).min(now.0);
-                self.samples.clear();
-                return Ok(usual((room.max(0.0) as u64).clamp(LEAST_BYTES.min(most), most)));
-            }
+        let mut wanted = args.budget.as_secs_f64() / f64::from(BATCHES_IN_BUDGET);
+        let least = LEAST_BYTES.min(most);
+        // The first of all is slower than any other.
+        self.try_size(&usual(least))?;
+        let mut before = (least, self.try_size(&usual(least))?);
+        let mut now = before;
+        while now.1 < wanted && now.0 < most {
             before = now;
-            bytes = (4 * bytes).min(most);
+            now.0 = (4 * now.0).min(most);
+            now.1 = self.try_size(&usual(now.0))?;
+            if before.0 == least {
+                // What does not grow with the size, as dropping caches, is not to be most of it.
+                let fixed = before.1 - least as f64 * slope(before, now);
+                wanted = wanted.max(2.0 * fixed);
+            }
         }
+        let bytes = before.0 as f64 + ((wanted - before.1) / slope(before, now)).max(0.0);
+        Ok(usual((bytes as u64).clamp(least, now.0)))
+    }
+
+    /// Seconds of all that is done for a usual batch of this size.
+    fn try_size(&mut self, case: &Case) -> Result<f64> {
+        case.check().map_err(|_| usage("--record is larger than what can be read in this time"))?;
+        self.check_room(case)?;
+        let began = Instant::now();
+        self.group(&Group { cases: vec![case.clone()] })?;
+        self.samples.clear();
+        Ok(began.elapsed().as_secs_f64())
     }
 
     /// Whether the largest batch that follows from this one has room.
@@ -343,6 +347,12 @@ impl Work<'_> {
         self.beside.unlink_s.push(names.unlink_s);
         self.crew.clear(usual)
     }
+}
+
+/// Seconds for each byte more.
+fn slope((bytes, seconds): (u64, f64), (more_bytes, more_seconds): (u64, f64)) -> f64 {
+    let slope = (more_seconds - seconds) / (more_bytes as f64 - bytes as f64).max(1.0);
+    slope.max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]
