@@ -80,6 +80,7 @@ struct Source<'a> {
     /// Bytes read by the usual run.
     usual: u64,
     start: f64,
+    beside: &'a Beside,
 }
 
 /// What a run is asked for by.
@@ -188,7 +189,23 @@ impl<'a> Source<'a> {
         // Both have about the same bytes; what is different is taken as data.
         let bytes = |run: &Run| phase_of(run).map_or(1.0, |phase| phase.bytes_in.0 as f64);
         let data = self.less_start(simple) * bytes(many) / bytes(simple);
-        (files > 0.0).then(|| ((self.less_start(many) - data) / files).max(FILE_S_MIN))
+        if files <= 0.0 {
+            return None;
+        }
+        let found = (self.less_start(many) - data) / files;
+        let sd = |run: &Run| typical(run) * spread(run) / (run.seconds.len() as f64).sqrt();
+        let error = sd(simple).hypot(sd(many)) / files;
+        // Where the difference is lost in what runs differ anyway, what is known besides counts more.
+        let otherwise = if (nodes, processes) == (1, 1) {
+            let loops =
+                if pattern == Pattern::Split { &self.beside.create_s } else { &self.beside.open_s };
+            middle::<Seconds>(loops).map_or(found, |seconds| seconds.number())
+        } else {
+            self.file_cost(pattern, 1, 1).unwrap_or(found)
+        };
+        let known = found * found / (found * found + error * error).max(f64::MIN_POSITIVE);
+        let known = if found > 0.0 { known } else { 0.0 };
+        Some((known * found + (1.0 - known) * otherwise).max(FILE_S_MIN))
     }
 
     fn streams(&self, nodes: u32, processes: u32) -> Streams {
@@ -453,8 +470,13 @@ fn start_of(runs: &[Run], made: &Made) -> Option<Measured<Seconds>> {
 pub fn derive(name: &str, made: Made, runs: &[Run], beside: &Beside) -> Option<Calibration> {
     let usual = runs.iter().filter_map(|run| Some(phase_of(run)?.bytes_in.0)).max()?;
     let start = start_of(runs, &made);
-    let source =
-        Source { runs, made: &made, usual, start: start.map_or(0.0, |start| start.number()) };
+    let source = Source {
+        runs,
+        made: &made,
+        usual,
+        start: start.map_or(0.0, |start| start.number()),
+        beside,
+    };
     let streams: Vec<Streams> = source
         .crews()
         .into_iter()

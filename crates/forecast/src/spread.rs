@@ -20,11 +20,19 @@ pub(crate) struct Seen<'a> {
     pub(crate) is_scaled: bool,
 }
 
+/// Up to this share of a value its uncertainty is one of a factor.
+const SCALED_MOST: f64 = 0.5;
+/// What stays of a value that may as well be nothing.
+const NEARLY_NOTHING: f64 = 0.01;
+
 impl Seen<'_> {
     /// The number, so many uncertainties away.
     fn moved(&self, steps: f64) -> f64 {
-        if self.is_scaled {
+        if self.is_scaled && self.uncertainty <= self.number * SCALED_MOST {
             self.number * (steps * self.uncertainty / self.number).exp()
+        } else if self.is_scaled {
+            // What may as well be nothing is not known to within any factor.
+            (self.number + steps * self.uncertainty).max(self.number * NEARLY_NOTHING)
         } else {
             self.number + steps * self.uncertainty
         }

@@ -218,7 +218,7 @@ fn measure(
         beside: Beside::default(),
     };
     let usual = work.find_size(args)?;
-    let groups = plan::groups(&usual, args.processes, work.crew.nodes());
+    let groups = plan::groups(&usual, args.processes, work.crew.nodes(), this_machine().processors);
     let mut progress =
         Progress::count("calibrating", groups.len() as u64 * u64::from(ROUNDS_WANTED));
     let mut rounds = 0;

@@ -15,9 +15,10 @@ pub(super) struct Group {
 /// Files of one process alone; the most are enough to show what one costs.
 const FILES: [u64; 3] = [16, 64, 256];
 /// Files that one process goes round.
-const FILES_ROUND: [u64; 2] = [8, 64];
-/// Files of each of several processes.
-const FILES_OF_MANY: u64 = 64;
+const FILES_ROUND: [u64; 3] = [8, 32, 128];
+/// Files of several processes together, and of each at least.
+const FILES_OF_MANY: u64 = 512;
+const FILES_OF_EACH: u64 = 64;
 /// What is nearly all writing.
 const MOSTLY_WRITING: u64 = 8;
 /// Parts of the usual size, from which the time that any run takes follows.
@@ -44,15 +45,10 @@ pub(super) fn usual(bytes_in: u64, record_bytes: u64, buffer_bytes: u64) -> Case
 }
 
 /// All groups, the most needed first.
-pub(super) fn groups(usual: &Case, processes_max: u32, nodes: u32) -> Vec<Group> {
+pub(super) fn groups(usual: &Case, processes_max: u32, nodes: u32, processors: u32) -> Vec<Group> {
     let mut groups = Vec::new();
-    let mut processes = 1;
-    loop {
+    for processes in numbers(processes_max, processors) {
         groups.extend(of_crew(&Case { processes, ..usual.clone() }));
-        if processes >= processes_max {
-            break;
-        }
-        processes = (2 * processes).min(processes_max);
     }
     if nodes > 1 {
         for processes in [1, processes_max] {
@@ -68,6 +64,19 @@ pub(super) fn groups(usual: &Case, processes_max: u32, nodes: u32) -> Vec<Group>
     groups
 }
 
+/// Powers of two, the most, and one that the processors do not share evenly.
+fn numbers(processes_max: u32, processors: u32) -> Vec<u32> {
+    let powers =
+        (0..u32::BITS).map(|power| 1 << power).take_while(|number| *number < processes_max);
+    let mut numbers: Vec<u32> = powers.chain([processes_max]).collect();
+    if processors < processes_max {
+        numbers.push(processors + 1);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
 /// What is measured with any number of processes.
 fn of_crew(usual: &Case) -> Vec<Group> {
     let with = |change: &dyn Fn(&mut Case)| {
@@ -76,7 +85,8 @@ fn of_crew(usual: &Case) -> Vec<Group> {
         case
     };
     let alone = usual.all() == 1;
-    let files: &[u64] = if alone { &FILES } else { &[FILES_OF_MANY] };
+    let of_many = [(FILES_OF_MANY / usual.all()).max(FILES_OF_EACH)];
+    let files: &[u64] = if alone { &FILES } else { &of_many };
     let split = |files: &u64| {
         with(&|case| {
             case.pattern = Pattern::Split;
@@ -152,7 +162,7 @@ mod tests {
     #[test]
     fn batches_of_a_group_read_the_same_files() {
         let usual = usual(64 << 20, 1024, 2 << 20);
-        let groups = groups(&usual, 8, 2);
+        let groups = groups(&usual, 8, 2, 2);
         for group in &groups {
             let input = |case: &Case| {
                 let files = if case.pattern == Pattern::Merge { case.files } else { 1 };
@@ -166,13 +176,13 @@ mod tests {
                 .iter()
                 .any(|group| (group.cases[0].processes, group.cases[0].nodes) == (processes, nodes))
         };
-        assert!([1, 2, 4, 8].into_iter().all(|processes| of(processes, 1)));
-        assert!(of(8, 2) && !of(3, 1));
+        assert!([1, 2, 3, 4, 8].into_iter().all(|processes| of(processes, 1)));
+        assert!(of(8, 2) && !of(5, 1));
     }
 
     #[test]
     fn little_data_leaves_out_what_cannot_be() {
-        let groups = groups(&usual(64 << 10, 1024, 2 << 20), 8, 1);
+        let groups = groups(&usual(64 << 10, 1024, 2 << 20), 8, 1, 2);
         assert!(groups.iter().flat_map(|group| &group.cases).all(|case| case.files <= 64));
     }
 }

@@ -5,8 +5,6 @@
 //! Each record begins with its number in the order in which it is to be read, so that a file that holds
 //! something else is noticed for the price of one comparison.
 
-use std::time::Instant;
-
 use anyhow::{Context as _, Result, bail};
 
 use super::order::{BatchOrder, BatchStep, CachesDropped, Spent, Tally, clock_ns};
@@ -315,14 +313,6 @@ pub(super) fn clear<S: FileSpace>(space: &mut S, order: &BatchOrder) {
         // Goes with the last of its processes.
         let _ = space.remove(above, true);
     }
-}
-
-/// Measures time into a counter of [`Spent`].
-pub(super) fn timed<T>(nanoseconds: &mut u64, work: impl FnOnce() -> T) -> T {
-    let since = Instant::now();
-    let result = work();
-    *nanoseconds += u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    result
 }
 
 #[cfg(test)]

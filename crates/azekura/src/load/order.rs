@@ -199,6 +199,8 @@ pub enum Order {
 
 /// Where a process of a batch was, in nanoseconds; what is left of its time it computed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+// With their unit, as all that is measured.
+#[allow(clippy::struct_field_names)]
 pub struct Spent {
     /// In opening files to read.
     pub open_ns: u64,

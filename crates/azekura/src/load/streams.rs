@@ -3,10 +3,10 @@
 //! and writers do not tell how long requests took, and clear a buffer before they fill it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use super::batch::timed;
 use super::order::Spent;
 use super::space::FileSpace;
 
@@ -152,4 +152,12 @@ impl<F> Output<F> {
         timed(&mut spent.close_ns, || space.close(file))?;
         Ok(buffer)
     }
+}
+
+/// Measures time into a counter of [`Spent`].
+fn timed<T>(nanoseconds: &mut u64, work: impl FnOnce() -> T) -> T {
+    let since = Instant::now();
+    let result = work();
+    *nanoseconds += u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    result
 }

@@ -88,6 +88,8 @@ impl Calibration {
         Some(if grows && more > 1.0 { rate * more } else { rate })
     }
 
+    /// Numbers of processes that the processors of a node do not share evenly are looked up by how much that
+    /// has cost where it was measured.
     fn rate_of_nodes(&self, column: Column, nodes: u32, processes: u32) -> Option<f64> {
         let mut points: Vec<(f64, f64)> = self
             .streams
@@ -96,7 +98,32 @@ impl Calibration {
             .filter_map(|row| Some((f64::from(row.processes), row.get(column)?)))
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        interpolate(&points, f64::from(processes))
+        let is_even = |processes: f64| self.evenness(processes) >= 1.0;
+        let even: Vec<(f64, f64)> =
+            points.iter().copied().filter(|point| is_even(point.0)).collect();
+        if even.len() < 2 {
+            return interpolate(&points, f64::from(processes));
+        }
+        let cost = |(processes, rate): &(f64, f64)| {
+            let as_if_even = interpolate(&even, *processes)?;
+            Some((1.0 - rate / as_if_even) / (1.0 - self.evenness(*processes)))
+        };
+        let costs: Vec<f64> =
+            points.iter().filter(|point| !is_even(point.0)).filter_map(cost).collect();
+        let cost = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
+        let processes = f64::from(processes);
+        let uneven = 1.0 - self.evenness(processes);
+        Some(interpolate(&even, processes)? * (1.0 - cost.clamp(-1.0, 1.0) * uneven))
+    }
+
+    /// What processors do if processes stay where they have begun: of the time that the one with most of
+    /// them takes, the share that all are busy. 1 as long as there is a processor for each.
+    fn evenness(&self, processes: f64) -> f64 {
+        let processors = f64::from(self.made.machine.processors.max(1));
+        if processes <= processors {
+            return 1.0;
+        }
+        processes / (processors * (processes / processors).ceil())
     }
 
     /// The share of its throughput that a process has left when it goes round so many files; 1 where
@@ -143,6 +170,25 @@ mod tests {
         assert_eq!((at(1.0), at(2.0), at(4.0)), (10.0, 20.0, 30.0));
         assert_eq!((at(0.5), at(64.0)), (10.0, 30.0));
         assert_eq!(interpolate(&[], 1.0), None);
+    }
+
+    #[test]
+    fn processes_that_do_not_go_evenly_on_the_processors_are_slower_as_was_measured() {
+        let mut calibration = samples::calibration();
+        calibration.made.machine.processors = 2;
+        let read = |calibration: &Calibration, processes| {
+            calibration.rate(Column::Read, At { nodes: 1, processes }).unwrap()
+        };
+        let before = read(&calibration, 5);
+        let mut uneven = calibration.streams[1];
+        uneven.processes = 3;
+        // Three on two processors have what one and a half of them have.
+        let as_if_even = read(&calibration, 3);
+        uneven.read_mib_per_s = Some(crate::measured::Measured::exactly(0.75 * as_if_even));
+        calibration.streams.push(uneven);
+        assert!((read(&calibration, 3) - 0.75 * as_if_even).abs() < 1e-9);
+        assert!((read(&calibration, 5) - before * 5.0 / 6.0).abs() < 1e-9);
+        assert!((read(&calibration, 4) - 300.0).abs() < 1e-9);
     }
 
     #[test]

@@ -42,17 +42,17 @@ const INSIDE: Value = Value { name: "inside", title: "inside" };
 const CASES: [(&str, &str, &str, &str, &str); 16] = [
     ("simple", "sequential", "1", "0.5", "1"),
     ("simple", "sequential", "1", "0.75", "2"),
-    ("simple", "sequential", "1", "0.5", "3"),
-    ("simple", "sequential", "1", "1.5", "3"),
+    ("simple", "sequential", "1", "0.5", "5"),
+    ("simple", "sequential", "1", "1.5", "7"),
     ("simple", "sequential", "1", "0.25", "6"),
     ("split", "sequential", "32", "1", "1"),
     ("split", "sequential", "128", "0.5", "1"),
     ("split", "sequential", "100", "1", "2"),
-    ("split", "sequential", "32", "1", "3"),
+    ("split", "sequential", "32", "1", "5"),
     ("split", "sequential", "24", "0.5", "6"),
     ("merge", "sequential", "32", "1", "1"),
     ("merge", "sequential", "128", "0.5", "2"),
-    ("merge", "sequential", "32", "1", "3"),
+    ("merge", "sequential", "32", "1", "5"),
     ("merge", "sequential", "24", "0.5", "6"),
     ("split", "round-robin", "16", "1", "1"),
     ("merge", "round-robin", "24", "1", "1"),
@@ -67,7 +67,7 @@ const PLACES: [(&str, &str); 4] = [
 ];
 
 /// Time of each calibration.
-const BUDGET_S: u64 = 90;
+const BUDGET_S: u64 = 75;
 const QUICK_BUDGET_S: u64 = 3;
 const QUICK_BYTES: u64 = 4 << 20;
 /// Runs of which the middle is taken.
@@ -76,6 +76,7 @@ const RUNS: usize = 5;
 const SHARE: f64 = 0.75;
 
 const TARGETS: u16 = 4;
+const CONTAINER: &str = "batch";
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
 const PORT: u16 = 7070;
@@ -175,11 +176,20 @@ impl Place {
                     Ok(lab.within(SERVER, || command.spawn())??)
                 })?;
                 let scratch = engine.scratch()?;
-                let place = place(["--pool", &engine.pool_name()], scratch);
-                Ok(Self { _engine: Some(engine), lab: Some(lab), ..place })
+                let mut place = place(["--pool", ""], scratch);
+                place.lab = Some(lab);
+                place.options[1] = place.container(&engine.pool_name())?;
+                Ok(Self { _engine: Some(engine), ..place })
             }
             _ => bail!("there is no place '{name}'"),
         }
+    }
+
+    /// A container of its own in the pool.
+    fn container(&self, pool: &str) -> Result<String> {
+        let name = format!("{pool}/{CONTAINER}");
+        self.run(&["container", "create", "--pool", pool, CONTAINER])?;
+        Ok(name)
     }
 
     fn run(&self, words: &[&str]) -> Result<Vec<u8>> {

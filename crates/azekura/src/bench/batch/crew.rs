@@ -35,6 +35,8 @@ pub(crate) struct Measurement {
 
 /// Seconds of operations on names.
 #[derive(Clone, Copy, Debug, PartialEq)]
+// With their unit, as all that is measured.
+#[allow(clippy::struct_field_names)]
 pub(crate) struct Names {
     /// Creating a file, and closing it.
     pub(crate) create_s: f64,
@@ -48,10 +50,10 @@ pub(crate) struct Names {
 
 /// A name that no other batch has, on any host that sees the same directory.
 fn unique_name() -> Result<String> {
-    let mut random = [0; 6];
+    let mut random = [0u8; 6];
     getrandom::fill(&mut random).context("the system has no random bytes")?;
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("azekura-batch-{digits}"))
+    let number = random.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    Ok(format!("azekura-batch-{number:012x}"))
 }
 
 impl Crew {

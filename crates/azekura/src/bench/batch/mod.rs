@@ -290,9 +290,9 @@ fn measure(
         progress.advance(1);
     }
     if args.keep {
-        crew.let_go(case)?
+        crew.let_go(case)?;
     } else {
-        crew.clear(case)?
+        crew.clear(case)?;
     }
     Ok((measurements, dropped, crew.dir().to_owned()))
 }
