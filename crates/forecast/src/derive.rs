@@ -9,11 +9,11 @@ use crate::calibration::{
     Cache, Calibration, Cpu, FORMAT, Interleaved, Made, Metadata, Model, Overlaps, Parallel, Paths,
     Ranges, Span, Streams, Throughput,
 };
-use crate::fit::{Line, overlap};
+use crate::fit::{Line, overlap as overlap_of};
 use crate::job::{Caches, Order, Pattern, Phase};
 use crate::measured::Measured;
 use crate::runs::Run;
-use crate::units::{Bytes, MibPerSecond, PerSecond, Quantity, Seconds};
+use crate::units::{Bytes, MibPerSecond, Overlap, PerSecond, Quantity, Seconds};
 use crate::verify::residual;
 
 /// What cannot be in a run of the batch I/O program, measured beside it.
@@ -23,14 +23,29 @@ pub struct Beside {
     pub random_read: Vec<f64>,
     /// The same for writing.
     pub random_write: Vec<f64>,
-    /// Creating, asking for, opening (and closing), removing a file: seconds of each.
+    /// Loops over names.
+    pub loops: Vec<Loops>,
+}
+
+/// Loops over names of so many processes: seconds of all together for each operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loops {
+    /// Nodes, and processes of each.
+    pub crew: (u32, u32),
+    /// Creating and closing a file.
     pub create_s: Vec<f64>,
     /// Asking for attributes.
     pub stat_s: Vec<f64>,
-    /// Opening and closing.
+    /// Opening and closing a file.
     pub open_s: Vec<f64>,
-    /// Removing.
+    /// Removing a file.
     pub unlink_s: Vec<f64>,
+}
+
+impl Beside {
+    fn of(&self, nodes: u32, processes: u32) -> Option<&Loops> {
+        self.loops.iter().find(|loops| loops.crew == (nodes, processes))
+    }
 }
 
 /// Less than this a file does not cost, in seconds: below it is what the clock and the line make.
@@ -67,6 +82,16 @@ fn rate_of(run: &Run, bytes: Bytes, seconds: f64) -> Option<Measured<MibPerSecon
         sd: rate * spread(run) * (typical(run) / seconds).max(1.0),
         runs: u32::try_from(run.seconds.len()).unwrap_or(1).max(1),
     })
+}
+
+/// How far the middle of a run's repetitions may be off, in seconds.
+fn error_of(run: &Run) -> f64 {
+    typical(run) * spread(run) / (run.seconds.len().max(1) as f64).sqrt()
+}
+
+/// How much a value counts that is known with an error, beside what is known otherwise.
+fn known(value: f64, error: f64) -> f64 {
+    value * value / (value * value + error * error).max(f64::MIN_POSITIVE)
 }
 
 fn ratio_of(phase: &Phase) -> f64 {
@@ -167,9 +192,13 @@ impl<'a> Source<'a> {
             .max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    /// The cost of a file beside its data when so many work: of all of them together, in seconds, from the
-    /// run with most files and that with one.
-    fn file_cost(&self, pattern: Pattern, nodes: u32, processes: u32) -> Option<f64> {
+    /// The run of a pattern with most files, in turn, and that with one file and the same data.
+    fn many_and_one(
+        &self,
+        pattern: Pattern,
+        nodes: u32,
+        processes: u32,
+    ) -> Option<(&'a Run, &'a Run)> {
         let simple = self.find(Wanted { ratio: 1.0, nodes, processes, ..SIMPLE })?;
         let many = self
             .runs
@@ -184,28 +213,64 @@ impl<'a> Source<'a> {
                 })
             })
             .max_by_key(|run| phase_of(run).map_or(0, files_of))?;
-        let all = f64::from(nodes) * f64::from(processes);
-        let files = (files_of(phase_of(many)?) as f64 - 1.0) * all;
-        // Both have about the same bytes; what is different is taken as data.
-        let bytes = |run: &Run| phase_of(run).map_or(1.0, |phase| phase.bytes_in.0 as f64);
-        let data = self.less_start(simple) * bytes(many) / bytes(simple);
+        Some((many, simple))
+    }
+
+    /// What a process alone takes for a file beside its data, in seconds: from the run with most files. Where
+    /// the difference is lost in what runs differ anyway, what a loop over names takes counts more.
+    fn file_cost(&self, pattern: Pattern) -> Option<f64> {
+        let (many, simple) = self.many_and_one(pattern, 1, 1)?;
+        let files = files_of(phase_of(many)?) as f64 - 1.0;
         if files <= 0.0 {
             return None;
         }
-        let found = (self.less_start(many) - data) / files;
-        let sd = |run: &Run| typical(run) * spread(run) / (run.seconds.len() as f64).sqrt();
-        let error = sd(simple).hypot(sd(many)) / files;
-        // Where the difference is lost in what runs differ anyway, what is known besides counts more.
-        let otherwise = if (nodes, processes) == (1, 1) {
-            let loops =
-                if pattern == Pattern::Split { &self.beside.create_s } else { &self.beside.open_s };
-            middle::<Seconds>(loops).map_or(found, |seconds| seconds.number())
-        } else {
-            self.file_cost(pattern, 1, 1).unwrap_or(found)
-        };
-        let known = found * found / (found * found + error * error).max(f64::MIN_POSITIVE);
-        let known = if found > 0.0 { known } else { 0.0 };
+        let found = (self.less_start(many) - self.less_start(simple)) / files;
+        let error = error_of(simple).hypot(error_of(many)) / files;
+        let loops = self.beside.of(1, 1);
+        let loops =
+            loops.map(|one| if pattern == Pattern::Split { &one.create_s } else { &one.open_s });
+        let otherwise = loops.and_then(|loops| middle::<Seconds>(loops));
+        let otherwise = otherwise.map_or(found, |seconds| seconds.number());
+        let known = if found > 0.0 { known(found, error) } else { 0.0 };
         Some((known * found + (1.0 - known) * otherwise).max(FILE_S_MIN))
+    }
+
+    /// How much of the work on names of several processes goes on during that on data: of all crews and
+    /// patterns together, for each alone is little beside what runs differ anyway.
+    fn overlap_of_metadata(&self) -> Option<Measured<Overlap>> {
+        let (mut saved, mut shorter, mut squares) = (0.0, 0.0, 0.0);
+        for (nodes, processes) in self.crews() {
+            let all = f64::from(nodes) * f64::from(processes);
+            if all <= 1.0 {
+                continue;
+            }
+            for pattern in [Pattern::Split, Pattern::Merge] {
+                let both = self.many_and_one(pattern, nodes, processes);
+                let cost = self.file_cost(pattern).zip(self.growth(pattern, nodes, processes));
+                let Some(((many, simple), (cost, growth))) = both.zip(cost) else { continue };
+                let Some(phase) = phase_of(many) else { continue };
+                let names = (files_of(phase) as f64 - 1.0) * all * cost / growth;
+                let data = self.less_start(simple);
+                saved += data + names - self.less_start(many);
+                shorter += data.min(names);
+                squares += error_of(simple).powi(2) + error_of(many).powi(2);
+            }
+        }
+        if shorter <= 0.0 {
+            return None;
+        }
+        let share = (saved / shorter * known(shorter, squares.sqrt())).clamp(-1.0, 1.0);
+        Some(Measured::exactly(share))
+    }
+
+    /// How many times as many names a second so many processes work on as one does.
+    fn growth(&self, pattern: Pattern, nodes: u32, processes: u32) -> Option<f64> {
+        let of = |nodes, processes| {
+            let loops = self.beside.of(nodes, processes)?;
+            let seconds = if pattern == Pattern::Split { &loops.create_s } else { &loops.open_s };
+            Some(middle::<Seconds>(seconds)?.number())
+        };
+        Some(of(1, 1)? / of(nodes, processes)?)
     }
 
     fn streams(&self, nodes: u32, processes: u32) -> Streams {
@@ -218,9 +283,10 @@ impl<'a> Source<'a> {
         let read_rate = read.and_then(|run| rate_of(run, bytes(run), self.less_start(run)));
         let write_rate = self.write_rate(read_rate, mixed, nodes, processes);
         let warm = |ratio| self.find(Wanted { ratio, caches: Caches::Warm, ..at });
-        let per_second = |pattern| {
-            self.file_cost(pattern, nodes, processes)
-                .map(|cost| Measured::<PerSecond>::exactly(1.0 / cost))
+        let loops = self.beside.of(nodes, processes);
+        let per_second = |seconds: fn(&Loops) -> &Vec<f64>| {
+            let rates: Vec<f64> = seconds(loops?).iter().map(|one| 1.0 / one).collect();
+            middle::<PerSecond>(&rates)
         };
         Streams {
             nodes,
@@ -232,8 +298,8 @@ impl<'a> Source<'a> {
                 .and_then(|run| rate_of(run, bytes(run), self.less_start(run))),
             cached_mixed_mib_per_s: warm(1.0)
                 .and_then(|run| rate_of(run, all(run), self.less_start(run))),
-            create_per_s: per_second(Pattern::Split),
-            open_per_s: per_second(Pattern::Merge),
+            create_per_s: per_second(|one| &one.create_s),
+            open_per_s: per_second(|one| &one.open_s),
         }
     }
 
@@ -259,7 +325,7 @@ impl<'a> Source<'a> {
             let Some(mixed) = mixed.and_then(|run| Some((run, phase_of(run)?))) else { break };
             let (read_s, write_s) =
                 (mixed.1.bytes_in.mib() / read, mixed.1.written().mib() * seconds / output.mib());
-            share = overlap(read_s, write_s, self.less_start(mixed.0)).clamp(-1.0, 1.0);
+            share = overlap_of(read_s, write_s, self.less_start(mixed.0)).clamp(-1.0, 1.0);
         }
         rate_of(run, output, seconds)
     }
@@ -333,7 +399,7 @@ impl<'a> Source<'a> {
                 continue;
             }
             let files = files_of(phase);
-            let cost = self.file_cost(phase.pattern, 1, 1).unwrap_or(0.0) * (files - 1) as f64;
+            let cost = self.file_cost(phase.pattern).unwrap_or(0.0) * (files - 1) as f64;
             let Some(base) = phase_of(simple) else { continue };
             let one_way = self.less_start(simple) * phase.bytes_in.mib() / base.bytes_in.mib();
             // What it takes longer than in turn is put on the side that has the files.
@@ -489,22 +555,23 @@ pub fn derive(name: &str, made: Made, runs: &[Run], beside: &Beside) -> Option<C
         .zip(middle(&beside.random_write))
         .map(|(read_mib_per_s, write_mib_per_s)| Throughput { read_mib_per_s, write_mib_per_s });
     let metadata = Metadata {
-        split_s_per_file: source.file_cost(Pattern::Split, 1, 1).and_then(|cost| {
+        split_s_per_file: source.file_cost(Pattern::Split).and_then(|cost| {
             Some(Measured { value: Seconds(cost), ..source.slope(Pattern::Split)? })
         }),
-        merge_s_per_file: source.file_cost(Pattern::Merge, 1, 1).and_then(|cost| {
+        merge_s_per_file: source.file_cost(Pattern::Merge).and_then(|cost| {
             Some(Measured { value: Seconds(cost), ..source.slope(Pattern::Merge)? })
         }),
         start_s: start,
-        create_s: middle(&beside.create_s),
-        open_s: middle(&beside.open_s),
-        stat_s: middle(&beside.stat_s),
+        create_s: beside.of(1, 1).and_then(|loops| middle(&loops.create_s)),
+        open_s: beside.of(1, 1).and_then(|loops| middle(&loops.open_s)),
+        stat_s: beside.of(1, 1).and_then(|loops| middle(&loops.stat_s)),
         close_s: None,
-        unlink_s: middle(&beside.unlink_s),
+        unlink_s: beside.of(1, 1).and_then(|loops| middle(&loops.unlink_s)),
     };
     let patterns = [Pattern::Simple, Pattern::Split, Pattern::Merge];
     let parallel = patterns.into_iter().filter_map(|pattern| source.parallel(pattern)).collect();
     let (cpu, cache, interleaved) = (source.cpu(), source.cache(), source.interleaved(&alone));
+    let overlap = Overlaps { metadata: source.overlap_of_metadata(), ..Overlaps::default() };
     let range = source.ranges();
     let mut calibration = Calibration {
         format: FORMAT,
@@ -517,7 +584,7 @@ pub fn derive(name: &str, made: Made, runs: &[Run], beside: &Beside) -> Option<C
         path: Paths::default(),
         parallel,
         cpu,
-        overlap: Overlaps::default(),
+        overlap,
         write_back: None,
         cache,
         streams,

@@ -74,7 +74,7 @@ mod verify; //          forecasts held against measured runs
 pub use bottleneck::{Bottleneck, Unforeseen};
 pub use calibration::Calibration;
 pub use complaint::{Contradiction, FileError};
-pub use derive::{Beside, derive};
+pub use derive::{Beside, Loops, derive};
 pub use forecasting::{Forecast, Model, Outside, PhaseForecast, Terms, forecast, remarks};
 pub use job::Job;
 pub use measured::Measured;

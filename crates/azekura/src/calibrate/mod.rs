@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use azekura_forecast::calibration::Made;
 use azekura_forecast::units::Bytes;
-use azekura_forecast::{Beside, Calibration, Run, derive};
+use azekura_forecast::{Beside, Calibration, Loops, Run, derive};
 use clap::Args;
 
 use self::plan::Group;
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
     let place = Place::of(&args.place)?;
     let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
     // What cannot be written in the end is not worth the time.
-    drop(open_output(&args.output)?);
+    check_output(&args.output)?;
     let interrupt = Interrupt::watch()?;
     let measured = measure(args, &backend, &interrupt);
     if let Some(code) = interrupt.exit_code() {
@@ -149,13 +149,19 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
     Ok(Verdict::Good)
 }
 
-fn open_output(file: &Path) -> Result<std::fs::File> {
+/// Whether the result can be written; leaves no file behind that was not there.
+fn check_output(file: &Path) -> Result<()> {
+    let was_there = file.exists();
     let mut options = std::fs::OpenOptions::new();
     options
         .create(true)
         .append(true)
         .open(file)
-        .with_context(|| format!("cannot write {}", file.display()))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    if !was_there {
+        std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
+    }
+    Ok(())
 }
 
 fn made(args: &CalibrateArgs, backend: &Backend, target: &str) -> Made {
@@ -340,12 +346,32 @@ impl Work<'_> {
         self.beside.random_read.extend(read);
         self.beside.random_write.extend(write);
         self.take(3 * usual.read_bytes());
-        let names = self.crew.names(usual, NAMES)?;
-        self.beside.create_s.push(names.create_s);
-        self.beside.stat_s.push(names.stat_s);
-        self.beside.open_s.push(names.open_s);
-        self.beside.unlink_s.push(names.unlink_s);
-        self.crew.clear(usual)
+        self.crew.clear(usual)?;
+        let mut crews: Vec<(u32, u32)> =
+            self.samples.iter().map(|one| (one.case.nodes, one.case.processes)).collect();
+        crews.sort_unstable();
+        crews.dedup();
+        for (nodes, processes) in crews {
+            let bytes_in = usual.record_bytes * NAMES * u64::from(nodes) * u64::from(processes);
+            let case = Case { nodes, processes, bytes_in, ..usual.clone() };
+            self.crew.make_input(&case)?;
+            let names = self.crew.names(&case, NAMES)?;
+            self.crew.clear(&case)?;
+            let loops = self.beside.loops.iter_mut().find(|one| one.crew == (nodes, processes));
+            let index = self.beside.loops.len();
+            let loops = match loops {
+                Some(loops) => loops,
+                None => {
+                    self.beside.loops.push(Loops { crew: (nodes, processes), ..Loops::default() });
+                    &mut self.beside.loops[index]
+                }
+            };
+            loops.create_s.push(names.create_s);
+            loops.stat_s.push(names.stat_s);
+            loops.open_s.push(names.open_s);
+            loops.unlink_s.push(names.unlink_s);
+        }
+        Ok(())
     }
 }
 

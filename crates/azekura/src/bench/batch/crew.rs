@@ -33,7 +33,7 @@ pub(crate) struct Measurement {
     pub(crate) spent: Spent,
 }
 
-/// Seconds of operations on names.
+/// Seconds of operations on names, of all processes for each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 // With their unit, as all that is measured.
 #[allow(clippy::struct_field_names)]
@@ -198,7 +198,8 @@ impl Crew {
         Ok((read, write))
     }
 
-    /// Seconds of one process for each of some operations on names, beside the usual batch's files.
+    /// Operations on names by all processes of a batch together, each in its own directory beside its
+    /// files: seconds of all for each.
     ///
     /// # Errors
     /// If an operation fails.
@@ -209,14 +210,17 @@ impl Crew {
         let mut seconds = [0.0; 4];
         self.step(&all, BatchStep::ClearOutput)?;
         for (kind, seconds) in kinds.into_iter().zip(&mut seconds) {
-            let order = MdOrder {
-                kind,
-                dir: format!("{}/0", self.dir),
-                prefix: "out.".to_owned(),
-                files,
-                limit_ms: u64::MAX,
+            let order = |process| {
+                Order::Md(MdOrder {
+                    kind,
+                    dir: format!("{}/{process}", self.dir),
+                    prefix: "out.".to_owned(),
+                    files,
+                    limit_ms: u64::MAX,
+                })
             };
-            let tallies = self.workers.run(&[Order::Md(order)])?;
+            let orders: Vec<Order> = (0..case.all()).map(order).collect();
+            let tallies = self.workers.run(&orders)?;
             *seconds = 1.0 / Speed::of(&tallies).operations_per_s;
         }
         let [create_s, stat_s, open_s, unlink_s] = seconds;
