@@ -357,15 +357,13 @@ impl Work<'_> {
             self.crew.make_input(&case)?;
             let names = self.crew.names(&case, NAMES)?;
             self.crew.clear(&case)?;
-            let loops = self.beside.loops.iter_mut().find(|one| one.crew == (nodes, processes));
-            let index = self.beside.loops.len();
-            let loops = match loops {
-                Some(loops) => loops,
-                None => {
-                    self.beside.loops.push(Loops { crew: (nodes, processes), ..Loops::default() });
-                    &mut self.beside.loops[index]
-                }
-            };
+            let crew = (nodes, processes);
+            let known = self.beside.loops.iter().position(|one| one.crew == crew);
+            let index = known.unwrap_or(self.beside.loops.len());
+            if known.is_none() {
+                self.beside.loops.push(Loops { crew, ..Loops::default() });
+            }
+            let loops = &mut self.beside.loops[index];
             loops.create_s.push(names.create_s);
             loops.stat_s.push(names.stat_s);
             loops.open_s.push(names.open_s);
