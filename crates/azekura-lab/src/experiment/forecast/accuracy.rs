@@ -167,8 +167,10 @@ impl Place {
             "fuse" => {
                 let engine = EngineProcess::start(TARGETS, None, |command| Ok(command.spawn()?))?;
                 let scratch = engine.scratch()?;
-                let mount = Mount::make(&engine.pool_name(), scratch.path("files"), scratch.dir())?;
-                let place = place(["--path", &mount.dir], scratch);
+                let (files, home) = (scratch.path("files"), scratch.dir());
+                let place = place(["--path", &files], scratch);
+                place.container(&engine.pool_name())?;
+                let mount = Mount::make(&engine.pool_name(), files, home)?;
                 Ok(Self { _mount: Some(mount), _engine: Some(engine), ..place })
             }
             "link" => {
