@@ -353,7 +353,7 @@ impl Work<'_> {
         crews.dedup();
         for (nodes, processes) in crews {
             let bytes_in = usual.record_bytes * NAMES * u64::from(nodes) * u64::from(processes);
-            let case = Case { nodes, processes, bytes_in, ..usual.clone() };
+            let case = Case { bytes_in, processes, nodes, ..usual.clone() };
             self.crew.make_input(&case)?;
             let names = self.crew.names(&case, NAMES)?;
             self.crew.clear(&case)?;

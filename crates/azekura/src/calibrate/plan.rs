@@ -53,7 +53,7 @@ pub(super) fn groups(usual: &Case, processes_max: u32, nodes: u32, processors: u
     if nodes > 1 {
         for processes in [1, processes_max] {
             let bytes_in = usual.bytes_in * u64::from(nodes);
-            groups.extend(of_crew(&Case { processes, nodes, bytes_in, ..usual.clone() }));
+            groups.extend(of_crew(&Case { bytes_in, processes, nodes, ..usual.clone() }));
         }
     }
     groups.extend(of_one(usual));
