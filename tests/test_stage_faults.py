@@ -3,11 +3,13 @@
 import hashlib
 import os
 import random
+import signal
+import subprocess
 import time
 
 import pytest
 from pools import BINARY, wait_until
-from staging import NODES, LabSite, gone_within, kill
+from staging import NODES, LabSite, Site, gone_within, kill
 
 pytestmark = pytest.mark.root
 CUT_S = 5
@@ -155,3 +157,80 @@ def test_a_cache_that_is_full_makes_room(world):
     assert f"{DIGEST}  huge" in done.stdout
     assert done.stdout.count("huge") + done.stderr.count("huge: Input/output error") == 2
     assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["n2", "server"])
+def test_a_link_that_is_cut_while_files_go_home_loses_nothing(world, host):
+    site = LabSite(world, rate="40mbit")
+    results, out = site.map("results", "out")
+    make = f"head -c 2500000 /dev/urandom >{results}/$(hostname); sha256sum {results}/$(hostname)"
+    words = [" ".join(map(str, site.on(node, "sh", "-c", f"'{make}'"))) for node in NODES]
+    job = site.start(*out, "--", "sh", "-c", " & ".join(words) + " & wait", cwd=world.base)
+    job.wait_for("out-begun")
+    time.sleep(0.3)
+    site.lab.tell("cut", host)
+    time.sleep(CUT_S)
+    site.lab.tell("mend", host)
+    assert job.wait() == 0, job.text
+    assert sorted(os.listdir(results)) == NODES
+    for node in NODES:
+        assert hashlib.sha256((results / node).read_bytes()).hexdigest() in job.text
+    assert site.left() == []
+
+
+def test_a_home_that_dies_while_files_come_has_none_by_half(world):
+    site = LabSite(world, rate="20mbit")
+    results, out = site.map("results", "out")
+    (results / "n1").write_text("before")
+    words = site.on("n1", "sh", "-c", f"head -c 4000000 /dev/zero >{results}/n1")
+    job = site.start(*out, "--keep-cache", "--", *words, cwd=world.base)
+    job.wait_for("out-begun")
+    time.sleep(0.5)
+    agents = site.agents()
+    kill(site.front())
+    gone_within(agents, 5)
+    assert (results / "n1").read_text() == "before"
+    assert os.listdir(results) == ["n1"]
+    (manifest,) = world.base.glob("*.manifest")
+    world.run_lab(*site.inside(["stage", "resume", manifest]))
+    assert (results / "n1").read_bytes() == bytes(4_000_000)
+    assert os.listdir(results) == ["n1"]
+
+
+def test_a_home_that_is_full_gets_the_rest_later(world):
+    site = Site(world)
+    results, out = site.map("results", "out")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", results], check=True)
+    try:
+        manifest = world.base / "manifest"
+        names = [str(number) for number in range(6)]
+        script = f"cd {results}; for i in {' '.join(names)}; do head -c 600000 /dev/zero >$i; done"
+        done = site.run(*out, "--manifest", manifest, "--", "sh", "-c", script, check=False)
+        assert done.returncode == 75, done.stderr
+        assert "No space left on device" in done.stderr
+        came = os.listdir(results)
+        assert set(came) < set(names)
+        assert all((results / name).stat().st_size == 600_000 for name in came)
+        subprocess.run(["mount", "-o", "remount,size=20m", results], check=True)
+        world.run("stage", "resume", manifest)
+        assert sorted(os.listdir(results)) == names
+        assert site.left() == []
+    finally:
+        subprocess.run(["umount", results], check=True)
+
+
+@pytest.mark.parametrize("via", ["preload", "notify"])
+def test_programs_that_wait_can_be_ended(world, via):
+    site = LabSite(world, rate="1mbit")
+    data, option = site.map("data", "ro")
+    (data / "large").write_bytes(LARGE)
+    words = site.on("n1", BINARY, "stage", "inside", "--via", via, "--", "cat", data / "large")
+    job = site.start(*option, "--", *words, cwd=world.base)
+    job.wait_for("content-begun")
+    time.sleep(0.3)
+    begun = time.monotonic()
+    kill(site.front(), signal.SIGTERM)
+    assert job.wait() == 128 + signal.SIGTERM, job.text
+    assert time.monotonic() - begun < 6
+    assert site.left() == []
+    assert site.agents() == []
