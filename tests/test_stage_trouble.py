@@ -145,6 +145,21 @@ def test_what_cannot_go_well_is_refused(site, options, says):
     assert not (site.home / "was-run").exists()
 
 
+def test_a_machine_is_one_node_whatever_it_is_called(site):
+    path, option = mapped(site)
+    done = site.run(
+        *option,
+        *("--launch", "env HOST={host} {command}"),
+        *("--", "cat", path / "file"),
+        hosts=["127.0.0.1", "127.0.0.2"],
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "name each machine once" in done.stderr
+    assert site.left() == []
+    assert site.agents() == []
+
+
 def test_a_map_may_lie_in_the_cache_directory(site):
     path, option = mapped(site)
     words = ("--hosts", "localhost", "--cache", site.home, *option, "--", "cat", path / "file")

@@ -26,7 +26,13 @@ const END_TIME: Duration = Duration::from_secs(1);
 pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    match rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
+        Err(Errno::ADDRINUSE) => {
+            let why = "another host of the job is this same machine; name each machine once";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        }
+        bound => bound?,
+    }
     rustix::net::listen(&socket, WAITING_MAX)?;
     Ok(socket)
 }
