@@ -209,6 +209,10 @@ pub(crate) enum ToFront {
     Want {
         files: Vec<(Place, u64)>,
     },
+    /// So many pieces of contents are here, since this was last said; `u32::MAX` for all with their end.
+    Progress {
+        pieces: Vec<(ContentId, u32)>,
+    },
     /// All of a content is in the tree.
     Arrived {
         content: ContentId,

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::agent::content::{Content, Have, Stage, State};
 use crate::agent::disk::{Disk, Room};
 use crate::agent::eviction::with_room;
+use crate::agent::progress::{Progress, WHOLE};
 use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
 use crate::fetch::{After, Fetcher, PieceHead, Receiver};
@@ -33,6 +34,7 @@ pub(crate) struct Incoming {
     disk: Disk,
     buffers: Buffers,
     fetcher: Arc<Fetcher>,
+    progress: Arc<Progress>,
     contents: Mutex<HashMap<ContentId, Arc<Content>>>,
     me: Weak<Self>,
 }
@@ -46,10 +48,11 @@ impl Incoming {
         fetcher: Arc<Fetcher>,
     ) -> io::Result<Arc<Self>> {
         let disk = Disk::start()?;
+        let progress = Progress::start(outbox.clone())?;
         let contents = Mutex::default();
         Ok(Arc::new_cyclic(|me| {
             let me = Weak::clone(me);
-            Self { tree, wants, outbox, disk, buffers, fetcher, contents, me }
+            Self { tree, wants, outbox, disk, buffers, fetcher, progress, contents, me }
         }))
     }
 
@@ -318,6 +321,7 @@ impl Receiver for Incoming {
         state.held.insert(index, Arc::new(bytes));
         state.ring();
         drop(state);
+        self.progress.came(id, index + 1);
         if let Some(room) = room {
             self.write(content, id, index, room);
         }
@@ -337,11 +341,13 @@ impl Receiver for Incoming {
             state.checksums.clear();
             state.held.clear();
             drop(state);
+            self.progress.came(id, 0);
             return self.wrong(&content, from, id, index);
         }
         state.stage = Stage::Whole;
         state.ring();
         drop(state);
+        self.progress.came(id, WHOLE);
         self.finish(content, id);
         After::Enough
     }

@@ -12,6 +12,7 @@ mod lists;
 mod local;
 mod names;
 mod outgoing;
+mod progress;
 mod tree;
 mod walk;
 mod wants;

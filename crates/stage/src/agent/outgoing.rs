@@ -20,6 +20,7 @@ use crate::source::Source;
 use crate::stamp::{Stamp, TICK};
 use crate::stock::Stock;
 use crate::supply::{Bell, Offer, Shelf};
+use crate::workers::Workers;
 
 /// Orders that wait, at most: the front has no more of them open.
 const ORDERS_MAX: usize = 2 * GIVEN_MAX + 2;
@@ -29,7 +30,7 @@ pub(crate) struct Outgoing {
     seen: Arc<Seen>,
     trees: Vec<Arc<dyn Source>>,
     home: Arc<AtHome>,
-    stock: Stock,
+    stock: Arc<Stock>,
     outbox: Outbox<ToFront>,
     orders: SyncSender<Order>,
     given: Mutex<Option<Receiver<Order>>>,
@@ -43,7 +44,7 @@ impl Outgoing {
             // The front is told by what fetches it, and asks again.
             tracing::info!("content {} cannot be given any more: {why:?}", id.0);
         });
-        let stock = Stock::new(trees.clone(), FIRST_OUT, tell);
+        let stock = Stock::new(trees.clone(), FIRST_OUT, Workers::start()?, tell);
         let (orders, given) = sync_channel(ORDERS_MAX);
         let given = Mutex::new(Some(given));
         Ok(Self { seen, trees, home: Arc::default(), stock, outbox, orders, given })

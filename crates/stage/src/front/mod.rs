@@ -4,11 +4,11 @@
 mod event;
 mod listings;
 mod outgoing;
+mod pace;
 pub(crate) mod plan;
 mod route;
 mod scheduler;
 mod word;
-mod workers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,13 +28,13 @@ use crate::front::listings::Listings;
 use crate::front::outgoing::{Agent, Note, OutParts, Outgoing, Post, Setup};
 use crate::front::scheduler::Scheduler;
 use crate::front::word::Word;
-use crate::front::workers::Workers;
 use crate::job::MapDescription;
 use crate::message::{ContentId, Opening, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::source::Source;
 use crate::stock::{Spoilt, Stock};
 use crate::supply;
+use crate::workers::Workers;
 
 pub use crate::front::event::Event;
 pub use crate::front::outgoing::{
@@ -122,7 +122,7 @@ impl Front {
                 Spoilt::Unreadable(errno) => Word::Unreadable(id, errno),
             });
         });
-        let stock = Arc::new(Stock::new(sources.clone(), ContentId(1), tell));
+        let stock = Stock::new(sources.clone(), ContentId(1), workers.clone(), tell);
         let outboxes: BTreeMap<_, _> =
             agents.iter().map(|agent| (agent.node, Outbox::new())).collect();
         let post: Arc<Post> = Arc::default();
