@@ -235,6 +235,8 @@ pub(crate) enum ToFront {
         errno: i32,
         why: String,
     },
+    /// Programs have closed files that they wrote; said once, until the front asks which.
+    Closed,
     /// Of files that go home.
     Out(Answer),
 }
@@ -249,6 +251,12 @@ pub(crate) const GIVEN_MAX: usize = 3;
 pub(crate) enum Order {
     /// What is to go home: the first page of it.
     List,
+    /// The same of the files alone that programs have closed since this was asked.
+    ListClosed,
+    /// The same of these places, with the directories above them.
+    ListThese { places: Vec<Place> },
+    /// Files that are closed are to be noticed from now on.
+    Watch,
     /// The next page.
     More,
     /// A content is to be made of these files: several small ones, or a large one.

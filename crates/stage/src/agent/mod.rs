@@ -3,6 +3,7 @@
 
 mod answer;
 mod bring;
+mod closing;
 mod content;
 mod disk;
 mod eviction;

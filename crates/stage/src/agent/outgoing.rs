@@ -1,6 +1,7 @@
 //! What goes home of a node. Owns what is known to stand there already, and the contents that the front
 //! fetches; a file is given in one version or not at all. Decides nothing: the front asks for each file.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -8,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::agent::closing::{Closed, Closing};
 use crate::agent::incoming::Incoming;
 use crate::agent::names::Seen;
 use crate::agent::walk::{AtHome, Walk, open_trees};
@@ -31,6 +33,7 @@ pub(crate) struct Outgoing {
     trees: Vec<Arc<dyn Source>>,
     home: Arc<AtHome>,
     stock: Arc<Stock>,
+    closing: Arc<Closing>,
     outbox: Outbox<ToFront>,
     orders: SyncSender<Order>,
     given: Mutex<Option<Receiver<Order>>>,
@@ -47,7 +50,8 @@ impl Outgoing {
         let stock = Stock::new(trees.clone(), FIRST_OUT, Workers::start()?, tell);
         let (orders, given) = sync_channel(ORDERS_MAX);
         let given = Mutex::new(Some(given));
-        Ok(Self { seen, trees, home: Arc::default(), stock, outbox, orders, given })
+        let closing = Closing::new(Arc::clone(&seen), outbox.clone());
+        Ok(Self { seen, trees, home: Arc::default(), stock, closing, outbox, orders, given })
     }
 
     /// Starts to carry out orders: a thread that ends with the node.
@@ -80,9 +84,25 @@ impl Outgoing {
     fn carry_out(&self, order: Order, walk: &mut Option<Walk>) {
         match order {
             Order::List => {
-                let (seen, home) = (Arc::clone(&self.seen), Arc::clone(&self.home));
-                *walk = Some(Walk::new(seen, self.trees.clone(), home));
+                *walk = Some(self.walk_all());
                 self.tell_page(walk);
+            }
+            Order::ListClosed => {
+                let all = match self.closing.take() {
+                    Closed::These(places) => self.walk_of(places),
+                    Closed::Some => self.walk_all(),
+                };
+                *walk = Some(all.without_written());
+                self.tell_page(walk);
+            }
+            Order::ListThese { places } => {
+                *walk = Some(self.walk_of(places.into_iter().collect()));
+                self.tell_page(walk);
+            }
+            Order::Watch => {
+                if let Err(error) = self.closing.watch() {
+                    tracing::error!("cannot notice that files are closed: {error}");
+                }
             }
             Order::More => self.tell_page(walk),
             Order::Give { ask, files, is_small } => {
@@ -91,6 +111,14 @@ impl Outgoing {
             }
             Order::Forget { .. } | Order::AtHome { .. } | Order::Keep { .. } => {}
         }
+    }
+
+    fn walk_all(&self) -> Walk {
+        Walk::new(Arc::clone(&self.seen), self.trees.clone(), Arc::clone(&self.home))
+    }
+
+    fn walk_of(&self, places: BTreeSet<Place>) -> Walk {
+        Walk::of(Arc::clone(&self.seen), self.trees.clone(), Arc::clone(&self.home), places)
     }
 
     fn tell_page(&self, walk: &mut Option<Walk>) {

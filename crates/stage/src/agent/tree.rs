@@ -305,7 +305,7 @@ fn make_removable(directory: &Path) {
 }
 
 /// A place and all above it, up to the map's own directory.
-fn ancestors(place: &Place) -> impl Iterator<Item = Place> {
+pub(crate) fn ancestors(place: &Place) -> impl Iterator<Item = Place> {
     let mut next = Some(place.clone());
     std::iter::from_fn(move || {
         let this = next.take()?;

@@ -29,7 +29,7 @@ use crate::front::outgoing::{Agent, Note, OutParts, Outgoing, Post, Setup};
 use crate::front::scheduler::Scheduler;
 use crate::front::word::Word;
 use crate::job::MapDescription;
-use crate::message::{ContentId, Opening, ToAgent, ToFront};
+use crate::message::{ContentId, Opening, Order, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::source::Source;
 use crate::stock::{Spoilt, Stock};
@@ -79,7 +79,7 @@ pub struct Front {
     inner: Arc<Inner>,
     /// The directories of the maps.
     dirs: Vec<Vec<u8>>,
-    outgoing: Outgoing,
+    outgoing: Arc<Outgoing>,
 }
 
 /// What the threads of a front share.
@@ -89,6 +89,8 @@ struct Inner {
     workers: Workers,
     words: Sender<Word>,
     post: Arc<Post>,
+    /// Who is told that a node's programs have closed files.
+    closed: Sender<NodeId>,
     /// How many agents have not ended.
     connected: Mutex<usize>,
     ended: Condvar,
@@ -132,15 +134,18 @@ impl Front {
             nodes: out_agents(&agents, &outboxes),
             post: Arc::clone(&post),
             events: events.clone(),
-            options: options.out,
+            options: options.out.clone(),
         };
-        let outgoing = Outgoing::new(Setup::new(parts, pass.clone(), Arc::clone(&open)));
+        let out = Setup::new(parts, pass.clone(), Arc::clone(&open));
+        let outgoing = Arc::new(Outgoing::new(out));
+        let (closed, told) = channel();
         let inner = Arc::new(Inner {
             open,
             listings: Listings::new(sources),
             workers: workers.clone(),
             words: words.clone(),
             post,
+            closed,
             connected: Mutex::new(0),
             ended: Condvar::new(),
         });
@@ -154,6 +159,14 @@ impl Front {
         };
         front.door.let_in(serve).map_err(Error::system(listen))?;
         front.connect(&pass, agents, front_port, &events)?;
+        if options.out.on_close {
+            let outgoing = Arc::clone(&front.outgoing);
+            for outbox in front.outboxes.values() {
+                outbox.say(ToAgent::Out(Order::Watch));
+            }
+            spawn("closed", move || outgoing.follow(&told))
+                .map_err(Error::system("start a thread"))?;
+        }
         let scheduler = Scheduler {
             recipients: options.recipients,
             agents: front.outboxes.clone(),
@@ -313,6 +326,8 @@ impl Inner {
                     let (inner, answers) = (Arc::clone(self), answers.clone());
                     self.workers.give(move || inner.listings.tell(&place, &answers));
                 }
+                // Nobody follows it if that was not asked for.
+                Ok(ToFront::Closed) => _ = self.closed.send(node),
                 Ok(ToFront::Out(answer)) => self.post.send(node, Note::Answer(answer)),
                 Ok(message) => {
                     if self.words.send(Word::Said(node, message)).is_err() {

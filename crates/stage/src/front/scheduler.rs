@@ -155,7 +155,7 @@ impl Scheduler {
     fn said(&mut self, node: NodeId, message: ToFront) {
         match message {
             // Heard where they come in.
-            ToFront::Beat | ToFront::List { .. } | ToFront::Out(_) => {}
+            ToFront::Beat | ToFront::List { .. } | ToFront::Closed | ToFront::Out(_) => {}
             ToFront::Want { files } => {
                 for (place, bytes) in files {
                     self.want(node, place, bytes);

@@ -15,6 +15,31 @@ pub(crate) struct Memory {
     pub(crate) contested: BTreeSet<Place>,
     /// Where a node's file stands at home, if that is not where it stands on the node.
     pub(crate) sent_as: HashMap<(Place, NodeId), Vec<u8>>,
+    /// The nodes whose files stand at home under their own names.
+    pub(crate) owner: HashMap<Place, NodeId>,
+}
+
+impl Memory {
+    /// Something has been done at home at a place's own name.
+    pub(crate) fn own(&mut self, task: &Task) {
+        if task.at != task.place.path {
+            return;
+        }
+        match task.job {
+            Job::File { .. } | Job::Link { .. } => {
+                self.owner.insert(task.place.clone(), task.node);
+            }
+            Job::Remove => {
+                self.owner.remove(&task.place);
+            }
+            Job::Directory { .. } => {}
+        }
+    }
+
+    /// Whether a node that says nothing of a place has sent the file that stands there at home.
+    fn is_anothers(&self, place: &Place, writers: &Writers) -> bool {
+        self.owner.get(place).is_some_and(|owner| !writers.has(*owner))
+    }
 }
 
 /// Something to be done.
@@ -109,13 +134,16 @@ impl Plan {
         let is_contested = writers.files.len() > 1
             || !writers.files.is_empty() && !writers.directories.is_empty()
             || !writers.files.is_empty() && memory.contested.contains(place);
-        let mut kept = Vec::new();
+        // Its node is lost, or is asked only later.
+        let is_anothers = !writers.files.is_empty() && memory.is_anothers(place, writers);
+        let is_contested = is_contested || is_anothers;
+        let mut kept: Vec<_> = is_anothers.then(|| place.path.clone()).into_iter().collect();
         for (node, job, is_home) in &writers.files {
             let key = (place.clone(), *node);
             let stands = memory.sent_as.get(&key).unwrap_or(&place.path);
             let at = match is_contested {
-                true if is_home == &true && *stands != place.path => stands.clone(),
-                true => names.of(place, *node),
+                true if *stands != place.path => stands.clone(),
+                true => names.of(place, *node, memory),
                 false => place.path.clone(),
             };
             kept.push(at.clone());
@@ -153,6 +181,12 @@ impl Plan {
 }
 
 impl Writers {
+    fn has(&self, node: NodeId) -> bool {
+        self.files.iter().any(|(writer, ..)| *writer == node)
+            || self.directories.iter().any(|(writer, ..)| *writer == node)
+            || self.removers.iter().any(|(remover, _)| *remover == node)
+    }
+
     fn add(&mut self, node: NodeId, what: What, is_home: bool) {
         match what {
             What::File { bytes } => self.files.push((node, Job::File { bytes }, is_home)),
@@ -180,7 +214,7 @@ impl<'a> Names<'a> {
 
     /// The path with the name of the host behind it; with the number of the node if that is no name of its
     /// own; and with more of them as long as something else has that name.
-    fn of(&mut self, place: &Place, node: NodeId) -> Vec<u8> {
+    fn of(&mut self, place: &Place, node: NodeId, memory: &Memory) -> Vec<u8> {
         let host = self.hosts.get(&node).filter(|host| {
             self.hosts.values().filter(|other| other == host).count() == 1 && !host.contains('/')
         });
@@ -188,7 +222,8 @@ impl<'a> Names<'a> {
         let mut path = [&place.path, &b"."[..], host.unwrap_or(&number).as_bytes()].concat();
         loop {
             let name = Place { map: place.map, path };
-            if !self.places.contains_key(&name) && self.given.insert(name.clone()) {
+            let is_taken = self.places.contains_key(&name) || memory.owner.contains_key(&name);
+            if !is_taken && self.given.insert(name.clone()) {
                 return name.path;
             }
             path = [&name.path, &b"."[..], number.as_bytes()].concat();
@@ -256,6 +291,23 @@ mod tests {
         let again = plan(&[&[file("x", true)], &[file("x", true)]], &["a", "b"], &mut memory);
         assert_eq!(again.tasks().count(), 0);
         assert_eq!(again.conflicts.len(), 1, "it is still not right");
+    }
+
+    #[test]
+    fn what_a_lost_node_has_sent_is_never_replaced() {
+        let mut memory = Memory::default();
+        memory.owner.insert(place("x"), NodeId(0));
+        let made = plan(&[&[], &[file("x", false)]], &["a", "b"], &mut memory);
+        assert_eq!(names(&made.files), [(1, "x.b")]);
+        assert_eq!(made.conflicts, [(place("x"), vec![b"x".to_vec(), b"x.b".to_vec()])]);
+        // Its own node may write it again, and others once it is removed there.
+        let mut memory = Memory::default();
+        memory.owner.insert(place("x"), NodeId(0));
+        let made = plan(&[&[file("x", false)]], &["a"], &mut memory);
+        assert_eq!((names(&made.files), made.conflicts.len()), (vec![(0, "x")], 0));
+        let gone = [leaving("x", What::Removed { is_replaced: false })];
+        let made = plan(&[&gone, &[file("x", false)]], &["a", "b"], &mut memory);
+        assert_eq!((names(&made.files), made.conflicts.len()), (vec![(1, "x")], 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod arrival;
 mod arrivals;
+mod closing;
 mod compare;
 mod homewards;
 mod manifest;
@@ -43,11 +44,16 @@ pub(crate) struct Outgoing {
     memory: Mutex<Memory>,
     /// One stage-out at a time.
     one: Mutex<()>,
+    /// Between two of them.
+    manifest: Mutex<Option<Writer>>,
 }
+
+/// What nodes have.
+type Listed = Vec<(NodeId, Vec<Leaving>)>;
 
 impl Outgoing {
     pub(crate) fn new(setup: Setup) -> Self {
-        Self { setup, memory: Mutex::default(), one: Mutex::new(()) }
+        Self { setup, memory: Mutex::default(), one: Mutex::new(()), manifest: Mutex::new(None) }
     }
 
     /// Brings home all that is new or changed on the nodes.
@@ -57,28 +63,48 @@ impl Outgoing {
             return OutReport::default();
         }
         let hosts = self.hosts();
-        let opened =
-            self.options.manifest.as_ref().map(|path| Writer::open(path, &self.about(&hosts)));
-        let (manifest, wrong) = match opened {
-            Some(Ok(manifest)) => (Some(manifest), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
-            None => (None, None),
-        };
+        let (manifest, wrong) = self.open_manifest(&hosts);
         let round = Round::new(&self.setup, &self.memory, manifest);
-        if let Some(why) = wrong {
-            round.fail(String::new(), None, why);
+        let lists = self.collect(&round, self.nodes.keys().copied().collect());
+        let plan = self.plan(lists, &hosts);
+        self.finish(round, &plan, wrong)
+    }
+
+    /// The manifest as the last round has left it, or opened; or why there is none.
+    fn open_manifest(&self, hosts: &BTreeMap<NodeId, String>) -> (Option<Writer>, Option<String>) {
+        if let Some(open) = self.manifest.lock().take() {
+            return (Some(open), None);
         }
-        let mut lists = self.collect(&round, self.nodes.keys().copied().collect());
+        let opened =
+            self.options.manifest.as_ref().map(|path| Writer::open(path, &self.about(hosts)));
+        match opened.transpose() {
+            Ok(manifest) => (manifest, None),
+            Err(error) => (None, Some(error.to_string())),
+        }
+    }
+
+    /// What is to be done about what the nodes have.
+    fn plan(&self, mut lists: Listed, hosts: &BTreeMap<NodeId, String>) -> Plan {
         for (_, list) in &mut lists {
             list.retain(|leaving| !self.is_at_home(leaving));
         }
-        let mut plan = Plan::new(lists, &hosts, &mut self.memory.lock());
-        let is_new = |task: &Task| !homewards::has_dir(&**round.source(&task.place), &task.at);
-        plan.directories.retain(is_new);
+        let mut plan = Plan::new(lists, hosts, &mut self.memory.lock());
+        let home = |task: &Task| &*self.sources[usize::from(task.place.map)];
+        plan.directories.retain(|task| !homewards::has_dir(home(task), &task.at));
+        plan
+    }
+
+    /// Does it.
+    fn finish(&self, round: Round, plan: &Plan, wrong: Option<String>) -> OutReport {
+        if let Some(why) = wrong {
+            round.fail(String::new(), None, why);
+        }
         round.write(|manifest| manifest.plan(plan.tasks()));
-        self.tell_of(&round, &plan);
-        self.execute(&round, &plan);
-        round.end()
+        self.tell_of(&round, plan);
+        self.execute(&round, plan);
+        let (report, manifest) = round.end();
+        *self.manifest.lock() = manifest;
+        report
     }
 
     /// Brings home what a manifest says has not come.
@@ -101,7 +127,7 @@ impl Outgoing {
         }
         self.tell_of(&round, &plan);
         self.execute(&round, &plan);
-        Ok(round.end())
+        Ok(round.end().0)
     }
 
     fn plan_again(
@@ -156,9 +182,9 @@ impl Outgoing {
     }
 
     /// What the nodes have. A node that does not say is in the report.
-    fn collect(&self, round: &Round, nodes: Vec<NodeId>) -> Vec<(NodeId, Vec<Leaving>)> {
+    fn collect(&self, round: &Round, nodes: Vec<NodeId>) -> Listed {
         let lists: Vec<_> = std::thread::scope(|scope| {
-            let ask = |node| scope.spawn(move || (node, self.list(node)));
+            let ask = |node| scope.spawn(move || (node, self.list(node, Order::List)));
             let asked: Vec<_> = nodes.into_iter().map(ask).collect();
             // A panic has been reported.
             asked.into_iter().filter_map(|list| list.join().ok()).collect()
@@ -176,10 +202,10 @@ impl Outgoing {
         said
     }
 
-    fn list(&self, node: NodeId) -> Result<Vec<Leaving>, String> {
+    fn list(&self, node: NodeId, what: Order) -> Result<Vec<Leaving>, String> {
         let notes = self.post.open(node);
         let mut list = Vec::new();
-        self.order(node, Order::List);
+        self.order(node, what);
         loop {
             match notes.recv_timeout(ANSWER_TIME) {
                 Ok(Note::Answer(Answer::Page { entries, is_last })) => {

@@ -93,8 +93,12 @@ impl<'a> Round<'a> {
         let mut memory = self.memory.lock();
         if task.at == task.place.path || task.job == Job::Remove {
             memory.sent_as.remove(&key);
+            memory.own(task);
         } else {
             memory.sent_as.insert(key, task.at.clone());
+        }
+        if task.before.as_ref() == Some(&task.place.path) {
+            memory.owner.remove(&task.place);
         }
         drop(memory);
         if let Some(before) = &task.before
@@ -135,8 +139,8 @@ impl<'a> Round<'a> {
         self.keeps_unsent
     }
 
-    /// The end of it.
-    pub(crate) fn end(self) -> OutReport {
+    /// The end of it; the manifest stays open for the next.
+    pub(crate) fn end(self) -> (OutReport, Option<Writer>) {
         let seconds = self.begun.elapsed().as_secs_f64();
         self.note(|report| {
             report.seconds = seconds;
@@ -159,6 +163,6 @@ impl<'a> Round<'a> {
             failed: report.failed.len(),
             conflicts: report.conflicts.len(),
         });
-        report
+        (report, self.manifest.into_inner())
     }
 }
