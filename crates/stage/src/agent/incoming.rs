@@ -15,7 +15,7 @@ use crate::agent::content::{Content, Have, Stage, State};
 use crate::agent::disk::{Disk, Room};
 use crate::agent::eviction::with_room;
 use crate::agent::progress::{Progress, WHOLE};
-use crate::agent::tree::Tree;
+use crate::agent::tree::{Partial, Tree};
 use crate::agent::wants::Wants;
 use crate::fetch::{After, Fetcher, PieceHead, Receiver};
 use crate::message::{ContentDescription, ContentId, Part, Supplier, ToFront};
@@ -76,9 +76,13 @@ impl Incoming {
                 [part] => self.tree.partial_of(&part.place),
                 _ => self.tree.partial(),
             };
-            match with_room(&self.tree, partial) {
-                Ok(partial) => {
-                    state.file = Some(Arc::clone(&partial.file));
+            let opened = with_room(&self.tree, || {
+                let partial = partial()?;
+                Ok((partial.reading()?, partial))
+            });
+            match opened {
+                Ok((file, partial)) => {
+                    state.file = Some(Arc::new(file));
                     state.partial = Some(partial);
                 }
                 Err(error) => {
@@ -174,7 +178,7 @@ impl Incoming {
             let (held, file, offset) = {
                 let state = content.lock();
                 let held = state.held.get(&index).cloned();
-                let file = state.file.clone();
+                let file = state.partial.as_ref().and_then(|partial| partial.file.clone());
                 let offset = state.description.as_ref().map(|content| content.offset_of(index));
                 (held, file, offset)
             };
@@ -219,7 +223,7 @@ impl Incoming {
             for part in &description.parts {
                 with_room(&self.tree, || {
                     let mut partial = self.tree.partial_of(&part.place)?;
-                    write_part(&partial.file, &description, part, offset, &held)?;
+                    write_part(&partial, &description, part, offset, &held)?;
                     self.tree.publish(&mut partial, &part.place, &part.attributes)
                 })?;
                 offset += part.attributes.size;
@@ -268,7 +272,7 @@ impl Incoming {
 
 /// Writes a part of a small content, all of whose pieces are in memory.
 fn write_part(
-    file: &File,
+    file: &Partial,
     content: &ContentDescription,
     part: &Part,
     from: u64,

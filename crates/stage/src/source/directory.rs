@@ -111,7 +111,7 @@ impl Source for Directory {
             Mode::RUSR | Mode::WUSR,
         )?;
         let name = name.as_bytes().to_vec();
-        Ok(Box::new(Unnamed { above, file: file.into(), partial, name, is_named: false }))
+        Ok(Box::new(Unnamed { above, file: Some(file.into()), partial, name, is_named: false }))
     }
 
     fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()> {
@@ -173,7 +173,8 @@ impl SourceFile for OpenFile {
 
 struct Unnamed {
     above: OwnedFd,
-    file: File,
+    /// Closed before it gets its name: a program that somebody has open for writing cannot be run.
+    file: Option<File>,
     partial: Vec<u8>,
     name: Vec<u8>,
     is_named: bool,
@@ -181,13 +182,15 @@ struct Unnamed {
 
 impl NewFile for Unnamed {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.write_all_at(bytes, offset)
     }
 
     fn commit(mut self: Box<Self>, mode: u32, mtime: Timestamp) -> io::Result<()> {
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
-        self.file.set_times(FileTimes::new().set_modified(home::system_time(mtime)))?;
-        self.file.sync_all()?;
+        let file = self.file.take().ok_or(io::ErrorKind::NotFound)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+        file.set_times(FileTimes::new().set_modified(home::system_time(mtime)))?;
+        file.sync_all()?;
+        drop(file);
         let (from, to) = (OsStr::from_bytes(&self.partial), OsStr::from_bytes(&self.name));
         rustix::fs::renameat(&self.above, from, &self.above, to)?;
         self.is_named = true;

@@ -63,6 +63,8 @@ impl Outgoing {
             return OutReport::default();
         }
         let hosts = self.hosts();
+        // Whether it still is one is looked at each time that somebody asks for this.
+        *self.manifest.lock() = None;
         let (manifest, wrong) = self.open_manifest(&hosts);
         let round = Round::new(&self.setup, &self.memory, manifest);
         let lists = self.collect(&round, self.nodes.keys().copied().collect());
