@@ -2,9 +2,9 @@
 //! contents and the messages: those of the control connection between the front and an agent, which
 //! both send at any time, and those by which a content is fetched from whoever has it.
 
-use azekura_proto::FileKind;
 use azekura_proto::limits::{FRAME_BODY_BYTES_MAX, NAME_BYTES_MAX};
 use azekura_proto::staging::{Attributes, NodeId};
+use azekura_proto::{FileKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::stamp::Stamp;
@@ -282,10 +282,28 @@ pub(crate) struct Given {
     pub(crate) content: Option<ContentDescription>,
     /// Of the parts of the content, in which version they are given.
     pub(crate) homes: Vec<Home>,
+    /// Of the parts of the content, what else they have.
+    pub(crate) extras: Vec<Extra>,
     /// These cannot be read; the number of the errno.
     pub(crate) failed: Vec<(Place, i32)>,
     /// These are not small any more.
     pub(crate) grown: Vec<Place>,
+}
+
+/// What a file has beside its attributes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Extra {
+    /// Of the `user.` name space, with their names.
+    pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// User and group.
+    pub(crate) owner: (u32, u32),
+}
+
+impl Extra {
+    /// About how long it is in a message.
+    pub(crate) fn bytes(&self) -> usize {
+        self.xattrs.iter().map(|(name, value)| name.len() + value.len() + 16).sum()
+    }
 }
 
 /// What stands at home in the place of something on a node.
@@ -314,9 +332,14 @@ pub(crate) enum What {
     File {
         /// Its length when it was seen.
         bytes: u64,
+        /// The same for all of its names on the node.
+        inode: u64,
+        /// Which version it was then.
+        home: Home,
     },
     Directory {
         mode: u32,
+        mtime: Timestamp,
     },
     Link {
         text: Vec<u8>,
@@ -338,8 +361,6 @@ pub(crate) enum What {
 
 #[cfg(test)]
 mod tests {
-    use azekura_proto::Timestamp;
-
     use super::*;
 
     fn content(sizes: &[u64]) -> ContentDescription {

@@ -141,7 +141,7 @@ impl Walk {
         let version = || self.seen.tree.stamp(&place).map_or(Home::Some, Home::Version);
         match attributes.kind {
             FileKind::Directory => {
-                let what = What::Directory { mode: attributes.mode };
+                let what = What::Directory { mode: attributes.mode, mtime: attributes.mtime };
                 let is_home = matches!(known, Some(Home::Some | Home::Version(_)));
                 self.left.push(place.clone());
                 self.find(place, what, is_home);
@@ -150,8 +150,12 @@ impl Walk {
             FileKind::Regular
                 if self.skips_written && is_being_written(&self.seen.tree.path_of(&place)) => {}
             FileKind::Regular => {
-                let is_home = matches!(known, Some(Home::Version(_))) && known == Some(version());
-                self.find(place, What::File { bytes: attributes.size }, is_home);
+                let stamp = self.seen.tree.stamp(&place);
+                let inode = stamp.map_or(0, |stamp| stamp.inode());
+                let home =
+                    stamp.filter(|stamp| !stamp.is_fresh()).map_or(Home::Some, Home::Version);
+                let is_home = matches!(known, Some(Home::Version(_))) && known == Some(home);
+                self.find(place, What::File { bytes: attributes.size, inode, home }, is_home);
             }
             FileKind::Symlink => {
                 let home = version();

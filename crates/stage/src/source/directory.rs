@@ -12,7 +12,7 @@ use std::sync::Arc;
 use azekura_proto::staging::Attributes;
 use azekura_proto::{FileKind, Timestamp};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::home::{self, FileState, NewFile, Source, SourceFile};
@@ -98,11 +98,7 @@ impl Source for Directory {
 
     fn create(&self, path: &[u8]) -> io::Result<Box<dyn NewFile>> {
         let (above, name) = self.parent(path)?;
-        let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let mark = u32::from_le_bytes(random);
-        let kept = &name.as_bytes()[..name.len().min(KEPT_NAME_BYTES)];
-        let partial = [b".", kept, format!(".azekura-{mark:08x}").as_bytes()].concat();
+        let partial = partial_name(name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(
             &above,
@@ -127,6 +123,24 @@ impl Source for Directory {
         Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777))?)
     }
 
+    fn set_mtime(&self, path: &[u8], mtime: Timestamp) -> io::Result<()> {
+        let directory = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        File::from(directory).set_times(FileTimes::new().set_modified(home::system_time(mtime)))
+    }
+
+    fn hard_link(&self, to: &[u8], path: &[u8]) -> io::Result<()> {
+        let ((from_above, from), (above, name)) = (self.parent(to)?, self.parent(path)?);
+        let beside = partial_name(name)?;
+        let beside = OsStr::from_bytes(&beside);
+        rustix::fs::linkat(&from_above, from, &above, beside, AtFlags::empty())?;
+        let renamed = rustix::fs::renameat(&above, beside, &above, name);
+        // If the name is one of this file already the rename does nothing; else it is gone.
+        match rustix::fs::unlinkat(&above, beside, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(renamed?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn make_link(&self, path: &[u8], text: &[u8]) -> io::Result<()> {
         let (above, name) = self.parent(path)?;
         match rustix::fs::symlinkat(OsStr::from_bytes(text), &above, name) {
@@ -145,6 +159,15 @@ impl Source for Directory {
             removed => Ok(removed?),
         }
     }
+}
+
+/// A name beside another, for what is not whole yet.
+fn partial_name(name: &OsStr) -> io::Result<Vec<u8>> {
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let mark = u32::from_le_bytes(random);
+    let kept = &name.as_bytes()[..name.len().min(KEPT_NAME_BYTES)];
+    Ok([b".", kept, format!(".azekura-{mark:08x}").as_bytes()].concat())
 }
 
 struct OpenFile(File);
@@ -183,6 +206,26 @@ struct Unnamed {
 impl NewFile for Unnamed {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.write_all_at(bytes, offset)
+    }
+
+    fn set_extras(
+        &mut self,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        if let Some((user, group)) = owner {
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            rustix::fs::fchown(file, Some(user), Some(group))?;
+        }
+        for (name, value) in xattrs {
+            match rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()) {
+                // This file system has none.
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     fn commit(mut self: Box<Self>, mode: u32, mtime: Timestamp) -> io::Result<()> {

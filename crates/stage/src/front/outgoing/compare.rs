@@ -1,10 +1,10 @@
 //! What is to be done so that what the nodes have is at home. Owns the rule that what two nodes have written at
 //! one path is never merged: each goes home under a name of its own. Knows nothing of files or sockets.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use azekura_proto::FileKind;
 use azekura_proto::staging::NodeId;
+use azekura_proto::{FileKind, Timestamp};
 
 use crate::message::{Home, Leaving, Place, What};
 
@@ -17,6 +17,8 @@ pub(crate) struct Memory {
     pub(crate) sent_as: HashMap<(Place, NodeId), Vec<u8>>,
     /// The nodes whose files stand at home under their own names.
     pub(crate) owner: HashMap<Place, NodeId>,
+    /// Directories that were made.
+    pub(crate) made: HashSet<Place>,
 }
 
 impl Memory {
@@ -26,13 +28,14 @@ impl Memory {
             return;
         }
         match task.job {
-            Job::File { .. } | Job::Link { .. } => {
+            Job::File { .. } | Job::Linked { .. } | Job::Link { .. } => {
                 self.owner.insert(task.place.clone(), task.node);
             }
             Job::Remove => {
                 self.owner.remove(&task.place);
+                self.made.remove(&task.place);
             }
-            Job::Directory { .. } => {}
+            Job::Directory { .. } => _ = self.made.insert(task.place.clone()),
         }
     }
 
@@ -57,10 +60,36 @@ pub(crate) struct Task {
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
-    File { bytes: u64 },
-    Directory { mode: u32 },
-    Link { text: Vec<u8>, home: Home },
+    File {
+        bytes: u64,
+        inode: u64,
+        home: Home,
+    },
+    /// A further name of a file that stands at home as `to`, or will when its turn comes.
+    Linked {
+        bytes: u64,
+        home: Home,
+        to: Vec<u8>,
+    },
+    Directory {
+        mode: u32,
+        mtime: Timestamp,
+    },
+    Link {
+        text: Vec<u8>,
+        home: Home,
+    },
     Remove,
+}
+
+impl Job {
+    /// The file's number on its node, if that is known for certain.
+    fn inode(&self) -> Option<u64> {
+        match self {
+            Self::File { inode, .. } if *inode != 0 => Some(*inode),
+            _ => None,
+        }
+    }
 }
 
 /// All that is to be done, in this order.
@@ -70,8 +99,11 @@ pub(crate) struct Plan {
     pub(crate) removals_before: Vec<Task>,
     pub(crate) directories: Vec<Task>,
     pub(crate) files: Vec<Task>,
+    pub(crate) hard_links: Vec<Task>,
     pub(crate) links: Vec<Task>,
     pub(crate) removals: Vec<Task>,
+    /// Directories that were made earlier, to get their modes and times again.
+    pub(crate) settled: Vec<Task>,
     /// Paths that several nodes have written, each with its names at home.
     pub(crate) conflicts: Vec<(Place, Vec<Vec<u8>>)>,
     /// What cannot be sent.
@@ -84,7 +116,7 @@ pub(crate) struct Plan {
 #[derive(Default)]
 struct Writers {
     files: Vec<(NodeId, Job, bool)>,
-    directories: Vec<(NodeId, u32, bool)>,
+    directories: Vec<(NodeId, u32, Timestamp, bool)>,
     removers: Vec<(NodeId, bool)>,
 }
 
@@ -107,10 +139,38 @@ impl Plan {
         for (place, writers) in &places {
             plan.add(place, writers, memory, &mut names);
         }
+        plan.find_hard_links(&places, memory);
         // What is below is removed first.
         plan.removals.reverse();
         plan.removals_before.reverse();
         plan
+    }
+
+    /// Of the names of one file, all but the first are linked to it, or all to one that is at home.
+    fn find_hard_links(&mut self, places: &BTreeMap<Place, Writers>, memory: &Memory) {
+        let mut first: HashMap<(NodeId, u16, u64), Vec<u8>> = HashMap::new();
+        for (place, writers) in places {
+            for (node, job, is_home) in &writers.files {
+                let is_there = *is_home && memory.owner.get(place) == Some(node);
+                if let (true, Some(inode)) = (is_there, job.inode()) {
+                    first.entry((*node, place.map, inode)).or_insert_with(|| place.path.clone());
+                }
+            }
+        }
+        for mut task in std::mem::take(&mut self.files) {
+            let key = task.job.inode().map(|inode| (task.node, task.place.map, inode));
+            // What stands under another name at home may be renamed yet.
+            let key = key.filter(|_| task.at == task.place.path && task.before.is_none());
+            if let (Some(key), Job::File { bytes, home, .. }) = (key, &task.job) {
+                if let Some(to) = first.get(&key) {
+                    task.job = Job::Linked { bytes: *bytes, home: *home, to: to.clone() };
+                    self.hard_links.push(task);
+                    continue;
+                }
+                first.insert(key, task.at.clone());
+            }
+            self.files.push(task);
+        }
     }
 
     fn set_aside(&mut self, place: Place, node: NodeId, what: &What) -> Option<Place> {
@@ -125,11 +185,13 @@ impl Plan {
     fn add(&mut self, place: &Place, writers: &Writers, memory: &mut Memory, names: &mut Names) {
         let task =
             |node, job, at: Vec<u8>| Task { place: place.clone(), node, job, at, before: None };
-        if let Some((node, mode, _)) = writers.directories.first()
-            && writers.directories.iter().all(|(_, _, is_home)| !is_home)
-        {
-            let job = Job::Directory { mode: *mode };
-            self.directories.push(task(*node, job, place.path.clone()));
+        if let Some((node, mode, mtime, _)) = writers.directories.first() {
+            let job = Job::Directory { mode: *mode, mtime: *mtime };
+            if memory.made.contains(place) {
+                self.settled.push(task(*node, job, place.path.clone()));
+            } else if writers.directories.iter().all(|(.., is_home)| !is_home) {
+                self.directories.push(task(*node, job, place.path.clone()));
+            }
         }
         let is_contested = writers.files.len() > 1
             || !writers.files.is_empty() && !writers.directories.is_empty()
@@ -175,8 +237,8 @@ impl Plan {
 
     /// All tasks, in order.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        let Self { removals_before, directories, files, links, removals, .. } = self;
-        [removals_before, directories, files, links, removals].into_iter().flatten()
+        let Self { removals_before, directories, files, hard_links, links, removals, .. } = self;
+        [removals_before, directories, files, hard_links, links, removals].into_iter().flatten()
     }
 }
 
@@ -189,11 +251,15 @@ impl Writers {
 
     fn add(&mut self, node: NodeId, what: What, is_home: bool) {
         match what {
-            What::File { bytes } => self.files.push((node, Job::File { bytes }, is_home)),
+            What::File { bytes, inode, home } => {
+                self.files.push((node, Job::File { bytes, inode, home }, is_home));
+            }
             What::Link { text, home } => {
                 self.files.push((node, Job::Link { text, home }, is_home));
             }
-            What::Directory { mode } => self.directories.push((node, mode, is_home)),
+            What::Directory { mode, mtime } => {
+                self.directories.push((node, mode, mtime, is_home));
+            }
             What::Removed { is_replaced } => self.removers.push((node, is_replaced)),
             What::Odd { .. } | What::Unreadable { .. } => {}
         }
@@ -235,12 +301,18 @@ impl<'a> Names<'a> {
 mod tests {
     use super::*;
 
+    const TIME: Timestamp = Timestamp { secs: 0, nanos: 0 };
+
     fn place(path: &str) -> Place {
         Place { map: 0, path: path.as_bytes().to_vec() }
     }
 
     fn file(path: &str, is_home: bool) -> Leaving {
-        Leaving { place: place(path), what: What::File { bytes: 1 }, is_home }
+        Leaving {
+            place: place(path),
+            what: What::File { bytes: 1, inode: 0, home: Home::Some },
+            is_home,
+        }
     }
 
     fn leaving(path: &str, what: What) -> Leaving {
@@ -312,7 +384,7 @@ mod tests {
 
     #[test]
     fn directories_are_made_once_and_names_removed_from_below() {
-        let dir = leaving("d", What::Directory { mode: 0o750 });
+        let dir = leaving("d", What::Directory { mode: 0o750, mtime: TIME });
         let gone = |path| leaving(path, What::Removed { is_replaced: false });
         let one = [dir.clone(), gone("e/f"), gone("e"), gone("w")];
         let other = [dir, file("w", false)];
@@ -325,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_file_and_a_directory_of_one_name_are_a_conflict() {
-        let dir = leaving("d", What::Directory { mode: 0o755 });
+        let dir = leaving("d", What::Directory { mode: 0o755, mtime: TIME });
         let made = plan(&[&[dir], &[file("d", false)]], &["a", "b"], &mut Memory::default());
         assert_eq!(
             (names(&made.directories), names(&made.files)),

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::path::Path;
 
+use azekura_proto::Timestamp;
 use azekura_proto::staging::{MapKind, NodeId};
 use parking_lot::Mutex;
 
@@ -37,6 +38,8 @@ pub(crate) use setup::{Agent, OutParts, Setup};
 
 /// Names that one node may have to send at once; with more, it is to be done more often.
 const NAMES_MAX: usize = 4 << 20;
+/// Of what is not there.
+const NO_TIME: Timestamp = Timestamp { secs: 0, nanos: 0 };
 
 /// What brings files home.
 pub(crate) struct Outgoing {
@@ -144,15 +147,17 @@ impl Outgoing {
         let key = (node, place);
         let (job, is_here) = match (kind, found.get(&key)) {
             (Kind::Removal, _) => (Job::Remove, true),
-            (Kind::File, Some(What::File { bytes })) => (Job::File { bytes: *bytes }, true),
-            (Kind::Directory, Some(What::Directory { mode })) => {
-                (Job::Directory { mode: *mode }, true)
+            (Kind::File, Some(What::File { bytes, inode, home })) => {
+                (Job::File { bytes: *bytes, inode: *inode, home: *home }, true)
+            }
+            (Kind::Directory, Some(What::Directory { mode, mtime })) => {
+                (Job::Directory { mode: *mode, mtime: *mtime }, true)
             }
             (Kind::Link, Some(What::Link { text, home })) => {
                 (Job::Link { text: text.clone(), home: *home }, true)
             }
-            (Kind::File, _) => (Job::File { bytes: 0 }, false),
-            (Kind::Directory, _) => (Job::Directory { mode: 0 }, false),
+            (Kind::File, _) => (Job::File { bytes: 0, inode: 0, home: Home::Some }, false),
+            (Kind::Directory, _) => (Job::Directory { mode: 0, mtime: NO_TIME }, false),
             (Kind::Link, _) => (Job::Link { text: Vec::new(), home: Home::Some }, false),
         };
         let place = key.1;
@@ -240,7 +245,7 @@ impl Outgoing {
             }
         }
         let bytes = |task: &Task| match task.job {
-            Job::File { bytes } => bytes,
+            Job::File { bytes, .. } => bytes,
             _ => 0,
         };
         self.tell(Event::OutBegun {
@@ -273,6 +278,7 @@ impl Outgoing {
         let made: Vec<_> =
             plan.directories.iter().filter(|task| self.do_here(round, task)).collect();
         self.bring(round, &plan.files);
+        self.link(round, &plan.hard_links);
         for task in &plan.links {
             self.do_here(round, task);
         }
@@ -284,14 +290,35 @@ impl Outgoing {
             }
         }
         // What is in them had to be made first.
-        for task in made.into_iter().rev() {
-            if let Job::Directory { mode } = task.job
-                && let Err(error) = round.source(&task.place).set_mode(&task.at, mode)
+        let mut made: Vec<_> = made.into_iter().chain(&plan.settled).collect();
+        made.sort_by(|one, other| other.place.cmp(&one.place));
+        for task in made {
+            if let Job::Directory { mode, mtime } = task.job
+                && let Err(error) =
+                    homewards::settle_dir(&**round.source(&task.place), &task.at, mode, mtime)
             {
-                let why = format!("its mode cannot be set: {error}");
+                let why = format!("its mode and time cannot be set: {error}");
                 round.fail(self.text_of(&task.place), Some(task.node), why);
             }
         }
+    }
+
+    /// Gives files that have come their other names. Where that cannot be, they come once more.
+    fn link(&self, round: &Round, links: &[Task]) {
+        let mut files = Vec::new();
+        for task in links {
+            let Job::Linked { bytes, home: version, to } = &task.job else { continue };
+            let home = &**round.source(&task.place);
+            if homewards::hard_link(home, to, &task.at).is_ok() {
+                let came = Came { bytes: 0, digest: None, home: *version };
+                let files = vec![round.came(task, &came)];
+                self.order(task.node, Order::AtHome { files });
+            } else {
+                let job = Job::File { bytes: *bytes, inode: 0, home: *version };
+                files.push(Task { job, ..task.clone() });
+            }
+        }
+        self.bring(round, &files);
     }
 
     /// Does what takes no bytes of a node; whether it is done.
@@ -299,10 +326,10 @@ impl Outgoing {
         let home = &**round.source(&task.place);
         let (done, state) = match &task.job {
             // Others write into it while it is filled.
-            Job::Directory { mode } => (home.make_dir(&task.at, mode | 0o700), Home::Some),
+            Job::Directory { mode, .. } => (home.make_dir(&task.at, mode | 0o700), Home::Some),
             Job::Link { text, home: state } => (homewards::make_link(home, &task.at, text), *state),
             Job::Remove => (homewards::remove(home, &task.at).map(drop), Home::Nothing),
-            Job::File { .. } => return false,
+            Job::File { .. } | Job::Linked { .. } => return false,
         };
         match done {
             Ok(()) => {

@@ -71,11 +71,11 @@ impl<'a> Round<'a> {
 
     /// Something is done; the node hears of it from the caller.
     pub(crate) fn came(&self, task: &Task, came: &Came) -> (Place, Home) {
-        let is_file = matches!(task.job, Job::File { .. });
+        let is_file = matches!(task.job, Job::File { .. } | Job::Linked { .. });
         let outcome = Outcome::Sent { bytes: is_file.then_some(came.bytes), digest: came.digest };
         self.write(|manifest| manifest.record(task, &outcome));
         self.note(|report| match task.job {
-            Job::File { .. } => {
+            Job::File { .. } | Job::Linked { .. } => {
                 report.files += 1;
                 report.bytes += came.bytes;
             }
