@@ -12,7 +12,7 @@ use std::sync::Arc;
 use azekura_proto::staging::Attributes;
 use azekura_proto::{FileKind, Timestamp};
 use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::home::{self, FileState, NewFile, Source, SourceFile};
@@ -114,6 +114,24 @@ impl Source for Directory {
         Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777))?)
     }
 
+    fn set_mtime(&self, path: &[u8], mtime: Timestamp) -> io::Result<()> {
+        let directory = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        File::from(directory).set_times(FileTimes::new().set_modified(home::system_time(mtime)))
+    }
+
+    fn hard_link(&self, to: &[u8], path: &[u8]) -> io::Result<()> {
+        let ((from_above, from), (above, name)) = (self.parent(to)?, self.parent(path)?);
+        let beside = partial_name(name.as_bytes())?;
+        let beside = OsStr::from_bytes(&beside);
+        rustix::fs::linkat(&from_above, from, &above, beside, AtFlags::empty())?;
+        let renamed = rustix::fs::renameat(&above, beside, &above, name);
+        // If the name is one of this file already the rename does nothing; else it is gone.
+        match rustix::fs::unlinkat(&above, beside, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(renamed?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn make_link(&self, path: &[u8], text: &[u8]) -> io::Result<()> {
         let (above, name) = self.parent(path)?;
         match rustix::fs::symlinkat(OsStr::from_bytes(text), &above, name) {
@@ -190,11 +208,14 @@ impl Unfinished {
         Ok(Self { above, file, name, partial: Some(partial) })
     }
 
+    /// A path to the file, whatever its name: by its descriptor itself only those with privileges may link it.
+    fn by_descriptor(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
+    }
+
     /// Gives a file without a name one.
     fn link(&self, name: &[u8]) -> rustix::io::Result<()> {
-        // By its descriptor itself only those with privileges may link it.
-        let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let name = OsStr::from_bytes(name);
+        let (file, name) = (self.by_descriptor(), OsStr::from_bytes(name));
         rustix::fs::linkat(rustix::fs::CWD, file, &self.above, name, AtFlags::SYMLINK_FOLLOW)
     }
 }
@@ -204,10 +225,34 @@ impl NewFile for Unfinished {
         self.file.write_all_at(bytes, offset)
     }
 
+    fn set_extras(
+        &mut self,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<()> {
+        let file = &self.file;
+        if let Some((user, group)) = owner {
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            rustix::fs::fchown(file, Some(user), Some(group))?;
+        }
+        for (name, value) in xattrs {
+            match rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()) {
+                // This file system has none.
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     fn commit(mut self: Box<Self>, mode: u32, mtime: Timestamp) -> io::Result<()> {
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
-        self.file.set_times(FileTimes::new().set_modified(home::system_time(mtime)))?;
-        self.file.sync_all()?;
+        // A program that somebody has open for writing cannot be run, so it is not when it gets its name.
+        let reading = File::open(self.by_descriptor())?;
+        let file = std::mem::replace(&mut self.file, reading);
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+        file.set_times(FileTimes::new().set_modified(home::system_time(mtime)))?;
+        file.sync_all()?;
+        drop(file);
         if self.partial.is_none() {
             match self.link(&self.name) {
                 // Only a rename puts it in the place of another.
