@@ -4,10 +4,10 @@
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::abi::{self, InitOut, init};
-use super::channel::{Channel, Received};
-use super::request::{Message, parse};
-use super::session_error::SessionError;
+use crate::abi::{self, InitOut, init};
+use crate::channel::{Channel, Received};
+use crate::request::{Message, parse};
+use crate::session_error::SessionError;
 
 /// Largest page that the size of a request is counted in, in bytes.
 const PAGE_BYTES: u32 = 4096;
