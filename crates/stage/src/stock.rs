@@ -63,7 +63,8 @@ struct Table {
 
 struct Stocked {
     description: Arc<ContentDescription>,
-    checksums: Mutex<Vec<u64>>,
+    /// Of the pieces that have been read.
+    checksums: Mutex<Vec<Option<u64>>>,
     origin: Origin,
 }
 
@@ -108,7 +109,7 @@ impl Stock {
         let bytes = parts.iter().map(|part| part.attributes.size).sum();
         let piece_bytes = piece_bytes(bytes, nodes);
         let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
-        let checksums = Mutex::default();
+        let checksums = Mutex::new(vec![None; description.pieces() as usize]);
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };
         self.table.lock().contents.insert(description.id, Arc::new(stocked));
         description
@@ -232,12 +233,10 @@ impl Stocked {
     fn offer(&self, index: u32, buffers: &Buffers, stock: &Stock) -> Result<Offer, Fault> {
         let pieces = self.description.pieces();
         if index >= pieces {
-            let checksums = self.checksums.lock();
-            if checksums.len() != pieces as usize {
-                return Ok(Offer::Gone);
-            }
+            let checksums: Option<Vec<u64>> = self.checksums.lock().iter().copied().collect();
+            // Whoever has not asked for all of it has no use for its end.
+            let Some(checksums) = checksums else { return Ok(Offer::Gone) };
             let digest = piece::digest(&checksums);
-            drop(checksums);
             self.check_unchanged(stock)?;
             return Ok(Offer::End { digest });
         }
@@ -253,15 +252,14 @@ impl Stocked {
                 if self.open(stock)?.read_at(&mut bytes, offset)? != bytes.len() {
                     return Err(Fault::Changed);
                 }
+                // Each time: programs may read a piece before the last one has been read here.
+                self.check_unchanged(stock)?;
             }
         }
         let checksum = piece::checksum(&bytes);
-        let mut checksums = self.checksums.lock();
-        match checksums.get(index as usize) {
-            Some(before) if *before != checksum => return Err(Fault::Changed),
-            Some(_) => {}
-            None if checksums.len() == index as usize => checksums.push(checksum),
-            // Nobody has the pieces before it, so nobody can ask for this one.
+        match self.checksums.lock().get_mut(index as usize) {
+            Some(Some(before)) if *before != checksum => return Err(Fault::Changed),
+            Some(known) => *known = Some(checksum),
             None => return Ok(Offer::Gone),
         }
         Ok(Offer::Piece { checksum, bytes: Arc::new(bytes) })

@@ -141,6 +141,7 @@ impl Scheduler {
             ToFront::WrongPiece { content, index, culprit } => {
                 self.tell(Event::WrongPiece { content: content.0, index, node, culprit });
             }
+            ToFront::ReadThrough { content, why } => self.read_through(node, content, why),
             ToFront::Failed { content, errno: _, why } => self.node_failed(node, content, why),
         }
     }
@@ -427,6 +428,14 @@ impl Scheduler {
         }
         self.say(node, ToAgent::Abandon { content: id });
         self.tell(Event::Failed { path, node: Some(node), why });
+        self.take_out(node, id);
+    }
+
+    /// A node has no room for a content.
+    fn read_through(&mut self, node: NodeId, id: ContentId, why: String) {
+        let Some(content) = self.state.contents.get(&id) else { return };
+        let path = path_of(&content.description);
+        self.tell(Event::ReadThrough { path, node, why });
         self.take_out(node, id);
     }
 
