@@ -229,6 +229,11 @@ pub(crate) enum ToFront {
         index: u32,
         culprit: Supplier,
     },
+    /// The node has no room for a content: programs read it through, and others cannot fetch it there.
+    ReadThrough {
+        content: ContentId,
+        why: String,
+    },
     /// The node cannot keep a content.
     Failed {
         content: ContentId,

@@ -101,7 +101,8 @@ struct Table {
 
 struct Stocked {
     description: Arc<ContentDescription>,
-    checksums: Mutex<Vec<u64>>,
+    /// Of the pieces that have been read.
+    checksums: Mutex<Vec<Option<u64>>>,
     origin: Origin,
 }
 
@@ -154,7 +155,7 @@ impl Stock {
         let bytes = parts.iter().map(|part| part.attributes.size).sum();
         let piece_bytes = piece_bytes(bytes, nodes);
         let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
-        let checksums = Mutex::default();
+        let checksums = Mutex::new(vec![None; description.pieces() as usize]);
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };
         self.table.lock().contents.insert(description.id, Arc::new(stocked));
         description
@@ -274,8 +275,8 @@ impl Stock {
         bell: &Arc<Bell>,
     ) -> Offer {
         let last = stocked.description.pieces();
-        // Nobody has the pieces before it, so nobody can ask for this one.
-        if index > last || index as usize > stocked.checksums.lock().len() {
+        // Whoever has not asked for all of it has no use for its end.
+        if index > last || index == last && stocked.whole_checksums().is_none() {
             return Offer::Gone;
         }
         let (ready, starts) = ahead.ask(index, last, bell);
@@ -286,12 +287,14 @@ impl Stock {
         ready.map_or(Offer::NotYet, Offer::from)
     }
 
-    /// How many pieces of it are known.
+    /// How many pieces of it are known, from the first on.
     pub(crate) fn pieces_read(&self, id: ContentId) -> u32 {
         let stocked = self.table.lock().contents.get(&id).cloned();
         stocked.map_or(0, |stocked| match &stocked.origin {
             Origin::Memory(_) => stocked.description.pieces(),
-            Origin::File { .. } => stocked.checksums.lock().len() as u32,
+            Origin::File { .. } => {
+                stocked.checksums.lock().iter().take_while(|known| known.is_some()).count() as u32
+            }
         })
     }
 
@@ -330,7 +333,8 @@ fn read_ahead(stock: &Weak<Stock>, stocked: &Stocked) {
             return ahead.end();
         }
         match stocked.read(index, &stock) {
-            Ok(ready) => ahead.put(index, ready),
+            Ok(Some(ready)) => ahead.put(index, ready),
+            Ok(None) => ahead.skip(),
             Err(fault) => {
                 stock.spoil(stocked, fault);
                 return ahead.end();
@@ -340,52 +344,50 @@ fn read_ahead(stock: &Weak<Stock>, stocked: &Stocked) {
 }
 
 impl Stocked {
+    /// The checksums of all pieces; `None` if some have not been read.
+    fn whole_checksums(&self) -> Option<Vec<u64>> {
+        self.checksums.lock().iter().copied().collect()
+    }
+
     fn offer_of(&self, all: &[u8], index: u32, buffers: &Buffers) -> Offer {
-        let mut checksums = self.checksums.lock();
         if index >= self.description.pieces() {
-            let is_whole = checksums.len() == self.description.pieces() as usize;
-            return if is_whole {
-                Offer::End { digest: piece::digest(&checksums) }
-            } else {
-                Offer::Gone
-            };
+            let end = |checksums: Vec<u64>| Offer::End { digest: piece::digest(&checksums) };
+            return self.whole_checksums().map_or(Offer::Gone, end);
         }
         let mut bytes = buffers.take(self.description.bytes_of(index));
         let (from, length) = (self.description.offset_of(index) as usize, bytes.len());
         bytes.copy_from_slice(&all[from..from + length]);
         let checksum = piece::checksum(&bytes);
-        if checksums.len() == index as usize {
-            checksums.push(checksum);
+        if let Some(known) = self.checksums.lock().get_mut(index as usize) {
+            *known = Some(checksum);
         }
         Offer::Piece { checksum, bytes: Arc::new(bytes) }
     }
 
     /// Reads a piece, or what is at the end.
-    fn read(&self, index: u32, stock: &Stock) -> Result<Ready, Fault> {
+    fn read(&self, index: u32, stock: &Stock) -> Result<Option<Ready>, Fault> {
         let pieces = self.description.pieces();
         if index >= pieces {
-            let checksums = self.checksums.lock();
-            if checksums.len() != pieces as usize {
-                return Err(Fault::Changed);
-            }
+            // Some of it was asked for and not all: there is no use for its end yet.
+            let Some(checksums) = self.whole_checksums() else { return Ok(None) };
             let digest = piece::digest(&checksums);
-            drop(checksums);
             self.check_unchanged(stock)?;
-            return Ok(Ready::End { digest });
+            return Ok(Some(Ready::End { digest }));
         }
         let mut bytes = stock.buffers.take(self.description.bytes_of(index));
         let offset = self.description.offset_of(index);
         if self.open(stock)?.read_at(&mut bytes, offset)? != bytes.len() {
             return Err(Fault::Changed);
         }
+        // Each time: programs may read a piece before the last one has been read here.
+        self.check_unchanged(stock)?;
         let checksum = piece::checksum(&bytes);
-        let mut checksums = self.checksums.lock();
-        match checksums.get(index as usize) {
-            Some(before) if *before != checksum => return Err(Fault::Changed),
-            Some(_) => {}
-            None => checksums.push(checksum),
+        match self.checksums.lock().get_mut(index as usize) {
+            Some(Some(before)) if *before != checksum => return Err(Fault::Changed),
+            Some(known) => *known = Some(checksum),
+            None => return Ok(None),
         }
-        Ok(Ready::Piece { checksum, bytes: Arc::new(bytes) })
+        Ok(Some(Ready::Piece { checksum, bytes: Arc::new(bytes) }))
     }
 
     fn check_unchanged(&self, stock: &Stock) -> Result<(), Fault> {

@@ -106,6 +106,7 @@ mod tests {
             cache: cache.path().to_owned(),
             maps: Vec::new(),
             keeps_cache: false,
+            keeping: azekura_stage::job::Keeping::default(),
             socket_suffix: String::new(),
         };
         sweep(&description).unwrap();

@@ -90,6 +90,12 @@ pub(crate) struct RunArgs {
     /// Leave what has come on the nodes when the job ends
     #[arg(long)]
     pub(super) keep_cache: bool,
+    /// Programs wait for all of a file when they open it; else they read large ones while they come
+    #[arg(long)]
+    pub(super) whole: bool,
+    /// Write large files to the cache past the page cache (O_DIRECT)
+    #[arg(long)]
+    pub(super) direct: bool,
     /// File for what is sent home, line by line [default: azekura-stage-JOB.manifest here, which goes again
     /// if all was sent]
     #[arg(long, value_name = "FILE")]

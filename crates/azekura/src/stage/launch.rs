@@ -377,6 +377,7 @@ mod tests {
             cache: "/tmp".into(),
             maps: Vec::new(),
             keeps_cache: false,
+            keeping: azekura_stage::job::Keeping::default(),
             socket_suffix: String::new(),
         };
         hosts.iter().enumerate().map(describe).collect()

@@ -113,6 +113,7 @@ impl Tally {
             Event::OutBegun { .. }
             | Event::OutEnded { .. }
             | Event::Conflict { .. }
+            | Event::ReadThrough { .. }
             | Event::OutFailed { .. } => {}
             Event::Restarted { .. } => self.status.restarted += 1,
             Event::Failed { node, .. } => {
@@ -131,6 +132,9 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
         Event::NodeGone { node, why } => format!("node '{}' is gone: {why}", host(node)),
         Event::Restarted { path } => {
             format!("{path} changed while it was read: it is read again")
+        }
+        Event::ReadThrough { path, node, why } => {
+            format!("{path} is not kept on '{}', and read from here instead: {why}", host(node))
         }
         Event::Failed { path, node: Some(node), why } => {
             format!("{path} does not come to '{}': {why}", host(node))

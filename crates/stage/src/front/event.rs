@@ -75,6 +75,15 @@ pub enum Event {
         /// The file.
         path: String,
     },
+    /// A node has no room for a file: programs read it from here, and it is not kept there.
+    ReadThrough {
+        /// The file.
+        path: String,
+        /// The node.
+        node: NodeId,
+        /// What is known of the cause.
+        why: String,
+    },
     /// A file does not come.
     Failed {
         /// The file.

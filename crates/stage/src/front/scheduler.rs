@@ -175,6 +175,7 @@ impl Scheduler {
             ToFront::WrongPiece { content, index, culprit } => {
                 self.tell(Event::WrongPiece { content: content.0, index, node, culprit });
             }
+            ToFront::ReadThrough { content, why } => self.read_through(node, content, why),
             ToFront::Failed { content, errno: _, why } => self.node_failed(node, content, why),
         }
     }
