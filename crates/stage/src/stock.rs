@@ -12,7 +12,7 @@ use azekura_proto::staging::Attributes;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::front::plan::piece_bytes;
+use crate::front::plan::Known;
 use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
 use crate::piece::{self, Buffers};
 use crate::source::{FileState, Source, SourceFile};
@@ -22,6 +22,20 @@ use crate::supply::{Bell, Offer, Shelf};
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// A small file that changes whenever it is read is given up after so many times.
 const SMALL_TRIES: u32 = 5;
+
+/// To how many nodes a content goes, and over which links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Audience {
+    pub(crate) nodes: usize,
+    pub(crate) links: Known,
+}
+
+impl Audience {
+    /// The front alone.
+    pub(crate) fn home() -> Self {
+        Self { nodes: 1, links: Known::default() }
+    }
+}
 
 /// What became of small files.
 #[derive(Default)]
@@ -104,9 +118,9 @@ impl Stock {
         ContentId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn add(&self, parts: Vec<Part>, nodes: usize, origin: Origin) -> Arc<ContentDescription> {
+    fn add(&self, parts: Vec<Part>, audience: Audience, origin: Origin) -> Arc<ContentDescription> {
         let bytes = parts.iter().map(|part| part.attributes.size).sum();
-        let piece_bytes = piece_bytes(bytes, nodes);
+        let piece_bytes = audience.links.piece_bytes(bytes, audience.nodes);
         let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
         let checksums = Mutex::default();
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };
@@ -114,19 +128,23 @@ impl Stock {
         description
     }
 
-    /// Opens a file for so many nodes; it is read when it is fetched.
-    pub(crate) fn open(&self, place: &Place, nodes: usize) -> io::Result<Arc<ContentDescription>> {
+    /// Opens a file; it is read when it is fetched.
+    pub(crate) fn open(
+        &self,
+        place: &Place,
+        audience: Audience,
+    ) -> io::Result<Arc<ContentDescription>> {
         let file = self.source(place)?.open(&place.path)?;
         let before = file.state()?;
         let attributes = before.attributes.clone();
         check_regular(&attributes)?;
         let open = Mutex::new(Some(Arc::from(file)));
         let part = Part { place: place.clone(), attributes };
-        Ok(self.add(vec![part], nodes, Origin::File { open, before }))
+        Ok(self.add(vec![part], audience, Origin::File { open, before }))
     }
 
-    /// Reads small files into one content for so many nodes.
-    pub(crate) fn bundle(&self, places: Vec<Place>, nodes: usize) -> Bundled {
+    /// Reads small files into one content.
+    pub(crate) fn bundle(&self, places: Vec<Place>, audience: Audience) -> Bundled {
         let (mut bundled, mut parts, mut bytes) = (Bundled::default(), Vec::new(), Vec::new());
         for place in places {
             match self.read_small(&place) {
@@ -142,7 +160,7 @@ impl Stock {
             }
         }
         if !parts.is_empty() {
-            bundled.content = Some(self.add(parts, nodes, Origin::Memory(bytes)));
+            bundled.content = Some(self.add(parts, audience, Origin::Memory(bytes)));
         }
         bundled
     }

@@ -44,6 +44,8 @@ pub(crate) struct State {
     /// The name under which it is written; its bytes are read from `file`.
     pub(crate) partial: Option<Partial>,
     pub(crate) file: Option<Arc<File>>,
+    /// How fast its supplier's connection was; 0 if that is not known.
+    pub(crate) bytes_per_second: u64,
     /// Wrong pieces since the last right one.
     pub(crate) wrong: u32,
     bells: Vec<Arc<Bell>>,

@@ -16,7 +16,7 @@ use crate::agent::disk::{Disk, Room};
 use crate::agent::eviction::with_room;
 use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
-use crate::fetch::{After, Fetcher, PieceHead, Receiver};
+use crate::fetch::{After, EndHead, Fetcher, PieceHead, Receiver};
 use crate::message::{ContentDescription, ContentId, Part, Supplier, ToFront};
 use crate::outbox::Outbox;
 use crate::piece::{self, Buffer, Buffers};
@@ -63,7 +63,7 @@ impl Incoming {
             Stage::Expected => {}
             Stage::InTree if self.is_in_tree(&description) => {
                 drop(state);
-                return self.arrived(&description);
+                return self.arrived(&description, 0);
             }
             // It was here, and is not whole any more.
             Stage::InTree | Stage::Gone => state.give_up(),
@@ -227,8 +227,9 @@ impl Incoming {
         state.file = None;
         state.held.clear();
         state.ring();
+        let bytes_per_second = state.bytes_per_second;
         drop(state);
-        self.arrived(&description);
+        self.arrived(&description, bytes_per_second);
         Ok(())
     }
 
@@ -237,11 +238,11 @@ impl Incoming {
         content.parts.iter().all(stands)
     }
 
-    fn arrived(&self, content: &ContentDescription) {
+    fn arrived(&self, content: &ContentDescription, bytes_per_second: u64) {
         for part in &content.parts {
             self.wants.decide(&part.place, Ok(()));
         }
-        self.outbox.say(ToFront::Arrived { content: content.id });
+        self.outbox.say(ToFront::Arrived { content: content.id, bytes_per_second });
     }
 
     /// Reads a piece out of the files of the tree. A program may have changed them since.
@@ -324,7 +325,8 @@ impl Receiver for Incoming {
         After::Next
     }
 
-    fn end(&self, from: Supplier, id: ContentId, digest: u64) -> After {
+    fn end(&self, from: Supplier, end: EndHead) -> After {
+        let EndHead { content: id, digest, bytes_per_second } = end;
         let content = self.content(id);
         let mut state = content.lock();
         if state.stage != Stage::Coming || state.supplier != Some(from) {
@@ -340,6 +342,7 @@ impl Receiver for Incoming {
             return self.wrong(&content, from, id, index);
         }
         state.stage = Stage::Whole;
+        state.bytes_per_second = bytes_per_second;
         state.ring();
         drop(state);
         self.finish(content, id);

@@ -18,7 +18,7 @@ use crate::message::{
 use crate::outbox::Outbox;
 use crate::source::Source;
 use crate::stamp::{Stamp, TICK};
-use crate::stock::Stock;
+use crate::stock::{Audience, Stock};
 use crate::supply::{Bell, Offer, Shelf};
 
 /// Orders that wait, at most: the front has no more of them open.
@@ -106,7 +106,7 @@ impl Outgoing {
             let place = files.iter().position(|file| file == place)?;
             stamps[place]
         };
-        let bundled = self.stock.bundle(files.to_vec(), 1);
+        let bundled = self.stock.bundle(files.to_vec(), Audience::home());
         let content = bundled.content.map(|content| (*content).clone());
         let homes = content.iter().flat_map(|content| homes(content, version)).collect();
         Given { content, homes, failed: bundled.failed, grown: bundled.grown }
@@ -116,7 +116,7 @@ impl Outgoing {
         let mut given = Given::default();
         let Some(place) = files.into_iter().next() else { return given };
         let stamp = self.stamps(std::slice::from_ref(&place))[0];
-        match self.stock.open(&place, 1) {
+        match self.stock.open(&place, Audience::home()) {
             Ok(content) => {
                 given.homes = homes(&content, |_| stamp);
                 given.content = Some((*content).clone());

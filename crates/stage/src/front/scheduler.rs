@@ -9,7 +9,7 @@ use azekura_proto::staging::NodeId;
 use rustix::io::Errno;
 
 use crate::front::event::Event;
-use crate::front::plan::plan;
+use crate::front::plan::{Known, Plan};
 use crate::front::route::Route;
 use crate::front::word::Word;
 use crate::front::workers::Workers;
@@ -18,7 +18,7 @@ use crate::message::{
     PLACE_BYTES, Place, SMALL_BYTES_MAX, Supplier, ToAgent, ToFront,
 };
 use crate::outbox::Outbox;
-use crate::stock::{Bundled, Stock};
+use crate::stock::{Audience, Bundled, Stock};
 
 /// Large files that travel at once: more would only make each of them later.
 const LARGE_MAX: usize = 4;
@@ -43,6 +43,7 @@ pub enum Recipients {
 /// The state of a job.
 pub(crate) struct Scheduler {
     pub(crate) recipients: Recipients,
+    pub(crate) links: Known,
     /// The nodes that live.
     pub(crate) agents: BTreeMap<NodeId, Outbox<ToAgent>>,
     pub(crate) stock: Arc<Stock>,
@@ -77,6 +78,7 @@ struct Wanted {
 
 struct Travelling {
     description: Arc<ContentDescription>,
+    plan: Plan,
     route: Route,
 }
 
@@ -134,7 +136,9 @@ impl Scheduler {
                     self.want(node, place, bytes);
                 }
             }
-            ToFront::Arrived { content } => self.arrived(node, content),
+            ToFront::Arrived { content, bytes_per_second } => {
+                self.arrived(node, content, bytes_per_second);
+            }
             ToFront::SupplierLost { content, supplier, at_piece } => {
                 self.supplier_lost(node, content, supplier, at_piece);
             }
@@ -192,10 +196,10 @@ impl Scheduler {
             && let Some(place) = self.state.large.pop_front()
         {
             self.state.opening += 1;
-            let nodes = self.nodes_for(&place);
+            let audience = self.audience(&place);
             let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
             self.workers.give(move || {
-                let opened = stock.open(&place, nodes).map_err(|error| {
+                let opened = stock.open(&place, audience).map_err(|error| {
                     Errno::from_io_error(&error).unwrap_or(Errno::IO).raw_os_error()
                 });
                 // If nobody listens the job is over.
@@ -207,23 +211,25 @@ impl Scheduler {
             && !self.state.small.is_empty()
         {
             let places = self.gather();
+            let Some(first) = places.first() else { return };
+            let audience = self.audience(first);
             self.state.reading += 1;
-            let nodes = places.first().map_or(0, |place| self.nodes_for(place));
             let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
             self.workers.give(move || {
-                let _ = words.send(Word::Bundled(stock.bundle(places, nodes)));
+                let _ = words.send(Word::Bundled(stock.bundle(places, audience)));
             });
         }
     }
 
-    /// How many nodes a file goes to.
-    fn nodes_for(&self, place: &Place) -> usize {
-        match self.recipients {
+    /// To how many nodes a file goes.
+    fn audience(&self, place: &Place) -> Audience {
+        let nodes = match self.recipients {
             Recipients::All => self.agents.len(),
             Recipients::Requesters => {
                 self.state.files.get(place).map_or(0, |wanted| wanted.by.len())
             }
-        }
+        };
+        Audience { nodes, links: self.links }
     }
 
     /// Small files that the same nodes want, as many as go into one content.
@@ -276,19 +282,22 @@ impl Scheduler {
         }
         takers.retain(|node| self.agents.contains_key(node));
         let takers: Vec<_> = takers.into_iter().collect();
-        let plan = plan(description.bytes(), &takers);
+        let plan = self.links.plan(description.bytes(), &takers);
         self.tell(Event::ContentBegun {
             content: id.0,
             path: path_of(&description),
             files: description.parts.len(),
             bytes: description.bytes(),
-            nodes: plan.len(),
+            nodes: takers.len(),
+            fan_out: plan.fan_out(),
+            piece_bytes: description.piece_bytes,
         });
-        for (node, supplier) in &plan {
+        for (node, supplier) in &plan.suppliers {
             let content = (*description).clone();
             self.say(*node, ToAgent::Take { content, supplier: *supplier });
         }
-        self.state.contents.insert(id, Travelling { description, route: Route::new(&plan) });
+        let route = Route::new(&plan.suppliers);
+        self.state.contents.insert(id, Travelling { description, plan, route });
         self.state.under_way.insert(id);
         self.check_settled(id);
     }
@@ -309,8 +318,13 @@ impl Scheduler {
         self.say(node, ToAgent::Take { content, supplier });
     }
 
-    fn arrived(&mut self, node: NodeId, id: ContentId) {
+    fn arrived(&mut self, node: NodeId, id: ContentId, bytes_per_second: u64) {
         let Some(content) = self.state.contents.get_mut(&id) else { return };
+        // One that has lost its supplier has another by now than the plan says.
+        if let Some(taker) = content.route.taker(node).filter(|taker| taker.losses == 0) {
+            let bytes = content.description.bytes();
+            self.links.measured(&content.plan, taker.supplier, bytes, bytes_per_second);
+        }
         content.route.arrived(node);
         let event = Event::ContentArrived {
             content: id.0,

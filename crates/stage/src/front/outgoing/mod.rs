@@ -56,6 +56,7 @@ impl Outgoing {
         if self.maps.iter().all(|map| map.kind == MapKind::ReadOnly) {
             return OutReport::default();
         }
+        self.tell(Event::OutAsked);
         let hosts = self.hosts();
         let opened =
             self.options.manifest.as_ref().map(|path| Writer::open(path, &self.about(&hosts)));
