@@ -13,7 +13,7 @@ const _: () = assert!(spread::PIECE_BYTES_MAX <= PIECE_BYTES_MAX as u64);
 
 /// What a piece costs a link beside its bytes, in microseconds: its head, and a packet that it does not fill. The
 /// kernel sends on while the next piece is made ready.
-const PIECE_US: u64 = 1;
+const PIECE_US: u64 = 2;
 /// A shorter content says little of the links that it went over.
 const TELLING_BYTES: u64 = 1 << 20;
 
