@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context as _, Result};
@@ -21,6 +22,9 @@ pub(super) const LINK_BYTES_PER_S: f64 = 12_500_000.0;
 pub(super) const METHOD: &str = "A server and the nodes are hosts of their own, made by `azekura-lab netlab`, each on a link of \
      100 Mbit/s with a delay of 0.2 ms to one switch; of a link's 12.5 MB/s TCP has 11.77 in one \
      direction when nothing goes in the other. Files are in memory on both sides.";
+
+/// How many this process has made.
+static LABS: AtomicU32 = AtomicU32::new(0);
 
 pub(super) const SERVER: &str = "server";
 /// What files are filled with, again and again.
@@ -63,7 +67,9 @@ impl StagingLab {
     /// # Errors
     /// If this process may not.
     pub(super) fn start(nodes: usize) -> Result<Self> {
-        let name = format!("staging-{}", std::process::id());
+        // A lab keeps its name as long as this process runs.
+        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("staging-{}-{number}", std::process::id());
         let reception = Reception::open(&crate::netlab::scope()?, &name)?;
         let lab = Arc::new(Lab::up(&Topology::parse(&topology(nodes), &name)?)?);
         // Nobody is to end it from outside.
