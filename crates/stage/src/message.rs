@@ -213,9 +213,10 @@ pub(crate) enum ToFront {
     Progress {
         pieces: Vec<(ContentId, u32)>,
     },
-    /// All of a content is in the tree.
+    /// All of a content is in the tree; how fast its supplier's connection is, 0 if that is not known.
     Arrived {
         content: ContentId,
+        bytes_per_second: u64,
     },
     /// The supplier of a content gives no more.
     SupplierLost {

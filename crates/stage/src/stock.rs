@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::ahead::{Ahead, Ready};
-use crate::front::plan::piece_bytes;
+use crate::front::plan::Known;
 use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
 use crate::piece::{self, Buffers};
 use crate::source::{FileState, Source, SourceFile};
@@ -25,6 +25,20 @@ use crate::workers::Workers;
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// A small file that changes whenever it is read is given up after so many times.
 const SMALL_TRIES: u32 = 5;
+
+/// To how many nodes a content goes, and over which links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Audience {
+    pub(crate) nodes: usize,
+    pub(crate) links: Known,
+}
+
+impl Audience {
+    /// The front alone.
+    pub(crate) fn home() -> Self {
+        Self { nodes: 1, links: Known::default() }
+    }
+}
 
 /// What became of small files.
 #[derive(Default)]
@@ -151,9 +165,9 @@ impl Stock {
         ContentId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn add(&self, parts: Vec<Part>, nodes: usize, origin: Origin) -> Arc<ContentDescription> {
+    fn add(&self, parts: Vec<Part>, audience: Audience, origin: Origin) -> Arc<ContentDescription> {
         let bytes = parts.iter().map(|part| part.attributes.size).sum();
-        let piece_bytes = piece_bytes(bytes, nodes);
+        let piece_bytes = audience.links.piece_bytes(bytes, audience.nodes);
         let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
         let checksums = Mutex::new(vec![None; description.pieces() as usize]);
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };
@@ -161,8 +175,12 @@ impl Stock {
         description
     }
 
-    /// Opens a file for so many nodes; it is read when it is fetched.
-    pub(crate) fn open(&self, place: &Place, nodes: usize) -> io::Result<Arc<ContentDescription>> {
+    /// Opens a file; it is read when it is fetched.
+    pub(crate) fn open(
+        &self,
+        place: &Place,
+        audience: Audience,
+    ) -> io::Result<Arc<ContentDescription>> {
         let file = self.source(place)?.open(&place.path)?;
         let before = file.state()?;
         let attributes = before.attributes.clone();
@@ -170,23 +188,23 @@ impl Stock {
         let open = Mutex::new(Some(Arc::from(file)));
         let part = Part { place: place.clone(), attributes };
         let ahead = Box::default();
-        Ok(self.add(vec![part], nodes, Origin::File { open, before, ahead }))
+        Ok(self.add(vec![part], audience, Origin::File { open, before, ahead }))
     }
 
-    /// Reads small files into one content for so many nodes.
-    pub(crate) fn bundle(&self, places: Vec<Place>, nodes: usize) -> Bundled {
+    /// Reads small files into one content.
+    pub(crate) fn bundle(&self, places: Vec<Place>, audience: Audience) -> Bundled {
         let mut bundle = Bundle::default();
         for place in places {
             let read = self.read_small(&place);
             bundle.put(place, read);
         }
-        self.add_bundle(bundle, nodes)
+        self.add_bundle(bundle, audience)
     }
 
     /// Makes one content of what has been read.
-    pub(crate) fn add_bundle(&self, bundle: Bundle, nodes: usize) -> Bundled {
+    pub(crate) fn add_bundle(&self, bundle: Bundle, audience: Audience) -> Bundled {
         let Bundle { parts, bytes, failed, grown } = bundle;
-        let content = (!parts.is_empty()).then(|| self.add(parts, nodes, Origin::Memory(bytes)));
+        let content = (!parts.is_empty()).then(|| self.add(parts, audience, Origin::Memory(bytes)));
         Bundled { content, failed, grown }
     }
 

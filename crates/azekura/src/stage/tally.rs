@@ -110,7 +110,9 @@ impl Tally {
             Event::WrongPieceHome { node, .. } => {
                 _ = self.node(*node).map(|node| node.stalls += 1);
             }
-            Event::OutBegun { .. }
+            Event::InAsked { .. }
+            | Event::OutAsked
+            | Event::OutBegun { .. }
             | Event::OutEnded { .. }
             | Event::Conflict { .. }
             | Event::ReadThrough { .. }
@@ -165,6 +167,8 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
             format!("{what}{from} was not sent home: {why}")
         }
         Event::NodeUp { .. }
+        | Event::InAsked { .. }
+        | Event::OutAsked
         | Event::ContentBegun { .. }
         | Event::ContentArrived { .. }
         | Event::SupplierLost { .. }

@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) is_doubtful: bool,
     /// What is in memory of a content that is read through.
     pub(crate) window: Window,
+    /// How fast its supplier's connection was; 0 if that is not known.
+    pub(crate) bytes_per_second: u64,
     /// Wrong pieces since the last right one.
     pub(crate) wrong: u32,
     bells: Vec<Arc<Bell>>,

@@ -19,7 +19,7 @@ use crate::agent::eviction::{full, with_room};
 use crate::agent::progress::{Progress, WHOLE};
 use crate::agent::tree::{Partial, Tree};
 use crate::agent::wants::Wants;
-use crate::fetch::{After, Fetcher, PieceHead, Receiver};
+use crate::fetch::{After, EndHead, Fetcher, PieceHead, Receiver};
 use crate::message::{ContentDescription, ContentId, Part, Place, Supplier, ToFront};
 use crate::outbox::Outbox;
 use crate::piece::{self, Buffer, Buffers};
@@ -117,7 +117,7 @@ impl Incoming {
             Stage::Expected => {}
             Stage::InTree if self.is_in_tree(&description) => {
                 drop(state);
-                return self.arrived(&description);
+                return self.arrived(&description, 0);
             }
             // It was here, and is not whole any more.
             Stage::InTree | Stage::Gone => state.give_up(),
@@ -326,8 +326,9 @@ impl Incoming {
         state.direct = None;
         state.held.clear();
         state.ring();
+        let bytes_per_second = state.bytes_per_second;
         drop(state);
-        self.arrived(&description);
+        self.arrived(&description, bytes_per_second);
         Ok(())
     }
 
@@ -336,11 +337,11 @@ impl Incoming {
         content.parts.iter().all(stands)
     }
 
-    fn arrived(&self, content: &ContentDescription) {
+    fn arrived(&self, content: &ContentDescription, bytes_per_second: u64) {
         for part in &content.parts {
             self.wants.decide(&part.place, Ok(()));
         }
-        self.outbox.say(ToFront::Arrived { content: content.id });
+        self.outbox.say(ToFront::Arrived { content: content.id, bytes_per_second });
     }
 
     /// Reads a piece out of the files of the tree. A program may have changed them since.
@@ -429,7 +430,8 @@ impl Receiver for Incoming {
         After::Next
     }
 
-    fn end(&self, from: Supplier, id: ContentId, digest: u64) -> After {
+    fn end(&self, from: Supplier, end: EndHead) -> After {
+        let EndHead { content: id, digest, bytes_per_second } = end;
         let content = self.content(id);
         let mut state = content.lock();
         if state.stage == Stage::Through {
@@ -453,6 +455,7 @@ impl Receiver for Incoming {
             return self.wrong(&content, from, id, index);
         }
         state.stage = Stage::Whole;
+        state.bytes_per_second = bytes_per_second;
         state.ring();
         drop(state);
         self.progress.came(id, WHOLE);
