@@ -147,7 +147,7 @@ mod tests {
     fn a_reader_that_stops_is_not_read_ahead_for_without_end() {
         let mut window = Window::default();
         window.want(0, PIECES);
-        let given = (0..).take_while(|index| !give(&mut window, *index)).count() as u32 + 1;
+        let given = (0..PIECES).take_while(|index| !give(&mut window, *index)).count() as u32 + 1;
         assert_eq!(given, AHEAD);
         assert_eq!(window.want(1, PIECES), None, "enough is there");
         assert_eq!(window.want(AHEAD / 2, PIECES), Some(AHEAD));
