@@ -49,11 +49,12 @@ impl Job {
     fn start(files: usize) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let (home, plain) = (scratch.path().join("home"), scratch.path().join("plain"));
-        let content: String = (0..LINES).map(|line| format!("line {line}\n")).collect();
+        let content: Vec<u8> =
+            (0..LINES).flat_map(|line| format!("line {line}\n").into_bytes()).collect();
         for file in 0..files {
             for dir in [&home, &plain] {
                 let path = dir.join(format!("f{file}"));
-                over::put(&path, content.as_bytes(), 0o644, 1_500_000_000);
+                over::put(&path, &content, 0o644, 1_500_000_000);
             }
         }
         let (job, secret) = draw().unwrap();
