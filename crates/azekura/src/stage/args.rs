@@ -56,6 +56,7 @@ pub(super) enum Via {
     under the same paths. The exit code is the command's (128 and the signal's number if a signal ended \
     it), 75 if the command was right and not everything could be sent home, 2 if this command line cannot \
     mean anything.")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct RunArgs {
     /// The nodes: names as H1,H2 or n[01-16] [default: those of the SLURM job]
     #[arg(long, value_name = "HOSTS", conflicts_with = "hostfile")]
