@@ -6,7 +6,7 @@ use crate::commands::{
     container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
 };
 use crate::outcome::Verdict;
-use crate::{bench, completions, fs, load, pool_names, run, stage, watch};
+use crate::{bench, completions, forecast, fs, load, pool_names, run, stage, watch};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -67,6 +67,8 @@ enum Command {
     /// Measure a pool or a directory against references
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Say how long a batch will take, what binds it, and how many processes it should use
+    Forecast(forecast::ForecastArgs),
     /// Show what was asked for of far files, and why
     Trace(trace::TraceArgs),
     /// Lay out what programs are built with
@@ -138,6 +140,7 @@ impl Cli {
             Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),
+            Command::Forecast(args) => forecast::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command, Self::command()),
             Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),

@@ -11,6 +11,7 @@ mod cli; //        the command line
 mod commands; //   up, down, status, serve, pool, container, mount, umount, dev, trace
 pub mod completions; // azekura completions: what a shell knows of the command line
 pub mod connect; // connections to pools and engines
+mod forecast; //  azekura forecast: how long a batch will take, and on how many processes
 mod fs; //         azekura fs: files without a mount
 pub mod host; //   directories, processes, mounts and background programs of this machine
 pub mod load; //   worker processes that put a load on a pool or a directory

@@ -235,7 +235,8 @@ impl Relay {
                 waiting.last += 1;
                 let number = waiting.last;
                 waiting.callers.insert(number, stream);
-                report::say(format_args!("{ASK}{number} {}", line.trim_end()));
+                // If the front hears nothing any more, the agent is told to end.
+                let _ = writeln!(io::stdout(), "{ASK}{number} {}", line.trim_end());
             })
         });
         if let Err(error) = opened {

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_fuse_kernel::{
     Attr, Entry, Handler, OpenFlags, Operation, Replier, Request, Session, SessionConfig, Statfs,
@@ -35,6 +35,9 @@ const THREADS: usize = 4;
 const TICK: Duration = Duration::from_millis(250);
 /// Reads that are remembered because a signal has come, at most.
 const DISTURBED_MAX: usize = 4096;
+/// How long programs that have files open when the agent ends may take to hear of it.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_STEP: Duration = Duration::from_millis(10);
 const ROOT: u64 = 1;
 /// The kernel's numbers of contents begin here.
 const FIRST: u64 = 2;
@@ -122,12 +125,21 @@ impl Arriving {
         Some(format!("/proc/{process}/fd/{root}/{name}").into_bytes())
     }
 
-    /// Answers all who wait, and ends when nobody has a file open any more.
+    /// Answers all who wait: they get errors.
     pub(crate) fn end(&self) {
         self.files.incoming.end_reading();
         self.files.is_over.store(true, Ordering::Release);
         self.files.bell.ring();
         drop(self.root.lock().take());
+    }
+
+    /// Goes on answering for a moment: programs that read later than that hear that there is no file system any
+    /// more, which tells them less.
+    pub(crate) fn linger(&self) {
+        let end = Instant::now() + LINGER;
+        while self.files.incoming.has_readers() && Instant::now() < end {
+            std::thread::sleep(LINGER_STEP);
+        }
     }
 }
 

@@ -230,6 +230,10 @@ impl Incoming {
         Arc::clone(self.contents.lock().entry(id).or_default())
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<Content>> {
+        self.contents.lock().values().cloned().collect()
+    }
+
     pub(super) fn known(&self, id: ContentId) -> Option<Arc<Content>> {
         self.contents.lock().get(&id).cloned()
     }

@@ -295,6 +295,9 @@ impl Node {
         self.door.close();
         self.programs.end();
         self.incoming.end();
+        if let Some(arriving) = &self.arriving {
+            arriving.linger();
+        }
         if !self.keeps_cache
             && !self.has_unsent.load(Ordering::Acquire)
             && let Err(error) = self.tree.remove()

@@ -78,6 +78,11 @@ impl Incoming {
         }
     }
 
+    /// Whether some program has something open that has not come.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.all().iter().any(|content| content.lock().readers > 0)
+    }
+
     /// Reads bytes of a content.
     pub(crate) fn read(
         self: &Arc<Self>,
