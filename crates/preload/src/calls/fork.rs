@@ -5,9 +5,10 @@ use libc::pid_t;
 
 use super::hooks;
 use crate::descriptors::inherit;
-use crate::{guard, host, service, settings, staging};
+use crate::{guard, host, recording, service, settings, staging};
 
 extern "C" fn before() {
+    recording::before_fork();
     guard::close_for_fork();
     if settings::get().is_some() {
         service::drain();
@@ -21,6 +22,7 @@ extern "C" fn after() {
 
 extern "C" fn after_in_child() {
     staging::after_fork_in_child();
+    recording::after_fork_in_child();
     after();
 }
 
