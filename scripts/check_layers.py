@@ -27,6 +27,7 @@ LAYERS = {
     "nfs": {"proto", "platform", "posix"},
     "policy": set(),
     "executable": set(),
+    "forecast": set(),
     "preload": {"proto", "client", "posix", "executable"},
     "capi": {"proto", "client", "posix"},
     "daos": {"proto", "client", "posix"},
@@ -34,8 +35,8 @@ LAYERS = {
     "netlab": set(),
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}
-    | {"executable", "nfs", "stage"},
-    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab"},
+    | {"executable", "forecast", "nfs", "stage"},
+    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab", "forecast"},
 }
 # What the tests of every crate may use besides, and nothing but tests. The engines that a test talks
 # to over a socket come with it.
