@@ -28,8 +28,9 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         let warnings = settings::read();
         staging::start();
         let is_recorded = recording::start();
-        if is_recorded && staging::get().is_none() {
+        if is_recorded && staging::get().is_none() && settings::get().is_none() {
             fork::watch();
+            fork::leave_vfork_alone();
         }
         if staging::get().is_some() {
             staging::launch::restore_library_path();
@@ -58,9 +59,7 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
 extern "C" fn end() {
     // The C library writes its streams out only after this, and those of ours need the pool.
     // SAFETY: null stands for all streams.
-    recording::before_flush();
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    recording::after_flush();
     recording::end(false);
     hook::inside(|| {
         service::leave();

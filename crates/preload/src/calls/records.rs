@@ -7,7 +7,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use super::hooks;
 use crate::recording::Direction::{Read, Write};
-use crate::recording::{record, seeking_stream};
+use crate::recording::{flushing, record, seeking_stream};
 use crate::stdio::Stream;
 
 mod real {
@@ -28,6 +28,8 @@ mod real {
         fn __getdelim(line: *mut *mut c_char, room: *mut size_t, end: c_int, stream: Stream) -> ssize_t;
         fn fputs(text: *const c_char, stream: Stream) -> c_int;
         fn fputs_unlocked(text: *const c_char, stream: Stream) -> c_int;
+        fn fflush(stream: Stream) -> c_int;
+        fn fflush_unlocked(stream: Stream) -> c_int;
         fn fseek(stream: Stream, by: c_long, whence: c_int) -> c_int;
         fn fseeko(stream: Stream, by: off_t, whence: c_int) -> c_int;
         fn fsetpos(stream: Stream, place: *const c_void) -> c_int;
@@ -185,6 +187,18 @@ hooks! {
             let call = || real::fputs_unlocked(text, stream);
             record(Write, stream, Some(bytes), call, |done| if done < 0 { 0 } else { bytes })
         }
+    }
+
+    /// `fflush`.
+    fn [fflush](stream: Stream) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { flushing(stream, || real::fflush(stream)) }
+    }
+
+    /// `fflush`, unlocked.
+    fn [fflush_unlocked](stream: Stream) -> c_int {
+        // SAFETY: as for the C function.
+        unsafe { flushing(stream, || real::fflush_unlocked(stream)) }
     }
 
     /// `fseek`.

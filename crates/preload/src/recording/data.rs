@@ -10,11 +10,14 @@ use libc::{off_t, size_t, ssize_t};
 
 use super::area::Entry;
 use super::process::{self, now};
-use super::slots::{self, APPENDS, BOTH, HAS_STREAM, NOWHERE, SHARED, Slot, WRITES};
+use super::slots::{self, APPENDS, BOTH, HAS_STREAM, NOWHERE, Slot, WRITES};
 use super::streams;
 
 /// What the C library gives a stream for want of anything better, in bytes.
 const BUFFER_BYTES: u64 = 4096;
+
+/// What the kernel moves at most in one call.
+const CALL_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +83,12 @@ pub(super) fn add_request(
     }
 }
 
-/// Adds a record that the program has moved itself.
-pub(super) fn add_record(entry: Entry, direction: Direction, bytes: u64, at: u64) {
+/// Adds a record that the program has moved itself, of `size`, of which `bytes` were there.
+pub(super) fn add_record(entry: Entry, direction: Direction, (size, bytes): (u64, u64), at: u64) {
     let base = file::TRANSFERS + direction as usize * transfers::WORDS;
     add(&entry[base + transfers::RECORDS], 1);
     add(&entry[base + transfers::RECORD_BYTES], bytes);
-    add_size(entry, base + transfers::RECORD_SIZES, bytes, 1);
+    add_size(entry, base + transfers::RECORD_SIZES, size, 1);
     let Some(own) = process::entry() else { return };
     add(&own[words::RECORDS + direction as usize], 1);
     let last = &own[words::LAST_FILE + direction as usize];
@@ -110,7 +113,7 @@ pub(crate) fn moved(
     }
     let Some((slot, entry)) = slots::recorded(fd) else { return call() };
     let at = at.filter(|at| *at >= 0);
-    if at.is_none() && slot.has(SHARED) {
+    if at.is_none() && slot.is_shared() {
         slot.position.store(slots::kernel_position(fd), Ordering::Relaxed);
     }
     let start = now();
@@ -120,8 +123,8 @@ pub(crate) fn moved(
         let asked = if asked == 0 { bytes } else { asked as u64 };
         let request = Request { count: 1, bytes, asked, nanos: end - start };
         advance((slot, entry), direction, at, &request);
-        let record = if direction == Direction::Read { asked } else { bytes };
-        add_record(entry, direction, record, end);
+        let size = if direction == Direction::Read { asked } else { bytes };
+        add_record(entry, direction, (size, bytes), end);
     }
     result
 }
@@ -158,7 +161,7 @@ pub(crate) fn copied(
         let found = slots::recorded(fd);
         if let Some((slot, _)) = found
             && at.is_none()
-            && slot.has(SHARED)
+            && slot.is_shared()
         {
             slot.position.store(slots::kernel_position(fd), Ordering::Relaxed);
         }
@@ -168,12 +171,14 @@ pub(crate) fn copied(
     let result = call();
     let Ok(bytes @ 1..) = u64::try_from(result) else { return result };
     let end = now();
+    // Programs ask for all that there is by asking for more than the kernel moves at once.
+    let asked = if asked > CALL_BYTES_MAX { bytes } else { asked as u64 };
     for (direction, found, at) in ends {
         let Some((slot, entry)) = found else { continue };
         // The time is that of both together.
-        let request = Request { count: 1, bytes, asked: asked as u64, nanos: (end - start) / 2 };
+        let request = Request { count: 1, bytes, asked, nanos: (end - start) / 2 };
         advance((slot, entry), direction, at, &request);
-        add_record(entry, direction, bytes, end);
+        add_record(entry, direction, (bytes, bytes), end);
     }
     result
 }
@@ -217,7 +222,7 @@ pub(super) fn note_seek(slot: &Slot, entry: Entry, to: u64) {
 
 /// Adds what the C library has moved by itself on this descriptor; `nanos` if it was in one call just now.
 pub(super) fn settle(fd: c_int, slot: &Slot, entry: Entry, nanos: Option<u64>) {
-    if nanos.is_none() && slot.has(SHARED) {
+    if nanos.is_none() && slot.is_shared() {
         return;
     }
     settle_at(slot, entry, slots::kernel_position(fd), nanos);
@@ -262,7 +267,7 @@ pub(super) fn settle_all() {
 pub(super) fn share_all() {
     for (fd, slot, entry) in slots::all() {
         settle(fd, slot, entry, None);
-        slot.flags.fetch_or(SHARED, Ordering::Relaxed);
+        slot.share();
     }
 }
 
@@ -274,8 +279,10 @@ pub(crate) fn closing(fd: c_int) {
     if let Some((slot, entry)) = slots::known(fd) {
         settle(fd, slot, entry, None);
         entry[file::CLOSED].store(now(), Ordering::Relaxed);
+        slots::closed(fd, slot, entry);
+    } else {
+        slots::renewed(fd);
     }
-    slots::renewed(fd);
 }
 
 /// Numbers are about to be closed.
@@ -300,10 +307,11 @@ pub(crate) fn duplicated(from: c_int, to: Option<c_int>, call: impl FnOnce() -> 
         let position = slots::kernel_position(to.unwrap_or(-1));
         let result = call();
         if result >= 0 {
-            if !slot.has(SHARED) {
+            if !slot.is_shared() {
                 settle_at(slot, entry, position, None);
             }
             entry[file::CLOSED].store(now(), Ordering::Relaxed);
+            slots::closed(result, slot, entry);
             slots::duplicate(from, result);
         }
         return result;

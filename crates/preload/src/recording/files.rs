@@ -9,7 +9,7 @@ use rustix::fs::{CWD, Stat, readlinkat_raw};
 
 use super::area::{self, Entry};
 use super::names;
-use super::process::now;
+use super::process::{self, now};
 use super::slots;
 
 /// Slots of a bucket: neighbours in memory.
@@ -86,6 +86,8 @@ fn new_entry(fd: c_int, found: &Stat) -> Option<Entry> {
     if !names::is_recorded(path) {
         return None;
     }
+    // That of the process comes first.
+    process::entry()?;
     let words = file::WORDS + path.len().div_ceil(8);
     let entry = area::take(words)?;
     for (place, part) in path.chunks(8).enumerate() {

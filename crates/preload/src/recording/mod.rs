@@ -20,6 +20,4 @@ pub(crate) use names::{Kind, changed_directory, named, opening};
 pub(crate) use process::{after_fork_in_child, before_fork, end, is_on, is_recording, start};
 pub(crate) use programs::starting;
 pub(crate) use slots::renewed;
-pub(crate) use streams::{
-    after_flush, before_flush, closing_stream, opening_stream, record, seeking_stream,
-};
+pub(crate) use streams::{closing_stream, flushing, opening_stream, record, seeking_stream};

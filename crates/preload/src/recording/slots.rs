@@ -33,8 +33,10 @@ pub(super) const WRITES: u32 = 2;
 pub(super) const BOTH: u32 = 4;
 /// Records of a stream on it were seen.
 pub(super) const HAS_STREAM: u32 = 8;
-/// Other numbers or processes may move its position.
-pub(super) const SHARED: u32 = 16;
+/// Other processes may move its position.
+const SHARED: u32 = 16;
+/// Another number of this process may move its position.
+const DUPLICATED: u32 = 32;
 
 /// One number.
 pub(super) struct Slot {
@@ -76,6 +78,16 @@ impl Slot {
     /// Whether one of the marks was set.
     pub(super) fn has(&self, mark: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & mark != 0
+    }
+
+    /// Whether its position may be moved by somebody else.
+    pub(super) fn is_shared(&self) -> bool {
+        self.has(SHARED | DUPLICATED)
+    }
+
+    /// Other processes may move its position from now on.
+    pub(super) fn share(&self) {
+        self.flags.fetch_or(SHARED, Ordering::Relaxed);
     }
 
     fn clear(&self) {
@@ -212,8 +224,23 @@ pub(crate) fn renewed(fd: c_int) {
 pub(super) fn duplicate(from: c_int, to: c_int) {
     let (Some(from), Some(to_slot)) = (slot(from), slot(to)) else { return };
     HIGHEST.fetch_max(to, Ordering::Relaxed);
-    from.flags.fetch_or(SHARED, Ordering::Relaxed);
+    from.flags.fetch_or(DUPLICATED, Ordering::Relaxed);
     to_slot.copy(from);
+}
+
+/// A number is closed; if it had one duplicate left, that is alone now.
+pub(super) fn closed(fd: c_int, was: &Slot, entry: Entry) {
+    was.clear();
+    if !was.has(DUPLICATED) {
+        return;
+    }
+    let mut left = all().filter(|(other, slot, other_entry)| {
+        *other != fd && slot.has(DUPLICATED) && std::ptr::eq(*other_entry, entry)
+    });
+    if let (Some((other, slot, _)), None) = (left.next(), left.next()) {
+        slot.position.store(kernel_position(other), Ordering::Relaxed);
+        slot.flags.fetch_and(!DUPLICATED, Ordering::Relaxed);
+    }
 }
 
 /// Notes the stream on a number.

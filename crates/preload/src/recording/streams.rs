@@ -11,7 +11,7 @@ use azekura_proto::recording::layout::file;
 use super::data::{self, Direction, Request};
 use super::names;
 use super::process::{self, now};
-use super::slots::{self, HAS_STREAM, SHARED, Slot};
+use super::slots::{self, HAS_STREAM, Slot};
 use crate::stdio::Stream;
 
 /// A line is thought to need the next buffer if less than this is left of the last one, in bytes.
@@ -78,7 +78,7 @@ pub(crate) unsafe fn record<R: Copy>(
         Direction::Write => before.room,
     };
     let is_timed = asked.map_or(served < LINE_BYTES, |asked| asked > served);
-    if is_timed && slot.has(SHARED) {
+    if is_timed && slot.is_shared() {
         slot.position.store(slots::kernel_position(before.fd), Ordering::Relaxed);
     }
     let start = if is_timed { now() } else { 0 };
@@ -93,9 +93,33 @@ pub(crate) unsafe fn record<R: Copy>(
     }
     let bytes = bytes(result);
     if bytes > 0 {
-        data::add_record(entry, direction, bytes as u64, at);
+        let bytes = bytes as u64;
+        data::add_record(entry, direction, (bytes, bytes), at);
     }
     result
+}
+
+/// A call that writes out what waits in a stream, or in all of them.
+///
+/// # Safety
+/// The stream is open, or null.
+pub(crate) unsafe fn flushing(stream: Stream, call: impl FnOnce() -> c_int) -> c_int {
+    if !process::is_on() {
+        return call();
+    }
+    if stream.is_null() {
+        before_flush();
+        let result = call();
+        after_flush();
+        return result;
+    }
+    // SAFETY: the caller says so.
+    if unsafe { look(stream) }.pending == 0 {
+        return call();
+    }
+    // As a record of no bytes that is sure to move the buffer's.
+    // SAFETY: as above.
+    unsafe { record(Direction::Write, stream, Some(usize::MAX), call, |_| 0) }
 }
 
 /// A call that opens a stream.
@@ -125,14 +149,14 @@ pub(crate) unsafe fn closing_stream(stream: Stream, call: impl FnOnce() -> c_int
         return call();
     };
     let kernels = slots::kernel_position(before.fd);
-    if slot.has(SHARED) {
+    if slot.is_shared() {
         slot.position.store(kernels, Ordering::Relaxed);
     }
     data::settle_at(slot, entry, kernels, None);
     let pending = before.pending as u64;
     let offset = slot.position.load(Ordering::Relaxed);
     // The number is free again before the call is over.
-    slots::renewed(before.fd);
+    slots::closed(before.fd, slot, entry);
     let start = now();
     let result = call();
     let end = now();
@@ -157,7 +181,7 @@ pub(crate) unsafe fn seeking_stream<R>(stream: Stream, call: impl FnOnce() -> R)
     let Some((slot, entry)) = slots::known(before.fd) else { return call() };
     slots::note_stream(slot, stream);
     let kernels = slots::kernel_position(before.fd);
-    if slot.has(SHARED) || kernels == slots::NOWHERE {
+    if slot.is_shared() || kernels == slots::NOWHERE {
         slot.position.store(kernels, Ordering::Relaxed);
         return call();
     }
@@ -188,24 +212,24 @@ pub(crate) unsafe fn seeking_stream<R>(stream: Stream, call: impl FnOnce() -> R)
 
 /// The C library is about to write out what waits in all streams: those whose positions others share are
 /// looked at before and behind.
-pub(crate) fn before_flush() {
+fn before_flush() {
     if !process::is_own() {
         return;
     }
     for (fd, slot, _) in slots::all() {
-        if slot.has(SHARED) && slot.has(HAS_STREAM) {
+        if slot.is_shared() && slot.has(HAS_STREAM) {
             slot.position.store(slots::kernel_position(fd), Ordering::Relaxed);
         }
     }
 }
 
 /// It has done so.
-pub(crate) fn after_flush() {
+fn after_flush() {
     if !process::is_own() {
         return;
     }
     for (fd, slot, entry) in slots::all() {
-        if slot.has(SHARED) && slot.has(HAS_STREAM) {
+        if slot.is_shared() && slot.has(HAS_STREAM) {
             data::settle_at(slot, entry, slots::kernel_position(fd), Some(0));
         }
     }
