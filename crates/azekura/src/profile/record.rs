@@ -20,6 +20,9 @@ use crate::run::{self, LD_PRELOAD, Program};
 /// What a shell adds to the number of the signal that has ended a program.
 const SIGNAL_CODE: i32 = 128;
 
+/// Where the record lies if that is there.
+const MEMORY_BACKED: &str = "/dev/shm";
+
 /// What has become of the command.
 pub(super) enum Outcome {
     /// It ran and ended with this code.
@@ -111,7 +114,10 @@ struct RecordFile {
 
 impl RecordFile {
     fn make(under: &[u8]) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("azekura-profile-").tempdir();
+        let mut builder = tempfile::Builder::new();
+        let named = builder.prefix("azekura-profile-");
+        // Pages of a file on a disk wait for its journal when they are written first.
+        let dir = named.tempdir_in(MEMORY_BACKED).or_else(|_| named.tempdir());
         let dir = dir.context("cannot make a directory for the record: set TMPDIR to another")?;
         let record = Self { dir };
         let made = record.fill(under);

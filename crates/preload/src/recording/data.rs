@@ -9,9 +9,9 @@ use azekura_proto::recording::layout::{file, process as words, transfers};
 use libc::{off_t, size_t, ssize_t};
 
 use super::area::Entry;
+use super::look::look;
 use super::process::{self, now};
 use super::slots::{self, APPENDS, BOTH, HAS_STREAM, NOWHERE, Slot, WRITES};
-use super::streams;
 
 /// What the C library gives a stream for want of anything better, in bytes.
 const BUFFER_BYTES: u64 = 4096;
@@ -237,7 +237,7 @@ pub(super) fn settle_at(slot: &Slot, entry: Entry, position: u64, nanos: Option<
     slot.position.store(position, Ordering::Relaxed);
     // Behind it: the C library gives back what it has read too much.
     let Some(bytes) = position.checked_sub(before) else { return };
-    let writes = slot.has(WRITES) || slot.has(BOTH) && streams::is_writing(slot);
+    let writes = slot.has(WRITES) || slot.has(BOTH) && is_writing(slot);
     let direction = if writes { Direction::Write } else { Direction::Read };
     let buffer = match entry[file::BUFFER].load(Ordering::Relaxed) {
         0 => BUFFER_BYTES,
@@ -254,6 +254,13 @@ pub(super) fn settle_at(slot: &Slot, entry: Entry, position: u64, nanos: Option<
     };
     let request = Request { count, bytes, asked, nanos: nanos.unwrap_or(0) };
     add_request((slot, entry), direction, before, &request);
+}
+
+/// Whether the stream on a descriptor is writing.
+fn is_writing(slot: &Slot) -> bool {
+    let stream = slot.stream.load(Ordering::Relaxed);
+    // SAFETY: the slot forgets a stream before it is closed.
+    !stream.is_null() && unsafe { look(stream) }.is_writing != 0
 }
 
 /// Settles all descriptors: nothing more will be seen of them, or others may move them from now on.

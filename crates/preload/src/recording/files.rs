@@ -8,9 +8,8 @@ use azekura_proto::recording::layout::{self, PATH_BYTES_MAX, file};
 use rustix::fs::{CWD, Stat, readlinkat_raw};
 
 use super::area::{self, Entry};
-use super::names;
+use super::paths;
 use super::process::{self, now};
-use super::slots;
 
 /// Slots of a bucket: neighbours in memory.
 const BUCKET: usize = 8;
@@ -80,10 +79,10 @@ pub(super) fn entry(fd: c_int, found: &Stat, is_new: bool) -> Option<Entry> {
 fn new_entry(fd: c_int, found: &Stat) -> Option<Entry> {
     let mut room = [std::mem::MaybeUninit::<u8>::uninit(); PATH_BYTES_MAX];
     let link = |link: &CStr| readlinkat_raw(CWD, link, &mut room[..]).map(|(path, _)| path.len());
-    let length = slots::link_of(fd, link)?.ok()?;
+    let length = paths::link_of(fd, link)?.ok()?;
     // SAFETY: the kernel has written that many bytes.
     let path = unsafe { std::slice::from_raw_parts(room.as_ptr().cast::<u8>(), length) };
-    if !names::is_recorded(path) {
+    if !paths::is_recorded(path) {
         return None;
     }
     // That of the process comes first.

@@ -6,8 +6,12 @@
 
 mod area;
 mod data;
+mod ending;
 mod files;
+mod life;
+mod look;
 mod names;
+mod paths;
 mod process;
 mod programs;
 mod slots;
@@ -16,8 +20,11 @@ mod streams;
 pub(crate) use data::{
     Direction, closing, closing_range, copied, duplicated, mapped, moved, seeking,
 };
-pub(crate) use names::{Kind, changed_directory, named, opening};
-pub(crate) use process::{after_fork_in_child, before_fork, end, is_on, is_recording, start};
+pub(crate) use ending::end;
+pub(crate) use life::{after_fork_in_child, before_fork, start};
+pub(crate) use names::{Kind, named, opening};
+pub(crate) use paths::changed_directory;
+pub(crate) use process::{is_on, is_recording};
 pub(crate) use programs::starting;
 pub(crate) use slots::renewed;
 pub(crate) use streams::{closing_stream, flushing, opening_stream, record, seeking_stream};

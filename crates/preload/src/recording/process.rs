@@ -1,12 +1,10 @@
-//! This process in the record. Owns when recording begins and ends, and that a forked child has an entry of
-//! its own.
+//! This process in the record. Owns its entry, and whether a call is one of its own.
 
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use azekura_proto::recording::layout::{self, process};
 
 use super::area::{self, Entry};
-use super::{data, files, slots};
 use crate::guard;
 
 /// The process whose counters these are; another one finds them only in the child of a `vfork`.
@@ -79,63 +77,13 @@ pub(super) fn entry() -> Option<Entry> {
     }
 }
 
-/// Begins to record if the environment names a record file; gives whether it does.
-pub(crate) fn start() -> bool {
-    debug_assert_eq!(c"AZEKURA_PROFILE".to_bytes(), azekura_proto::recording::VARIABLE.as_bytes());
-    // SAFETY: a C string; the value is copied before anybody can change it.
-    let value = unsafe { libc::getenv(c"AZEKURA_PROFILE".as_ptr()) };
-    // SAFETY: values of the environment are C strings.
-    if value.is_null() || !area::open(unsafe { std::ffi::CStr::from_ptr(value) }) {
-        return false;
-    }
-    super::programs::keep_variables();
-    PID.store(pid(), Ordering::Relaxed);
-    entry();
-    slots::adopt_standard();
-    true
-}
-
-/// The process is about to be forked.
-pub(crate) fn before_fork() {
-    if area::is_there() {
-        data::share_all();
-    }
-}
-
-/// A fork is over, in the child: its counters are to be its own.
-pub(crate) fn after_fork_in_child() {
-    if !area::is_there() {
-        return;
-    }
+/// This process is another from now on, without an entry yet.
+pub(super) fn renew() {
     PID.store(pid(), Ordering::Relaxed);
     ENTRY.store(std::ptr::null_mut(), Ordering::Relaxed);
-    area::forget_chunks();
-    files::forget();
-    slots::forget();
 }
 
-/// The process is about to end, or to become another program.
-pub(crate) fn end(becomes_program: bool) {
-    if !is_own() {
-        return;
-    }
-    // A child that was forked and did nothing is no process of its own to anybody.
-    if ENTRY.load(Ordering::Relaxed).is_null() && !becomes_program {
-        return;
-    }
-    data::settle_all();
-    let Some(entry) = entry() else { return };
-    let end = if becomes_program { process::EXEC } else { process::EXIT };
-    entry[process::END].store(end, Ordering::Relaxed);
-    entry[process::ENDED].store(now(), Ordering::Relaxed);
-}
-
-/// The process has not become another program.
-pub(super) fn goes_on() {
-    if is_own()
-        && let Some(entry) = entry()
-    {
-        entry[process::END].store(0, Ordering::Relaxed);
-        entry[process::ENDED].store(0, Ordering::Relaxed);
-    }
+/// Whether it has an entry yet.
+pub(super) fn has_entry() -> bool {
+    !ENTRY.load(Ordering::Relaxed).is_null()
 }

@@ -2,33 +2,71 @@
 //! they are given, and that those in which the library cannot be are counted. Nothing is allocated that
 //! stays: the child of a `vfork` comes here with its parent's memory.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use azekura_executable::{Executable, Linking};
 use azekura_proto::recording::layout::header;
 use rustix::fs::{Mode, OFlags};
 
 use super::area;
-use super::{data, process};
-use crate::{guard, pointers, settings};
+use super::{data, ending, process};
+use crate::{guard, pointers};
 
 type Array = *const *const c_char;
 
 /// An environment that gets our variables has fewer entries than this.
 const ENTRIES_MAX: usize = 1024;
 
-/// `LD_PRELOAD` and the record file, as `NAME=value`.
-static OWN: OnceLock<[CString; 2]> = OnceLock::new();
+/// The longest variable that is kept, in bytes.
+const TEXT_BYTES_MAX: usize = 8192;
+
+/// A variable as `NAME=value` with its zero byte, without memory of the allocator: to begin with that would
+/// cost more than all else that is done at the start of a process.
+struct Kept {
+    bytes: AtomicUsize,
+    text: [AtomicU8; TEXT_BYTES_MAX],
+}
+
+impl Kept {
+    const fn new() -> Self {
+        Self { bytes: AtomicUsize::new(0), text: [const { AtomicU8::new(0) }; TEXT_BYTES_MAX] }
+    }
+
+    fn keep(&self, name: &CStr) {
+        // SAFETY: a C string; the value is copied at once.
+        let value = unsafe { libc::getenv(name.as_ptr()) };
+        if value.is_null() {
+            return;
+        }
+        // SAFETY: values of the environment are C strings.
+        let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+        let bytes = name.to_bytes().len() + 1 + value.len();
+        if bytes < TEXT_BYTES_MAX {
+            let parts = name.to_bytes().iter().chain(b"=").chain(value);
+            for (place, byte) in self.text.iter().zip(parts) {
+                place.store(*byte, Ordering::Relaxed);
+            }
+            self.bytes.store(bytes, Ordering::Release);
+        }
+    }
+
+    /// The text, if there is one.
+    fn get(&self) -> Option<&'static [u8]> {
+        let bytes = self.bytes.load(Ordering::Acquire);
+        // SAFETY: written once before the length; the values stay for the life of the process.
+        (bytes > 0).then(|| unsafe { std::slice::from_raw_parts(self.text.as_ptr().cast(), bytes) })
+    }
+}
+
+static LIBRARY: Kept = Kept::new();
+static RECORD: Kept = Kept::new();
 
 /// Keeps our variables for programs that are given an environment without them.
 pub(super) fn keep_variables() {
-    let own = settings::variables(&[c"LD_PRELOAD", c"AZEKURA_PROFILE"]);
-    if let Ok(own) = <[CString; 2]>::try_from(own) {
-        OWN.get_or_init(|| own);
-    }
+    LIBRARY.keep(c"LD_PRELOAD");
+    RECORD.keep(c"AZEKURA_PROFILE");
 }
 
 /// What a start has been counted as, to be taken back if it fails.
@@ -46,7 +84,7 @@ enum Lack {
 
 /// # Safety
 /// As for `execve`.
-unsafe fn lack(environment: Array, own: &[CString; 2]) -> (Lack, usize) {
+unsafe fn lack(environment: Array, library: &[u8]) -> (Lack, usize) {
     let mut count = 0;
     let (mut has_library, mut has_file) = (false, false);
     if environment.is_null() {
@@ -62,9 +100,7 @@ unsafe fn lack(environment: Array, own: &[CString; 2]) -> (Lack, usize) {
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         if let Some(value) = text.strip_prefix(b"LD_PRELOAD=") {
             let mut parts = value.split(|byte| matches!(byte, b':' | b' '));
-            if text != own[0].as_bytes()
-                && !parts.any(|part| part.ends_with(b"libazekura_preload.so"))
-            {
+            if text != library && !parts.any(|part| part.ends_with(b"libazekura_preload.so")) {
                 return (Lack::Other, count);
             }
             has_library = true;
@@ -129,7 +165,7 @@ pub(crate) unsafe fn starting<R>(
     // The child of a vfork shares its parent's memory, so this holds for the parent's descriptors.
     data::share_all();
     if becomes {
-        process::end(true);
+        ending::end(true);
     }
     let mut room = [std::ptr::null::<c_char>(); ENTRIES_MAX];
     let mut given = environment;
@@ -144,19 +180,19 @@ pub(crate) unsafe fn starting<R>(
     }
     drop(guard);
     if started.0.is_none()
-        && let Some(own) = OWN.get()
+        && let (Some(library), Some(record)) = (LIBRARY.get(), RECORD.get())
     {
         // SAFETY: the caller says so.
-        match unsafe { lack(environment, own) } {
+        match unsafe { lack(environment, library) } {
             (Lack::Nothing, _) => {}
-            (Lack::Both, entries) if entries + own.len() < ENTRIES_MAX => {
+            (Lack::Both, entries) if entries + 2 < ENTRIES_MAX => {
                 for (place, entry) in room.iter_mut().take(entries).enumerate() {
                     // SAFETY: so many entries were counted.
                     *entry = unsafe { environment.add(place).read() };
                 }
-                for (place, entry) in own.iter().enumerate() {
-                    room[entries + place] = entry.as_ptr();
-                }
+                // Both end with a zero byte.
+                room[entries] = library.as_ptr().cast();
+                room[entries + 1] = record.as_ptr().cast();
                 given = room.as_ptr();
             }
             _ => started = count(header::UNSEEN_ENVIRONMENTS),
@@ -166,7 +202,7 @@ pub(crate) unsafe fn starting<R>(
     if has_failed(&result) {
         failed_to_start(&started);
         if becomes {
-            process::goes_on();
+            ending::goes_on();
         }
     }
     result

@@ -3,8 +3,7 @@
 //! C library has done by itself. A number is looked at when it is first used, so that inherited ones and
 //! those from calls without a hook are learned alike.
 
-use std::ffi::{CStr, c_int};
-use std::io::Write as _;
+use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -112,14 +111,6 @@ impl Slot {
 
 fn slot(fd: c_int) -> Option<&'static Slot> {
     SLOTS.get(usize::try_from(fd).ok()?)
-}
-
-/// Asks about the link that the kernel keeps of a descriptor.
-pub(super) fn link_of<R>(fd: c_int, ask: impl FnOnce(&CStr) -> R) -> Option<R> {
-    let mut link = [0_u8; 32];
-    // Room enough for any number; the rest stays zero.
-    write!(&mut link[..31], "/proc/self/fd/{fd}").ok()?;
-    CStr::from_bytes_until_nul(&link).ok().map(ask)
 }
 
 /// The kernel's position of a descriptor.

@@ -12,7 +12,7 @@
 #define FLAG_LINE_BUFFERED 0x0200
 #define FLAG_WRITING 0x0800
 
-/* The same as `Look` in streams.rs. */
+/* The same as `Look` in look.rs. */
 struct look {
     int fd;
     int is_writing;

@@ -3,57 +3,20 @@
 //! what other calls have moved shows in the position at the next look, at the latest when the stream is
 //! closed. Records are what the program asks of the stream.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
 
 use azekura_proto::recording::layout::file;
 
 use super::data::{self, Direction, Request};
+use super::look::look;
 use super::names;
 use super::process::{self, now};
-use super::slots::{self, HAS_STREAM, Slot};
+use super::slots::{self, HAS_STREAM};
 use crate::stdio::Stream;
 
 /// A line is thought to need the next buffer if less than this is left of the last one, in bytes.
 const LINE_BYTES: usize = 1024;
-
-/// The state of a stream; the same as `look` in stream.c.
-#[repr(C)]
-#[derive(Default)]
-struct Look {
-    fd: c_int,
-    is_writing: c_int,
-    /// Bytes that were read and not asked for.
-    unread: usize,
-    /// Bytes of the buffer that were read.
-    filled: usize,
-    /// Bytes that wait to be written.
-    pending: usize,
-    /// Bytes that the buffer has room for.
-    room: usize,
-    /// Bytes of the buffer.
-    buffer: usize,
-}
-
-unsafe extern "C" {
-    fn azekura_stream_look(stream: *const c_void, into: *mut Look);
-}
-
-/// # Safety
-/// The stream is open.
-unsafe fn look(stream: Stream) -> Look {
-    let mut look = Look::default();
-    // SAFETY: the caller says so; a valid structure.
-    unsafe { azekura_stream_look(stream, &raw mut look) };
-    look
-}
-
-/// Whether the stream on a descriptor is writing.
-pub(super) fn is_writing(slot: &Slot) -> bool {
-    let stream = slot.stream.load(Ordering::Relaxed);
-    // SAFETY: the slot forgets a stream before it is closed.
-    !stream.is_null() && unsafe { look(stream) }.is_writing != 0
-}
 
 /// A call that reads or writes a record; of `asked` bytes if that is known. `bytes` tells how many it was.
 ///
@@ -80,6 +43,10 @@ pub(crate) unsafe fn record<R: Copy>(
     let is_timed = asked.map_or(served < LINE_BYTES, |asked| asked > served);
     if is_timed && slot.is_shared() {
         slot.position.store(slots::kernel_position(before.fd), Ordering::Relaxed);
+    }
+    if direction == Direction::Write && before.unread > 0 {
+        // Before it writes the C library goes back to where the program is.
+        slot.position.fetch_sub(before.unread as u64, Ordering::Relaxed);
     }
     let start = if is_timed { now() } else { 0 };
     let result = call();

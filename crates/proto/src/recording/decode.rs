@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::layout::{self, CHUNK_BYTES, CHUNKS_MAX, HEADER_BYTES, MAGIC, VERSION};
 use super::layout::{chunk, file, header, process, transfers};
-use super::{End, File, Process, Recording, Sizes, Transfers};
+use super::record::{End, File, Process, Recording, Sizes, Transfers};
 
 /// Why a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
