@@ -2,6 +2,8 @@
 //! and files are the job, which pattern they follow, and how many processes ran at a time. What a judgement
 //! rests on stands as a comment in the text that people edit.
 
+use std::fmt::Write as _;
+
 use azekura_forecast::job::{Access, Caches, Job, Operations, Order, Pattern, Per, Phase};
 use azekura_forecast::units::{Bytes, Seconds};
 
@@ -248,13 +250,15 @@ pub(super) fn text(job: &Job, usage: &Usage) -> String {
     let io_s: f64 = workers.iter().map(|worker| worker.process.io_s).sum();
     let compute_s: f64 = workers.iter().map(|worker| worker.process.compute_s).sum();
     let mut text = job.to_toml();
-    text.push_str(&format!(
+    // Text in a string always has room.
+    let _ = write!(
+        text,
         "\n# Recorded by {}: {} of {} programs moved the data, {io_s:.3} s of their time in I/O and \
          {compute_s:.3} s not.\n",
         usage.recorder,
         workers.len(),
         usage.processes.len(),
-    ));
+    );
     text
 }
 

@@ -92,7 +92,7 @@ pub(super) fn remarks(usage: &Usage) -> Vec<String> {
 }
 
 /// Why there is no job, and what to do.
-pub(super) fn no_job(usage: &Usage, why: &NoJob) -> String {
+pub(super) fn no_job(usage: &Usage, why: NoJob) -> String {
     let why = match why {
         NoJob::NoProcess if usage.unseen_programs > 0 => {
             "the program is one that does not load the preload library (static, of Go, or with the rights \

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
     }
     let text = match job::of(&usage) {
         Ok(job) => job::text(&job, &usage),
-        Err(why) => bail!("{}", listing::no_job(&usage, &why)),
+        Err(why) => bail!("{}", listing::no_job(&usage, why)),
     };
     match &args.output {
         Some(path) => write(path, &text)?,

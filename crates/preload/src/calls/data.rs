@@ -213,6 +213,7 @@ hooks! {
             },
             || {
                 let at_offset = (at != -1).then_some(at);
+                // SAFETY: as for the C function.
                 moved(Read, fd, at_offset, 0, || unsafe {
                     host::preadv2(fd, parts, count, at, flags)
                 })
@@ -237,6 +238,7 @@ hooks! {
             },
             || {
                 let at_offset = (at != -1).then_some(at);
+                // SAFETY: as for the C function.
                 moved(Write, fd, at_offset, 0, || unsafe {
                     host::pwritev2(fd, parts, count, at, flags)
                 })
