@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::launch::{LifeLine, MESSAGE_BYTES_MAX};
 use super::tally::JobStatus;
-use crate::report;
 
 /// What stands before an agent's question on its way to the front: a number and the question follow.
 const ASK: &str = "ask ";
