@@ -23,7 +23,8 @@ LAYERS = {
     "engine": {"proto", "wire", "rpc", "store", "platform"},
     "client": {"proto", "wire", "rpc", "policy", "platform"},
     "posix": {"proto", "client", "policy", "platform"},
-    "fuse": {"proto", "posix"},
+    "fuse-kernel": set(),
+    "fuse": {"proto", "posix", "fuse-kernel"},
     "nfs": {"proto", "platform", "posix"},
     "policy": set(),
     "executable": set(),
@@ -31,7 +32,7 @@ LAYERS = {
     "preload": {"proto", "client", "posix", "executable"},
     "capi": {"proto", "client", "posix"},
     "daos": {"proto", "client", "posix"},
-    "stage": {"proto", "wire", "policy", "posix", "client", "platform"},
+    "stage": {"proto", "wire", "policy", "posix", "client", "platform", "fuse-kernel"},
     "netlab": set(),
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}

@@ -525,10 +525,11 @@ fn put_arg(message: &mut Writer, arg: &Arg) {
 
 /// As the target has them: the tag, then a message, or names of a home and a path over them.
 fn staging(corpus: &Corpus) {
-    let path = || b"/home/data/\xff\n".to_vec();
+    let path = || b"/data/in/\xff\n".to_vec();
     let mut requests = vec![
         LocalRequest::Greet { version: LOCAL_VERSION },
         LocalRequest::Read { path: path(), follow: true },
+        LocalRequest::Open { path: path(), follow: true },
         LocalRequest::Look { path: path(), follow: false },
         LocalRequest::List { path: path() },
         LocalRequest::Prefetch { paths: vec![path(), path()] },
@@ -550,6 +551,7 @@ fn staging(corpus: &Corpus) {
         LocalReply::Welcome {
             node: NodeId(3),
             maps: vec![LocalMap { dir, kind: MapKind::ReadOnly, tree, lists }],
+            arriving: Some(77),
         },
         LocalReply::Local(path()),
         LocalReply::Outside(path()),

@@ -58,11 +58,11 @@ fn rows(text: &str, path: &Path) -> Result<Vec<Row>> {
         .collect()
 }
 
-/// A title, and what of a row is drawn under it.
-type Drawn<'a> = (&'a str, fn(&Row) -> f64);
+/// A curve's name, and what it shows of a row.
+type Shown<'a> = (&'a str, fn(&Row) -> f64);
 
 /// A curve for each number of nodes; the interval beside it where there is one number only.
-fn curves(rows: &[Row], main: &str, values: &[Drawn<'_>]) -> Vec<Curve> {
+fn curves(rows: &[Row], main: &str, values: &[Shown<'_>]) -> Vec<Curve> {
     let mut nodes: Vec<u32> = rows.iter().map(|row| row.nodes).collect();
     nodes.sort_unstable();
     nodes.dedup();

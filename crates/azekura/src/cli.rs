@@ -6,7 +6,9 @@ use crate::commands::{
     container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
 };
 use crate::outcome::Verdict;
-use crate::{bench, calibrate, completions, forecast, fs, load, pool_names, run, stage, watch};
+use crate::{
+    bench, calibrate, completions, forecast, fs, load, pool_names, profile, run, stage, watch,
+};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -71,6 +73,7 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     /// Say how long a batch will take, what binds it, and how many processes it should use
     Forecast(forecast::ForecastArgs),
+    Profile(profile::ProfileArgs),
     /// Show what was asked for of far files, and why
     Trace(trace::TraceArgs),
     /// Lay out what programs are built with
@@ -107,7 +110,9 @@ impl Cli {
     /// mixes its log into that program's output.
     pub(crate) fn log_verbosity(&self) -> u8 {
         match &self.command {
-            Command::Run(_) | Command::Stage(_) => self.verbose.saturating_sub(1),
+            Command::Run(_) | Command::Stage(_) | Command::Profile(_) => {
+                self.verbose.saturating_sub(1)
+            }
             _ => self.verbose,
         }
     }
@@ -144,6 +149,7 @@ impl Cli {
             Command::Bench(command) => return bench::run(&command),
             Command::Calibrate(args) => return calibrate::run(&args),
             Command::Forecast(args) => forecast::run(&args),
+            Command::Profile(args) => return profile::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command, Self::command()),
             Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),

@@ -21,6 +21,7 @@ pub mod names; //  names of pools, containers and places in them
 pub mod outcome; // what a command came to, exit codes
 pub mod panics; // what a panic does: end the program
 mod pool_names; // what completes an argument that names a pool
+mod profile; //    azekura profile: the I/O of a real run, and the job that it comes to
 pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix

@@ -1,8 +1,10 @@
 //! System calls that no safe crate offers. The only unsafe code of the crate; decides nothing.
 
+pub(crate) mod apart;
 pub(crate) mod lease;
 pub(crate) mod memory;
 pub(crate) mod notify;
+pub(crate) mod peer;
 pub(crate) mod tracee;
 
 use std::io;

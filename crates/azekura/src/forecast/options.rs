@@ -71,10 +71,10 @@ fn by_units(text: &str) -> Option<f64> {
 /// # Errors
 /// A sentence that says how to write them.
 pub(super) fn parse_numbers(text: &str) -> Result<Numbers, String> {
-    let (kind, values) = text.split_once('=').unwrap_or(("processes", text));
+    let (kind, parts) = text.split_once('=').unwrap_or(("processes", text));
     let form = || format!("'{text}' are no numbers: write 1,2,4 or 1..16, or nodes=1,2");
     let mut numbers = Vec::new();
-    for part in values.split(',') {
+    for part in parts.split(',') {
         let (first, last) = part.split_once("..").unwrap_or((part, part));
         let first: u32 = first.trim().parse().map_err(|_| form())?;
         let last: u32 = last.trim().parse().map_err(|_| form())?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use anyhow::{Context as _, Result};
 use azekura_proto::staging::{JobId, MapKind, NodeId};
 use azekura_stage::front::{Event, Front, FrontOptions, OutOptions, Recipients};
-use azekura_stage::job::{self, AgentDescription, MapDescription};
+use azekura_stage::job::{self, AgentDescription, Keeping, MapDescription};
 use azekura_stage::source::{Directory, Source};
 
 use super::args::{RunArgs, To};
@@ -112,6 +112,7 @@ impl Plan {
             cache: cache.clone(),
             maps: self.maps.clone(),
             keeps_cache: args.keep_cache,
+            keeping: Keeping { whole: args.whole, direct: args.direct },
             socket_suffix: String::new(),
         };
         Ok(self.hosts.iter().enumerate().map(describe).collect())

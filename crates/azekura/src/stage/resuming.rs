@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use azekura_stage::front::{Front, FrontOptions, Manifest, OutOptions, Recipients};
-use azekura_stage::job::{self, AgentDescription};
+use azekura_stage::job::{self, AgentDescription, Keeping};
 
 use super::args::ResumeArgs;
 use super::front::sources;
@@ -50,6 +50,7 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
         recipients: Recipients::Requesters,
         out: OutOptions {
             concurrency: usize::from(args.out_concurrency),
+            on_close: false,
             manifest: None,
             note: BTreeMap::new(),
         },
@@ -84,6 +85,7 @@ fn descriptions(
         cache: PathBuf::from(cache),
         maps: manifest.maps.clone(),
         keeps_cache: true,
+        keeping: Keeping::default(),
         socket_suffix: String::new(),
     };
     Ok(manifest.nodes.iter().map(describe).collect())

@@ -4,11 +4,11 @@
 mod event;
 mod listings;
 mod outgoing;
+mod pace;
 pub(crate) mod plan;
 mod route;
 mod scheduler;
 mod word;
-mod workers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,15 +26,16 @@ use crate::doors::{Door, OpenSockets, Pass, spawn};
 use crate::error::Error;
 use crate::front::listings::Listings;
 use crate::front::outgoing::{Agent, Note, OutParts, Outgoing, Post, Setup};
+use crate::front::plan::Known;
 use crate::front::scheduler::Scheduler;
 use crate::front::word::Word;
-use crate::front::workers::Workers;
 use crate::job::MapDescription;
-use crate::message::{ContentId, Opening, ToAgent, ToFront};
+use crate::message::{ContentId, Opening, Order, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::source::Source;
 use crate::stock::{Spoilt, Stock};
 use crate::supply;
+use crate::workers::Workers;
 
 pub use crate::front::event::Event;
 pub use crate::front::outgoing::{
@@ -74,12 +75,13 @@ pub struct AgentAt {
 /// A running front. Dropped, it is gone at once, and the agents end.
 pub struct Front {
     words: Sender<Word>,
+    events: Sender<Event>,
     outboxes: BTreeMap<NodeId, Outbox<ToAgent>>,
     door: Arc<Door>,
     inner: Arc<Inner>,
     /// The directories of the maps.
     dirs: Vec<Vec<u8>>,
-    outgoing: Outgoing,
+    outgoing: Arc<Outgoing>,
 }
 
 /// What the threads of a front share.
@@ -89,6 +91,8 @@ struct Inner {
     workers: Workers,
     words: Sender<Word>,
     post: Arc<Post>,
+    /// Who is told that a node's programs have closed files.
+    closed: Sender<NodeId>,
     /// How many agents have not ended.
     connected: Mutex<usize>,
     ended: Condvar,
@@ -122,7 +126,7 @@ impl Front {
                 Spoilt::Unreadable(errno) => Word::Unreadable(id, errno),
             });
         });
-        let stock = Arc::new(Stock::new(sources.clone(), ContentId(1), tell));
+        let stock = Stock::new(sources.clone(), ContentId(1), workers.clone(), tell);
         let outboxes: BTreeMap<_, _> =
             agents.iter().map(|agent| (agent.node, Outbox::new())).collect();
         let post: Arc<Post> = Arc::default();
@@ -132,19 +136,22 @@ impl Front {
             nodes: out_agents(&agents, &outboxes),
             post: Arc::clone(&post),
             events: events.clone(),
-            options: options.out,
+            options: options.out.clone(),
         };
-        let outgoing = Outgoing::new(Setup::new(parts, pass.clone(), Arc::clone(&open)));
+        let out = Setup::new(parts, pass.clone(), Arc::clone(&open));
+        let outgoing = Arc::new(Outgoing::new(out));
+        let (closed, told) = channel();
         let inner = Arc::new(Inner {
             open,
             listings: Listings::new(sources),
             workers: workers.clone(),
             words: words.clone(),
             post,
+            closed,
             connected: Mutex::new(0),
             ended: Condvar::new(),
         });
-        let front = Self { words, outboxes, door, inner, dirs, outgoing };
+        let front = Self { words, events: events.clone(), outboxes, door, inner, dirs, outgoing };
         let shelf = Arc::clone(&stock);
         let serve = move |connection, opening| {
             // Nobody controls the front.
@@ -153,9 +160,18 @@ impl Front {
             }
         };
         front.door.let_in(serve).map_err(Error::system(listen))?;
-        front.connect(&pass, agents, front_port, &events)?;
+        let round_trip = front.connect(&pass, agents, front_port, &events)?;
+        if options.out.on_close {
+            let outgoing = Arc::clone(&front.outgoing);
+            for outbox in front.outboxes.values() {
+                outbox.say(ToAgent::Out(Order::Watch));
+            }
+            spawn("closed", move || outgoing.follow(&told))
+                .map_err(Error::system("start a thread"))?;
+        }
         let scheduler = Scheduler {
             recipients: options.recipients,
+            links: Known::with_round_trip(round_trip),
             agents: front.outboxes.clone(),
             stock,
             workers,
@@ -168,36 +184,40 @@ impl Front {
         Ok(front)
     }
 
-    /// Calls all agents at once: one that does not answer must not make the others late.
+    /// Calls all agents at once: one that does not answer must not make the others late. Gives the time to the
+    /// nearest and back.
     fn connect(
         &self,
         pass: &Pass,
         agents: Vec<AgentAt>,
         front_port: u16,
         events: &Sender<Event>,
-    ) -> Result<(), Error> {
+    ) -> Result<Duration, Error> {
         let nodes: Vec<_> =
             agents.iter().map(|agent| (agent.node, agent.address.to_string())).collect();
         let opening = Opening::Control { nodes, front_port };
         let dialled: Vec<_> = std::thread::scope(|scope| {
-            let dial = |agent: &AgentAt| pass.dial(&agent.address.to_string(), &opening);
+            let dial = |agent: &AgentAt| pass.dial_timed(&agent.address.to_string(), &opening);
             let calls: Vec<_> =
                 agents.iter().map(|agent| scope.spawn(move || dial(agent))).collect();
             calls.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
+        let mut round_trip = SILENCE;
         for (agent, dialled) in agents.into_iter().zip(dialled) {
             let AgentAt { node, host, address } = agent;
             // A panic has been reported.
             let Ok(dialled) = dialled else { continue };
-            let connection =
+            let (connection, took) =
                 dialled.map_err(|source| Error::Agent { host: host.clone(), address, source })?;
+            // Who answers late is busy: the way itself takes no more than the shortest time.
+            round_trip = round_trip.min(took);
             self.inner
                 .attach(node, connection, &self.outboxes[&node])
                 .map_err(Error::system("keep a connection to an agent"))?;
             // Nobody needs to listen.
             let _ = events.send(Event::NodeUp { node, host });
         }
-        Ok(())
+        Ok(round_trip)
     }
 
     /// A node is known to be lost, before its connection shows it.
@@ -209,6 +229,8 @@ impl Front {
     /// Has files come to all nodes before anybody asks: absolute paths, as programs name them; directories
     /// with all that is in them. A name that leads nowhere costs nothing.
     pub fn prefetch(&self, paths: Vec<Vec<u8>>) {
+        // Nobody needs to listen.
+        let _ = self.events.send(Event::InAsked { paths: paths.len() });
         let (inner, dirs) = (Arc::clone(&self.inner), self.dirs.clone());
         self.inner.workers.give(move || {
             for path in paths {
@@ -313,6 +335,8 @@ impl Inner {
                     let (inner, answers) = (Arc::clone(self), answers.clone());
                     self.workers.give(move || inner.listings.tell(&place, &answers));
                 }
+                // Nobody follows it if that was not asked for.
+                Ok(ToFront::Closed) => _ = self.closed.send(node),
                 Ok(ToFront::Out(answer)) => self.post.send(node, Note::Answer(answer)),
                 Ok(message) => {
                     if self.words.send(Word::Said(node, message)).is_err() {

@@ -57,6 +57,24 @@ pub trait Source: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Gives a directory its time of modification. A home without such times leaves it.
+    ///
+    /// # Errors
+    /// As utimensat(2).
+    fn set_mtime(&self, path: &[u8], mtime: Timestamp) -> io::Result<()> {
+        let _ = (path, mtime);
+        Ok(())
+    }
+
+    /// Gives the file at `to` a further name, in the place of whatever file has it.
+    ///
+    /// # Errors
+    /// As link(2); [`io::ErrorKind::Unsupported`] where files have one name only.
+    fn hard_link(&self, to: &[u8], path: &[u8]) -> io::Result<()> {
+        let _ = (to, path);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Makes a symlink, in the place of a file or symlink that is there.
     ///
     /// # Errors
@@ -92,6 +110,20 @@ pub trait NewFile: Send {
     /// # Errors
     /// As pwrite(2).
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Gives it extended attributes, and an owner if it is to have another than who writes it. A home without
+    /// such things leaves them.
+    ///
+    /// # Errors
+    /// As setxattr(2) and chown(2).
+    fn set_extras(
+        &mut self,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<()> {
+        let _ = (xattrs, owner);
+        Ok(())
+    }
 
     /// Gives it its name, in the place of whatever file has it.
     ///

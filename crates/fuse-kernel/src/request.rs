@@ -3,8 +3,8 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::abi::{self, fattr, opcode};
-use super::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
+use crate::abi::{self, fattr, opcode};
+use crate::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
 
 /// Who asks, about which node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,16 +4,20 @@
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::abi::{self, InitOut, init};
-use super::channel::{Channel, Received};
-use super::request::{Message, parse};
-use super::session_error::SessionError;
+use crate::abi::{self, InitOut, init};
+use crate::channel::{Channel, Received};
+use crate::request::{Message, parse};
+use crate::session_error::SessionError;
 
 /// Largest page that the size of a request is counted in, in bytes.
 const PAGE_BYTES: u32 = 4096;
 
 /// What is asked of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's capabilities are independent switches"
+)]
 pub struct SessionConfig {
     /// Most threads that serve requests. They are started as they are needed.
     pub threads: usize,
@@ -29,6 +33,8 @@ pub struct SessionConfig {
     pub auto_invalidate_data: bool,
     /// Listings bring the attributes along; the kernel decides when.
     pub readdir_plus: bool,
+    /// Locks are asked of the server; else the kernel keeps them by itself.
+    pub locks: bool,
 }
 
 impl Default for SessionConfig {
@@ -41,6 +47,7 @@ impl Default for SessionConfig {
             cache_symlinks: true,
             auto_invalidate_data: true,
             readdir_plus: true,
+            locks: true,
         }
     }
 }
@@ -72,8 +79,6 @@ impl SessionConfig {
             | init::BIG_WRITES
             | init::ATOMIC_O_TRUNC
             | init::EXPORT_SUPPORT
-            | init::POSIX_LOCKS
-            | init::FLOCK_LOCKS
             | init::DONT_MASK
             | init::ASYNC_DIO
             | init::PARALLEL_DIROPS
@@ -83,6 +88,9 @@ impl SessionConfig {
             | init::CREATE_SUPP_GROUP
             | init::HAS_EXPIRE_ONLY
             | init::DIRECT_IO_ALLOW_MMAP;
+        if self.locks {
+            wanted |= init::POSIX_LOCKS | init::FLOCK_LOCKS;
+        }
         if self.cache_symlinks {
             wanted |= init::CACHE_SYMLINKS;
         }

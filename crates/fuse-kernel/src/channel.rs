@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::abi::OutHeader;
+use crate::abi::OutHeader;
 
 /// One end of the conversation with the kernel. All threads share the descriptor: the kernel
 /// hands each request to exactly one reader.

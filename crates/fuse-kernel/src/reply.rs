@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
-use super::abi::{self, Attr, AttrOut, CreateOut, EntryOut, OpenOut, StatfsOut, StatxOut};
-use super::channel::Channel;
-use super::operation::{Lock, LockKind};
+use crate::abi::{self, Attr, AttrOut, CreateOut, EntryOut, OpenOut, StatfsOut, StatxOut};
+use crate::channel::Channel;
+use crate::operation::{Lock, LockKind};
 
 /// A found or new node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,8 +3,8 @@
 
 use zerocopy::IntoBytes;
 
-use super::abi::{Dirent, EntryOut};
-use super::reply::{Entry, entry_out};
+use crate::abi::{Dirent, EntryOut};
+use crate::reply::{Entry, entry_out};
 
 /// The next entry does not fit any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::channel::{Channel, Received};
-use super::negotiate::{Negotiated, SessionConfig, negotiate};
-use super::notify::Notifier;
-use super::operation::{Operation, Write};
-use super::reply::Replier;
-use super::request::{Message, ParseError, Request, parse};
-use super::session_error::SessionError;
+use crate::channel::{Channel, Received};
+use crate::negotiate::{Negotiated, SessionConfig, negotiate};
+use crate::notify::Notifier;
+use crate::operation::{Operation, Write};
+use crate::reply::Replier;
+use crate::request::{Message, ParseError, Request, parse};
+use crate::session_error::SessionError;
 
 /// Room for headers and arguments beside the data of a write request, in bytes.
 const HEAD_ROOM_BYTES: usize = 64 * 1024;

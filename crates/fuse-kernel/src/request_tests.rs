@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::abi::opcode as op;
-use super::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
-use super::request::{Forgets, Message, ParseError, parse};
+use crate::abi::opcode as op;
+use crate::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
+use crate::request::{Forgets, Message, ParseError, parse};
 
 /// Builds messages field by field.
 #[derive(Clone, Default)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_fuse::kernel::{
+use azekura_fuse_kernel::{
     Attr, DirentWriter, Entry, Handler, ListedEntry, MountError, MountOptions, OpenFlags,
     Operation, Replier, Request, Session, SessionConfig, SessionError, mount, unmount,
     with_reply_buffer,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::abi::{self, DeleteOut, InvalEntryOut, InvalInodeOut};
-use super::channel::Channel;
+use crate::abi::{self, DeleteOut, InvalEntryOut, InvalInodeOut};
+use crate::channel::Channel;
 
 /// Sends invalidations to the kernel.
 #[derive(Clone, Debug)]
