@@ -9,6 +9,7 @@ mod asking;
 mod command;
 mod desk;
 mod front;
+mod homes;
 mod hosts;
 mod inside;
 mod journal;

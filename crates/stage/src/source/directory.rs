@@ -17,9 +17,6 @@ use rustix::io::Errno;
 
 use super::home::{self, FileState, NewFile, Source, SourceFile};
 
-/// A name can have 255 bytes; so many are kept in that of a file that is not whole yet.
-const KEPT_NAME_BYTES: usize = 200;
-
 /// A directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -51,10 +48,7 @@ impl Directory {
 
     /// The directory above a path, and its last name.
     fn parent<'a>(&self, path: &'a [u8]) -> io::Result<(OwnedFd, &'a OsStr)> {
-        let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => (&path[..slash], &path[slash + 1..]),
-            None => (&b""[..], path),
-        };
+        let (above, name) = home::split(path);
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::INVAL.into());
         }
@@ -98,11 +92,7 @@ impl Source for Directory {
 
     fn create(&self, path: &[u8]) -> io::Result<Box<dyn NewFile>> {
         let (above, name) = self.parent(path)?;
-        let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let mark = u32::from_le_bytes(random);
-        let kept = &name.as_bytes()[..name.len().min(KEPT_NAME_BYTES)];
-        let partial = [b".", kept, format!(".azekura-{mark:08x}").as_bytes()].concat();
+        let partial = home::partial_name(name.as_bytes())?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(
             &above,
