@@ -42,7 +42,7 @@ LAYERS = {
 # to over a socket come with it.
 TEST_LAYERS = {"testkit"}
 # What one crate alone may use from outside: the data path of the others is synchronous.
-ONLY = {name: "services" for name in ("opendal", "reqwest", "rustls", "tokio")}
+ONLY = dict.fromkeys(("opendal", "reqwest", "rustls", "tokio"), "services")
 # What a crate must never use from outside, whatever for.
 BANNED = {
     "proto": {"rustix", "parking_lot", "tracing", "getrandom"},

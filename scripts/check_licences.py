@@ -68,7 +68,7 @@ def main():
     rules = (ROOT / "deny.toml").read_text()
     allowed = set(re.findall(r'"([^"]+)"', list_of(rules, "allow")))
     banned = {}
-    for line in re.findall(r'\{ name = .*\}', list_of(rules, "deny")):
+    for line in re.findall(r"\{ name = .*\}", list_of(rules, "deny")):
         (name,) = re.findall(r'\{ name = "([^"]+)"', line)
         wrappers = re.findall(r"wrappers = \[(.*?)\]", line)
         banned[name] = set(re.findall(r'"([^"]+)"', "".join(wrappers)))

@@ -142,9 +142,11 @@ fn kind_of(scheme: &str) -> Result<(Kind, bool), String> {
         "webhdfs" => (Kind::WebHdfs, false),
         "swebhdfs" => (Kind::WebHdfs, true),
         "hdfs" => {
-            return Err("hdfs:// needs Java and libhdfs, which are not part of this program: write \
+            return Err(
+                "hdfs:// needs Java and libhdfs, which are not part of this program: write \
                  webhdfs://HOST:PORT/PATH with the HTTP port of the name node (usually 9870)"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         "http" | "https" => {
             return Err(format!(

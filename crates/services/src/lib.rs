@@ -6,6 +6,7 @@
 mod address;
 mod budget;
 mod hdfs;
+mod link;
 mod listing;
 mod naming;
 mod operator;

@@ -10,8 +10,8 @@ use futures_util::TryStreamExt as _;
 use opendal::{Entry, ErrorKind};
 use rustix::io::Errno;
 
+use crate::link::{Link, attributes_of};
 use crate::naming::{dir_of, is_name};
-use crate::service::{Link, attributes_of};
 
 /// Names of a directory at most.
 const NAMES_MAX: usize = 1 << 20;

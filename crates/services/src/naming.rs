@@ -27,9 +27,7 @@ pub(crate) fn dir_of(path: &str) -> String {
 /// Whether a file of a POSIX directory can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     const NAME_BYTES_MAX: usize = 255;
-    !matches!(name, "" | "." | "..")
-        && name.len() <= NAME_BYTES_MAX
-        && !name.contains(['/', '\0'])
+    !matches!(name, "" | "." | "..") && name.len() <= NAME_BYTES_MAX && !name.contains(['/', '\0'])
 }
 
 /// The path of a file that is not whole yet, beside the one that it becomes.

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::address::Kind;
 use crate::budget::Share;
-use crate::service::{Link, state_of};
+use crate::link::{Link, state_of};
 
 /// The first range, for a first byte that comes soon; each is twice as long as all before it, up to the longest.
 const RANGE_BYTES_MIN: u64 = 512 * 1024;
@@ -70,9 +70,9 @@ impl Reader {
     fn take_way(&self, offset: u64) -> Way {
         let mut ways = self.ways.lock();
         let leads = |way: &Way| {
-            way.ranges.front().is_some_and(|range| {
-                range.offset <= offset && offset < range.offset + range.bytes
-            })
+            way.ranges
+                .front()
+                .is_some_and(|range| range.offset <= offset && offset < range.offset + range.bytes)
         };
         let place = ways.iter().position(leads);
         let found = place.and_then(|place| ways.remove(place));

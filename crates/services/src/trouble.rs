@@ -53,7 +53,8 @@ impl Called {
                 .any(|word| answer.contains(word));
         match (is_refused, self.kind) {
             (true, Kind::Sftp) => {
-                "; 'ssh -o BatchMode=yes' to that host has to work, with that user and key".to_owned()
+                "; 'ssh -o BatchMode=yes' to that host has to work, with that user and key"
+                    .to_owned()
             }
             (true, kind) => {
                 let anonymous =

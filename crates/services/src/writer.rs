@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::address::Kind;
+use crate::link::Link;
 use crate::naming::partial_of;
-use crate::service::Link;
 use crate::sys;
 
 /// Parts in which a file is given to the service. S3 wants 5 MiB at least, and 10,000 parts at most: so those

@@ -77,8 +77,8 @@ impl fmt::Display for Home {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Here => f.write_str("the directory itself"),
-            Self::Pool(place) => place.fmt(f),
-            Self::Service(address) => address.fmt(f),
+            Self::Pool(place) => write!(f, "{place}"),
+            Self::Service(address) => write!(f, "{address}"),
         }
     }
 }
@@ -134,8 +134,9 @@ pub(super) fn notes(homes: &[Home]) -> impl Iterator<Item = (String, String)> {
 pub(super) fn noted(notes: &BTreeMap<String, String>, maps: usize) -> Result<Vec<Home>> {
     let home = |index: usize| match notes.get(&format!("{NOTE}{index}")) {
         None => Ok(Home::Here),
-        Some(text) => Home::parse(text)
-            .map_err(|why| anyhow!("the manifest's home of map {index}: {why}")),
+        Some(text) => {
+            Home::parse(text).map_err(|why| anyhow!("the manifest's home of map {index}: {why}"))
+        }
     };
     (0..maps).map(home).collect()
 }
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn homes_come_back_from_a_manifest() {
-        let homes = ["s3://b/p?region=x", "p/c:/runs/a=b", "file:///x"].map(|text| Home::parse(text).unwrap());
+        let homes = ["s3://b/p?region=x", "p/c:/runs/a=b", "file:///x"]
+            .map(|text| Home::parse(text).unwrap());
         let homes = [&[Home::Here][..], &homes].concat();
         let notes: BTreeMap<_, _> = notes(&homes).collect();
         assert_eq!(notes.len(), 3);

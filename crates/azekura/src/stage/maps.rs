@@ -210,7 +210,12 @@ mod tests {
             (String::from_utf8_lossy(dir).into_owned(), kind, home.map(ToOwned::to_owned))
         };
         for (text, dir, kind, home) in [
-            ("/d=ro@s3://b/p?endpoint=http://h", "/d", MapKind::ReadOnly, "s3://b/p?endpoint=http://h"),
+            (
+                "/d=ro@s3://b/p?endpoint=http://h",
+                "/d",
+                MapKind::ReadOnly,
+                "s3://b/p?endpoint=http://h",
+            ),
             ("/a=b@c=out@sftp://me@h/x", "/a=b@c", MapKind::Out, "sftp://me@h/x"),
             ("/a=ro@x/y=rw@pool:/runs", "/a=ro@x/y", MapKind::ReadWrite, "pool:/runs"),
             ("/d=rw@pool:/a=ro@b", "/d", MapKind::ReadWrite, "pool:/a=ro@b"),

@@ -32,10 +32,8 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
         report::say("nothing is left to be sent home");
         return Ok(Verdict::Good);
     }
-    let sources = homes::sources(
-        &manifest.maps,
-        &homes::noted(&manifest.note, manifest.maps.len())?,
-    )?;
+    let sources =
+        homes::sources(&manifest.maps, &homes::noted(&manifest.note, manifest.maps.len())?)?;
     let launch = args.launch.as_deref().or(manifest.note.get(LAUNCH).map(String::as_str));
     let launcher = Launcher::choose(launch)?;
     let (_, secret) = job::draw().context("cannot draw the job's secret")?;

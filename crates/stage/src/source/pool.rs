@@ -4,7 +4,7 @@
 use std::io;
 
 use azekura_posix::{
-    AttrUpdate, Attr, AttrsWanted, File, Namespace, OFlags, Oid, OpenOptions, RenameMode, SetTime,
+    Attr, AttrUpdate, AttrsWanted, File, Namespace, OFlags, Oid, OpenOptions, RenameMode, SetTime,
 };
 use azekura_proto::staging::Attributes;
 use azekura_proto::{FileKind, Timestamp};
