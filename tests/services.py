@@ -26,6 +26,7 @@ class Server:
         # Connections are cut without a word.
         self.is_dead = False
         self.authorization = None
+        self.environment = {}
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), type("H", (handler,), {"server_of": self}))
         self.http.daemon_threads = True
         self.port = self.http.server_address[1]
@@ -325,7 +326,6 @@ class WebDav(Server):
 
     def __init__(self):
         super().__init__(WebDavHandler)
-        self.environment = {}
         self.dirs = {"", "/dav"}
 
     def url(self, prefix=""):

@@ -33,7 +33,11 @@ def mapped(server, kind, prefix=""):
 
 
 def run(site, server, *words, **more):
-    return site.run(*words, env={**site.world.environment, **server.environment}, **more)
+    return site.run(*words, env=environment(site, server), **more)
+
+
+def environment(site, server):
+    return {**site.world.environment, "NO_PROXY": "127.0.0.1", **server.environment}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,7 +214,7 @@ def test_results_that_a_dead_service_did_not_take_are_sent_later(site):
     with S3() as server:
         mark = site.home / "written"
         kill = f"echo kept >{SEEN}/x; touch {mark}; while [ -e {mark} ]; do sleep 0.05; done"
-        env = {**site.world.environment, **server.environment}
+        env = environment(site, server)
         manifest = site.home / "m"
         job = site.start(*mapped(server, "out"), "--manifest", manifest, "--", "sh", "-c", kill, env=env)
 

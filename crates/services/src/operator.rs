@@ -37,7 +37,11 @@ pub(crate) fn http_client() -> Result<reqwest::Client, String> {
         .tcp_keepalive(SILENCE / 2)
         .user_agent(concat!("azekura/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| format!("cannot make an HTTP client: {error}"))
+        .map_err(|error| {
+            let cause = std::error::Error::source(&error);
+            let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
+            format!("cannot make an HTTP client: {cause}; are ca-certificates installed?")
+        })
 }
 
 /// The operator for an address.

@@ -105,7 +105,7 @@ impl Writer {
         }
         let (link, operator) = (Arc::clone(&self.link), &self.link.operator);
         let sent = match &mut self.way {
-            Way::Whole(file) => return spool(file, &part).map_err(spooling),
+            Way::Whole(file) => return spool(file, &part).map_err(|error| spooling(&error)),
             Way::Parts(writer) => {
                 let at = &self.at;
                 link.wait(bytes, async {
@@ -146,7 +146,7 @@ impl Writer {
                 link.wait(bytes, operator.write(at, whole)).map(drop)
             }
             Way::Whole(Some(file)) => {
-                let whole = sys::bytes_of(file).map_err(spooling)?;
+                let whole = sys::bytes_of(file).map_err(|error| spooling(&error))?;
                 link.wait(bytes, operator.write(at, whole)).map(drop)
             }
             Way::Parts(Some(writer)) | Way::Appended(Some(writer)) => {
@@ -212,7 +212,10 @@ impl Writer {
 
 /// What S3 calls the version of an object that came in these parts.
 fn etag_of(parts: &[[u8; 16]]) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('?');
+    let hex = |bytes: &[u8]| -> String {
+        bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    };
     match parts {
         [] => hex(&Md5::digest([])),
         [part] => hex(part),
@@ -235,7 +238,7 @@ fn spool(file: &mut Option<File>, part: &[u8]) -> io::Result<()> {
     file.write_all(part)
 }
 
-fn spooling(error: io::Error) -> io::Error {
+fn spooling(error: &io::Error) -> io::Error {
     io::Error::other(format!(
         "cannot keep the file in {} until it is whole: {error}; set TMPDIR to a directory with room",
         std::env::temp_dir().display()

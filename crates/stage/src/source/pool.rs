@@ -131,7 +131,7 @@ impl Source for PoolDirectory {
         let (above, name) = self.parent(path)?;
         match above.create_dir(name, mode & 0o777) {
             Err(Errno::EXIST) if self.walk(path)?.kind == FileKind::Directory => Ok(()),
-            made => Ok(made.map(drop)?),
+            other => Ok(other.map(drop)?),
         }
     }
 
