@@ -72,8 +72,9 @@ def main():
         (name,) = re.findall(r'\{ name = "([^"]+)"', line)
         wrappers = re.findall(r"wrappers = \[(.*?)\]", line)
         banned[name] = set(re.findall(r'"([^"]+)"', "".join(wrappers)))
-    target = re.findall(r'"([^"]+)"', re.search(r"^targets = \[.*\]", rules, re.MULTILINE).group(0))[0]
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
+    targets = re.findall(r'"([^"]+)"', re.search(r"^targets = \[.*\]", rules, re.MULTILINE).group(0))
+    command = ["cargo", "metadata", "--format-version", "1", "--locked"]
+    command += [f"--filter-platform={target}" for target in targets]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
     # Only what is built: of every other platform's crates the names are in there too.

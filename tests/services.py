@@ -18,6 +18,8 @@ class Server:
         self.files = {}
         self.dirs = set()
         self.times = {}
+        # What is said of the length of a file instead of it.
+        self.lengths = {}
         self.clock = 1_700_000_000
         self.asked = []
         self.lock = threading.RLock()
@@ -102,21 +104,26 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def give(self, data, begin, end, status, **headers):
-        """A range of a file; a server that dies gives half of it."""
+    def meet(self, path, begin, end, status):
+        """What a file is when a range of it is given; a server that dies gives half of that."""
         server = self.server_of
-        if server.before_get:
-            try:
+        try:
+            if server.before_get:
                 server.before_get(self.where, begin, end)
-            except Dead:
-                server.is_dead = True
-                self.send_response(status)
-                self.send_header("Content-Length", str(end - begin))
-                self.end_headers()
-                self.wfile.write(data[begin : begin + (end - begin) // 2])
-                self.wfile.flush()
-                self.connection.close()
-                raise
+        except Dead:
+            server.is_dead = True
+            self.send_response(status)
+            self.send_header("Content-Length", str(end - begin))
+            self.end_headers()
+            self.wfile.write(server.files[path][begin : begin + (end - begin) // 2])
+            self.wfile.flush()
+            self.connection.close()
+            raise
+        with server.lock:
+            return server.files[path]
+
+    def give(self, data, begin, end, status, **headers):
+        """A range of a file."""
         if status == 206:
             headers["Content_Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
         self.answer(status, data[begin:end], **headers)
@@ -190,13 +197,15 @@ class S3Handler(Handler):
     def get(self, key, data):
         if data is None:
             return self.answer(404) if self.command == "HEAD" else self.error(404, "NoSuchKey")
+        begin, end, status = self.range(data)
+        if self.command == "GET":
+            data = self.meet(key, begin, end, status)
         etag = self.etag(key, data)
         headers = {"ETag": etag, "Last_Modified": self.time(key)}
         if self.headers.get("If-Match", etag) != etag:
             return self.error(412, "PreconditionFailed")
         if self.command == "HEAD":
             return self.answer(200, Content_Length=str(len(data)), **headers)
-        begin, end, status = self.range(data)
         return self.give(data, begin, end, status, **headers)
 
     def put(self, key, body):
@@ -277,7 +286,7 @@ class WebDavHandler(Handler):
             return self.look(path, is_dir, data)
         if method == "GET" and data is not None:
             begin, end, status = self.range(data)
-            return self.give(data, begin, end, status)
+            return self.give(self.meet(path, begin, end, status), begin, end, status)
         if method == "PUT" and above in server.dirs:
             server.put(path, body)
             return self.answer(201)
@@ -311,7 +320,7 @@ class WebDavHandler(Handler):
             if one in server.dirs:
                 kind, href = "<D:resourcetype><D:collection/></D:resourcetype>", href.rstrip("/") + "/"
             else:
-                length = len(server.files[one])
+                length = server.lengths.get(one, len(server.files[one]))
                 kind = f"<D:resourcetype/><D:getcontentlength>{length}</D:getcontentlength>"
             text += (
                 f"<D:response><D:href>{href}</D:href><D:propstat><D:prop>{kind}"
@@ -370,7 +379,7 @@ class WebHdfsHandler(Handler):
         if op == "OPEN":
             begin = int(self.query.get("offset", 0))
             end = min(begin + int(self.query.get("length", len(data))), len(data))
-            return self.give(data, begin, end, 200)
+            return self.give(self.meet(path, begin, end, 200), begin, end, 200)
         if op == "RENAME" and self.query.get("renameoptions") == "OVERWRITE":
             server.put(self.query["destination"], server.files.pop(path))
             return self.answer(200)

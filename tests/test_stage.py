@@ -395,6 +395,14 @@ def test_static_programs_are_served_on_nodes(lab_site, static_program, way):
 
 
 @pytest.mark.root
+def test_the_lab_is_reached_by_either_program(lab_site):
+    data, option = mapped(lab_site)
+    lab_site.launch = ("--launch", f"{BINARY} netlab exec {{host}} -- {{command}}")
+    on_node = [BINARY, "netlab", "exec", "n2", "--", "sha256sum", data / "file"]
+    assert lab_site.run(*option, "--", *on_node).stdout.split()[0] == DIGEST
+
+
+@pytest.mark.root
 def test_one_transfer_serves_all_that_ask(lab_site):
     data, option = mapped(lab_site)
     job = lab_site.start(*option, "--", "sh", "-c", sums(lab_site, data / "file"))

@@ -12,7 +12,7 @@ import sys
 import threading
 
 import pytest
-from pools import free_ports, wait_until
+from pools import BINARY, free_ports, wait_until
 from services import S3, Dead, WebDav, WebHdfs, fill, place
 from staging import Site
 
@@ -23,9 +23,23 @@ KINDS = [S3, WebDav, WebHdfs]
 SEEN = "/no-such-place/data"
 
 
+@pytest.fixture(scope="module")
+def _services():
+    """Skips what needs services where the program was built without them."""
+    words = [BINARY, "stage", "run", "--map", f"{SEEN}=ro@gs://b/x"]
+    done = subprocess.run([*words, "--cache", "/tmp", "--", "true"], capture_output=True, text=True)
+    if "built without services" in done.stderr:
+        pytest.skip("this program was built without services")
+
+
 @pytest.fixture
-def site(world):
+def plain_site(world):
     return Site(world)
+
+
+@pytest.fixture
+def site(_services, plain_site):
+    return plain_site
 
 
 def mapped(server, kind, prefix=""):
@@ -264,7 +278,49 @@ def test_local_files_are_seen_at_another_path(site):
     assert (site.home / "a b" / "new").read_text() == "x\n"
 
 
-def test_a_pool_is_a_home_with_all_that_a_directory_keeps(site):
+def test_small_files_are_asked_for_side_by_side(site):
+    files = {f"f{number:02}": f"{number}".encode() for number in range(40)}
+    gate = threading.Barrier(4, timeout=20)
+    first = threading.Semaphore(4)
+
+    def wait(_path, _begin, _end):
+        # Only when four were asked for the first of them are given.
+        if first.acquire(blocking=False):
+            gate.wait()
+
+    with S3() as server:
+        fill(server, files)
+        server.before_get = wait
+        script = '"$AZEKURA_BIN" stage in $0 && cat $0/*'
+        done = run(site, server, *mapped(server, "ro"), "--", "sh", "-c", script, SEEN)
+        assert sorted(done.stdout) == sorted("".join(data.decode() for data in files.values()))
+
+
+def test_a_small_file_costs_two_requests_of_s3(site):
+    with S3() as server:
+        fill(server, {"small": b"x", "large": bytes(1 << 20)})
+        done = run(site, server, *mapped(server, "ro"), "--", "sh", "-c", "cat $0/small", SEEN)
+        assert done.stdout == "x"
+        assert (server.count("HEAD", "small"), server.count("GET", "small")) == (1, 1)
+        run(site, server, *mapped(server, "ro"), "--", "sh", "-c", "cat $0/large >&-", SEEN, check=False)
+        # Not one for each piece.
+        assert server.count("HEAD", "large") == 1
+
+
+def test_an_answer_that_the_library_cannot_read_is_an_error_of_that_call(site):
+    with WebDav() as server:
+        fill(server, {"good": b"good", "odd/x": b"x"})
+        # It takes this for a number, whatever it is.
+        server.lengths[place(server, "odd/x")] = "many"
+        script = "ls $0/odd; cat $0/good"
+        done = run(site, server, *mapped(server, "ro"), "--", "sh", "-c", script, SEEN)
+        assert done.stdout == "good"
+        assert "Input/output error" in done.stderr
+        assert "cannot read the answer" in done.stderr
+
+
+def test_a_pool_is_a_home_with_all_that_a_directory_keeps(plain_site):
+    site = plain_site
     pool = site.world.pool(memory=True)
     tree = site.home / "tree"
     (tree / "sub").mkdir(parents=True)
@@ -404,3 +460,16 @@ def test_a_wrong_key_for_sftp_is_told_of(site, sshd):
     assert done.returncode == 1
     for part in ("SFTP", "Permission denied", "BatchMode"):
         assert part in done.stderr
+
+
+def test_names_that_are_not_text_do_not_end_a_job(site, sshd):
+    (sshd.files / "good").mkdir()
+    (sshd.files / "good" / "file").write_text("good")
+    (sshd.files / "bad").mkdir()
+    with open(os.path.join(os.fsencode(sshd.files), b"bad", b"\xff"), "w"):
+        pass
+    words = ("--map", f"{SEEN}=ro@{sshd.url()}", "--", "sh", "-c", "ls $0/bad; cat $0/good/file", SEEN)
+    done = site.run(*words, env=sshd.environment)
+    assert done.stdout == "good"
+    assert "Input/output error" in done.stderr
+    assert "cannot list" in done.stderr

@@ -1,6 +1,7 @@
 """Staging jobs that somebody uses wrongly, that come together, or that strangers call."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -144,6 +145,21 @@ def test_what_cannot_go_well_is_refused(site, options, says):
     assert not (site.home / "was-run").exists()
 
 
+def test_a_machine_is_one_node_whatever_it_is_called(site):
+    path, option = mapped(site)
+    done = site.run(
+        *option,
+        *("--launch", "env HOST={host} {command}"),
+        *("--", "cat", path / "file"),
+        hosts=["127.0.0.1", "127.0.0.2"],
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "name each machine once" in done.stderr
+    assert site.left() == []
+    assert site.agents() == []
+
+
 def test_a_map_may_lie_in_the_cache_directory(site):
     path, option = mapped(site)
     words = ("--hosts", "localhost", "--cache", site.home, *option, "--", "cat", path / "file")
@@ -259,3 +275,102 @@ def test_garbage_at_the_door_of_an_agent_ends_nothing(site):
                 pass
     assert site.agents() == [agent]
     end(site, job)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_signals_to_all_of_a_job_end_it_in_order(site, number):
+    results = site.home / "results"
+    results.mkdir()
+    mark = site.world.base / "mark"
+    script = f"ulimit -c 0; echo text >{results}/file; touch {mark}; while :; do sleep 0.05; done"
+    job = site.start("--map", f"{results}=out", "--", "sh", "-c", script, start_new_session=True)
+    wait_until(lambda: mark.exists() or job.child.poll() is not None, "the job runs")
+    # As a terminal does it, to the front and the command.
+    os.killpg(job.child.pid, number)
+    assert job.wait() == 128 + number, job.text
+    assert (results / "file").read_text() == "text\n"
+    assert site.left() == []
+    assert site.agents() == []
+
+
+@pytest.mark.parametrize("via", ["preload", "notify"])
+def test_a_crowd_of_programs_finds_all(site, via):
+    path, option = mapped(site)
+    for number in range(150):
+        (path / str(number)).write_text(f"number {number}\n")
+    (path / "large").write_bytes(os.urandom(3 << 20))
+    script = f"cd {path}; for i in $(seq 0 149); do cat $i & done; wait; for i in $(seq 50); do "
+    script += "cksum large & done; wait"
+    # Into a pipe: two cats that copy into one file take each other's place.
+    done = site.run(*option, "--via", via, "--", "sh", "-c", script)
+    lines = done.stdout.splitlines()
+    numbers = [int(line.split()[1]) for line in lines if line.startswith("number")]
+    assert sorted(numbers) == list(range(150))
+    expected = subprocess.run(["cksum", "large"], cwd=path, capture_output=True, text=True, check=True)
+    assert lines.count(expected.stdout.strip()) == 50
+    # All that ask for it at the same time wait for one transfer.
+    assert "151 files, 3 MiB from home, 151 files, 3 MiB on the nodes" in done.stderr
+
+
+def test_programs_that_outlive_the_command_are_not_waited_for(site):
+    path, option = mapped(site)
+    late, results = site.world.base / "late", site.home / "results"
+    results.mkdir()
+    stays = f"exec 3<file; sleep 1; cat <&3 >{late}; cat other >>{late} 2>&1; "
+    stays += f"echo x >{results}/x || echo refused >>{late}"
+    (path / "other").write_text("of home\n")
+    daemon = f"cd {path}; (setsid sh -c '{stays}' </dev/null >/dev/null 2>&1 &); sleep 0.3; cat file"
+    begun = time.monotonic()
+    out = ("--map", f"{results}=out")
+    assert site.run(*option, *out, "--", "sh", "-c", daemon).stdout == "hello\n"
+    assert time.monotonic() - begun < 5
+    assert site.left() == []
+    wait_until(lambda: late.exists() and late.read_text().endswith("refused\n"), "it has ended")
+    # What is open stays open; nothing more comes, and nothing is written beside the job.
+    assert late.read_text().startswith("hello\n")
+    assert "of home" not in late.read_text()
+    assert os.listdir(results) == []
+
+
+@pytest.mark.parametrize("via", ["auto", "notify"])
+def test_names_of_maps_are_any_bytes(site, via):
+    name = os.fsdecode(b"bad\xff\nname =ro:$x")
+    path, option = mapped(site, name)
+    job = site.start(*option, "--via", via, "--", "cat", path / "file")
+    assert job.wait() == 0, job.text
+    assert job.text.startswith("hello\n")
+    # Whatever the names, what is said of them is JSON.
+    assert job.events()[-1]["exit_code"] == 0
+
+
+@pytest.mark.parametrize("form", ["relative", "with a slash", "here", "by dots"])
+def test_maps_are_named_from_where_one_stands(site, form):
+    path, _ = mapped(site)
+    given = {"relative": "data", "with a slash": "./data//", "here": ".", "by dots": "../data"}[form]
+    stand = site.home if form in ("relative", "with a slash") else path
+    file = "data/file" if stand == site.home else "file"
+    done = site.run("--map", f"{given}=ro", "--", "sh", "-c", READ, "sh", file, cwd=stand)
+    text, inode = done.stdout.split()
+    assert text == "hello"
+    assert int(inode) != (path / "file").stat().st_ino
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("via", ["preload", "notify"])
+def test_what_may_not_be_read_at_home_may_not_on_a_node(via):
+    with World(user=1000) as world:
+        site = Site(world)
+        for path in (site.home, site.cache):
+            os.chown(path, 1000, 1000)
+        path, option = mapped(site)
+        (path / "own").write_text("own")
+        os.chown(path / "own", 1000, 1000)
+        (path / "others").write_text("others")
+        (path / "closed").mkdir()
+        for name in ("own", "others", "closed"):
+            (path / name).chmod(0)
+        script = "cd $1; for i in file own others closed closed/x; do cat $i || echo $?; done; ls closed"
+        done = site.run(*option, "--via", via, "--", "sh", "-c", script, "sh", path, check=False)
+        assert done.stdout.split() == ["hello", "1", "1", "1", "1"], done.stderr
+        assert done.stderr.count(": Permission denied\n") == 5
+        assert site.left() == []

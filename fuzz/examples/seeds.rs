@@ -525,7 +525,7 @@ fn put_arg(message: &mut Writer, arg: &Arg) {
 
 /// As the target has them: the tag, then a message, or names of a home and a path over them.
 fn staging(corpus: &Corpus) {
-    let path = || b"/home/data/\xff\n".to_vec();
+    let path = || b"/data/in/\xff\n".to_vec();
     let mut requests = vec![
         LocalRequest::Greet { version: LOCAL_VERSION },
         LocalRequest::Read { path: path(), follow: true },

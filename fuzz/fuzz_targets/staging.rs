@@ -10,6 +10,10 @@
 mod message;
 #[path = "../../crates/stage/src/resolve.rs"]
 mod resolve;
+#[path = "../../crates/stage/src/source/home.rs"]
+mod source;
+#[path = "../../crates/stage/src/stamp.rs"]
+mod stamp;
 
 use std::cell::Cell;
 

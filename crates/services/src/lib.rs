@@ -3,8 +3,12 @@
 //! asynchronous runtime lives within each service's source and nowhere else; nothing outside of this crate
 //! may know of it.
 
+// What the library's layers nest into each other is deeper than the usual limit.
+#![recursion_limit = "256"]
+
 mod address;
 mod budget;
+mod caught;
 mod hdfs;
 mod link;
 mod listing;
@@ -22,6 +26,7 @@ use std::sync::Arc;
 use azekura_stage::source::{Directory, Source};
 
 pub use address::{Address, Kind};
+pub use caught::panics_are_caught;
 
 use crate::service::Service;
 

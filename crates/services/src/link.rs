@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::address::Kind;
 use crate::budget::Budget;
+use crate::caught::caught;
 use crate::hdfs::Hdfs;
 use crate::naming::{dir_of, path_of};
 use crate::trouble::Called;
@@ -58,7 +59,7 @@ impl Link {
     /// Waits for an answer about so many bytes.
     ///
     /// # Errors
-    /// If there is none in time.
+    /// If there is none in time, or none that the library understands.
     pub(crate) fn wait<T>(
         &self,
         bytes: u64,
@@ -68,10 +69,12 @@ impl Link {
         let runtime = self.runtime();
         let runtime = runtime
             .map_err(|error| opendal::Error::new(ErrorKind::Unexpected, error.to_string()))?;
-        runtime.block_on(async {
-            tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-                let why = format!("it timed out after {} s", limit.as_secs());
-                Err(opendal::Error::new(ErrorKind::Unexpected, why))
+        caught(|| {
+            runtime.block_on(async {
+                tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+                    let why = format!("it timed out after {} s", limit.as_secs());
+                    Err(opendal::Error::new(ErrorKind::Unexpected, why))
+                })
             })
         })
     }

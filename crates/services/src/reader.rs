@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_stage::source::{FileState, SourceFile};
 use opendal::{Buffer, ErrorKind};
@@ -28,6 +29,8 @@ pub(crate) struct Reader {
     link: Arc<Link>,
     path: String,
     state: FileState,
+    /// Nothing has been read since that state was asked for.
+    is_fresh: AtomicBool,
     /// With this the service gives ranges of that version only.
     etag: Option<String>,
     /// Those in use are taken out.
@@ -63,7 +66,8 @@ impl Reader {
         let found = found.map_err(|error| link.called.errno(&format!("open '{path}'"), &error))?;
         let etag = found.etag().map(ToOwned::to_owned).filter(|_| link.kind() == Kind::S3);
         let state = state_of(&found);
-        Ok(Self { link: Arc::clone(link), path, state, etag, ways: Mutex::default() })
+        let (link, is_fresh) = (Arc::clone(link), AtomicBool::new(true));
+        Ok(Self { link, path, state, is_fresh, etag, ways: Mutex::default() })
     }
 
     /// A way on which an offset comes next.
@@ -160,8 +164,8 @@ impl Reader {
 
 impl SourceFile for Reader {
     fn state(&self) -> io::Result<FileState> {
-        // What came was asked for of this version.
-        if self.etag.is_some() {
+        // What came was asked for of this version; and what opening has found need not be asked for again.
+        if self.etag.is_some() || self.is_fresh.load(Ordering::Acquire) {
             return Ok(self.state.clone());
         }
         let found = self.link.look(&self.path);
@@ -172,6 +176,7 @@ impl SourceFile for Reader {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.is_fresh.store(false, Ordering::Release);
         let left = self.state.attributes.size.saturating_sub(offset);
         let bytes = buffer.len().min(left as usize);
         let buffer = &mut buffer[..bytes];

@@ -12,6 +12,7 @@ use tokio::runtime::Builder;
 
 use crate::address::{Address, Kind};
 use crate::budget::Budget;
+use crate::caught;
 use crate::hdfs::Hdfs;
 use crate::link::{Link, attributes_of, directory};
 use crate::listing;
@@ -34,7 +35,8 @@ impl Service {
     /// Opens the service and looks whether the place is there; an empty prefix will do if it is to be written.
     pub(crate) fn open(address: &Address, is_written: bool) -> io::Result<Self> {
         let mut builder = Builder::new_multi_thread();
-        let builder = builder.worker_threads(THREADS).thread_name("service").enable_all();
+        let builder = builder.worker_threads(THREADS).thread_name("service");
+        let builder = builder.on_thread_start(caught::on_this_thread).enable_all();
         let runtime = builder.build()?;
         let entered = runtime.enter();
         let http = operator::http_client().map_err(io::Error::other)?;
@@ -114,6 +116,10 @@ impl Source for Service {
     fn open(&self, path: &[u8]) -> io::Result<Box<dyn SourceFile>> {
         let at = self.link.path(path)?;
         Ok(Box::new(Reader::open(&self.link, at)?))
+    }
+
+    fn is_far(&self) -> bool {
+        true
     }
 
     fn create(&self, path: &[u8]) -> io::Result<Box<dyn NewFile>> {

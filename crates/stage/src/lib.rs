@@ -5,6 +5,7 @@
 //! [`job`] is what a job is; what must never happen here is that a name in a tree leads to part of a file.
 
 pub mod agent;
+mod ahead;
 mod doors;
 mod error;
 mod fetch;
@@ -13,6 +14,7 @@ pub mod job;
 mod lumps;
 mod message;
 mod outbox;
+pub mod peer;
 mod piece;
 mod resolve;
 pub mod source;
@@ -21,5 +23,6 @@ mod stock;
 mod supply;
 mod sys;
 pub mod trap;
+mod workers;
 
 pub use error::Error;

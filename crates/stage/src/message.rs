@@ -2,9 +2,9 @@
 //! contents and the messages: those of the control connection between the front and an agent, which
 //! both send at any time, and those by which a content is fetched from whoever has it.
 
-use azekura_proto::FileKind;
 use azekura_proto::limits::{FRAME_BODY_BYTES_MAX, NAME_BYTES_MAX};
 use azekura_proto::staging::{Attributes, NodeId};
+use azekura_proto::{FileKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::stamp::Stamp;
@@ -209,6 +209,10 @@ pub(crate) enum ToFront {
     Want {
         files: Vec<(Place, u64)>,
     },
+    /// So many pieces of contents are here, since this was last said; `u32::MAX` for all with their end.
+    Progress {
+        pieces: Vec<(ContentId, u32)>,
+    },
     /// All of a content is in the tree.
     Arrived {
         content: ContentId,
@@ -231,6 +235,8 @@ pub(crate) enum ToFront {
         errno: i32,
         why: String,
     },
+    /// Programs have closed files that they wrote; said once, until the front asks which.
+    Closed,
     /// Of files that go home.
     Out(Answer),
 }
@@ -245,6 +251,12 @@ pub(crate) const GIVEN_MAX: usize = 3;
 pub(crate) enum Order {
     /// What is to go home: the first page of it.
     List,
+    /// The same of the files alone that programs have closed since this was asked.
+    ListClosed,
+    /// The same of these places, with the directories above them.
+    ListThese { places: Vec<Place> },
+    /// Files that are closed are to be noticed from now on.
+    Watch,
     /// The next page.
     More,
     /// A content is to be made of these files: several small ones, or a large one.
@@ -270,10 +282,28 @@ pub(crate) struct Given {
     pub(crate) content: Option<ContentDescription>,
     /// Of the parts of the content, in which version they are given.
     pub(crate) homes: Vec<Home>,
+    /// Of the parts of the content, what else they have.
+    pub(crate) extras: Vec<Extra>,
     /// These cannot be read; the number of the errno.
     pub(crate) failed: Vec<(Place, i32)>,
     /// These are not small any more.
     pub(crate) grown: Vec<Place>,
+}
+
+/// What a file has beside its attributes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Extra {
+    /// Of the `user.` name space, with their names.
+    pub(crate) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// User and group.
+    pub(crate) owner: (u32, u32),
+}
+
+impl Extra {
+    /// About how long it is in a message.
+    pub(crate) fn bytes(&self) -> usize {
+        self.xattrs.iter().map(|(name, value)| name.len() + value.len() + 16).sum()
+    }
 }
 
 /// What stands at home in the place of something on a node.
@@ -302,9 +332,14 @@ pub(crate) enum What {
     File {
         /// Its length when it was seen.
         bytes: u64,
+        /// The same for all of its names on the node.
+        inode: u64,
+        /// Which version it was then.
+        home: Home,
     },
     Directory {
         mode: u32,
+        mtime: Timestamp,
     },
     Link {
         text: Vec<u8>,
@@ -326,8 +361,6 @@ pub(crate) enum What {
 
 #[cfg(test)]
 mod tests {
-    use azekura_proto::Timestamp;
-
     use super::*;
 
     fn content(sizes: &[u64]) -> ContentDescription {

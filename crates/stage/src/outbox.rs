@@ -11,8 +11,10 @@ use serde::Serialize;
 
 /// How often a control connection says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
-/// A control connection on which nothing came for so long is dead.
-pub(crate) const SILENCE: Duration = Duration::from_secs(4);
+/// A control connection on which nothing came for so long is dead. After a link was cut for 5 s TCP tries again
+/// up to 3 s later, and that is to end no node, nor a job; who is killed is known at once, by the end of the
+/// connection.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// Messages that wait, at most; a peer for which more wait is dead.
 const WAITING_MAX: usize = 64 * 1024;
 /// Messages that are sent together, in bytes.

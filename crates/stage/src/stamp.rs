@@ -33,6 +33,11 @@ impl Stamp {
         }
     }
 
+    /// The same for all names of one file on a node.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
     /// Whether a file of these attributes has this state.
     pub(crate) fn is_of(&self, file: &Attributes) -> bool {
         self.size == file.size

@@ -4,19 +4,22 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use azekura_proto::FileKind;
 use azekura_proto::staging::Attributes;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::ahead::{Ahead, Ready};
 use crate::front::plan::piece_bytes;
 use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
 use crate::piece::{self, Buffers};
 use crate::source::{FileState, Source, SourceFile};
 use crate::supply::{Bell, Offer, Shelf};
+use crate::workers::Workers;
 
 /// Small contents that stay in memory for nodes that come later, in bytes.
 const KEPT_BYTES_MAX: u64 = 64 << 20;
@@ -30,6 +33,43 @@ pub(crate) struct Bundled {
     pub(crate) failed: Vec<(Place, i32)>,
     /// These are not small any more.
     pub(crate) grown: Vec<Place>,
+}
+
+/// Small files that have been read.
+#[derive(Default)]
+pub(crate) struct Bundle {
+    parts: Vec<Part>,
+    /// Of all parts, one behind the other.
+    bytes: Vec<u8>,
+    failed: Vec<(Place, i32)>,
+    grown: Vec<Place>,
+}
+
+/// A small file as it was read; none if it is not small.
+pub(crate) type SmallRead = io::Result<Option<(Attributes, Vec<u8>)>>;
+
+impl Bundle {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.failed.is_empty() && self.grown.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<&Place> {
+        self.parts.first().map(|part| &part.place)
+    }
+
+    pub(crate) fn put(&mut self, place: Place, read: SmallRead) {
+        match read {
+            Ok(Some((attributes, content))) => {
+                self.bytes.extend_from_slice(&content);
+                self.parts.push(Part { place, attributes });
+            }
+            Ok(None) => self.grown.push(place),
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                self.failed.push((place, errno.raw_os_error()));
+            }
+        }
+    }
 }
 
 /// Why a content can be given no more.
@@ -50,7 +90,9 @@ pub(crate) struct Stock {
     tell: Tell,
     buffers: Buffers,
     next: AtomicU64,
+    workers: Workers,
     table: Mutex<Table>,
+    me: Weak<Self>,
 }
 
 #[derive(Default)]
@@ -69,7 +111,7 @@ struct Stocked {
 
 enum Origin {
     Memory(Vec<u8>),
-    File { open: Mutex<Option<Arc<dyn SourceFile>>>, before: FileState },
+    File { open: Mutex<Option<Arc<dyn SourceFile>>>, before: FileState, ahead: Box<Ahead> },
 }
 
 /// Why a piece cannot be read.
@@ -86,18 +128,31 @@ impl From<io::Error> for Fault {
 
 impl Stock {
     /// Its contents have numbers from the first one on.
-    pub(crate) fn new(sources: Vec<Arc<dyn Source>>, first: ContentId, tell: Tell) -> Self {
-        Self {
+    pub(crate) fn new(
+        sources: Vec<Arc<dyn Source>>,
+        first: ContentId,
+        workers: Workers,
+        tell: Tell,
+    ) -> Arc<Self> {
+        let (buffers, next) = (Buffers::default(), AtomicU64::new(first.0));
+        Arc::new_cyclic(|me| Self {
             sources,
             tell,
-            buffers: Buffers::default(),
-            next: AtomicU64::new(first.0),
+            buffers,
+            next,
+            workers,
             table: Mutex::default(),
-        }
+            me: Weak::clone(me),
+        })
     }
 
     fn source(&self, place: &Place) -> io::Result<&Arc<dyn Source>> {
         self.sources.get(usize::from(place.map)).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    /// Whether its home is far.
+    pub(crate) fn is_far(&self, place: &Place) -> bool {
+        self.source(place).is_ok_and(|source| source.is_far())
     }
 
     fn draw(&self) -> ContentId {
@@ -122,33 +177,29 @@ impl Stock {
         check_regular(&attributes)?;
         let open = Mutex::new(Some(Arc::from(file)));
         let part = Part { place: place.clone(), attributes };
-        Ok(self.add(vec![part], nodes, Origin::File { open, before }))
+        let ahead = Box::default();
+        Ok(self.add(vec![part], nodes, Origin::File { open, before, ahead }))
     }
 
     /// Reads small files into one content for so many nodes.
     pub(crate) fn bundle(&self, places: Vec<Place>, nodes: usize) -> Bundled {
-        let (mut bundled, mut parts, mut bytes) = (Bundled::default(), Vec::new(), Vec::new());
+        let mut bundle = Bundle::default();
         for place in places {
-            match self.read_small(&place) {
-                Ok(Some((attributes, content))) => {
-                    bytes.extend_from_slice(&content);
-                    parts.push(Part { place, attributes });
-                }
-                Ok(None) => bundled.grown.push(place),
-                Err(error) => {
-                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                    bundled.failed.push((place, errno.raw_os_error()));
-                }
-            }
+            let read = self.read_small(&place);
+            bundle.put(place, read);
         }
-        if !parts.is_empty() {
-            bundled.content = Some(self.add(parts, nodes, Origin::Memory(bytes)));
-        }
-        bundled
+        self.add_bundle(bundle, nodes)
+    }
+
+    /// Makes one content of what has been read.
+    pub(crate) fn add_bundle(&self, bundle: Bundle, nodes: usize) -> Bundled {
+        let Bundle { parts, bytes, failed, grown } = bundle;
+        let content = (!parts.is_empty()).then(|| self.add(parts, nodes, Origin::Memory(bytes)));
+        Bundled { content, failed, grown }
     }
 
     /// One version of a small file; none if it is not small.
-    fn read_small(&self, place: &Place) -> io::Result<Option<(Attributes, Vec<u8>)>> {
+    pub(crate) fn read_small(&self, place: &Place) -> SmallRead {
         for _ in 0..SMALL_TRIES {
             let file = self.source(place)?.open(&place.path)?;
             let before = file.state()?;
@@ -176,7 +227,11 @@ impl Stock {
         let mut table = self.table.lock();
         let Some(stocked) = table.contents.get(&id) else { return };
         match &stocked.origin {
-            Origin::File { open, .. } => *open.lock() = None,
+            // A reader that has it locked closes it when the content is forgotten.
+            Origin::File { open, ahead, .. } => {
+                ahead.empty();
+                _ = open.try_lock().map(|mut open| *open = None);
+            }
             Origin::Memory(bytes) => {
                 let bytes = bytes.len() as u64;
                 if table.kept.iter().any(|(kept, _)| *kept == id) {
@@ -208,63 +263,138 @@ fn check_regular(attributes: &Attributes) -> io::Result<()> {
 }
 
 impl Shelf for Stock {
-    fn offer(&self, id: ContentId, index: u32, _bell: &Arc<Bell>) -> Offer {
+    fn offer(&self, id: ContentId, index: u32, bell: &Arc<Bell>) -> Offer {
         let Some(stocked) = self.table.lock().contents.get(&id).cloned() else {
             return Offer::Gone;
         };
-        let offered = stocked.offer(index, &self.buffers, self);
-        let spoilt = match offered {
-            Ok(offer) => return offer,
-            Err(Fault::Changed) => Spoilt::Changed,
-            Err(Fault::Io(error)) => {
+        match &stocked.origin {
+            Origin::Memory(bytes) => stocked.offer_of(bytes, index, &self.buffers),
+            Origin::File { ahead, .. } => self.offer_ahead(&stocked, ahead, index, bell),
+        }
+    }
+}
+
+impl Stock {
+    fn offer_ahead(
+        &self,
+        stocked: &Arc<Stocked>,
+        ahead: &Ahead,
+        index: u32,
+        bell: &Arc<Bell>,
+    ) -> Offer {
+        let last = stocked.description.pieces();
+        // Nobody has the pieces before it, so nobody can ask for this one.
+        if index > last || index as usize > stocked.checksums.lock().len() {
+            return Offer::Gone;
+        }
+        let (ready, starts) = ahead.ask(index, last, bell);
+        if starts {
+            let (stock, stocked) = (Weak::clone(&self.me), Arc::clone(stocked));
+            self.workers.give(move || read_ahead(&stock, &stocked));
+        }
+        ready.map_or(Offer::NotYet, Offer::from)
+    }
+
+    /// How many pieces of it are known.
+    pub(crate) fn pieces_read(&self, id: ContentId) -> u32 {
+        let stocked = self.table.lock().contents.get(&id).cloned();
+        stocked.map_or(0, |stocked| match &stocked.origin {
+            Origin::Memory(_) => stocked.description.pieces(),
+            Origin::File { .. } => stocked.checksums.lock().len() as u32,
+        })
+    }
+
+    /// Whether one read of it has taken longer than this.
+    pub(crate) fn stalls(&self, id: ContentId, limit: Duration) -> bool {
+        let stocked = self.table.lock().contents.get(&id).cloned();
+        stocked.is_some_and(|stocked| match &stocked.origin {
+            Origin::Memory(_) => false,
+            Origin::File { ahead, .. } => ahead.stalls(limit),
+        })
+    }
+
+    fn spoil(&self, stocked: &Stocked, fault: Fault) {
+        let id = stocked.description.id;
+        let spoilt = match fault {
+            Fault::Changed => Spoilt::Changed,
+            Fault::Io(error) => {
                 tracing::error!("cannot read content {} of the source: {error}", id.0);
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
                 Spoilt::Unreadable(errno.raw_os_error())
             }
         };
-        self.forget(id);
-        (self.tell)(id, spoilt);
-        Offer::Gone
+        // It may have been forgotten while it was read.
+        if self.table.lock().contents.remove(&id).is_some() {
+            (self.tell)(id, spoilt);
+        }
+    }
+}
+
+/// Reads what is wanted of a file next, until there is nothing.
+fn read_ahead(stock: &Weak<Stock>, stocked: &Stocked) {
+    let Origin::File { ahead, .. } = &stocked.origin else { return };
+    while let Some(index) = ahead.next() {
+        let Some(stock) = stock.upgrade() else { return ahead.end() };
+        if !stock.has(stocked.description.id) {
+            return ahead.end();
+        }
+        match stocked.read(index, &stock) {
+            Ok(ready) => ahead.put(index, ready),
+            Err(fault) => {
+                stock.spoil(stocked, fault);
+                return ahead.end();
+            }
+        }
     }
 }
 
 impl Stocked {
-    fn offer(&self, index: u32, buffers: &Buffers, stock: &Stock) -> Result<Offer, Fault> {
+    fn offer_of(&self, all: &[u8], index: u32, buffers: &Buffers) -> Offer {
+        let mut checksums = self.checksums.lock();
+        if index >= self.description.pieces() {
+            let is_whole = checksums.len() == self.description.pieces() as usize;
+            return if is_whole {
+                Offer::End { digest: piece::digest(&checksums) }
+            } else {
+                Offer::Gone
+            };
+        }
+        let mut bytes = buffers.take(self.description.bytes_of(index));
+        let (from, length) = (self.description.offset_of(index) as usize, bytes.len());
+        bytes.copy_from_slice(&all[from..from + length]);
+        let checksum = piece::checksum(&bytes);
+        if checksums.len() == index as usize {
+            checksums.push(checksum);
+        }
+        Offer::Piece { checksum, bytes: Arc::new(bytes) }
+    }
+
+    /// Reads a piece, or what is at the end.
+    fn read(&self, index: u32, stock: &Stock) -> Result<Ready, Fault> {
         let pieces = self.description.pieces();
         if index >= pieces {
             let checksums = self.checksums.lock();
             if checksums.len() != pieces as usize {
-                return Ok(Offer::Gone);
+                return Err(Fault::Changed);
             }
             let digest = piece::digest(&checksums);
             drop(checksums);
             self.check_unchanged(stock)?;
-            return Ok(Offer::End { digest });
+            return Ok(Ready::End { digest });
         }
-        let mut bytes = buffers.take(self.description.bytes_of(index));
+        let mut bytes = stock.buffers.take(self.description.bytes_of(index));
         let offset = self.description.offset_of(index);
-        match &self.origin {
-            Origin::Memory(all) => {
-                let from = offset as usize;
-                let length = bytes.len();
-                bytes.copy_from_slice(&all[from..from + length]);
-            }
-            Origin::File { .. } => {
-                if self.open(stock)?.read_at(&mut bytes, offset)? != bytes.len() {
-                    return Err(Fault::Changed);
-                }
-            }
+        if self.open(stock)?.read_at(&mut bytes, offset)? != bytes.len() {
+            return Err(Fault::Changed);
         }
         let checksum = piece::checksum(&bytes);
         let mut checksums = self.checksums.lock();
         match checksums.get(index as usize) {
             Some(before) if *before != checksum => return Err(Fault::Changed),
             Some(_) => {}
-            None if checksums.len() == index as usize => checksums.push(checksum),
-            // Nobody has the pieces before it, so nobody can ask for this one.
-            None => return Ok(Offer::Gone),
+            None => checksums.push(checksum),
         }
-        Ok(Offer::Piece { checksum, bytes: Arc::new(bytes) })
+        Ok(Ready::Piece { checksum, bytes: Arc::new(bytes) })
     }
 
     fn check_unchanged(&self, stock: &Stock) -> Result<(), Fault> {
@@ -277,7 +407,8 @@ impl Stocked {
 
     /// The file, open. One that was closed must be as it was.
     fn open(&self, stock: &Stock) -> Result<Arc<dyn SourceFile>, Fault> {
-        let (Origin::File { open, before }, [part]) = (&self.origin, &self.description.parts[..])
+        let (Origin::File { open, before, .. }, [part]) =
+            (&self.origin, &self.description.parts[..])
         else {
             return Err(Fault::Changed);
         };

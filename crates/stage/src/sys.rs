@@ -3,6 +3,7 @@
 pub(crate) mod lease;
 pub(crate) mod memory;
 pub(crate) mod notify;
+pub(crate) mod peer;
 pub(crate) mod tracee;
 
 use std::io;

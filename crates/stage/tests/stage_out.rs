@@ -299,3 +299,106 @@ fn a_job_that_may_write_nothing_has_nothing_to_send() {
     nothing(&job.stage_out());
     job.end();
 }
+
+#[test]
+fn names_of_one_file_stay_names_of_one_file() {
+    let job = setting(2).start();
+    let program = job.program(0);
+    let inode = |name: &str| fs::metadata(job.home("out").join(name)).unwrap().ino();
+    for bytes in [100, LARGE / 4] {
+        let (dir, content) = (format!("out/{bytes}"), noise(bytes, 3));
+        let here = program.make_dir(&job.home(&dir));
+        fs::create_dir(here.join("sub")).unwrap();
+        fs::write(here.join("a"), &content).unwrap();
+        for name in ["sub/b", "c"] {
+            fs::hard_link(here.join("a"), here.join(name)).unwrap();
+        }
+        // The same path on another node is another file.
+        program.write(&job.home(&format!("{dir}/other")), &content);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(right(&job.stage_out()), (4, 2 * bytes as u64), "sent once");
+        let of = |name: &str| inode(&format!("{bytes}/{name}"));
+        assert_eq!((of("sub/b"), of("c")), (of("a"), of("a")));
+        assert_ne!(of("other"), of("a"));
+        assert!(fs::read(job.home(&dir).join("c")).unwrap() == content);
+        nothing(&job.stage_out());
+
+        fs::hard_link(here.join("a"), here.join("later")).unwrap();
+        assert_eq!(right(&job.stage_out()), (1, 0));
+        assert_eq!(of("later"), of("a"));
+        fs::write(here.join("c"), "new").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(right(&job.stage_out()), (4, 3));
+        assert_eq!(fs::read(job.home(&dir).join("sub/b")).unwrap(), b"new");
+        assert_eq!((of("sub/b"), of("later")), (of("a"), of("a")));
+    }
+    job.end();
+}
+
+#[test]
+fn names_of_one_file_come_one_by_one_where_home_cannot_link() {
+    let (job, _hook) = setting(1).start_agents().start_hooked();
+    let here = job.program(0).make_dir(&job.home("out/dir"));
+    fs::write(here.join("a"), "content").unwrap();
+    fs::hard_link(here.join("a"), here.join("b")).unwrap();
+    assert_eq!(right(&job.stage_out()), (2, 14));
+    assert_eq!(fs::read(job.home("out/dir/b")).unwrap(), b"content");
+    job.end();
+}
+
+#[test]
+fn extended_attributes_and_owners_come_home() {
+    let job = setting(1).start();
+    let program = job.program(0);
+    let long = vec![b'v'; 1000];
+    let is_root = rustix::process::geteuid().is_root();
+    // So many that they do not fit one message.
+    let names: Vec<_> = (0..200).map(|number| format!("out/{number}")).collect();
+    for name in names.iter().map(String::as_str).chain(["out/large"]) {
+        let bytes = if name == "out/large" { LARGE / 4 } else { 50 };
+        let here = program.write(&job.home(name), noise(bytes, 3));
+        for (attribute, value) in [("user.name", name.as_bytes()), ("user.long", &long)] {
+            let flags = rustix::fs::XattrFlags::empty();
+            if rustix::fs::setxattr(&here, attribute, value, flags).is_err() {
+                return eprintln!("skipped: the file system has no extended attributes");
+            }
+        }
+        if is_root {
+            std::os::unix::fs::chown(&here, Some(1234), Some(4321)).unwrap();
+        }
+    }
+    assert_eq!(right(&job.stage_out()).0, 201);
+    for name in names.iter().map(String::as_str).chain(["out/large"]) {
+        let mut value = vec![0; 2000];
+        let home = job.home(name);
+        for (attribute, expected) in [("user.name", name.as_bytes()), ("user.long", &long)] {
+            let bytes = rustix::fs::getxattr(&home, attribute, &mut value[..]).unwrap();
+            assert!(value[..bytes] == *expected, "{name}");
+        }
+        let home = fs::metadata(home).unwrap();
+        assert!(!is_root || (home.uid(), home.gid()) == (1234, 4321), "{name}");
+    }
+    job.end();
+}
+
+#[test]
+fn directories_keep_the_times_that_programs_gave_them() {
+    let job = setting(1).start();
+    let here = job.program(0).make_dir(&job.home("out/dir"));
+    let set = |path: &Path, secs: u64| {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(secs);
+        fs::File::open(path).unwrap().set_modified(time).unwrap();
+    };
+    fs::create_dir(here.join("sub")).unwrap();
+    for round in 0..2u64 {
+        fs::write(here.join(format!("sub/{round}")), "content").unwrap();
+        set(&here.join("sub"), 1_000_000_000 + round);
+        set(&here, 1_100_000_000 + round);
+        assert_eq!(right(&job.stage_out()).0, 1);
+        let time = |name: &str| fs::metadata(job.home(name)).unwrap().mtime();
+        assert_eq!(time("out/dir/sub"), 1_000_000_000 + round as i64);
+        assert_eq!(time("out/dir"), 1_100_000_000 + round as i64);
+        nothing(&job.stage_out());
+    }
+    job.end();
+}

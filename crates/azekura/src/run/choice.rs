@@ -95,6 +95,11 @@ impl<'a> Chooser<'a> {
         }
     }
 
+    /// Whether there is such a program on this host.
+    pub(super) fn is_on_host(&mut self, program: &OsStr) -> bool {
+        matches!(self.find(program), Found::Host(_))
+    }
+
     /// Finds a program as `execvp` does.
     fn find(&mut self, program: &OsStr) -> Found {
         if program.as_bytes().contains(&b'/') {

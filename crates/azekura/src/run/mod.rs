@@ -118,6 +118,11 @@ pub(crate) fn suits_preload(program: &OsStr) -> (bool, String) {
     (choice.way == Way::Preload, choice.why)
 }
 
+/// Whether a program is on this host, as far as `execvp` finds it there.
+pub(crate) fn is_on_host(program: &OsStr) -> bool {
+    Chooser::of_machine(None).is_on_host(program)
+}
+
 /// The file of the preload library.
 ///
 /// # Errors

@@ -90,6 +90,9 @@ pub(crate) struct RunArgs {
     /// Nodes that send home at the same time
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) out_concurrency: u16,
+    /// Send files home when the last program closes them, too, and not at the end only
+    #[arg(long)]
+    pub(super) out_on_close: bool,
     /// Leave what has come on the nodes when the job ends
     #[arg(long)]
     pub(super) keep_cache: bool,

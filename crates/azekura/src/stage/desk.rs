@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use azekura_proto::staging::JobId;
+use azekura_stage::peer::is_own_user;
 use serde::{Deserialize, Serialize};
 
 use super::launch::{LifeLine, MESSAGE_BYTES_MAX};
@@ -98,12 +99,6 @@ pub(super) fn ask(job: JobId, question: &Question) -> io::Result<Answer> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Whether the other side is a process of this user, among the same process ids.
-fn is_own_user(stream: &UnixStream) -> bool {
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
-}
-
 fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -134,7 +129,7 @@ fn admit(
     let count = Arc::new(AtomicUsize::new(0));
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
     spawn("desk").spawn(move || {
-        for stream in listener.incoming().flatten().filter(is_own_user) {
+        for stream in listener.incoming().flatten().filter(|caller| is_own_user(caller)) {
             let Some(turn) = Turn::take(&count) else { continue };
             let serve = serve.clone();
             // A thread that cannot be started closes the connection, which tells the caller.

@@ -10,10 +10,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use azekura_proto::staging::MapKind;
-use azekura_services::Address;
+#[cfg(feature = "services")]
+use azekura_services::{self as services, Address};
 use azekura_stage::job::MapDescription;
 use azekura_stage::source::{Directory, PoolDirectory, Source};
 
+#[cfg(not(feature = "services"))]
+use super::without_services::{self as services, Address};
 use crate::fs::OpenedOnce;
 use crate::names::Location;
 
@@ -108,7 +111,7 @@ pub(super) fn sources(
             }
             Home::Service(address) => {
                 let is_written = map.kind != MapKind::ReadOnly;
-                let open = azekura_services::open(address, is_written);
+                let open = services::open(address, is_written);
                 match address.local_dir() {
                     Some(_) => open.with_context(|| format!("cannot open {address}"))?,
                     // Its error is a whole line.
@@ -141,7 +144,7 @@ pub(super) fn noted(notes: &BTreeMap<String, String>, maps: usize) -> Result<Vec
     (0..maps).map(home).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "services"))]
 mod tests {
     use super::*;
 

@@ -25,7 +25,10 @@ pub(super) fn run(args: &InsideArgs, verbose: u8) -> Result<Verdict> {
     };
     let program = Program { words: args.command.clone(), argv0: None };
     let variables = command::environment(job)?;
-    if command::suits_library(&program.words, args.via, verbose) {
+    // The kernel finds a program that lies in a map only if it is told where: nothing is preloaded yet here.
+    let is_found = program.words.first().is_none_or(|name| run::is_on_host(name));
+    let is_away = args.via == Via::Auto && !is_found;
+    if !is_away && command::suits_library(&program.words, args.via, verbose) {
         return Ok(run::become_program(&program, &variables));
     }
     match trapped(&program, job) {

@@ -203,6 +203,7 @@ mod tests {
         assert_eq!(kinds, [MapKind::ReadOnly, MapKind::ReadWrite, MapKind::Out]);
     }
 
+    #[cfg(feature = "services")]
     #[test]
     fn maps_have_other_homes() {
         let said = |text: &str| {

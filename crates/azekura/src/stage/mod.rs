@@ -22,6 +22,8 @@ mod screen;
 mod summary;
 mod sweeping;
 mod tally;
+#[cfg(not(feature = "services"))]
+mod without_services;
 mod words;
 
 use anyhow::Result;

@@ -52,6 +52,7 @@ impl Record {
         note.extend(args.launch.clone().map(|launch| (LAUNCH.to_owned(), launch)));
         Ok(OutOptions {
             concurrency: usize::from(args.out_concurrency),
+            on_close: args.out_on_close,
             manifest: self.path.clone(),
             note,
         })

@@ -51,6 +51,7 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
         recipients: Recipients::Requesters,
         out: OutOptions {
             concurrency: usize::from(args.out_concurrency),
+            on_close: false,
             manifest: None,
             note: BTreeMap::new(),
         },

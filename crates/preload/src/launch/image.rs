@@ -37,6 +37,14 @@ pub(crate) fn needs(read: &Reader<'_, Errno>) -> Result<Needs> {
     }
 }
 
+/// The path of an ELF program's loader; empty if it has none.
+pub(crate) fn loader(read: &Reader<'_, Errno>) -> Result<Vec<u8>> {
+    match Executable::read(read)? {
+        Executable::Elf(elf) => elf.loader(),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// The path of a library next to its user, as a `RUNPATH` has it.
 pub(crate) fn beside(directory: &[u8], origin: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     let rest =

@@ -96,6 +96,15 @@ pub(crate) unsafe fn plan(job: &'static Job, request: &Request<'_>) -> Result<La
             Image::Dynamic => {
                 let mut search = Search::new(job, environment.value(LIBRARY_PATH));
                 search.all_that(&program)?;
+                if let Some(loader) = loader_in_tree(job, &program)? {
+                    // The kernel would look for it under its own name.
+                    let name = loader.clone();
+                    let argv = [name, program].into_iter().chain(argv.into_iter().skip(1));
+                    return Ok(hand_over(job, loader, argv.collect(), environment));
+                }
+                if search.has_paths && job.binary.is_some() {
+                    return Ok(hand_over(job, program, argv, environment));
+                }
                 search.tell(&mut environment);
                 return launched(program, argv, environment);
             }
@@ -105,7 +114,19 @@ pub(crate) unsafe fn plan(job: &'static Job, request: &Request<'_>) -> Result<La
     Err(Errno::LOOP)
 }
 
-/// A static program asks no hook: one that traps its system calls starts it, if there is one.
+/// The loader of a program, if that lies below a map.
+fn loader_in_tree(job: &'static Job, program: &CStr) -> Result<Option<CString>> {
+    let Ok(open) = opened(program) else { return Ok(None) };
+    let loader = image::loader(&|at, into: &mut [u8]| rustix::io::pread(&open, into, at))?;
+    if loader.is_empty() {
+        return Ok(None);
+    }
+    // If there is none the kernel says so.
+    Ok(bring(job, libc::AT_FDCWD, &loader).ok().filter(|found| found.1).map(|found| found.0))
+}
+
+/// A static program asks no hook, and a loader none when it opens what is named by its path: one that traps
+/// their system calls starts them, if there is one.
 fn hand_over(job: &Job, program: CString, argv: Vec<CString>, environment: Environment) -> Launch {
     let Some(binary) = job.binary.as_ref().filter(|binary| !launch::is_same_file(binary, &program))
     else {
@@ -137,6 +158,8 @@ struct Search {
     further: Vec<Vec<u8>>,
     /// Names of libraries that have been looked for.
     seen: HashSet<Vec<u8>>,
+    /// Libraries below maps are named by their paths, which no search path changes.
+    has_paths: bool,
     /// The libraries below maps, those first that others need.
     order: Vec<CString>,
 }
@@ -154,6 +177,7 @@ impl Search {
             is_set: path.is_some(),
             further: Vec::new(),
             seen: HashSet::new(),
+            has_paths: false,
             order: Vec::new(),
         }
     }
@@ -174,7 +198,9 @@ impl Search {
 
     fn one(&mut self, name: &[u8], needs: &Needs, origin: &[u8]) -> Result<()> {
         if name.contains(&b'/') {
-            return self.at(name).map(drop);
+            let found = self.at(name)?;
+            self.has_paths |= found.is_some_and(|(_, is_staged)| is_staged);
+            return Ok(());
         }
         let mut candidates: Vec<(Vec<u8>, bool)> = needs
             .directories

@@ -82,6 +82,19 @@ fn build_libraries(dir: &Path) {
     link("bin/absolute", &[&format!("-Wl,-rpath,{MAP}/lib")]);
     link("bin/searched", &[]);
     gcc(&["-o", text(&dir.join("bin/loads")), text(&loads)]);
+    // A library that is named by its path, and a program that brings its loader along.
+    let by_path = library("lib/libbypath.so");
+    let soname = format!("-Wl,-soname,{MAP}/lib/libbypath.so");
+    gcc(&["-shared", "-fPIC", "-o", text(&by_path), text(&far), &soname]);
+    let reads = source(
+        "reads.c",
+        "#include <stdio.h>\nconst char *far_text(void);\nint main(void) { puts(far_text()); return 0; }\n",
+    );
+    gcc(&["-o", text(&dir.join("bin/by_path")), text(&reads), text(&by_path)]);
+    std::fs::remove_file(reads).unwrap();
+    std::fs::copy(loader_of_host(&dir.join("bin/loads")), dir.join("lib/ld.so")).unwrap();
+    let loader = format!("-Wl,--dynamic-linker={MAP}/lib/ld.so");
+    gcc(&["-o", text(&dir.join("bin/own_loader")), text(&loads), &loader]);
     gcc(&[
         "-static",
         "-o",
@@ -101,6 +114,14 @@ fn build_libraries(dir: &Path) {
         0o755,
         1_600_000_000,
     );
+}
+
+/// The loader that a program of this host names.
+fn loader_of_host(program: &Path) -> PathBuf {
+    let told = Command::new("readelf").arg("-l").arg(program).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let line = told.split("interpreter: ").nth(1).unwrap();
+    line.split(']').next().unwrap().into()
 }
 
 fn stage() -> Stage {
@@ -157,6 +178,29 @@ fn a_static_program_is_started_by_what_traps_its_calls_if_there_is_something() {
         format!("AZEKURA_BIN={} exec bash -c 'bin/static a b; ./script c'", starter.display());
     let words = format!("stage inside --via notify -- {}", tree.display());
     assert_eq!(printed(&stage, &script), format!("{words} a b\n{words} first ./script c\n"));
+}
+
+#[test]
+fn what_the_loader_or_the_kernel_opens_by_path_is_trapped_if_that_can_be() {
+    let stage = stage();
+    let starter = stage.scratch.join("starter");
+    std::fs::write(&starter, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    std::fs::set_permissions(&starter, PermissionsExt::from_mode(0o755)).unwrap();
+    let tree = stage.scratch.join("cache/tree/0");
+    let (bin, loader) = (tree.join("bin"), tree.join("lib/ld.so"));
+    let script = format!(
+        "export AZEKURA_BIN={}; exec bash -c 'bin/by_path a; bin/own_loader b; bin/beside'",
+        starter.display()
+    );
+    let words = "stage inside --via notify --";
+    let by_path = format!("{words} {}/by_path a", bin.display());
+    let own_loader = format!("{words} {} {}/own_loader b", loader.display(), bin.display());
+    let expected = format!("{by_path}\n{own_loader}\nfrom afar\nbin/beside\n");
+    assert_eq!(printed(&stage, &script), expected);
+    // What they need has come.
+    assert!(tree.join("lib/libbypath.so").exists());
+    // Without such a starter, the loader at least can be found.
+    assert_eq!(printed(&stage, "bin/own_loader lib/libnear.so"), "from afar\n");
 }
 
 #[test]

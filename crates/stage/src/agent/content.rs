@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) checksums: Vec<u64>,
     /// Pieces that are not written yet.
     pub(crate) held: BTreeMap<u32, Arc<Buffer>>,
-    /// The name under which it is written; its bytes are read from `file`.
+    /// The name under which it is written; its bytes are read from `file`, which is open for nothing else.
     pub(crate) partial: Option<Partial>,
     pub(crate) file: Option<Arc<File>>,
     /// Wrong pieces since the last right one.

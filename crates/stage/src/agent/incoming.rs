@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use crate::agent::content::{Content, Have, Stage, State};
 use crate::agent::disk::{Disk, Room};
 use crate::agent::eviction::with_room;
-use crate::agent::tree::Tree;
+use crate::agent::progress::{Progress, WHOLE};
+use crate::agent::tree::{Partial, Tree};
 use crate::agent::wants::Wants;
 use crate::fetch::{After, Fetcher, PieceHead, Receiver};
 use crate::message::{ContentDescription, ContentId, Part, Supplier, ToFront};
@@ -33,6 +34,7 @@ pub(crate) struct Incoming {
     disk: Disk,
     buffers: Buffers,
     fetcher: Arc<Fetcher>,
+    progress: Arc<Progress>,
     contents: Mutex<HashMap<ContentId, Arc<Content>>>,
     me: Weak<Self>,
 }
@@ -46,10 +48,11 @@ impl Incoming {
         fetcher: Arc<Fetcher>,
     ) -> io::Result<Arc<Self>> {
         let disk = Disk::start()?;
+        let progress = Progress::start(outbox.clone())?;
         let contents = Mutex::default();
         Ok(Arc::new_cyclic(|me| {
             let me = Weak::clone(me);
-            Self { tree, wants, outbox, disk, buffers, fetcher, contents, me }
+            Self { tree, wants, outbox, disk, buffers, fetcher, progress, contents, me }
         }))
     }
 
@@ -73,9 +76,13 @@ impl Incoming {
                 [part] => self.tree.partial_of(&part.place),
                 _ => self.tree.partial(),
             };
-            match with_room(&self.tree, partial) {
-                Ok(partial) => {
-                    state.file = Some(Arc::clone(&partial.file));
+            let opened = with_room(&self.tree, || {
+                let partial = partial()?;
+                Ok((partial.reading()?, partial))
+            });
+            match opened {
+                Ok((file, partial)) => {
+                    state.file = Some(Arc::new(file));
                     state.partial = Some(partial);
                 }
                 Err(error) => {
@@ -171,7 +178,7 @@ impl Incoming {
             let (held, file, offset) = {
                 let state = content.lock();
                 let held = state.held.get(&index).cloned();
-                let file = state.file.clone();
+                let file = state.partial.as_ref().and_then(|partial| partial.file.clone());
                 let offset = state.description.as_ref().map(|content| content.offset_of(index));
                 (held, file, offset)
             };
@@ -216,7 +223,7 @@ impl Incoming {
             for part in &description.parts {
                 with_room(&self.tree, || {
                     let mut partial = self.tree.partial_of(&part.place)?;
-                    write_part(&partial.file, &description, part, offset, &held)?;
+                    write_part(&partial, &description, part, offset, &held)?;
                     self.tree.publish(&mut partial, &part.place, &part.attributes)
                 })?;
                 offset += part.attributes.size;
@@ -265,7 +272,7 @@ impl Incoming {
 
 /// Writes a part of a small content, all of whose pieces are in memory.
 fn write_part(
-    file: &File,
+    file: &Partial,
     content: &ContentDescription,
     part: &Part,
     from: u64,
@@ -318,6 +325,7 @@ impl Receiver for Incoming {
         state.held.insert(index, Arc::new(bytes));
         state.ring();
         drop(state);
+        self.progress.came(id, index + 1);
         if let Some(room) = room {
             self.write(content, id, index, room);
         }
@@ -337,11 +345,13 @@ impl Receiver for Incoming {
             state.checksums.clear();
             state.held.clear();
             drop(state);
+            self.progress.came(id, 0);
             return self.wrong(&content, from, id, index);
         }
         state.stage = Stage::Whole;
         state.ring();
         drop(state);
+        self.progress.came(id, WHOLE);
         self.finish(content, id);
         After::Enough
     }

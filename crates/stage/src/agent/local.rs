@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use azekura_proto::staging::local::{LocalReply, LocalRequest, MESSAGE_BYTES_MAX, decode, encode};
 use parking_lot::{Condvar, Mutex};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::agent::answer::Answers;
 use crate::doors::{OpenSockets, spawn};
+use crate::peer::is_own_user;
 
 /// Programs that are connected at once, at most.
 const PROGRAMS_MAX: usize = 4096;
@@ -26,7 +25,13 @@ const END_TIME: Duration = Duration::from_secs(1);
 pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    match rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
+        Err(Errno::ADDRINUSE) => {
+            let why = "another host of the job is this same machine; name each machine once";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+        }
+        bound => bound?,
+    }
     rustix::net::listen(&socket, WAITING_MAX)?;
     Ok(socket)
 }
@@ -48,7 +53,7 @@ impl Programs {
             let _entered = entered;
             while !programs.open.is_closed() {
                 match rustix::net::accept_with(&listener, SocketFlags::CLOEXEC) {
-                    Ok(program) if is_ours(&program) => programs.let_in(program, &answers),
+                    Ok(program) if is_own_user(&program) => programs.let_in(program, &answers),
                     Ok(_) => tracing::warn!("a program of another user was not let in"),
                     Err(_) if programs.open.is_closed() => return,
                     Err(error) => {
@@ -92,10 +97,6 @@ impl Programs {
         let mut count = self.count.lock();
         while *count > 0 && !self.gone.wait_until(&mut count, deadline).timed_out() {}
     }
-}
-
-fn is_ours(program: impl AsFd) -> bool {
-    sockopt::socket_peercred(program).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
 fn talk(program: &OwnedFd, answers: &Answers) {

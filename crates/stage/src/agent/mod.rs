@@ -3,6 +3,7 @@
 
 mod answer;
 mod bring;
+mod closing;
 mod content;
 mod disk;
 mod eviction;
@@ -12,6 +13,7 @@ mod lists;
 mod local;
 mod names;
 mod outgoing;
+mod progress;
 mod tree;
 mod walk;
 mod wants;

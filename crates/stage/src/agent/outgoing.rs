@@ -1,35 +1,48 @@
 //! What goes home of a node. Owns what is known to stand there already, and the contents that the front
 //! fetches; a file is given in one version or not at all. Decides nothing: the front asks for each file.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use azekura_proto::limits::FRAME_BODY_BYTES_MAX;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
+use crate::agent::closing::{Closed, Closing};
 use crate::agent::incoming::Incoming;
 use crate::agent::names::Seen;
 use crate::agent::walk::{AtHome, Walk, open_trees};
 use crate::doors::spawn;
 use crate::message::{
-    Answer, ContentDescription, ContentId, FIRST_OUT, GIVEN_MAX, Given, Home, Order, Place, ToFront,
+    Answer, ContentDescription, ContentId, Extra, FIRST_OUT, GIVEN_MAX, Given, Home, Order, Place,
+    ToFront,
 };
 use crate::outbox::Outbox;
 use crate::source::Source;
 use crate::stamp::{Stamp, TICK};
 use crate::stock::Stock;
 use crate::supply::{Bell, Offer, Shelf};
+use crate::workers::Workers;
 
 /// Orders that wait, at most: the front has no more of them open.
 const ORDERS_MAX: usize = 2 * GIVEN_MAX + 2;
+
+/// Extended attributes of the files of one content, in bytes.
+const EXTRAS_BYTES_MAX: usize = FRAME_BODY_BYTES_MAX as usize / 4;
+/// The names, and each value, of a file's extended attributes; Linux has no longer ones.
+const XATTR_BYTES_MAX: usize = 64 * 1024;
 
 /// What goes home.
 pub(crate) struct Outgoing {
     seen: Arc<Seen>,
     trees: Vec<Arc<dyn Source>>,
     home: Arc<AtHome>,
-    stock: Stock,
+    stock: Arc<Stock>,
+    closing: Arc<Closing>,
     outbox: Outbox<ToFront>,
     orders: SyncSender<Order>,
     given: Mutex<Option<Receiver<Order>>>,
@@ -43,10 +56,11 @@ impl Outgoing {
             // The front is told by what fetches it, and asks again.
             tracing::info!("content {} cannot be given any more: {why:?}", id.0);
         });
-        let stock = Stock::new(trees.clone(), FIRST_OUT, tell);
+        let stock = Stock::new(trees.clone(), FIRST_OUT, Workers::start()?, tell);
         let (orders, given) = sync_channel(ORDERS_MAX);
         let given = Mutex::new(Some(given));
-        Ok(Self { seen, trees, home: Arc::default(), stock, outbox, orders, given })
+        let closing = Closing::new(Arc::clone(&seen), outbox.clone());
+        Ok(Self { seen, trees, home: Arc::default(), stock, closing, outbox, orders, given })
     }
 
     /// Starts to carry out orders: a thread that ends with the node.
@@ -79,9 +93,25 @@ impl Outgoing {
     fn carry_out(&self, order: Order, walk: &mut Option<Walk>) {
         match order {
             Order::List => {
-                let (seen, home) = (Arc::clone(&self.seen), Arc::clone(&self.home));
-                *walk = Some(Walk::new(seen, self.trees.clone(), home));
+                *walk = Some(self.walk_all());
                 self.tell_page(walk);
+            }
+            Order::ListClosed => {
+                let all = match self.closing.take() {
+                    Closed::These(places) => self.walk_of(places),
+                    Closed::Some => self.walk_all(),
+                };
+                *walk = Some(all.without_written());
+                self.tell_page(walk);
+            }
+            Order::ListThese { places } => {
+                *walk = Some(self.walk_of(places.into_iter().collect()));
+                self.tell_page(walk);
+            }
+            Order::Watch => {
+                if let Err(error) = self.closing.watch() {
+                    tracing::error!("cannot notice that files are closed: {error}");
+                }
             }
             Order::More => self.tell_page(walk),
             Order::Give { ask, files, is_small } => {
@@ -90,6 +120,14 @@ impl Outgoing {
             }
             Order::Forget { .. } | Order::AtHome { .. } | Order::Keep { .. } => {}
         }
+    }
+
+    fn walk_all(&self) -> Walk {
+        Walk::new(Arc::clone(&self.seen), self.trees.clone(), Arc::clone(&self.home))
+    }
+
+    fn walk_of(&self, places: BTreeSet<Place>) -> Walk {
+        Walk::of(Arc::clone(&self.seen), self.trees.clone(), Arc::clone(&self.home), places)
     }
 
     fn tell_page(&self, walk: &mut Option<Walk>) {
@@ -106,10 +144,26 @@ impl Outgoing {
             let place = files.iter().position(|file| file == place)?;
             stamps[place]
         };
-        let bundled = self.stock.bundle(files.to_vec(), 1);
+        let (mut files_now, mut extras, mut bytes) = (Vec::new(), HashMap::new(), 0);
+        let mut alone = Vec::new();
+        for place in files {
+            let extra = self.extra(place);
+            bytes += extra.bytes();
+            if bytes > EXTRAS_BYTES_MAX && !files_now.is_empty() {
+                alone.push(place.clone());
+                bytes -= extra.bytes();
+            } else {
+                files_now.push(place.clone());
+                extras.insert(place, extra);
+            }
+        }
+        let mut bundled = self.stock.bundle(files_now, 1);
+        bundled.grown.extend(alone);
         let content = bundled.content.map(|content| (*content).clone());
         let homes = content.iter().flat_map(|content| homes(content, version)).collect();
-        Given { content, homes, failed: bundled.failed, grown: bundled.grown }
+        let parts = content.iter().flat_map(|content| &content.parts);
+        let extras = parts.filter_map(|part| extras.remove(&part.place)).collect();
+        Given { content, homes, extras, failed: bundled.failed, grown: bundled.grown }
     }
 
     fn give_large(&self, files: Vec<Place>) -> Given {
@@ -119,6 +173,7 @@ impl Outgoing {
         match self.stock.open(&place, 1) {
             Ok(content) => {
                 given.homes = homes(&content, |_| stamp);
+                given.extras = vec![self.extra(&place)];
                 given.content = Some((*content).clone());
             }
             Err(error) => {
@@ -127,6 +182,23 @@ impl Outgoing {
             }
         }
         given
+    }
+
+    /// What a file has beside its attributes, as far as a message takes it.
+    fn extra(&self, place: &Place) -> Extra {
+        let path = self.seen.tree.path_of(place);
+        let mut extra = Extra::default();
+        if let Ok(stands) = std::fs::symlink_metadata(&path) {
+            extra.owner = (stands.uid(), stands.gid());
+        }
+        for (name, value) in xattrs_of(&path).unwrap_or_default() {
+            if extra.bytes() + name.len() + value.len() > EXTRAS_BYTES_MAX {
+                tracing::warn!("{} has more extended attributes than go home", path.display());
+                break;
+            }
+            extra.xattrs.push((name, value));
+        }
+        extra
     }
 
     /// The states of files, as far as they say which version is read after this. Waits a moment if one has
@@ -138,6 +210,21 @@ impl Outgoing {
         }
         stamps().map(|stamp| stamp.filter(|stamp| !stamp.is_fresh())).collect()
     }
+}
+
+/// The extended attributes of a file that are its user's.
+fn xattrs_of(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut names = vec![0; XATTR_BYTES_MAX];
+    let bytes = rustix::fs::llistxattr(path, &mut names[..])?;
+    let mut found = Vec::new();
+    for name in names[..bytes].split(|byte| *byte == 0).filter(|name| name.starts_with(b"user.")) {
+        let mut value = vec![0; XATTR_BYTES_MAX];
+        // It may have been removed since.
+        let Ok(bytes) = rustix::fs::lgetxattr(path, name, &mut value[..]) else { continue };
+        value.truncate(bytes);
+        found.push((name.to_vec(), value));
+    }
+    Ok(found)
 }
 
 /// Which versions the parts of a content are.

@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _, symlink,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,9 +53,25 @@ struct Staged {
 /// A file that is not whole yet.
 pub(crate) struct Partial {
     path: PathBuf,
-    /// Open for reading and writing.
-    pub(crate) file: Arc<File>,
+    /// Open for writing until it gets its name: a program that somebody has open for writing cannot be run.
+    pub(crate) file: Option<Arc<File>>,
     is_named: bool,
+}
+
+impl Partial {
+    fn new(path: PathBuf, file: File) -> Self {
+        Self { path, file: Some(Arc::new(file)), is_named: false }
+    }
+
+    /// The file, open for reading, whatever mode it gets.
+    pub(crate) fn reading(&self) -> io::Result<File> {
+        File::open(&self.path)
+    }
+
+    /// Writes at an offset.
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.write_all_at(bytes, offset)
+    }
 }
 
 impl Drop for Partial {
@@ -161,8 +179,8 @@ impl Tree {
     /// A new file outside the tree.
     pub(crate) fn partial(&self) -> io::Result<Partial> {
         let path = self.new_name();
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        Ok(Partial { path, file: Arc::new(file), is_named: false })
+        let file = File::options().write(true).create_new(true).open(&path)?;
+        Ok(Partial::new(path, file))
     }
 
     /// The inode number that the file of a place will have once it has come: a program that looks at a file,
@@ -185,11 +203,11 @@ impl Tree {
     /// A new file outside the tree for what comes to a place.
     pub(crate) fn partial_of(&self, place: &Place) -> io::Result<Partial> {
         let Some((path, _)) = self.foreseen.lock().remove(place) else { return self.partial() };
-        let file = File::options().read(true).write(true).open(&path)?;
-        Ok(Partial { path, file: Arc::new(file), is_named: false })
+        let file = File::options().write(true).open(&path)?;
+        Ok(Partial::new(path, file))
     }
 
-    /// Gives a whole file its name. False if something stands there already, or the name is gone.
+    /// Gives a whole file its name, under which nobody writes to it any more. False if something stands there already, or the name is gone.
     pub(crate) fn publish(
         &self,
         partial: &mut Partial,
@@ -200,10 +218,11 @@ impl Tree {
             return Ok(false);
         }
         let path = self.path_of(place);
-        partial
-            .file
-            .set_times(FileTimes::new().set_modified(source::system_time(attributes.mtime)))?;
-        partial.file.set_permissions(Permissions::from_mode(attributes.mode & 0o777))?;
+        let file = partial.file.take().ok_or(io::ErrorKind::NotFound)?;
+        file.set_times(FileTimes::new().set_modified(source::system_time(attributes.mtime)))?;
+        file.set_permissions(Permissions::from_mode(attributes.mode & 0o777))?;
+        let stamp = Stamp::of(&file.metadata()?);
+        drop(file);
         let named = match rename_new(&partial.path, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make_parents(place)?;
@@ -214,7 +233,6 @@ impl Tree {
         match named {
             Ok(()) => {
                 partial.is_named = true;
-                let stamp = Stamp::of(&partial.file.metadata()?);
                 let asked = self.asked.fetch_add(1, Ordering::Relaxed);
                 self.staged.lock().insert(place.clone(), Staged { stamp, asked });
                 Ok(true)
@@ -305,7 +323,7 @@ fn make_removable(directory: &Path) {
 }
 
 /// A place and all above it, up to the map's own directory.
-fn ancestors(place: &Place) -> impl Iterator<Item = Place> {
+pub(crate) fn ancestors(place: &Place) -> impl Iterator<Item = Place> {
     let mut next = Some(place.clone());
     std::iter::from_fn(move || {
         let this = next.take()?;
@@ -352,4 +370,33 @@ pub(crate) fn attributes_at(path: &Path) -> io::Result<Option<Attributes>> {
         mtime: Timestamp { secs: metadata.mtime(), nanos: metadata.mtime_nsec() as u32 },
         link,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::lease;
+
+    #[test]
+    fn what_has_its_name_is_open_for_writing_nowhere() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = Tree::create(root.path().to_owned(), 1).unwrap();
+        let place = Place { map: 0, path: b"program".to_vec() };
+        for foreseen in [false, true] {
+            if foreseen {
+                fs::remove_file(tree.path_of(&place)).unwrap();
+                tree.foresee(&place).unwrap();
+            }
+            let mut partial = tree.partial_of(&place).unwrap();
+            let mtime = Timestamp { secs: 1, nanos: 0 };
+            let (kind, mode, link) = (FileKind::Regular, 0o500, Vec::new());
+            let attributes = Attributes { kind, mode, size: 3, mtime, link };
+            let reading = partial.reading().unwrap();
+            partial.write_all_at(b"abc", 0).unwrap();
+            assert!(lease::is_written(&reading));
+            assert!(tree.publish(&mut partial, &place, &attributes).unwrap());
+            assert!(!lease::is_written(&File::open(tree.path_of(&place)).unwrap()));
+            assert!(tree.is_as_it_came(&place));
+        }
+    }
 }

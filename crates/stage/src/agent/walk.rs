@@ -2,7 +2,8 @@
 //! programs have removed. Owns the order: a directory comes before what is in it, removed names the other way
 //! round. Looks at names and attributes only, one directory at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +13,10 @@ use azekura_proto::staging::{Attributes, MapKind};
 use parking_lot::Mutex;
 
 use crate::agent::names::{Seen, errno_of, split};
+use crate::agent::tree::ancestors;
 use crate::message::{Home, Leaving, PLACE_BYTES, Place, What};
 use crate::source::Source;
+use crate::sys::lease;
 
 /// A page, in bytes.
 const PAGE_BYTES: usize = 128 * 1024;
@@ -29,11 +32,30 @@ pub(crate) struct Walk {
     /// Directories that are still to be looked at.
     left: Vec<Place>,
     found: VecDeque<Leaving>,
+    /// Files that programs have open for writing are left out.
+    skips_written: bool,
 }
 
 impl Walk {
+    fn over(seen: Arc<Seen>, trees: Vec<Arc<dyn Source>>, home: Arc<AtHome>) -> Self {
+        let (left, found) = (Vec::new(), VecDeque::new());
+        Self { seen, trees, home, left, found, skips_written: false }
+    }
+
+    /// Leaves out files that programs have open for writing: each will be closed.
+    pub(crate) fn without_written(mut self) -> Self {
+        let tree = &self.seen.tree;
+        let is_open = |leaving: &Leaving| {
+            matches!(leaving.what, What::File { .. })
+                && is_being_written(&tree.path_of(&leaving.place))
+        };
+        self.found.retain(|leaving| !is_open(leaving));
+        self.skips_written = true;
+        self
+    }
+
     pub(crate) fn new(seen: Arc<Seen>, trees: Vec<Arc<dyn Source>>, home: Arc<AtHome>) -> Self {
-        let mut walk = Self { seen, trees, home, left: Vec::new(), found: VecDeque::new() };
+        let mut walk = Self::over(seen, trees, home);
         let maps: Vec<_> = walk.seen.maps.iter().map(|map| map.kind).collect();
         for (map, kind) in maps.into_iter().enumerate() {
             let map = map as u16;
@@ -48,6 +70,37 @@ impl Walk {
         }
         walk.find_removed_since();
         walk
+    }
+
+    /// Of these places alone, with the directories above them.
+    pub(crate) fn of(
+        seen: Arc<Seen>,
+        trees: Vec<Arc<dyn Source>>,
+        home: Arc<AtHome>,
+        places: BTreeSet<Place>,
+    ) -> Self {
+        let mut walk = Self::over(seen, trees, home);
+        let above = places.iter().flat_map(|place| ancestors(place).skip(1));
+        let above = above.filter(|above| !above.path.is_empty()).collect::<BTreeSet<_>>();
+        for place in above.into_iter().chain(places) {
+            match walk.seen.tree.look(&place) {
+                Ok(Some(attributes)) => walk.look_at(place, attributes),
+                Ok(None) => walk.find_removed_one(place),
+                Err(error) => {
+                    walk.find(place, What::Unreadable { errno: errno_of(&error) }, false);
+                }
+            }
+        }
+        // What is below directories was not asked for.
+        walk.left.clear();
+        walk
+    }
+
+    fn find_removed_one(&mut self, place: Place) {
+        let known = self.home.lock().get(&place).copied();
+        if known.is_some_and(|home| home != Home::Nothing) {
+            self.find(place, What::Removed { is_replaced: false }, false);
+        }
     }
 
     /// The next page, and whether it is the last.
@@ -88,15 +141,21 @@ impl Walk {
         let version = || self.seen.tree.stamp(&place).map_or(Home::Some, Home::Version);
         match attributes.kind {
             FileKind::Directory => {
-                let what = What::Directory { mode: attributes.mode };
+                let what = What::Directory { mode: attributes.mode, mtime: attributes.mtime };
                 let is_home = matches!(known, Some(Home::Some | Home::Version(_)));
                 self.left.push(place.clone());
                 self.find(place, what, is_home);
             }
             FileKind::Regular if self.seen.tree.is_as_it_came(&place) => {}
+            FileKind::Regular
+                if self.skips_written && is_being_written(&self.seen.tree.path_of(&place)) => {}
             FileKind::Regular => {
-                let is_home = matches!(known, Some(Home::Version(_))) && known == Some(version());
-                self.find(place, What::File { bytes: attributes.size }, is_home);
+                let stamp = self.seen.tree.stamp(&place);
+                let inode = stamp.map_or(0, |stamp| stamp.inode());
+                let home =
+                    stamp.filter(|stamp| !stamp.is_fresh()).map_or(Home::Some, Home::Version);
+                let is_home = matches!(known, Some(Home::Version(_))) && known == Some(home);
+                self.find(place, What::File { bytes: attributes.size, inode, home }, is_home);
             }
             FileKind::Symlink => {
                 let home = version();
@@ -155,6 +214,11 @@ impl Walk {
 pub(crate) fn open_trees(roots: &[impl AsRef<Path>]) -> io::Result<Vec<Arc<dyn Source>>> {
     let open = |root: &Path| crate::source::Directory::open(root);
     roots.iter().map(|root| Ok(Arc::new(open(root.as_ref())?) as Arc<dyn Source>)).collect()
+}
+
+/// Whether a program has a file open for writing: it will be closed once more.
+fn is_being_written(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| lease::is_written(&file))
 }
 
 /// About how long an entry is in a message.

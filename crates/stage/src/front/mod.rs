@@ -4,11 +4,11 @@
 mod event;
 mod listings;
 mod outgoing;
+mod pace;
 pub(crate) mod plan;
 mod route;
 mod scheduler;
 mod word;
-mod workers;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,13 +28,13 @@ use crate::front::listings::Listings;
 use crate::front::outgoing::{Agent, Note, OutParts, Outgoing, Post, Setup};
 use crate::front::scheduler::Scheduler;
 use crate::front::word::Word;
-use crate::front::workers::Workers;
 use crate::job::MapDescription;
-use crate::message::{ContentId, Opening, ToAgent, ToFront};
+use crate::message::{ContentId, Opening, Order, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::source::Source;
 use crate::stock::{Spoilt, Stock};
 use crate::supply;
+use crate::workers::Workers;
 
 pub use crate::front::event::Event;
 pub use crate::front::outgoing::{
@@ -79,7 +79,7 @@ pub struct Front {
     inner: Arc<Inner>,
     /// The directories of the maps.
     dirs: Vec<Vec<u8>>,
-    outgoing: Outgoing,
+    outgoing: Arc<Outgoing>,
 }
 
 /// What the threads of a front share.
@@ -89,6 +89,8 @@ struct Inner {
     workers: Workers,
     words: Sender<Word>,
     post: Arc<Post>,
+    /// Who is told that a node's programs have closed files.
+    closed: Sender<NodeId>,
     /// How many agents have not ended.
     connected: Mutex<usize>,
     ended: Condvar,
@@ -122,7 +124,7 @@ impl Front {
                 Spoilt::Unreadable(errno) => Word::Unreadable(id, errno),
             });
         });
-        let stock = Arc::new(Stock::new(sources.clone(), ContentId(1), tell));
+        let stock = Stock::new(sources.clone(), ContentId(1), workers.clone(), tell);
         let outboxes: BTreeMap<_, _> =
             agents.iter().map(|agent| (agent.node, Outbox::new())).collect();
         let post: Arc<Post> = Arc::default();
@@ -132,15 +134,18 @@ impl Front {
             nodes: out_agents(&agents, &outboxes),
             post: Arc::clone(&post),
             events: events.clone(),
-            options: options.out,
+            options: options.out.clone(),
         };
-        let outgoing = Outgoing::new(Setup::new(parts, pass.clone(), Arc::clone(&open)));
+        let out = Setup::new(parts, pass.clone(), Arc::clone(&open));
+        let outgoing = Arc::new(Outgoing::new(out));
+        let (closed, told) = channel();
         let inner = Arc::new(Inner {
             open,
             listings: Listings::new(sources),
             workers: workers.clone(),
             words: words.clone(),
             post,
+            closed,
             connected: Mutex::new(0),
             ended: Condvar::new(),
         });
@@ -154,6 +159,14 @@ impl Front {
         };
         front.door.let_in(serve).map_err(Error::system(listen))?;
         front.connect(&pass, agents, front_port, &events)?;
+        if options.out.on_close {
+            let outgoing = Arc::clone(&front.outgoing);
+            for outbox in front.outboxes.values() {
+                outbox.say(ToAgent::Out(Order::Watch));
+            }
+            spawn("closed", move || outgoing.follow(&told))
+                .map_err(Error::system("start a thread"))?;
+        }
         let scheduler = Scheduler {
             recipients: options.recipients,
             agents: front.outboxes.clone(),
@@ -313,6 +326,8 @@ impl Inner {
                     let (inner, answers) = (Arc::clone(self), answers.clone());
                     self.workers.give(move || inner.listings.tell(&place, &answers));
                 }
+                // Nobody follows it if that was not asked for.
+                Ok(ToFront::Closed) => _ = self.closed.send(node),
                 Ok(ToFront::Out(answer)) => self.post.send(node, Note::Answer(answer)),
                 Ok(message) => {
                     if self.words.send(Word::Said(node, message)).is_err() {

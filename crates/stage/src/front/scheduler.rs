@@ -1,35 +1,31 @@
 //! The one thread that knows the state of a job: which files are wanted by whom, which contents travel on
-//! which routes, which nodes live. It never waits for anything but the next word.
+//! which routes, which nodes live. It never waits for anything but the next word, and a moment for that while
+//! something is under way that may stall.
+
+mod bundling;
+mod losses;
+mod reading;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use azekura_proto::staging::NodeId;
-use rustix::io::Errno;
 
 use crate::front::event::Event;
+use crate::front::pace::Pace;
 use crate::front::plan::plan;
 use crate::front::route::Route;
+use crate::front::scheduler::bundling::Bundling;
 use crate::front::word::Word;
-use crate::front::workers::Workers;
-use crate::message::{
-    BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, PARTS_MAX,
-    PLACE_BYTES, Place, SMALL_BYTES_MAX, Supplier, ToAgent, ToFront,
-};
+use crate::message::{ContentDescription, ContentId, Place, ToAgent, ToFront};
 use crate::outbox::Outbox;
-use crate::stock::{Bundled, Stock};
+use crate::stock::Stock;
+use crate::workers::Workers;
 
-/// Large files that travel at once: more would only make each of them later.
-const LARGE_MAX: usize = 4;
-/// Bundles that travel at once; the nodes hold them in memory.
-const BUNDLES_MAX: usize = 16;
-/// Bundles that are read at once. Files that are wanted meanwhile wait, and travel together.
-const READING_MAX: usize = 2;
-/// A file that changes whenever it is read is given up after so many times.
-const TRIES_MAX: u32 = 5;
-/// A node that loses so many suppliers of one content does not get it.
-const LOSSES_MAX: u32 = 64;
+/// How often it is looked what stalls.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// To which nodes a file comes that one of them wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,10 +54,14 @@ pub(crate) struct State {
     contents: HashMap<ContentId, Travelling>,
     small: VecDeque<Place>,
     large: VecDeque<Place>,
-    reading: usize,
-    opening: usize,
+    /// Bundles that are being read, by their numbers.
+    reading: HashMap<u64, Arc<Bundling>>,
+    next_bundle: u64,
+    /// Files that are being opened, since when.
+    opening: HashMap<Place, Instant>,
     /// Contents that have not come to all nodes.
     under_way: HashSet<ContentId>,
+    looked: Option<Instant>,
 }
 
 /// A file that somebody has asked for.
@@ -78,12 +78,18 @@ struct Wanted {
 struct Travelling {
     description: Arc<ContentDescription>,
     route: Route,
+    pace: Pace,
 }
 
 impl Scheduler {
     pub(crate) fn run(mut self, words: &Receiver<Word>) {
-        while let Ok(word) = words.recv() {
-            if !self.hear(word) {
+        loop {
+            let goes_on = match self.next(words) {
+                Ok(word) => self.hear(word),
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            if !goes_on {
                 return;
             }
             // What is here already is heard before anything is begun: small files travel together.
@@ -92,7 +98,25 @@ impl Scheduler {
                     return;
                 }
             }
+            self.look_at_the_clock();
             self.begin_waiting();
+        }
+    }
+
+    fn next(&self, words: &Receiver<Word>) -> Result<Word, RecvTimeoutError> {
+        let State { reading, opening, under_way, .. } = &self.state;
+        if reading.is_empty() && opening.is_empty() && under_way.is_empty() {
+            return words.recv().map_err(|_| RecvTimeoutError::Disconnected);
+        }
+        words.recv_timeout(LOOK)
+    }
+
+    fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        if self.state.looked.is_none_or(|looked| now.duration_since(looked) >= LOOK) {
+            self.state.looked = Some(now);
+            self.split_stalled();
+            self.splice_out_stalled(now);
         }
     }
 
@@ -104,13 +128,16 @@ impl Scheduler {
             Word::Said(..) => {}
             Word::Gone(node, why) => self.node_gone(node, why),
             Word::Opened { place, opened } => {
-                self.state.opening -= 1;
+                self.state.opening.remove(&place);
                 match opened {
                     Ok(content) => self.begin(content),
                     Err(errno) => self.refuse(&place, errno, "it cannot be opened"),
                 }
             }
-            Word::Bundled(bundled) => self.bundled(bundled),
+            Word::Bundled(number, bundled) => {
+                self.state.reading.remove(&number);
+                self.bundled(bundled);
+            }
             Word::Changed(id) => self.changed(id),
             Word::Unreadable(id, errno) => self.unreadable(id, errno),
             Word::Prefetch(files) => {
@@ -128,10 +155,17 @@ impl Scheduler {
     fn said(&mut self, node: NodeId, message: ToFront) {
         match message {
             // Heard where they come in.
-            ToFront::Beat | ToFront::List { .. } | ToFront::Out(_) => {}
+            ToFront::Beat | ToFront::List { .. } | ToFront::Closed | ToFront::Out(_) => {}
             ToFront::Want { files } => {
                 for (place, bytes) in files {
                     self.want(node, place, bytes);
+                }
+            }
+            ToFront::Progress { pieces } => {
+                for (id, pieces) in pieces {
+                    if let Some(content) = self.state.contents.get_mut(&id) {
+                        content.pace.came(node, pieces);
+                    }
                 }
             }
             ToFront::Arrived { content } => self.arrived(node, content),
@@ -156,108 +190,6 @@ impl Scheduler {
         {
             // It hears nothing any more; the thread that listens to it finds that out too.
             tracing::warn!("node {} does not take what it is told", node.0);
-        }
-    }
-
-    fn want(&mut self, node: NodeId, place: Place, bytes: u64) {
-        let wanted = self.state.files.entry(place.clone()).or_default();
-        if let Some(content) = wanted.content {
-            return self.join(node, content);
-        }
-        wanted.by.insert(node);
-        if !wanted.is_queued {
-            wanted.is_queued = true;
-            wanted.bytes = bytes;
-            self.queue(place, bytes);
-        }
-    }
-
-    fn queue(&mut self, place: Place, bytes: u64) {
-        let is_small = bytes <= SMALL_BYTES_MAX;
-        let queue = if is_small { &mut self.state.small } else { &mut self.state.large };
-        queue.push_back(place);
-    }
-
-    /// Begins what may begin.
-    fn begin_waiting(&mut self) {
-        let large = |state: &State| {
-            let is_large = |id: &&ContentId| {
-                state.contents.get(id).is_some_and(|content| !content.description.is_small())
-            };
-            state.under_way.iter().filter(is_large).count()
-        };
-        let travelling = large(&self.state);
-        let bundles = self.state.under_way.len() - travelling;
-        while travelling + self.state.opening < LARGE_MAX
-            && let Some(place) = self.state.large.pop_front()
-        {
-            self.state.opening += 1;
-            let nodes = self.nodes_for(&place);
-            let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
-            self.workers.give(move || {
-                let opened = stock.open(&place, nodes).map_err(|error| {
-                    Errno::from_io_error(&error).unwrap_or(Errno::IO).raw_os_error()
-                });
-                // If nobody listens the job is over.
-                let _ = words.send(Word::Opened { place, opened });
-            });
-        }
-        while bundles + self.state.reading < BUNDLES_MAX
-            && self.state.reading < READING_MAX
-            && !self.state.small.is_empty()
-        {
-            let places = self.gather();
-            self.state.reading += 1;
-            let nodes = places.first().map_or(0, |place| self.nodes_for(place));
-            let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
-            self.workers.give(move || {
-                let _ = words.send(Word::Bundled(stock.bundle(places, nodes)));
-            });
-        }
-    }
-
-    /// How many nodes a file goes to.
-    fn nodes_for(&self, place: &Place) -> usize {
-        match self.recipients {
-            Recipients::All => self.agents.len(),
-            Recipients::Requesters => {
-                self.state.files.get(place).map_or(0, |wanted| wanted.by.len())
-            }
-        }
-    }
-
-    /// Small files that the same nodes want, as many as go into one content.
-    fn gather(&mut self) -> Vec<Place> {
-        let State { files, small, .. } = &mut self.state;
-        let mut gathered = Vec::new();
-        let (mut bytes, mut names) = (0, 0);
-        let mut by = None;
-        while let Some(place) = small.front() {
-            let Some(wanted) = files.get(place) else {
-                small.pop_front();
-                continue;
-            };
-            bytes += wanted.bytes;
-            names += place.path.len() + PLACE_BYTES;
-            let others_want_it = by.as_ref().is_some_and(|by| *by != wanted.by);
-            let is_full = bytes > BUNDLE_BYTES_MAX || names > BUNDLE_NAMES_BYTES_MAX;
-            if gathered.len() >= PARTS_MAX || !gathered.is_empty() && (is_full || others_want_it) {
-                break;
-            }
-            by.get_or_insert_with(|| wanted.by.clone());
-            gathered.extend(small.pop_front());
-        }
-        gathered
-    }
-
-    fn bundled(&mut self, bundled: Bundled) {
-        self.state.reading -= 1;
-        for (place, errno) in bundled.failed {
-            self.refuse(&place, errno, "it cannot be read");
-        }
-        self.state.large.extend(bundled.grown);
-        if let Some(content) = bundled.content {
-            self.begin(content);
         }
     }
 
@@ -288,7 +220,8 @@ impl Scheduler {
             let content = (*description).clone();
             self.say(*node, ToAgent::Take { content, supplier: *supplier });
         }
-        self.state.contents.insert(id, Travelling { description, route: Route::new(&plan) });
+        let (route, pace) = (Route::new(&plan), Pace::default());
+        self.state.contents.insert(id, Travelling { description, route, pace });
         self.state.under_way.insert(id);
         self.check_settled(id);
     }
@@ -334,167 +267,6 @@ impl Scheduler {
         }
         under_way.remove(&id);
         self.stock.settle(id);
-    }
-
-    fn supplier_lost(&mut self, node: NodeId, id: ContentId, lost: Supplier, at_piece: u32) {
-        let Some(content) = self.state.contents.get(&id) else { return };
-        // If it is another by now, the node has been told.
-        let waits = |taker: super::route::Taker| !taker.has && taker.supplier == lost;
-        if !content.route.taker(node).is_some_and(waits) {
-            return;
-        }
-        self.tell(Event::SupplierLost { content: id.0, node, supplier: lost, at_piece });
-        self.resupply(node, id, lost);
-    }
-
-    /// Finds another supplier for a node.
-    fn resupply(&mut self, node: NodeId, id: ContentId, lost: Supplier) {
-        let front_has = self.stock.has(id);
-        let Some(content) = self.state.contents.get_mut(&id) else { return };
-        if let Supplier::Node(lost) = lost {
-            content.route.forget_holder(lost);
-        }
-        let Some(supplier) = content.route.replace(node, lost, front_has) else {
-            return self.restart(id, None);
-        };
-        if content.route.set(node, supplier) > LOSSES_MAX {
-            return self.node_failed(node, id, "every supplier of it was lost".to_owned());
-        }
-        self.say(node, ToAgent::Resupply { content: id, supplier });
-    }
-
-    /// A node takes part in a content no more.
-    fn take_out(&mut self, node: NodeId, id: ContentId) {
-        let Some(content) = self.state.contents.get_mut(&id) else { return };
-        let lost = Supplier::Node(node);
-        let at = content.route.taker(node).map(|taker| taker.supplier);
-        let (orphans, _) = content.route.remove(node);
-        for orphan in orphans {
-            self.tell(Event::SupplierLost {
-                content: id.0,
-                node: orphan,
-                supplier: lost,
-                at_piece: 0,
-            });
-            // What supplied the lost one goes on with the one behind it.
-            match at.filter(|at| self.may_supply(*at, id)) {
-                Some(supplier) => {
-                    if let Some(content) = self.state.contents.get_mut(&id) {
-                        content.route.set(orphan, supplier);
-                    }
-                    self.say(orphan, ToAgent::Resupply { content: id, supplier });
-                }
-                None => self.resupply(orphan, id, lost),
-            }
-        }
-        self.check_settled(id);
-    }
-
-    fn may_supply(&self, supplier: Supplier, id: ContentId) -> bool {
-        match supplier {
-            Supplier::Front => self.stock.has(id),
-            Supplier::Node(node) => {
-                let content = self.state.contents.get(&id);
-                content.is_some_and(|content| content.route.taker(node).is_some())
-            }
-        }
-    }
-
-    fn node_gone(&mut self, node: NodeId, why: String) {
-        if self.agents.remove(&node).is_none() {
-            return;
-        }
-        tracing::warn!("node {} takes part no more: {why}", node.0);
-        self.tell(Event::NodeGone { node, why });
-        for wanted in self.state.files.values_mut() {
-            wanted.by.remove(&node);
-        }
-        let has_it = |(id, content): (&ContentId, &Travelling)| {
-            content.route.taker(node).is_some().then_some(*id)
-        };
-        let contents: Vec<ContentId> = self.state.contents.iter().filter_map(has_it).collect();
-        for id in contents {
-            self.take_out(node, id);
-        }
-    }
-
-    fn node_failed(&mut self, node: NodeId, id: ContentId, why: String) {
-        let Some(content) = self.state.contents.get(&id) else { return };
-        let path = path_of(&content.description);
-        for part in &content.description.parts {
-            let place = part.place.clone();
-            self.say(node, ToAgent::Refuse { place, errno: Errno::IO.raw_os_error() });
-        }
-        self.say(node, ToAgent::Abandon { content: id });
-        self.tell(Event::Failed { path, node: Some(node), why });
-        self.take_out(node, id);
-    }
-
-    /// A file is not what it was. Whoever has all of it keeps it, and gives it to the others.
-    fn changed(&mut self, id: ContentId) {
-        let Some(content) = self.state.contents.get(&id) else { return };
-        if !content.route.nodes().any(|(_, taker)| taker.has) {
-            return self.restart(id, None);
-        }
-        let from_front = |(node, taker): (NodeId, super::route::Taker)| {
-            (!taker.has && taker.supplier == Supplier::Front).then_some(node)
-        };
-        for node in content.route.nodes().filter_map(from_front).collect::<Vec<_>>() {
-            self.resupply(node, id, Supplier::Front);
-        }
-    }
-
-    /// Begins the files of a content anew.
-    fn restart(&mut self, id: ContentId, also: Option<NodeId>) {
-        let Some(content) = self.state.contents.remove(&id) else { return };
-        self.state.under_way.remove(&id);
-        self.stock.forget(id);
-        let waiting = content.route.waiting();
-        for node in &waiting {
-            self.say(*node, ToAgent::Abandon { content: id });
-        }
-        for part in &content.description.parts {
-            let Some(wanted) = self.state.files.get_mut(&part.place) else { continue };
-            wanted.content = None;
-            wanted.by.extend(waiting.iter().copied().chain(also));
-            wanted.tries += 1;
-            wanted.bytes = part.attributes.size;
-            if wanted.tries >= TRIES_MAX {
-                let why = "it changes whenever it is read: stage it when nobody writes to it";
-                self.refuse(&part.place, Errno::IO.raw_os_error(), why);
-                continue;
-            }
-            wanted.is_queued = true;
-            self.queue(part.place.clone(), part.attributes.size);
-            self.tell(Event::Restarted { path: text_of(&part.place) });
-        }
-    }
-
-    fn unreadable(&mut self, id: ContentId, errno: i32) {
-        let Some(content) = self.state.contents.remove(&id) else { return };
-        self.state.under_way.remove(&id);
-        let waiting = content.route.waiting();
-        for part in &content.description.parts {
-            if let Some(wanted) = self.state.files.get_mut(&part.place) {
-                wanted.content = None;
-                wanted.by.extend(&waiting);
-            }
-            self.refuse(&part.place, errno, "it cannot be read");
-        }
-        for node in waiting {
-            self.say(node, ToAgent::Abandon { content: id });
-        }
-    }
-
-    /// A file does not come. Who asks for it later, has it tried again.
-    fn refuse(&mut self, place: &Place, errno: i32, why: &str) {
-        let Some(wanted) = self.state.files.remove(place) else { return };
-        for node in wanted.by {
-            self.say(node, ToAgent::Refuse { place: place.clone(), errno });
-        }
-        let error = std::io::Error::from_raw_os_error(errno);
-        let why = format!("{why}: {error}");
-        self.tell(Event::Failed { path: text_of(place), node: None, why });
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) enum Word {
     Gone(NodeId, String),
     /// A large file has been opened, or not.
     Opened { place: Place, opened: Result<Arc<ContentDescription>, i32> },
-    /// Small files have been read.
-    Bundled(Bundled),
+    /// The small files of the bundle of this number have been read.
+    Bundled(u64, Bundled),
     /// A file changed while it was read.
     Changed(ContentId),
     /// A file cannot be read; the number of the errno.

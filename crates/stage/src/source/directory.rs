@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use azekura_proto::staging::Attributes;
 use azekura_proto::{FileKind, Timestamp};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fd::{AsFd, AsRawFd as _, OwnedFd};
+use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::home::{self, FileState, NewFile, Source, SourceFile};
@@ -92,16 +92,7 @@ impl Source for Directory {
 
     fn create(&self, path: &[u8]) -> io::Result<Box<dyn NewFile>> {
         let (above, name) = self.parent(path)?;
-        let partial = home::partial_name(name.as_bytes())?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(
-            &above,
-            OsStr::from_bytes(&partial),
-            flags,
-            Mode::RUSR | Mode::WUSR,
-        )?;
-        let name = name.as_bytes().to_vec();
-        Ok(Box::new(Unnamed { above, file: file.into(), partial, name, is_named: false }))
+        Ok(Box::new(Unfinished::begin(above, name)?))
     }
 
     fn make_dir(&self, path: &[u8], mode: u32) -> io::Result<()> {
@@ -115,6 +106,24 @@ impl Source for Directory {
     fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
         let directory = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777))?)
+    }
+
+    fn set_mtime(&self, path: &[u8], mtime: Timestamp) -> io::Result<()> {
+        let directory = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        File::from(directory).set_times(FileTimes::new().set_modified(home::system_time(mtime)))
+    }
+
+    fn hard_link(&self, to: &[u8], path: &[u8]) -> io::Result<()> {
+        let ((from_above, from), (above, name)) = (self.parent(to)?, self.parent(path)?);
+        let beside = home::partial_name(name.as_bytes())?;
+        let beside = OsStr::from_bytes(&beside);
+        rustix::fs::linkat(&from_above, from, &above, beside, AtFlags::empty())?;
+        let renamed = rustix::fs::renameat(&above, beside, &above, name);
+        // If the name is one of this file already the rename does nothing; else it is gone.
+        match rustix::fs::unlinkat(&above, beside, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(renamed?),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn make_link(&self, path: &[u8], text: &[u8]) -> io::Result<()> {
@@ -161,36 +170,108 @@ impl SourceFile for OpenFile {
     }
 }
 
-struct Unnamed {
+/// A file that has not its own name: none at all where the file system can do that, so that nothing stays of
+/// it if this process is killed; else one that says what it is.
+struct Unfinished {
     above: OwnedFd,
     file: File,
-    partial: Vec<u8>,
     name: Vec<u8>,
-    is_named: bool,
+    /// The name that is to be removed if the file does not get its own.
+    partial: Option<Vec<u8>>,
 }
 
-impl NewFile for Unnamed {
+impl Unfinished {
+    fn begin(above: OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        match rustix::fs::openat(&above, ".", flags, Mode::RUSR | Mode::WUSR) {
+            // NFS and some others have no files without names; old ones take it for the directory itself.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::begin_named(above, name),
+            file => {
+                let (file, name) = (file?.into(), name.as_bytes().to_vec());
+                Ok(Self { above, file, name, partial: None })
+            }
+        }
+    }
+
+    fn begin_named(above: OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let name = name.as_bytes().to_vec();
+        let partial = home::partial_name(&name)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = rustix::fs::openat(&above, OsStr::from_bytes(&partial), flags, mode)?.into();
+        Ok(Self { above, file, name, partial: Some(partial) })
+    }
+
+    /// A path to the file, whatever its name: by its descriptor itself only those with privileges may link it.
+    fn by_descriptor(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
+    }
+
+    /// Gives a file without a name one.
+    fn link(&self, name: &[u8]) -> rustix::io::Result<()> {
+        let (file, name) = (self.by_descriptor(), OsStr::from_bytes(name));
+        rustix::fs::linkat(rustix::fs::CWD, file, &self.above, name, AtFlags::SYMLINK_FOLLOW)
+    }
+}
+
+impl NewFile for Unfinished {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }
 
+    fn set_extras(
+        &mut self,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<()> {
+        let file = &self.file;
+        if let Some((user, group)) = owner {
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            rustix::fs::fchown(file, Some(user), Some(group))?;
+        }
+        for (name, value) in xattrs {
+            match rustix::fs::fsetxattr(file, &name[..], value, XattrFlags::empty()) {
+                // This file system has none.
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     fn commit(mut self: Box<Self>, mode: u32, mtime: Timestamp) -> io::Result<()> {
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
-        self.file.set_times(FileTimes::new().set_modified(home::system_time(mtime)))?;
-        self.file.sync_all()?;
-        let (from, to) = (OsStr::from_bytes(&self.partial), OsStr::from_bytes(&self.name));
-        rustix::fs::renameat(&self.above, from, &self.above, to)?;
-        self.is_named = true;
+        // A program that somebody has open for writing cannot be run, so it is not when it gets its name.
+        let reading = File::open(self.by_descriptor())?;
+        let file = std::mem::replace(&mut self.file, reading);
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+        file.set_times(FileTimes::new().set_modified(home::system_time(mtime)))?;
+        file.sync_all()?;
+        drop(file);
+        if self.partial.is_none() {
+            match self.link(&self.name) {
+                // Only a rename puts it in the place of another.
+                Err(Errno::EXIST) => {
+                    let partial = home::partial_name(&self.name)?;
+                    self.link(&partial)?;
+                    self.partial = Some(partial);
+                }
+                linked => return Ok(linked?),
+            }
+        }
+        if let Some(partial) = &self.partial {
+            let (from, to) = (OsStr::from_bytes(partial), OsStr::from_bytes(&self.name));
+            rustix::fs::renameat(&self.above, from, &self.above, to)?;
+            self.partial = None;
+        }
         Ok(())
     }
 }
 
-impl Drop for Unnamed {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if !self.is_named {
-            let partial = OsStr::from_bytes(&self.partial);
+        if let Some(partial) = &self.partial {
             // Nothing more can be done about it; its name says what it is.
-            let _ = rustix::fs::unlinkat(&self.above, partial, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.above, OsStr::from_bytes(partial), AtFlags::empty());
         }
     }
 }
@@ -211,5 +292,52 @@ fn attributes_of(stat: &Stat, link: Vec<u8>) -> Attributes {
         size: stat.st_size as u64,
         mtime: Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
         link,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    type Begin = fn(OwnedFd, &OsStr) -> io::Result<Unfinished>;
+
+    fn names(directory: &Path) -> Vec<PathBuf> {
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_whole_and_nothing_stays_of_one_that_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("name");
+        let begin = |begin: Begin| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let above = rustix::fs::open(directory.path(), flags, Mode::empty()).unwrap();
+            begin(above, OsStr::new("name")).unwrap()
+        };
+        let ways: [Begin; 2] = [Unfinished::begin, Unfinished::begin_named];
+        for (number, way) in ways.into_iter().enumerate() {
+            let mut given_up = begin(way);
+            given_up.write_at(b"half", 0).unwrap();
+            assert!(!path.exists());
+            drop(given_up);
+            assert_eq!(names(directory.path()), [] as [PathBuf; 0]);
+            // The first has no other in its place, the second has.
+            for text in ["first", "second"] {
+                let mut file = Box::new(begin(way));
+                file.write_at(text.as_bytes(), 0).unwrap();
+                file.commit(0o640, Timestamp { secs: 7, nanos: 0 }).unwrap();
+                assert_eq!(fs::read_to_string(&path).unwrap(), text, "{number}");
+                assert_eq!(names(directory.path()), std::slice::from_ref(&path));
+            }
+            let found = attributes_of(&rustix::fs::stat(&path).unwrap(), Vec::new());
+            assert_eq!((found.mode, found.mtime.secs), (0o640, 7));
+            fs::remove_file(&path).unwrap();
+        }
     }
 }

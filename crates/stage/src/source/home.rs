@@ -39,6 +39,12 @@ pub trait Source: Send + Sync + 'static {
     /// As open(2).
     fn open(&self, path: &[u8]) -> io::Result<Box<dyn SourceFile>>;
 
+    /// Whether an answer takes a way through networks, and several answers at once take it in the same time: then
+    /// small files are asked for side by side, and waited for longer.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// Begins a file that will stand at `path` once it is committed, and is not seen there before.
     ///
     /// # Errors
@@ -58,6 +64,24 @@ pub trait Source: Send + Sync + 'static {
     fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
         let _ = (path, mode);
         Ok(())
+    }
+
+    /// Gives a directory its time of modification. A home without such times leaves it.
+    ///
+    /// # Errors
+    /// As utimensat(2).
+    fn set_mtime(&self, path: &[u8], mtime: Timestamp) -> io::Result<()> {
+        let _ = (path, mtime);
+        Ok(())
+    }
+
+    /// Gives the file at `to` a further name, in the place of whatever file has it.
+    ///
+    /// # Errors
+    /// As link(2); [`io::ErrorKind::Unsupported`] where files have one name only.
+    fn hard_link(&self, to: &[u8], path: &[u8]) -> io::Result<()> {
+        let _ = (to, path);
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Makes a symlink, in the place of a file or symlink that is there.
@@ -95,6 +119,20 @@ pub trait NewFile: Send {
     /// # Errors
     /// As pwrite(2).
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Gives it extended attributes, and an owner if it is to have another than who writes it. A home without
+    /// such things leaves them.
+    ///
+    /// # Errors
+    /// As setxattr(2) and chown(2).
+    fn set_extras(
+        &mut self,
+        xattrs: &[(Vec<u8>, Vec<u8>)],
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<()> {
+        let _ = (xattrs, owner);
+        Ok(())
+    }
 
     /// Gives it its name, in the place of whatever file has it.
     ///

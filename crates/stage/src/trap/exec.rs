@@ -22,8 +22,8 @@ use super::places::Place;
 use super::remote::{Outcome, Remote};
 use crate::sys::notify;
 
-/// For how long a program waits that is written to: whoever brings a file has it open for a moment yet when it
-/// has its name. Longer, and it is the programs' own affair (`ETXTBSY`).
+/// For how long a program waits that is written to, as by one that was forked while its parent wrote it. Longer,
+/// and it is the programs' own affair (`ETXTBSY`).
 const WRITTEN_TRIES: u32 = 100;
 const WRITTEN_PAUSE: Duration = Duration::from_millis(5);
 

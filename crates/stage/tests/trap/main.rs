@@ -13,6 +13,7 @@ mod programs;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -299,6 +300,33 @@ fn dynamic_programs_are_served_too() {
     let list = format!("cd {} && pwd -P && find . | sort", job.ro.display());
     let wanted = format!("{}\n.\n./d\n./d/f\n./d/g\n", job.ro.display());
     assert_eq!(job.run(&["bash", "-c", &list]), said(&wanted));
+}
+
+#[test]
+fn a_dynamic_program_of_a_map_finds_its_loader_and_libraries_there() {
+    let job = Job::start();
+    let (home, soname) = (job.home(0), job.ro.join("libfar.so"));
+    let far = home.join("libfar.so");
+    let compile = |source: &str, into: &Path, more: &[&str]| {
+        let code = home.join("code.c");
+        fs::write(&code, source).unwrap();
+        let done = Command::new("cc").arg("-o").arg(into).arg(&code).args(more).status().unwrap();
+        assert!(done.success());
+        fs::remove_file(code).unwrap();
+    };
+    let soname = format!("-Wl,-soname,{}", soname.display());
+    compile("int far(void) { return 42; }", &far, &["-shared", "-fPIC", &soname]);
+    let main = "#include <stdio.h>\nint far(void);\nint main(void) { printf(\"%d\\n\", far()); return 0; }";
+    compile(main, &home.join("by_path"), &[far.to_str().unwrap()]);
+    // As what is preloaded starts a program whose loader lies in a map.
+    let told = Command::new("readelf").arg("-l").arg(home.join("by_path")).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let loader = told.split("interpreter: ").nth(1).unwrap().split(']').next().unwrap();
+    fs::copy(loader, home.join("ld.so")).unwrap();
+    let [program, loader] =
+        ["by_path", "ld.so"].map(|name| job.ro.join(name).display().to_string());
+    assert_eq!(job.run(&[&program]), said("42\n"));
+    assert_eq!(job.run(&[&loader, &program]), said("42\n"));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What is to be done so that what the nodes have is at home. Owns the rule that what two nodes have written at
 //! one path is never merged: each goes home under a name of its own. Knows nothing of files or sockets.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use azekura_proto::FileKind;
 use azekura_proto::staging::NodeId;
+use azekura_proto::{FileKind, Timestamp};
 
 use crate::message::{Home, Leaving, Place, What};
 
@@ -15,6 +15,34 @@ pub(crate) struct Memory {
     pub(crate) contested: BTreeSet<Place>,
     /// Where a node's file stands at home, if that is not where it stands on the node.
     pub(crate) sent_as: HashMap<(Place, NodeId), Vec<u8>>,
+    /// The nodes whose files stand at home under their own names.
+    pub(crate) owner: HashMap<Place, NodeId>,
+    /// Directories that were made.
+    pub(crate) made: HashSet<Place>,
+}
+
+impl Memory {
+    /// Something has been done at home at a place's own name.
+    pub(crate) fn own(&mut self, task: &Task) {
+        if task.at != task.place.path {
+            return;
+        }
+        match task.job {
+            Job::File { .. } | Job::Linked { .. } | Job::Link { .. } => {
+                self.owner.insert(task.place.clone(), task.node);
+            }
+            Job::Remove => {
+                self.owner.remove(&task.place);
+                self.made.remove(&task.place);
+            }
+            Job::Directory { .. } => _ = self.made.insert(task.place.clone()),
+        }
+    }
+
+    /// Whether a node that says nothing of a place has sent the file that stands there at home.
+    fn is_anothers(&self, place: &Place, writers: &Writers) -> bool {
+        self.owner.get(place).is_some_and(|owner| !writers.has(*owner))
+    }
 }
 
 /// Something to be done.
@@ -32,10 +60,36 @@ pub(crate) struct Task {
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
-    File { bytes: u64 },
-    Directory { mode: u32 },
-    Link { text: Vec<u8>, home: Home },
+    File {
+        bytes: u64,
+        inode: u64,
+        home: Home,
+    },
+    /// A further name of a file that stands at home as `to`, or will when its turn comes.
+    Linked {
+        bytes: u64,
+        home: Home,
+        to: Vec<u8>,
+    },
+    Directory {
+        mode: u32,
+        mtime: Timestamp,
+    },
+    Link {
+        text: Vec<u8>,
+        home: Home,
+    },
     Remove,
+}
+
+impl Job {
+    /// The file's number on its node, if that is known for certain.
+    fn inode(&self) -> Option<u64> {
+        match self {
+            Self::File { inode, .. } if *inode != 0 => Some(*inode),
+            _ => None,
+        }
+    }
 }
 
 /// All that is to be done, in this order.
@@ -45,8 +99,11 @@ pub(crate) struct Plan {
     pub(crate) removals_before: Vec<Task>,
     pub(crate) directories: Vec<Task>,
     pub(crate) files: Vec<Task>,
+    pub(crate) hard_links: Vec<Task>,
     pub(crate) links: Vec<Task>,
     pub(crate) removals: Vec<Task>,
+    /// Directories that were made earlier, to get their modes and times again.
+    pub(crate) settled: Vec<Task>,
     /// Paths that several nodes have written, each with its names at home.
     pub(crate) conflicts: Vec<(Place, Vec<Vec<u8>>)>,
     /// What cannot be sent.
@@ -59,7 +116,7 @@ pub(crate) struct Plan {
 #[derive(Default)]
 struct Writers {
     files: Vec<(NodeId, Job, bool)>,
-    directories: Vec<(NodeId, u32, bool)>,
+    directories: Vec<(NodeId, u32, Timestamp, bool)>,
     removers: Vec<(NodeId, bool)>,
 }
 
@@ -82,10 +139,38 @@ impl Plan {
         for (place, writers) in &places {
             plan.add(place, writers, memory, &mut names);
         }
+        plan.find_hard_links(&places, memory);
         // What is below is removed first.
         plan.removals.reverse();
         plan.removals_before.reverse();
         plan
+    }
+
+    /// Of the names of one file, all but the first are linked to it, or all to one that is at home.
+    fn find_hard_links(&mut self, places: &BTreeMap<Place, Writers>, memory: &Memory) {
+        let mut first: HashMap<(NodeId, u16, u64), Vec<u8>> = HashMap::new();
+        for (place, writers) in places {
+            for (node, job, is_home) in &writers.files {
+                let is_there = *is_home && memory.owner.get(place) == Some(node);
+                if let (true, Some(inode)) = (is_there, job.inode()) {
+                    first.entry((*node, place.map, inode)).or_insert_with(|| place.path.clone());
+                }
+            }
+        }
+        for mut task in std::mem::take(&mut self.files) {
+            let key = task.job.inode().map(|inode| (task.node, task.place.map, inode));
+            // What stands under another name at home may be renamed yet.
+            let key = key.filter(|_| task.at == task.place.path && task.before.is_none());
+            if let (Some(key), Job::File { bytes, home, .. }) = (key, &task.job) {
+                if let Some(to) = first.get(&key) {
+                    task.job = Job::Linked { bytes: *bytes, home: *home, to: to.clone() };
+                    self.hard_links.push(task);
+                    continue;
+                }
+                first.insert(key, task.at.clone());
+            }
+            self.files.push(task);
+        }
     }
 
     fn set_aside(&mut self, place: Place, node: NodeId, what: &What) -> Option<Place> {
@@ -100,22 +185,27 @@ impl Plan {
     fn add(&mut self, place: &Place, writers: &Writers, memory: &mut Memory, names: &mut Names) {
         let task =
             |node, job, at: Vec<u8>| Task { place: place.clone(), node, job, at, before: None };
-        if let Some((node, mode, _)) = writers.directories.first()
-            && writers.directories.iter().all(|(_, _, is_home)| !is_home)
-        {
-            let job = Job::Directory { mode: *mode };
-            self.directories.push(task(*node, job, place.path.clone()));
+        if let Some((node, mode, mtime, _)) = writers.directories.first() {
+            let job = Job::Directory { mode: *mode, mtime: *mtime };
+            if memory.made.contains(place) {
+                self.settled.push(task(*node, job, place.path.clone()));
+            } else if writers.directories.iter().all(|(.., is_home)| !is_home) {
+                self.directories.push(task(*node, job, place.path.clone()));
+            }
         }
         let is_contested = writers.files.len() > 1
             || !writers.files.is_empty() && !writers.directories.is_empty()
             || !writers.files.is_empty() && memory.contested.contains(place);
-        let mut kept = Vec::new();
+        // Its node is lost, or is asked only later.
+        let is_anothers = !writers.files.is_empty() && memory.is_anothers(place, writers);
+        let is_contested = is_contested || is_anothers;
+        let mut kept: Vec<_> = is_anothers.then(|| place.path.clone()).into_iter().collect();
         for (node, job, is_home) in &writers.files {
             let key = (place.clone(), *node);
             let stands = memory.sent_as.get(&key).unwrap_or(&place.path);
             let at = match is_contested {
-                true if is_home == &true && *stands != place.path => stands.clone(),
-                true => names.of(place, *node),
+                true if *stands != place.path => stands.clone(),
+                true => names.of(place, *node, memory),
                 false => place.path.clone(),
             };
             kept.push(at.clone());
@@ -147,19 +237,29 @@ impl Plan {
 
     /// All tasks, in order.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        let Self { removals_before, directories, files, links, removals, .. } = self;
-        [removals_before, directories, files, links, removals].into_iter().flatten()
+        let Self { removals_before, directories, files, hard_links, links, removals, .. } = self;
+        [removals_before, directories, files, hard_links, links, removals].into_iter().flatten()
     }
 }
 
 impl Writers {
+    fn has(&self, node: NodeId) -> bool {
+        self.files.iter().any(|(writer, ..)| *writer == node)
+            || self.directories.iter().any(|(writer, ..)| *writer == node)
+            || self.removers.iter().any(|(remover, _)| *remover == node)
+    }
+
     fn add(&mut self, node: NodeId, what: What, is_home: bool) {
         match what {
-            What::File { bytes } => self.files.push((node, Job::File { bytes }, is_home)),
+            What::File { bytes, inode, home } => {
+                self.files.push((node, Job::File { bytes, inode, home }, is_home));
+            }
             What::Link { text, home } => {
                 self.files.push((node, Job::Link { text, home }, is_home));
             }
-            What::Directory { mode } => self.directories.push((node, mode, is_home)),
+            What::Directory { mode, mtime } => {
+                self.directories.push((node, mode, mtime, is_home));
+            }
             What::Removed { is_replaced } => self.removers.push((node, is_replaced)),
             What::Odd { .. } | What::Unreadable { .. } => {}
         }
@@ -180,7 +280,7 @@ impl<'a> Names<'a> {
 
     /// The path with the name of the host behind it; with the number of the node if that is no name of its
     /// own; and with more of them as long as something else has that name.
-    fn of(&mut self, place: &Place, node: NodeId) -> Vec<u8> {
+    fn of(&mut self, place: &Place, node: NodeId, memory: &Memory) -> Vec<u8> {
         let host = self.hosts.get(&node).filter(|host| {
             self.hosts.values().filter(|other| other == host).count() == 1 && !host.contains('/')
         });
@@ -188,7 +288,8 @@ impl<'a> Names<'a> {
         let mut path = [&place.path, &b"."[..], host.unwrap_or(&number).as_bytes()].concat();
         loop {
             let name = Place { map: place.map, path };
-            if !self.places.contains_key(&name) && self.given.insert(name.clone()) {
+            let is_taken = self.places.contains_key(&name) || memory.owner.contains_key(&name);
+            if !is_taken && self.given.insert(name.clone()) {
                 return name.path;
             }
             path = [&name.path, &b"."[..], number.as_bytes()].concat();
@@ -200,12 +301,18 @@ impl<'a> Names<'a> {
 mod tests {
     use super::*;
 
+    const TIME: Timestamp = Timestamp { secs: 0, nanos: 0 };
+
     fn place(path: &str) -> Place {
         Place { map: 0, path: path.as_bytes().to_vec() }
     }
 
     fn file(path: &str, is_home: bool) -> Leaving {
-        Leaving { place: place(path), what: What::File { bytes: 1 }, is_home }
+        Leaving {
+            place: place(path),
+            what: What::File { bytes: 1, inode: 0, home: Home::Some },
+            is_home,
+        }
     }
 
     fn leaving(path: &str, what: What) -> Leaving {
@@ -259,8 +366,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lost_node_has_sent_is_never_replaced() {
+        let mut memory = Memory::default();
+        memory.owner.insert(place("x"), NodeId(0));
+        let made = plan(&[&[], &[file("x", false)]], &["a", "b"], &mut memory);
+        assert_eq!(names(&made.files), [(1, "x.b")]);
+        assert_eq!(made.conflicts, [(place("x"), vec![b"x".to_vec(), b"x.b".to_vec()])]);
+        // Its own node may write it again, and others once it is removed there.
+        let mut memory = Memory::default();
+        memory.owner.insert(place("x"), NodeId(0));
+        let made = plan(&[&[file("x", false)]], &["a"], &mut memory);
+        assert_eq!((names(&made.files), made.conflicts.len()), (vec![(0, "x")], 0));
+        let gone = [leaving("x", What::Removed { is_replaced: false })];
+        let made = plan(&[&gone, &[file("x", false)]], &["a", "b"], &mut memory);
+        assert_eq!((names(&made.files), made.conflicts.len()), (vec![(1, "x")], 0));
+    }
+
+    #[test]
     fn directories_are_made_once_and_names_removed_from_below() {
-        let dir = leaving("d", What::Directory { mode: 0o750 });
+        let dir = leaving("d", What::Directory { mode: 0o750, mtime: TIME });
         let gone = |path| leaving(path, What::Removed { is_replaced: false });
         let one = [dir.clone(), gone("e/f"), gone("e"), gone("w")];
         let other = [dir, file("w", false)];
@@ -273,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_file_and_a_directory_of_one_name_are_a_conflict() {
-        let dir = leaving("d", What::Directory { mode: 0o755 });
+        let dir = leaving("d", What::Directory { mode: 0o755, mtime: TIME });
         let made = plan(&[&[dir], &[file("d", false)]], &["a", "b"], &mut Memory::default());
         assert_eq!(
             (names(&made.directories), names(&made.files)),

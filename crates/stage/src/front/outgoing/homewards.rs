@@ -2,7 +2,7 @@
 
 use std::io;
 
-use azekura_proto::FileKind;
+use azekura_proto::{FileKind, Timestamp};
 use rustix::io::Errno;
 
 use crate::source::{NewFile, Source};
@@ -30,6 +30,41 @@ pub(crate) fn make_link(home: &dyn Source, path: &[u8], text: &[u8]) -> io::Resu
         }
         made => made,
     }
+}
+
+/// Gives a file that is at home a further name, in the place of what has it, and makes the directories above.
+///
+/// # Errors
+/// If the home has no such thing, or the file is not there.
+pub(crate) fn hard_link(home: &dyn Source, to: &[u8], path: &[u8]) -> io::Result<()> {
+    match home.hard_link(to, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_parents(home, path)?;
+            home.hard_link(to, path)
+        }
+        made => made,
+    }
+}
+
+/// Gives a directory its mode and its time, what is in it being there.
+pub(crate) fn settle_dir(
+    home: &dyn Source,
+    path: &[u8],
+    mode: u32,
+    mtime: Timestamp,
+) -> io::Result<()> {
+    let stands = match home.attributes(path) {
+        // Somebody has removed it there.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        stands => stands?,
+    };
+    if stands.mode != mode {
+        home.set_mode(path, mode)?;
+    }
+    if stands.mtime != mtime {
+        home.set_mtime(path, mtime)?;
+    }
+    Ok(())
 }
 
 fn make_parents(home: &dyn Source, path: &[u8]) -> io::Result<()> {

@@ -218,7 +218,7 @@ impl Writer {
 
     fn entry(&self, task: &Task) -> Entry {
         let bytes = match task.job {
-            Job::File { bytes } => Some(bytes),
+            Job::File { bytes, .. } => Some(bytes),
             _ => None,
         };
         Entry {
@@ -246,7 +246,7 @@ impl Writer {
 impl Kind {
     pub(crate) fn of(job: &Job) -> Self {
         match job {
-            Job::File { .. } => Self::File,
+            Job::File { .. } | Job::Linked { .. } => Self::File,
             Job::Directory { .. } => Self::Directory,
             Job::Link { .. } => Self::Link,
             Job::Remove => Self::Removal,

@@ -4,6 +4,7 @@
 
 mod arrival;
 mod arrivals;
+mod closing;
 mod compare;
 mod homewards;
 mod manifest;
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
 use std::path::Path;
 
+use azekura_proto::Timestamp;
 use azekura_proto::staging::{MapKind, NodeId};
 use parking_lot::Mutex;
 
@@ -36,6 +38,8 @@ pub(crate) use setup::{Agent, OutParts, Setup};
 
 /// Names that one node may have to send at once; with more, it is to be done more often.
 const NAMES_MAX: usize = 4 << 20;
+/// Of what is not there.
+const NO_TIME: Timestamp = Timestamp { secs: 0, nanos: 0 };
 
 /// What brings files home.
 pub(crate) struct Outgoing {
@@ -43,11 +47,16 @@ pub(crate) struct Outgoing {
     memory: Mutex<Memory>,
     /// One stage-out at a time.
     one: Mutex<()>,
+    /// Between two of them.
+    manifest: Mutex<Option<Writer>>,
 }
+
+/// What nodes have.
+type Listed = Vec<(NodeId, Vec<Leaving>)>;
 
 impl Outgoing {
     pub(crate) fn new(setup: Setup) -> Self {
-        Self { setup, memory: Mutex::default(), one: Mutex::new(()) }
+        Self { setup, memory: Mutex::default(), one: Mutex::new(()), manifest: Mutex::new(None) }
     }
 
     /// Brings home all that is new or changed on the nodes.
@@ -57,28 +66,50 @@ impl Outgoing {
             return OutReport::default();
         }
         let hosts = self.hosts();
-        let opened =
-            self.options.manifest.as_ref().map(|path| Writer::open(path, &self.about(&hosts)));
-        let (manifest, wrong) = match opened {
-            Some(Ok(manifest)) => (Some(manifest), None),
-            Some(Err(error)) => (None, Some(error.to_string())),
-            None => (None, None),
-        };
+        // Whether it still is one is looked at each time that somebody asks for this.
+        *self.manifest.lock() = None;
+        let (manifest, wrong) = self.open_manifest(&hosts);
         let round = Round::new(&self.setup, &self.memory, manifest);
-        if let Some(why) = wrong {
-            round.fail(String::new(), None, why);
+        let lists = self.collect(&round, self.nodes.keys().copied().collect());
+        let plan = self.plan(lists, &hosts);
+        self.finish(round, &plan, wrong)
+    }
+
+    /// The manifest as the last round has left it, or opened; or why there is none.
+    fn open_manifest(&self, hosts: &BTreeMap<NodeId, String>) -> (Option<Writer>, Option<String>) {
+        if let Some(open) = self.manifest.lock().take() {
+            return (Some(open), None);
         }
-        let mut lists = self.collect(&round, self.nodes.keys().copied().collect());
+        let opened =
+            self.options.manifest.as_ref().map(|path| Writer::open(path, &self.about(hosts)));
+        match opened.transpose() {
+            Ok(manifest) => (manifest, None),
+            Err(error) => (None, Some(error.to_string())),
+        }
+    }
+
+    /// What is to be done about what the nodes have.
+    fn plan(&self, mut lists: Listed, hosts: &BTreeMap<NodeId, String>) -> Plan {
         for (_, list) in &mut lists {
             list.retain(|leaving| !self.is_at_home(leaving));
         }
-        let mut plan = Plan::new(lists, &hosts, &mut self.memory.lock());
-        let is_new = |task: &Task| !homewards::has_dir(&**round.source(&task.place), &task.at);
-        plan.directories.retain(is_new);
+        let mut plan = Plan::new(lists, hosts, &mut self.memory.lock());
+        let home = |task: &Task| &*self.sources[usize::from(task.place.map)];
+        plan.directories.retain(|task| !homewards::has_dir(home(task), &task.at));
+        plan
+    }
+
+    /// Does it.
+    fn finish(&self, round: Round, plan: &Plan, wrong: Option<String>) -> OutReport {
+        if let Some(why) = wrong {
+            round.fail(String::new(), None, why);
+        }
         round.write(|manifest| manifest.plan(plan.tasks()));
-        self.tell_of(&round, &plan);
-        self.execute(&round, &plan);
-        round.end()
+        self.tell_of(&round, plan);
+        self.execute(&round, plan);
+        let (report, manifest) = round.end();
+        *self.manifest.lock() = manifest;
+        report
     }
 
     /// Brings home what a manifest says has not come.
@@ -101,7 +132,7 @@ impl Outgoing {
         }
         self.tell_of(&round, &plan);
         self.execute(&round, &plan);
-        Ok(round.end())
+        Ok(round.end().0)
     }
 
     fn plan_again(
@@ -116,15 +147,17 @@ impl Outgoing {
         let key = (node, place);
         let (job, is_here) = match (kind, found.get(&key)) {
             (Kind::Removal, _) => (Job::Remove, true),
-            (Kind::File, Some(What::File { bytes })) => (Job::File { bytes: *bytes }, true),
-            (Kind::Directory, Some(What::Directory { mode })) => {
-                (Job::Directory { mode: *mode }, true)
+            (Kind::File, Some(What::File { bytes, inode, home })) => {
+                (Job::File { bytes: *bytes, inode: *inode, home: *home }, true)
+            }
+            (Kind::Directory, Some(What::Directory { mode, mtime })) => {
+                (Job::Directory { mode: *mode, mtime: *mtime }, true)
             }
             (Kind::Link, Some(What::Link { text, home })) => {
                 (Job::Link { text: text.clone(), home: *home }, true)
             }
-            (Kind::File, _) => (Job::File { bytes: 0 }, false),
-            (Kind::Directory, _) => (Job::Directory { mode: 0 }, false),
+            (Kind::File, _) => (Job::File { bytes: 0, inode: 0, home: Home::Some }, false),
+            (Kind::Directory, _) => (Job::Directory { mode: 0, mtime: NO_TIME }, false),
             (Kind::Link, _) => (Job::Link { text: Vec::new(), home: Home::Some }, false),
         };
         let place = key.1;
@@ -156,9 +189,9 @@ impl Outgoing {
     }
 
     /// What the nodes have. A node that does not say is in the report.
-    fn collect(&self, round: &Round, nodes: Vec<NodeId>) -> Vec<(NodeId, Vec<Leaving>)> {
+    fn collect(&self, round: &Round, nodes: Vec<NodeId>) -> Listed {
         let lists: Vec<_> = std::thread::scope(|scope| {
-            let ask = |node| scope.spawn(move || (node, self.list(node)));
+            let ask = |node| scope.spawn(move || (node, self.list(node, Order::List)));
             let asked: Vec<_> = nodes.into_iter().map(ask).collect();
             // A panic has been reported.
             asked.into_iter().filter_map(|list| list.join().ok()).collect()
@@ -176,10 +209,10 @@ impl Outgoing {
         said
     }
 
-    fn list(&self, node: NodeId) -> Result<Vec<Leaving>, String> {
+    fn list(&self, node: NodeId, what: Order) -> Result<Vec<Leaving>, String> {
         let notes = self.post.open(node);
         let mut list = Vec::new();
-        self.order(node, Order::List);
+        self.order(node, what);
         loop {
             match notes.recv_timeout(ANSWER_TIME) {
                 Ok(Note::Answer(Answer::Page { entries, is_last })) => {
@@ -212,7 +245,7 @@ impl Outgoing {
             }
         }
         let bytes = |task: &Task| match task.job {
-            Job::File { bytes } => bytes,
+            Job::File { bytes, .. } => bytes,
             _ => 0,
         };
         self.tell(Event::OutBegun {
@@ -245,6 +278,7 @@ impl Outgoing {
         let made: Vec<_> =
             plan.directories.iter().filter(|task| self.do_here(round, task)).collect();
         self.bring(round, &plan.files);
+        self.link(round, &plan.hard_links);
         for task in &plan.links {
             self.do_here(round, task);
         }
@@ -256,14 +290,35 @@ impl Outgoing {
             }
         }
         // What is in them had to be made first.
-        for task in made.into_iter().rev() {
-            if let Job::Directory { mode } = task.job
-                && let Err(error) = round.source(&task.place).set_mode(&task.at, mode)
+        let mut made: Vec<_> = made.into_iter().chain(&plan.settled).collect();
+        made.sort_by(|one, other| other.place.cmp(&one.place));
+        for task in made {
+            if let Job::Directory { mode, mtime } = task.job
+                && let Err(error) =
+                    homewards::settle_dir(&**round.source(&task.place), &task.at, mode, mtime)
             {
-                let why = format!("its mode cannot be set: {error}");
+                let why = format!("its mode and time cannot be set: {error}");
                 round.fail(self.text_of(&task.place), Some(task.node), why);
             }
         }
+    }
+
+    /// Gives files that have come their other names. Where that cannot be, they come once more.
+    fn link(&self, round: &Round, links: &[Task]) {
+        let mut files = Vec::new();
+        for task in links {
+            let Job::Linked { bytes, home: version, to } = &task.job else { continue };
+            let home = &**round.source(&task.place);
+            if homewards::hard_link(home, to, &task.at).is_ok() {
+                let came = Came { bytes: 0, digest: None, home: *version };
+                let files = vec![round.came(task, &came)];
+                self.order(task.node, Order::AtHome { files });
+            } else {
+                let job = Job::File { bytes: *bytes, inode: 0, home: *version };
+                files.push(Task { job, ..task.clone() });
+            }
+        }
+        self.bring(round, &files);
     }
 
     /// Does what takes no bytes of a node; whether it is done.
@@ -271,10 +326,10 @@ impl Outgoing {
         let home = &**round.source(&task.place);
         let (done, state) = match &task.job {
             // Others write into it while it is filled.
-            Job::Directory { mode } => (home.make_dir(&task.at, mode | 0o700), Home::Some),
+            Job::Directory { mode, .. } => (home.make_dir(&task.at, mode | 0o700), Home::Some),
             Job::Link { text, home: state } => (homewards::make_link(home, &task.at, text), *state),
             Job::Remove => (homewards::remove(home, &task.at).map(drop), Home::Nothing),
-            Job::File { .. } => return false,
+            Job::File { .. } | Job::Linked { .. } => return false,
         };
         match done {
             Ok(()) => {

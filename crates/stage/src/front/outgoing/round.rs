@@ -71,11 +71,11 @@ impl<'a> Round<'a> {
 
     /// Something is done; the node hears of it from the caller.
     pub(crate) fn came(&self, task: &Task, came: &Came) -> (Place, Home) {
-        let is_file = matches!(task.job, Job::File { .. });
+        let is_file = matches!(task.job, Job::File { .. } | Job::Linked { .. });
         let outcome = Outcome::Sent { bytes: is_file.then_some(came.bytes), digest: came.digest };
         self.write(|manifest| manifest.record(task, &outcome));
         self.note(|report| match task.job {
-            Job::File { .. } => {
+            Job::File { .. } | Job::Linked { .. } => {
                 report.files += 1;
                 report.bytes += came.bytes;
             }
@@ -93,8 +93,12 @@ impl<'a> Round<'a> {
         let mut memory = self.memory.lock();
         if task.at == task.place.path || task.job == Job::Remove {
             memory.sent_as.remove(&key);
+            memory.own(task);
         } else {
             memory.sent_as.insert(key, task.at.clone());
+        }
+        if task.before.as_ref() == Some(&task.place.path) {
+            memory.owner.remove(&task.place);
         }
         drop(memory);
         if let Some(before) = &task.before
@@ -135,8 +139,8 @@ impl<'a> Round<'a> {
         self.keeps_unsent
     }
 
-    /// The end of it.
-    pub(crate) fn end(self) -> OutReport {
+    /// The end of it; the manifest stays open for the next.
+    pub(crate) fn end(self) -> (OutReport, Option<Writer>) {
         let seconds = self.begun.elapsed().as_secs_f64();
         self.note(|report| {
             report.seconds = seconds;
@@ -159,6 +163,6 @@ impl<'a> Round<'a> {
             failed: report.failed.len(),
             conflicts: report.conflicts.len(),
         });
-        report
+        (report, self.manifest.into_inner())
     }
 }

@@ -28,6 +28,8 @@ use crate::source::Source;
 pub struct OutOptions {
     /// Nodes that send at once; 1 is one after the other.
     pub concurrency: usize,
+    /// Files that programs have written go home when they are closed, and not at the end alone.
+    pub on_close: bool,
     /// Where it is written down what was sent, and what has still to be: what does not come home then stays on
     /// its node, for [`Front::resume`](crate::front::Front::resume).
     pub manifest: Option<PathBuf>,
@@ -37,7 +39,7 @@ pub struct OutOptions {
 
 impl Default for OutOptions {
     fn default() -> Self {
-        Self { concurrency: 4, manifest: None, note: BTreeMap::new() }
+        Self { concurrency: 4, on_close: false, manifest: None, note: BTreeMap::new() }
     }
 }
 

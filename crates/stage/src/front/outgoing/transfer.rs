@@ -13,12 +13,12 @@ use crate::front::event::Event;
 use crate::front::outgoing::arrival::Arrival;
 use crate::front::outgoing::compare::{Job, Task};
 use crate::front::outgoing::homewards;
-use crate::front::outgoing::naming;
+use crate::front::outgoing::naming::{self, Naming};
 use crate::front::outgoing::post::{Note, Why};
 use crate::front::outgoing::round::Round;
 use crate::message::{
-    Answer, BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, GIVEN_MAX,
-    Given, Home, Order, PARTS_MAX, PLACE_BYTES, Part, Place, SMALL_BYTES_MAX, Supplier,
+    Answer, BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentDescription, ContentId, Extra,
+    GIVEN_MAX, Given, Home, Order, PARTS_MAX, PLACE_BYTES, Part, Place, SMALL_BYTES_MAX, Supplier,
 };
 
 /// A file is sent so often at most.
@@ -56,7 +56,14 @@ struct Asked<'a> {
 
 struct Coming<'a> {
     /// In the order of the parts.
-    files: Vec<(Sending<'a>, Home)>,
+    files: Vec<Whole<'a>>,
+}
+
+/// A file of a content.
+struct Whole<'a> {
+    sending: Sending<'a>,
+    home: Home,
+    extra: Extra,
 }
 
 impl<'a> Transfer<'a> {
@@ -72,7 +79,7 @@ impl<'a> Transfer<'a> {
             coming: HashMap::new(),
         };
         for task in tasks {
-            if let Job::File { bytes } = task.job {
+            if let Job::File { bytes, .. } = task.job {
                 transfer.queue(Sending { task, bytes, tries: 0 });
             }
         }
@@ -165,7 +172,11 @@ impl<'a> Transfer<'a> {
             }
         }
         if let Some(content) = given.content {
-            let part = |(part, home): (&Part, &Home)| Some((files.remove(&part.place)?, *home));
+            let mut extras = given.extras.into_iter();
+            let part = |(part, home): (&Part, &Home)| {
+                let extra = extras.next().unwrap_or_default();
+                Some(Whole { sending: files.remove(&part.place)?, home: *home, extra })
+            };
             let parts: Option<Vec<_>> = content.parts.iter().zip(&given.homes).map(part).collect();
             match parts {
                 Some(parts) if parts.len() == content.parts.len() => {
@@ -179,16 +190,11 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    fn fetch(
-        &mut self,
-        content: ContentDescription,
-        files: Vec<(Sending<'a>, Home)>,
-        is_small: bool,
-    ) {
+    fn fetch(&mut self, content: ContentDescription, files: Vec<Whole<'a>>, is_small: bool) {
         let id = content.id;
         let mut file = None;
-        if !is_small && let [(sending, _)] = &files[..] {
-            let task = sending.task;
+        if !is_small && let [file_of_it] = &files[..] {
+            let task = file_of_it.sending.task;
             match homewards::create(&**self.round.source(&task.place), &task.at) {
                 Ok(created) => file = Some(created),
                 Err(error) => {
@@ -211,7 +217,11 @@ impl<'a> Transfer<'a> {
     fn whole(&mut self, id: ContentId, arrival: Arrival) {
         let Some(coming) = self.coming.remove(&id) else { return };
         let (mut sent, mut bytes) = (Vec::new(), 0);
-        let files: Vec<_> = coming.files.iter().map(|(file, home)| (file.task, *home)).collect();
+        let files: Vec<_> = coming
+            .files
+            .iter()
+            .map(|file| Naming { task: file.sending.task, home: file.home, extra: &file.extra })
+            .collect();
         let named = naming::name(self.round, arrival, &files);
         for (task, named) in named {
             match named {
@@ -232,7 +242,7 @@ impl<'a> Transfer<'a> {
     fn broken(&mut self, id: ContentId, why: &Why) {
         self.forget(id);
         let Some(coming) = self.coming.remove(&id) else { return };
-        for (mut file, _) in coming.files {
+        for mut file in coming.files.into_iter().map(|file| file.sending) {
             file.tries += 1;
             match why {
                 Why::Unwritable(why) => self.round.failed(file.task, &unwritable(why)),
@@ -252,7 +262,7 @@ impl<'a> Transfer<'a> {
         self.round.out.arrivals.forget(self.node);
         let asked = self.asked.into_values().flat_map(|asked| asked.files);
         let coming = self.coming.into_values().flat_map(|coming| coming.files);
-        let coming = coming.map(|(file, _)| file);
+        let coming = coming.map(|file| file.sending);
         for file in asked.chain(coming).chain(self.large).chain(self.small) {
             self.round.failed(file.task, why);
         }
