@@ -24,7 +24,7 @@ impl Called {
     /// The whole line.
     pub(crate) fn line(&self, doing: &str, error: &Error) -> String {
         let answer = answer_of(error);
-        let check = self.check(error.kind(), &answer);
+        let check = self.check(error, &answer);
         format!("{} ({}): cannot {doing}: {answer}{check}", self.kind.name(), self.address)
     }
 
@@ -46,8 +46,12 @@ impl Called {
         errno.into()
     }
 
-    fn check(&self, kind: ErrorKind, answer: &str) -> String {
+    fn check(&self, error: &Error, answer: &str) -> String {
+        let kind = error.kind();
+        // Of some services the library tells this in its own notes only.
+        let notes = error.to_string();
         let is_refused = kind == ErrorKind::PermissionDenied
+            || ["status: 401", "status: 403"].iter().any(|status| notes.contains(status))
             || ["credential", "401", "403", "Authentication", "denied"]
                 .iter()
                 .any(|word| answer.contains(word));
