@@ -23,8 +23,6 @@ use crate::sys;
 const PART_BYTES: usize = 8 << 20;
 const LONG_PART_BYTES: usize = 32 << 20;
 const SHORT_PARTS: usize = 1000;
-/// Parts of a file that are on their way at once.
-const PARTS_AT_ONCE: usize = 2;
 /// What was written is read back in ranges of this length.
 const BACK_BYTES: u64 = 4 << 20;
 
@@ -110,8 +108,9 @@ impl Writer {
                 let at = &self.at;
                 link.wait(bytes, async {
                     if writer.is_none() {
-                        let made = operator.writer_with(at).concurrent(PARTS_AT_ONCE).await?;
-                        *writer = Some(made);
+                        // One part after the other: where several are on their way the library keeps the bytes of
+                        // all until the file is complete.
+                        *writer = Some(operator.writer_with(at).concurrent(1).await?);
                     }
                     write(writer, part).await
                 })
@@ -150,7 +149,8 @@ impl Writer {
                 link.wait(bytes, operator.write(at, whole)).map(drop)
             }
             Way::Parts(Some(writer)) | Way::Appended(Some(writer)) => {
-                let limit = (PART_BYTES.max(LONG_PART_BYTES) * PARTS_AT_ONCE) as u64;
+                // It keeps one part back.
+                let limit = LONG_PART_BYTES as u64;
                 link.wait(limit.min(bytes), writer.close()).map(drop)
             }
             Way::Appended(None) if bytes > 0 => Ok(()),

@@ -64,6 +64,16 @@ impl PoolDirectory {
         Ok((self.names.at(above.oid), name))
     }
 
+    /// Changes attributes of a directory.
+    fn update(&self, path: &[u8], update: &AttrUpdate) -> io::Result<()> {
+        let directory = self.walk(path)?;
+        if directory.kind != FileKind::Directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        let fs = self.names.filesystem();
+        Ok(fs.setattr(self.names.caller(), directory.oid, None, update).map(drop)?)
+    }
+
     fn attributes_of(&self, attr: &Attr) -> io::Result<Attributes> {
         let link = match attr.kind {
             FileKind::Symlink => self.names.filesystem().readlink(attr.oid)?,
@@ -136,13 +146,11 @@ impl Source for PoolDirectory {
     }
 
     fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
-        let directory = self.walk(path)?;
-        if directory.kind != FileKind::Directory {
-            return Err(Errno::NOTDIR.into());
-        }
-        let update = AttrUpdate { mode: Some(mode & 0o777), ..AttrUpdate::default() };
-        let fs = self.names.filesystem();
-        Ok(fs.setattr(self.names.caller(), directory.oid, None, &update).map(drop)?)
+        self.update(path, &AttrUpdate { mode: Some(mode & 0o777), ..AttrUpdate::default() })
+    }
+
+    fn set_mtime(&self, path: &[u8], mtime: Timestamp) -> io::Result<()> {
+        self.update(path, &AttrUpdate { mtime: Some(SetTime::At(mtime)), ..AttrUpdate::default() })
     }
 
     fn make_link(&self, path: &[u8], text: &[u8]) -> io::Result<()> {
