@@ -23,20 +23,22 @@ LAYERS = {
     "engine": {"proto", "wire", "rpc", "store", "platform"},
     "client": {"proto", "wire", "rpc", "policy", "platform"},
     "posix": {"proto", "client", "policy", "platform"},
-    "fuse": {"proto", "posix"},
+    "fuse-kernel": set(),
+    "fuse": {"proto", "posix", "fuse-kernel"},
     "nfs": {"proto", "platform", "posix"},
     "policy": set(),
     "executable": set(),
+    "forecast": set(),
     "preload": {"proto", "client", "posix", "executable"},
     "capi": {"proto", "client", "posix"},
     "daos": {"proto", "client", "posix"},
-    "stage": {"proto", "wire", "policy", "posix", "client", "platform"},
+    "stage": {"proto", "wire", "policy", "posix", "client", "platform", "fuse-kernel"},
     "services": {"proto", "stage"},
     "netlab": set(),
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}
-    | {"executable", "nfs", "services", "stage"},
-    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab"},
+    | {"executable", "forecast", "nfs", "services", "stage"},
+    "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab", "forecast"},
 }
 # What the tests of every crate may use besides, and nothing but tests. The engines that a test talks
 # to over a socket come with it.

@@ -34,6 +34,9 @@ files=(
 for example in crates/capi/examples/*.c; do
     files+=("644 $example share/doc/azekura/examples/${example##*/}")
 done
+for published in share/forecast/*.toml; do
+    files+=("644 $published share/azekura/forecast/${published##*/}")
+done
 # Shared libraries, and the directories that they go to. They are installed under the name that
 # programs look for (the SONAME), with a link from the name that compilers look for. What bears the
 # names of DAOS has directories of its own, so as not to stand in the way of the real one.
@@ -132,7 +135,8 @@ uninstall_all() {
     done
     rm -f "$root/share/man/man1/azekura.1" "$root/share/man/man1/azekura-"*.1
     rm -rf "$root/include/azekura" "${daos_links[@]/#/$root/lib/azekura/}"
-    rmdir "$root/lib/azekura" "$root/share/doc/azekura/examples" "$root/share/doc/azekura" \
+    rmdir "$root/lib/azekura" "$root/share/azekura/forecast" "$root/share/azekura" \
+        "$root/share/doc/azekura/examples" "$root/share/doc/azekura" \
         2>/dev/null || true
     rm -f "$root/lib/pkgconfig/azekura.pc"
     echo "removed from $prefix"

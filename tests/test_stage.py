@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 from pools import BINARY, LAB, alive, wait_until
@@ -411,6 +412,29 @@ def test_one_transfer_serves_all_that_ask(lab_site):
     # Each node has it once, and the server has not sent it three times.
     assert len(job.events("content-arrived")) == 3
     assert len(job.events("content-begun")) <= 3
+
+
+def has_arrived(job, times):
+    return len(job.events("content-arrived")) == times
+
+
+@pytest.mark.root
+def test_large_files_go_along_a_chain_and_small_ones_down_a_tree(lab_site):
+    data, option = mapped(lab_site)
+    (data / "small").write_bytes(BYTES[:8000])
+    job, end = hold(lab_site, *option, "--to", "all")
+    shapes = {}
+    for count, name in enumerate(["small", "file"], 1):
+        lab_site.lab.exec("server", BINARY, "stage", "in", data / name)
+        wait_until(partial(has_arrived, job, count * len(NODES)), f"'{name}' is on all nodes")
+        begun = job.events("content-begun")[-1]
+        assert begun["path"] == name
+        shapes[name] = begun["fan_out"]
+    assert len(job.events("in-asked")) == 2
+    end()
+    assert job.wait() == 0, job.text
+    assert shapes["file"] == 1
+    assert shapes["small"] > 1
 
 
 @pytest.mark.root

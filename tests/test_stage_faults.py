@@ -90,19 +90,39 @@ def cut_short(path, content):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda path, content: path.write_bytes(content), replaced, cut_short],
-    ids=["in place", "replaced", "cut short"],
-)
+CHANGES = {
+    "in place": lambda path, content: path.write_bytes(content),
+    "replaced": replaced,
+    "cut short": cut_short,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_source_that_changes_on_its_way_comes_anew(world, change):
     site, data, option = slow_site(world)
-    job = under_way(site, option, reads(site, data / "large"))
+    job = under_way(site, option, reads(site, data / "large"), "--whole")
     other = LARGE[::-1]
-    change(data / "large", other)
+    CHANGES[change](data / "large", other)
     assert job.wait() == 0, job.text
     assert job.text.count(hashlib.sha256(other).hexdigest()) == len(NODES), job.text
     assert job.events("restarted")
+    assert site.left() == []
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_who_has_read_of_what_changes_gets_an_error_and_never_two_versions(world, change):
+    site, data, option = slow_site(world)
+    again = f"{reads(site, data / 'large')}; echo SECOND; {reads(site, data / 'large')}"
+    job = under_way(site, option, again)
+    other = LARGE[::-1]
+    CHANGES[change](data / "large", other)
+    assert job.wait() == 0, job.text
+    first, second = job.text.split("SECOND\n")
+    new = hashlib.sha256(other).hexdigest()
+    right = first.count(DIGEST) + first.count(new)
+    # Programs of several hosts write at once, so that their lines may be mixed.
+    assert right + first.count(": Input/output error") == len(NODES), job.text
+    assert second.count(new) == len(NODES), job.text
     assert site.left() == []
 
 
@@ -113,7 +133,8 @@ def test_a_source_that_is_removed_on_its_way_is_not_half_there(world):
     (data / "large").unlink()
     assert job.wait() == 0, job.text
     # The whole of what was there, or an error.
-    failed = job.text.count("large: Input/output error") + job.text.count("large: No such file")
+    said = "".join(line for line in job.text.splitlines(True) if not line.startswith("azekura: "))
+    failed = said.count(": Input/output error") + said.count(": No such file")
     assert job.text.count(DIGEST) + failed == len(NODES), job.text
 
 

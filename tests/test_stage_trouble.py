@@ -26,7 +26,7 @@ except ConnectionError as error:
     print(os.getuid(), "refused")
 """
 # The greeting of programs; a path's request; what nobody means.
-GREETING, READING, NONSENSE = "0,1", "1,2,47,120,1", "250,1,2,3"
+GREETING, READING, NONSENSE = "0,2", "1,2,47,120,1", "250,1,2,3"
 
 
 @pytest.fixture
@@ -84,7 +84,8 @@ def test_a_job_within_a_job_is_its_own(site):
     done = site.run(*option, "--", "sh", "-c", outer, "sh", path / "file")
     first, inner_inode, second, outer_inode = done.stdout.split()
     assert first == second == "hello"
-    assert len({inner_inode, outer_inode, str((path / "file").stat().st_ino)}) == 3
+    # The inner job's copy is gone when the outer's is made, which may get its number.
+    assert str((path / "file").stat().st_ino) not in (inner_inode, outer_inode)
     assert done.stderr.count("staged to 1 node: 1 file, 6 B from home") == 2
     assert site.left() == []
 

@@ -529,6 +529,7 @@ fn staging(corpus: &Corpus) {
     let mut requests = vec![
         LocalRequest::Greet { version: LOCAL_VERSION },
         LocalRequest::Read { path: path(), follow: true },
+        LocalRequest::Open { path: path(), follow: true },
         LocalRequest::Look { path: path(), follow: false },
         LocalRequest::List { path: path() },
         LocalRequest::Prefetch { paths: vec![path(), path()] },
@@ -550,6 +551,7 @@ fn staging(corpus: &Corpus) {
         LocalReply::Welcome {
             node: NodeId(3),
             maps: vec![LocalMap { dir, kind: MapKind::ReadOnly, tree, lists }],
+            arriving: Some(77),
         },
         LocalReply::Local(path()),
         LocalReply::Outside(path()),

@@ -4,11 +4,11 @@
 #![no_main]
 #![allow(dead_code, unreachable_pub, unused_imports, unfulfilled_lint_expectations)]
 
-#[path = "../../crates/fuse/src/kernel/abi.rs"]
+#[path = "../../crates/fuse-kernel/src/abi.rs"]
 mod abi;
-#[path = "../../crates/fuse/src/kernel/operation.rs"]
+#[path = "../../crates/fuse-kernel/src/operation.rs"]
 mod operation;
-#[path = "../../crates/fuse/src/kernel/request.rs"]
+#[path = "../../crates/fuse-kernel/src/request.rs"]
 mod request;
 
 use libfuzzer_sys::fuzz_target;

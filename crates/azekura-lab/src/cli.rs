@@ -4,7 +4,7 @@ use azekura::outcome::Verdict;
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{draw, experiment, netlab};
+use crate::{draw, draw_forecast, experiment, netlab};
 
 /// The laboratory of Azekura: hosts and links on one machine, and the experiments of published systems
 #[derive(Debug, Parser)]
@@ -36,6 +36,8 @@ enum Command {
     Experiment(experiment::ExperimentCommand),
     /// Draw a trace of far reads
     Draw(draw::DrawArgs),
+    /// Draw forecasts by processes
+    DrawForecast(draw_forecast::DrawForecastArgs),
     /// Print a completion script for a shell
     #[command(after_long_help = "Example:\n  \
         azekura-lab completions bash > ~/.local/share/bash-completion/completions/azekura-lab")]
@@ -59,6 +61,7 @@ impl Cli {
             Command::Netlab(command) => return netlab::run(&command),
             Command::Experiment(command) => return experiment::run(&command),
             Command::Draw(args) => draw::run(&args),
+            Command::DrawForecast(args) => draw_forecast::run(&args),
             Command::Completions { shell } => {
                 azekura::completions::print(shell, &mut Self::command());
                 Ok(())

@@ -7,6 +7,7 @@
 mod chart; //      line charts
 mod cli; //        the command line
 mod draw; //       azekura-lab draw: a trace of far reads as a picture
+mod draw_forecast; // azekura-lab draw-forecast: time and throughput by processes
 mod experiment; // azekura-lab experiment: figures in many points, with tables and plots
 mod netlab; //     azekura-lab netlab: hosts and links on this machine
 

@@ -6,7 +6,7 @@ use crate::commands::{
     container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
 };
 use crate::outcome::Verdict;
-use crate::{bench, completions, fs, load, pool_names, run, stage, watch};
+use crate::{bench, completions, forecast, fs, load, pool_names, profile, run, stage, watch};
 
 /// Azekura: a parallel file system that one command starts
 #[derive(Debug, Parser)]
@@ -67,6 +67,9 @@ enum Command {
     /// Measure a pool or a directory against references
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Say how long a batch will take, what binds it, and how many processes it should use
+    Forecast(forecast::ForecastArgs),
+    Profile(profile::ProfileArgs),
     /// Show what was asked for of far files, and why
     Trace(trace::TraceArgs),
     /// Lay out what programs are built with
@@ -103,7 +106,9 @@ impl Cli {
     /// mixes its log into that program's output.
     pub(crate) fn log_verbosity(&self) -> u8 {
         match &self.command {
-            Command::Run(_) | Command::Stage(_) => self.verbose.saturating_sub(1),
+            Command::Run(_) | Command::Stage(_) | Command::Profile(_) => {
+                self.verbose.saturating_sub(1)
+            }
             _ => self.verbose,
         }
     }
@@ -138,6 +143,8 @@ impl Cli {
             Command::RunInside(args) => return run::run_inside(args),
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => bench::run(&command),
+            Command::Forecast(args) => forecast::run(&args),
+            Command::Profile(args) => return profile::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Dev(command) => dev::run(&command, Self::command()),
             Command::Netlab(args) => return lab::hand_over("netlab", &args, self.verbose),

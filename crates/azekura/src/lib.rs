@@ -11,6 +11,7 @@ mod cli; //        the command line
 mod commands; //   up, down, status, serve, pool, container, mount, umount, dev, trace
 pub mod completions; // azekura completions: what a shell knows of the command line
 pub mod connect; // connections to pools and engines
+mod forecast; //  azekura forecast: how long a batch will take, and on how many processes
 mod fs; //         azekura fs: files without a mount
 pub mod host; //   directories, processes, mounts and background programs of this machine
 pub mod load; //   worker processes that put a load on a pool or a directory
@@ -19,6 +20,7 @@ pub mod names; //  names of pools, containers and places in them
 pub mod outcome; // what a command came to, exit codes
 pub mod panics; // what a panic does: end the program
 mod pool_names; // what completes an argument that names a pool
+mod profile; //    azekura profile: the I/O of a real run, and the job that it comes to
 pub mod reading; // how far files are read: options that many commands have
 pub mod report; // tables, progress bars, JSON
 mod run; //        azekura run: commands that find a container below a prefix

@@ -1,7 +1,7 @@
 //! The FUSE front end: a container as a mounted file system.
 //!
 //! [`mount`] puts an [`azekura_posix::FileSystem`] on a directory. Where one process mounts and
-//! another serves, the first calls [`attach`], and the second [`serve`] with what that gave. The modules beside [`kernel`]
+//! another serves, the first calls [`attach`], and the second [`serve`] with what that gave. The modules here
 //! translate what the kernel asks into calls of that file system, and hold nothing but what the
 //! FUSE protocol itself demands: open handles, what the page cache may keep, and who waits for a
 //! lock. Permissions are checked by the kernel (`default_permissions`), so the file system has to
@@ -18,13 +18,13 @@ mod dispatch;
 mod file_handle;
 mod front_end;
 mod handles;
-pub mod kernel;
 mod mount;
 mod ops;
 mod serve;
 mod view;
 mod waiters;
 
+pub use azekura_fuse_kernel as kernel;
 pub use cache::CacheMode;
 pub use kernel::MountError as KernelMountError;
 pub use kernel::SessionError;

@@ -17,9 +17,9 @@ use crate::random::Chances;
 pub(crate) const FRAMING_BYTES: u64 = 38;
 /// Ethernet pads shorter IP packets to this.
 const PADDED_BYTES: u64 = 46;
-/// A piece takes no longer than this on the wire, so that bytes arrive about as smoothly as they
-/// would; it is what one burst may lump together.
-const PIECE_NS: u64 = 250_000;
+/// A piece takes no longer than this on the wire if nothing else is said, so that bytes arrive about
+/// as smoothly as they would; it is what one burst may lump together.
+const LUMP_NS: u64 = 250_000;
 /// A segment picked for reordering comes that much later than its neighbours.
 const REORDER_LATE_NS: u64 = 1_000_000;
 /// What the automatic queue limit holds at least: 1000 full packets.
@@ -42,11 +42,14 @@ pub struct Shape {
     pub reorder: f64,
     /// How much may wait.
     pub queue: QueueLimit,
+    /// How long on the wire what arrives together may take; none: as is usual. More of it costs less.
+    pub lump_ns: Option<u64>,
 }
 
 impl Shape {
     /// Names of what can be set.
-    pub const KEYS: [&'static str; 6] = ["delay", "jitter", "rate", "loss", "reorder", "queue"];
+    pub const KEYS: [&'static str; 7] =
+        ["delay", "jitter", "rate", "loss", "reorder", "queue", "lump"];
 
     /// Sets one property from text.
     ///
@@ -60,6 +63,7 @@ impl Shape {
             "loss" => self.loss = quantity::parse_share(value)?,
             "reorder" => self.reorder = quantity::parse_share(value)?,
             "queue" => self.queue = quantity::parse_queue(value)?,
+            "lump" => self.lump_ns = Some(quantity::parse_delay_ns(value)?),
             _ => {
                 return Err(format!("a link has no '{key}'; it has {}", Self::KEYS.join(", ")));
             }
@@ -239,6 +243,7 @@ impl Shaper {
     /// Takes a burst in at `now_ns` and adds to `pieces` what will arrive when.
     pub(crate) fn offer(&mut self, now_ns: u64, burst: &Burst, pieces: &mut Vec<Piece>) {
         self.retire(now_ns);
+        let lump_ns = self.shape.lump_ns.unwrap_or(LUMP_NS);
         let mut run: Option<(Piece, u64)> = None;
         for segment in 0..burst.segments {
             let wire_bytes = burst.wire_bytes(segment);
@@ -265,7 +270,7 @@ impl Shaper {
                 continue;
             }
             match &mut run {
-                Some((piece, since_ns)) if finish_ns - *since_ns <= PIECE_NS => {
+                Some((piece, since_ns)) if finish_ns - *since_ns <= lump_ns => {
                     piece.segments += 1;
                     piece.finish_ns = finish_ns;
                 }

@@ -74,6 +74,10 @@ fn a_burst_arrives_in_pieces_of_bounded_length() {
         next += piece.segments;
     }
     assert!(pieces.is_sorted_by_key(|p| p.due_ns));
+    // Eight segments take 984 us.
+    let mut coarse = shaper(&[("rate", "100mbit"), ("lump", "1ms")]);
+    let pieces = offer(&mut coarse, 0, &burst);
+    assert_eq!(pieces.iter().map(|p| p.segments).collect::<Vec<_>>(), [8, 8, 8, 8, 8, 5]);
 }
 
 #[test]

@@ -66,6 +66,7 @@ struct LinkEntry {
     loss: Option<String>,
     reorder: Option<String>,
     queue: Option<String>,
+    lump: Option<String>,
     mtu: Option<u32>,
 }
 
@@ -130,6 +131,7 @@ impl LinkEntry {
             ("loss", self.loss),
             ("reorder", self.reorder),
             ("queue", self.queue),
+            ("lump", self.lump),
         ];
         for (key, value) in settings {
             if let Some(value) = value {

@@ -35,6 +35,14 @@ impl Failing for isize {
     }
 }
 
+/// `fread` and `fwrite` give the records that were moved, and none when they fail.
+impl Failing for usize {
+    const FAILED: Self = 0;
+    fn is_failed(self) -> bool {
+        self == 0
+    }
+}
+
 /// `umask` cannot fail; this is what no umask is.
 impl Failing for u32 {
     const FAILED: Self = Self::MAX;

@@ -15,6 +15,7 @@ mod host_walk;
 mod launch;
 mod paths;
 mod pointers;
+mod recording;
 mod report;
 mod service;
 mod settings;

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int};
 use crate::calls::fork;
 use crate::descriptors::inherit;
 use crate::paths::working_directory;
-use crate::{hook, report, service, settings, staging, stdio};
+use crate::{hook, recording, report, service, settings, staging, stdio};
 
 unsafe extern "C" {
     static mut environ: *const *const c_char;
@@ -27,6 +27,11 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         std::panic::set_hook(Box::new(|_| {}));
         let warnings = settings::read();
         staging::start();
+        let is_recorded = recording::start();
+        if is_recorded && staging::get().is_none() && settings::get().is_none() {
+            fork::watch();
+            fork::leave_vfork_alone();
+        }
         if staging::get().is_some() {
             staging::launch::restore_library_path();
             fork::watch();
@@ -55,6 +60,7 @@ extern "C" fn end() {
     // The C library writes its streams out only after this, and those of ours need the pool.
     // SAFETY: null stands for all streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
+    recording::end(false);
     hook::inside(|| {
         service::leave();
         report::write();

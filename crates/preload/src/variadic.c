@@ -14,6 +14,13 @@
 int azekura_execute_list(const char *path, const char *const *argv, char *const *environment,
                          int searches);
 
+int azekura_print(FILE *stream, const char *format, void *list);
+int azekura_print_checked(FILE *stream, int flag, const char *format, void *list);
+
+int azekura_fprintf(FILE *stream, const char *format, ...);
+int azekura_vfprintf(FILE *stream, const char *format, va_list list);
+int azekura_fprintf_chk(FILE *stream, int flag, const char *format, ...);
+int azekura_vfprintf_chk(FILE *stream, int flag, const char *format, va_list list);
 int azekura_execl(const char *path, const char *first, ...);
 int azekura_execlp(const char *path, const char *first, ...);
 int azekura_execle(const char *path, const char *first, ...);
@@ -126,4 +133,42 @@ int azekura_vdprintf_chk(int fd, int flag, const char *format, va_list list)
 {
     (void)flag;
     return azekura_vdprintf(fd, format, list);
+}
+
+/* A list of arguments goes to Rust, and from there to the C library, by its address, which is how it is
+ * passed on the supported machines. */
+int azekura_vfprintf(FILE *stream, const char *format, va_list list)
+{
+    va_list own;
+    va_copy(own, list);
+    int result = azekura_print(stream, format, &own);
+    va_end(own);
+    return result;
+}
+
+int azekura_fprintf(FILE *stream, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int result = azekura_print(stream, format, &list);
+    va_end(list);
+    return result;
+}
+
+int azekura_vfprintf_chk(FILE *stream, int flag, const char *format, va_list list)
+{
+    va_list own;
+    va_copy(own, list);
+    int result = azekura_print_checked(stream, flag, format, &own);
+    va_end(own);
+    return result;
+}
+
+int azekura_fprintf_chk(FILE *stream, int flag, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int result = azekura_print_checked(stream, flag, format, &list);
+    va_end(list);
+    return result;
 }

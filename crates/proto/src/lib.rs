@@ -13,6 +13,7 @@ pub mod limits;
 pub mod message;
 pub mod placement;
 pub mod pool_map;
+pub mod recording;
 pub mod staging;
 pub mod status;
 pub mod transaction;

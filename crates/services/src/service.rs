@@ -122,6 +122,11 @@ impl Source for Service {
         true
     }
 
+    fn tells_changes_at_once(&self) -> bool {
+        // S3 refuses to read what is not the version that was opened; of others a look takes a request.
+        self.link.kind() == Kind::S3
+    }
+
     fn create(&self, path: &[u8]) -> io::Result<Box<dyn NewFile>> {
         let at = self.link.new_path(path)?;
         Ok(Box::new(Writer::create(&self.link, at)?))

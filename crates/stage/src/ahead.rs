@@ -1,6 +1,6 @@
 //! What of a file has been read before it is fetched. Reads are made by another thread than those that send, so
 //! that a home which stalls on one file holds up nothing else, and a piece is there when it is asked for. Owns
-//! what is read next: in order, and no further ahead than a few pieces.
+//! what is read next: as it was asked for, and no further ahead than a few pieces.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Ahead(Mutex<State>);
 #[derive(Default)]
 struct State {
     ready: VecDeque<(u32, Ready)>,
-    /// What is to be read. A piece never stands here before the one that precedes it.
+    /// What is to be read, in the order in which it was asked for.
     wanted: VecDeque<u32>,
     /// What is being read, and since when.
     reading: Option<(u32, Instant)>,
@@ -85,6 +85,11 @@ impl Ahead {
         }
         state.ready.push_back((index, ready));
         state.ring();
+    }
+
+    /// The reader has found nothing that is of use to anybody yet.
+    pub(crate) fn skip(&self) {
+        self.0.lock().reading = None;
     }
 
     /// There is nothing more to read: those who wait find that out.

@@ -107,7 +107,18 @@ impl Pass {
         address: &str,
         opening: &Opening,
     ) -> Result<Connection, ConnectError> {
+        self.dial_timed(address, opening).map(|(connection, _)| connection)
+    }
+
+    /// The same, with the time that the way there and back took.
+    pub(crate) fn dial_timed(
+        &self,
+        address: &str,
+        opening: &Opening,
+    ) -> Result<(Connection, Duration), ConnectError> {
+        let begun = Instant::now();
         let socket = azekura_wire::dial(&Address::Tcp(address.to_owned()), DIAL_TIME)?;
+        let round_trip = begun.elapsed();
         let session = SessionId([0; 16]);
         let (mut connection, _) = azekura_wire::connect(
             socket,
@@ -119,7 +130,7 @@ impl Pass {
         )?;
         connection.queue(opening, 0)?;
         connection.flush(&[])?;
-        Ok(connection)
+        Ok((connection, round_trip))
     }
 
     fn receive(&self, socket: Socket) -> Result<(Connection, Opening), ConnectError> {

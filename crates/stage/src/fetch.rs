@@ -32,7 +32,7 @@ pub(crate) enum After {
 /// Who takes what has been fetched. Called by one thread for each supplier.
 pub(crate) trait Receiver: Send + Sync + 'static {
     fn piece(&self, from: Supplier, piece: PieceHead, bytes: Buffer) -> After;
-    fn end(&self, from: Supplier, content: ContentId, digest: u64) -> After;
+    fn end(&self, from: Supplier, end: EndHead) -> After;
     /// The supplier gives no more of it.
     fn lost(&self, from: Supplier, content: ContentId, why: &str);
 }
@@ -43,6 +43,15 @@ pub(crate) struct PieceHead {
     pub(crate) content: ContentId,
     pub(crate) index: u32,
     pub(crate) checksum: u64,
+}
+
+/// What is known at the end of a content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndHead {
+    pub(crate) content: ContentId,
+    pub(crate) digest: u64,
+    /// How fast the connection is; 0 if that is not known.
+    pub(crate) bytes_per_second: u64,
 }
 
 type Dial = Box<dyn Fn(Supplier) -> Result<Connection, String> + Send + Sync>;
@@ -160,7 +169,7 @@ impl Fetcher {
             if let Err(error) = lumps.read(&mut reader, &mut bytes, SILENCE) {
                 return error.to_string();
             }
-            line.take(supplied, bytes, receiver);
+            line.take(supplied, bytes, lumps.bytes_per_second(), receiver);
         }
     }
 }
@@ -189,7 +198,13 @@ impl Line {
         }
     }
 
-    fn take(&self, supplied: Supplied, bytes: Buffer, receiver: &dyn Receiver) {
+    fn take(
+        &self,
+        supplied: Supplied,
+        bytes: Buffer,
+        bytes_per_second: u64,
+        receiver: &dyn Receiver,
+    ) {
         let content = match supplied {
             Supplied::Beat => return,
             Supplied::Piece { content, .. }
@@ -204,7 +219,9 @@ impl Line {
             Supplied::Piece { content, index, checksum } => {
                 receiver.piece(self.supplier, PieceHead { content, index, checksum }, bytes)
             }
-            Supplied::End { content, digest } => receiver.end(self.supplier, content, digest),
+            Supplied::End { content, digest } => {
+                receiver.end(self.supplier, EndHead { content, digest, bytes_per_second })
+            }
             Supplied::Gone { .. } | Supplied::Beat => {
                 if self.state.lock().fetched.remove(&content) {
                     receiver.lost(self.supplier, content, "it does not have it");

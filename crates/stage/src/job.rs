@@ -29,6 +29,15 @@ pub struct MapDescription {
     pub kind: MapKind,
 }
 
+/// How an agent takes in what comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Keeping {
+    /// Programs wait for all of a file when they open it, however large it is.
+    pub whole: bool,
+    /// Large files are written past the page cache (`O_DIRECT`).
+    pub direct: bool,
+}
+
 /// What an agent has to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentDescription {
@@ -46,6 +55,9 @@ pub struct AgentDescription {
     pub maps: Vec<MapDescription>,
     /// Whether the agent leaves what has come where it is when the job ends.
     pub keeps_cache: bool,
+    /// How files come in.
+    #[serde(default)]
+    pub keeping: Keeping,
     /// Goes behind the name of the socket for local programs. Empty, but for agents that stand in one
     /// network name space, as in tests.
     #[serde(default)]

@@ -213,9 +213,10 @@ pub(crate) enum ToFront {
     Progress {
         pieces: Vec<(ContentId, u32)>,
     },
-    /// All of a content is in the tree.
+    /// All of a content is in the tree; how fast its supplier's connection is, 0 if that is not known.
     Arrived {
         content: ContentId,
+        bytes_per_second: u64,
     },
     /// The supplier of a content gives no more.
     SupplierLost {
@@ -228,6 +229,11 @@ pub(crate) enum ToFront {
         content: ContentId,
         index: u32,
         culprit: Supplier,
+    },
+    /// The node has no room for a content: programs read it through, and others cannot fetch it there.
+    ReadThrough {
+        content: ContentId,
+        why: String,
     },
     /// The node cannot keep a content.
     Failed {

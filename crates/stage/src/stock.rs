@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::ahead::{Ahead, Ready};
-use crate::front::plan::piece_bytes;
+use crate::front::plan::Known;
 use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
 use crate::piece::{self, Buffers};
 use crate::source::{FileState, Source, SourceFile};
@@ -25,6 +25,20 @@ use crate::workers::Workers;
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 /// A small file that changes whenever it is read is given up after so many times.
 const SMALL_TRIES: u32 = 5;
+
+/// To how many nodes a content goes, and over which links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Audience {
+    pub(crate) nodes: usize,
+    pub(crate) links: Known,
+}
+
+impl Audience {
+    /// The front alone.
+    pub(crate) fn home() -> Self {
+        Self { nodes: 1, links: Known::default() }
+    }
+}
 
 /// What became of small files.
 #[derive(Default)]
@@ -105,7 +119,8 @@ struct Table {
 
 struct Stocked {
     description: Arc<ContentDescription>,
-    checksums: Mutex<Vec<u64>>,
+    /// Of the pieces that have been read.
+    checksums: Mutex<Vec<Option<u64>>>,
     origin: Origin,
 }
 
@@ -159,18 +174,22 @@ impl Stock {
         ContentId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn add(&self, parts: Vec<Part>, nodes: usize, origin: Origin) -> Arc<ContentDescription> {
+    fn add(&self, parts: Vec<Part>, audience: Audience, origin: Origin) -> Arc<ContentDescription> {
         let bytes = parts.iter().map(|part| part.attributes.size).sum();
-        let piece_bytes = piece_bytes(bytes, nodes);
+        let piece_bytes = audience.links.piece_bytes(bytes, audience.nodes);
         let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
-        let checksums = Mutex::default();
+        let checksums = Mutex::new(vec![None; description.pieces() as usize]);
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };
         self.table.lock().contents.insert(description.id, Arc::new(stocked));
         description
     }
 
-    /// Opens a file for so many nodes; it is read when it is fetched.
-    pub(crate) fn open(&self, place: &Place, nodes: usize) -> io::Result<Arc<ContentDescription>> {
+    /// Opens a file; it is read when it is fetched.
+    pub(crate) fn open(
+        &self,
+        place: &Place,
+        audience: Audience,
+    ) -> io::Result<Arc<ContentDescription>> {
         let file = self.source(place)?.open(&place.path)?;
         let before = file.state()?;
         let attributes = before.attributes.clone();
@@ -178,23 +197,23 @@ impl Stock {
         let open = Mutex::new(Some(Arc::from(file)));
         let part = Part { place: place.clone(), attributes };
         let ahead = Box::default();
-        Ok(self.add(vec![part], nodes, Origin::File { open, before, ahead }))
+        Ok(self.add(vec![part], audience, Origin::File { open, before, ahead }))
     }
 
-    /// Reads small files into one content for so many nodes.
-    pub(crate) fn bundle(&self, places: Vec<Place>, nodes: usize) -> Bundled {
+    /// Reads small files into one content.
+    pub(crate) fn bundle(&self, places: Vec<Place>, audience: Audience) -> Bundled {
         let mut bundle = Bundle::default();
         for place in places {
             let read = self.read_small(&place);
             bundle.put(place, read);
         }
-        self.add_bundle(bundle, nodes)
+        self.add_bundle(bundle, audience)
     }
 
     /// Makes one content of what has been read.
-    pub(crate) fn add_bundle(&self, bundle: Bundle, nodes: usize) -> Bundled {
+    pub(crate) fn add_bundle(&self, bundle: Bundle, audience: Audience) -> Bundled {
         let Bundle { parts, bytes, failed, grown } = bundle;
-        let content = (!parts.is_empty()).then(|| self.add(parts, nodes, Origin::Memory(bytes)));
+        let content = (!parts.is_empty()).then(|| self.add(parts, audience, Origin::Memory(bytes)));
         Bundled { content, failed, grown }
     }
 
@@ -283,8 +302,8 @@ impl Stock {
         bell: &Arc<Bell>,
     ) -> Offer {
         let last = stocked.description.pieces();
-        // Nobody has the pieces before it, so nobody can ask for this one.
-        if index > last || index as usize > stocked.checksums.lock().len() {
+        // Whoever has not asked for all of it has no use for its end.
+        if index > last || index == last && stocked.whole_checksums().is_none() {
             return Offer::Gone;
         }
         let (ready, starts) = ahead.ask(index, last, bell);
@@ -295,12 +314,14 @@ impl Stock {
         ready.map_or(Offer::NotYet, Offer::from)
     }
 
-    /// How many pieces of it are known.
+    /// How many pieces of it are known, from the first on.
     pub(crate) fn pieces_read(&self, id: ContentId) -> u32 {
         let stocked = self.table.lock().contents.get(&id).cloned();
         stocked.map_or(0, |stocked| match &stocked.origin {
             Origin::Memory(_) => stocked.description.pieces(),
-            Origin::File { .. } => stocked.checksums.lock().len() as u32,
+            Origin::File { .. } => {
+                stocked.checksums.lock().iter().take_while(|known| known.is_some()).count() as u32
+            }
         })
     }
 
@@ -339,7 +360,8 @@ fn read_ahead(stock: &Weak<Stock>, stocked: &Stocked) {
             return ahead.end();
         }
         match stocked.read(index, &stock) {
-            Ok(ready) => ahead.put(index, ready),
+            Ok(Some(ready)) => ahead.put(index, ready),
+            Ok(None) => ahead.skip(),
             Err(fault) => {
                 stock.spoil(stocked, fault);
                 return ahead.end();
@@ -349,52 +371,58 @@ fn read_ahead(stock: &Weak<Stock>, stocked: &Stocked) {
 }
 
 impl Stocked {
+    /// The checksums of all pieces; `None` if some have not been read.
+    fn whole_checksums(&self) -> Option<Vec<u64>> {
+        self.checksums.lock().iter().copied().collect()
+    }
+
     fn offer_of(&self, all: &[u8], index: u32, buffers: &Buffers) -> Offer {
-        let mut checksums = self.checksums.lock();
         if index >= self.description.pieces() {
-            let is_whole = checksums.len() == self.description.pieces() as usize;
-            return if is_whole {
-                Offer::End { digest: piece::digest(&checksums) }
-            } else {
-                Offer::Gone
-            };
+            let end = |checksums: Vec<u64>| Offer::End { digest: piece::digest(&checksums) };
+            return self.whole_checksums().map_or(Offer::Gone, end);
         }
         let mut bytes = buffers.take(self.description.bytes_of(index));
         let (from, length) = (self.description.offset_of(index) as usize, bytes.len());
         bytes.copy_from_slice(&all[from..from + length]);
         let checksum = piece::checksum(&bytes);
-        if checksums.len() == index as usize {
-            checksums.push(checksum);
+        if let Some(known) = self.checksums.lock().get_mut(index as usize) {
+            *known = Some(checksum);
         }
         Offer::Piece { checksum, bytes: Arc::new(bytes) }
     }
 
     /// Reads a piece, or what is at the end.
-    fn read(&self, index: u32, stock: &Stock) -> Result<Ready, Fault> {
+    fn read(&self, index: u32, stock: &Stock) -> Result<Option<Ready>, Fault> {
         let pieces = self.description.pieces();
         if index >= pieces {
-            let checksums = self.checksums.lock();
-            if checksums.len() != pieces as usize {
-                return Err(Fault::Changed);
-            }
+            // Some of it was asked for and not all: there is no use for its end yet.
+            let Some(checksums) = self.whole_checksums() else { return Ok(None) };
             let digest = piece::digest(&checksums);
-            drop(checksums);
             self.check_unchanged(stock)?;
-            return Ok(Ready::End { digest });
+            return Ok(Some(Ready::End { digest }));
         }
         let mut bytes = stock.buffers.take(self.description.bytes_of(index));
         let offset = self.description.offset_of(index);
         if self.open(stock)?.read_at(&mut bytes, offset)? != bytes.len() {
             return Err(Fault::Changed);
         }
-        let checksum = piece::checksum(&bytes);
-        let mut checksums = self.checksums.lock();
-        match checksums.get(index as usize) {
-            Some(before) if *before != checksum => return Err(Fault::Changed),
-            Some(_) => {}
-            None => checksums.push(checksum),
+        // Programs may read a piece before the last one has been read here.
+        if self.tells_changes_at_once(stock) {
+            self.check_unchanged(stock)?;
         }
-        Ok(Ready::Piece { checksum, bytes: Arc::new(bytes) })
+        let checksum = piece::checksum(&bytes);
+        match self.checksums.lock().get_mut(index as usize) {
+            Some(Some(before)) if *before != checksum => return Err(Fault::Changed),
+            Some(known) => *known = Some(checksum),
+            None => return Ok(None),
+        }
+        Ok(Some(Ready::Piece { checksum, bytes: Arc::new(bytes) }))
+    }
+
+    fn tells_changes_at_once(&self, stock: &Stock) -> bool {
+        let place = self.description.parts.first().map(|part| &part.place);
+        let source = place.and_then(|place| stock.source(place).ok());
+        source.is_some_and(|source| source.tells_changes_at_once())
     }
 
     fn check_unchanged(&self, stock: &Stock) -> Result<(), Fault> {

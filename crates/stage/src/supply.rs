@@ -53,7 +53,7 @@ impl Bell {
     }
 
     /// Waits until it has rung since the last time.
-    fn wait(&self, limit: Duration) {
+    pub(crate) fn wait(&self, limit: Duration) {
         let mut rung = self.rung.lock();
         if !*rung {
             self.ringing.wait_for(&mut rung, limit);

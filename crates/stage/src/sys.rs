@@ -1,5 +1,6 @@
 //! System calls that no safe crate offers. The only unsafe code of the crate; decides nothing.
 
+pub(crate) mod apart;
 pub(crate) mod lease;
 pub(crate) mod memory;
 pub(crate) mod notify;

@@ -6,13 +6,14 @@ mod fixture;
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::{Change, LocalReply};
 use azekura_stage::front::{Event, Recipients};
-use fixture::{Setting, local, noise};
+use fixture::{Program, Setting, local, noise};
 
 const INSIDE: &str = "AZEKURA_STAGE_TEST_FULL";
 
@@ -75,9 +76,9 @@ fn what_nobody_has_open_makes_room() {
 }
 
 #[test]
-fn a_file_that_is_larger_than_the_cache_fails_with_a_line() {
+fn nobody_gets_all_of_a_file_that_is_larger_than_the_cache() {
     let Some(cache) = std::env::var_os(INSIDE) else {
-        return run_again("a_file_that_is_larger_than_the_cache_fails_with_a_line");
+        return run_again("nobody_gets_all_of_a_file_that_is_larger_than_the_cache");
     };
     let job = Setting::read_only(1, Recipients::All).start_agents_in(Path::new(&cache));
     let job = job.start_front();
@@ -85,9 +86,80 @@ fn a_file_that_is_larger_than_the_cache_fails_with_a_line() {
     let other = job.write("data/other", noise(6 * MIB, 2));
     let program = job.program(0);
     assert_eq!(program.read(&large), LocalReply::Failed(5));
-    let event = job.event(|event| matches!(event, Event::Failed { .. }));
-    assert!(matches!(event, Event::Failed { why, .. } if why.contains("the cache is full")));
+    let event = job.event(|event| matches!(event, Event::ReadThrough { .. }));
+    assert!(matches!(event, Event::ReadThrough { why, .. } if why.contains("the cache is full")));
+    // However often it is asked for.
+    assert_eq!(program.read(&large), LocalReply::Failed(5));
     assert!(fs::read(program.stage(&other)).unwrap() == noise(6 * MIB, 2));
+    job.end();
+}
+
+/// Reads a file from its beginning to its end and then here and there.
+fn check(program: &Program, path: &Path, content: &[u8]) {
+    let file = program.open(path);
+    assert_eq!(file.metadata().unwrap().len(), content.len() as u64);
+    let mut buffer = vec![0; 300_000];
+    let mut places: Vec<usize> = (0..content.len()).step_by(buffer.len()).collect();
+    places.extend([content.len() - 10, 5, content.len() / 2, content.len() / 3, 0]);
+    for place in places {
+        let wanted = &content[place..content.len().min(place + buffer.len())];
+        file.read_exact_at(&mut buffer[..wanted.len()], place as u64).unwrap();
+        assert!(&buffer[..wanted.len()] == wanted, "at {place}");
+    }
+}
+
+#[test]
+fn files_that_are_larger_than_the_cache_are_read_through() {
+    let Some(cache) = std::env::var_os(INSIDE) else {
+        return run_again("files_that_are_larger_than_the_cache_are_read_through");
+    };
+    let job = Setting::read_only(1, Recipients::All).start_agents_in(Path::new(&cache));
+    let job = job.start_front();
+    let files = [(30, 1), (41, 2)].map(|(mib, seed)| {
+        let content = noise(mib * MIB + 77, seed);
+        (job.write(&format!("data/{seed}"), &content), content)
+    });
+    let other = job.write("data/other", noise(6 * MIB, 3));
+    std::thread::scope(|scope| {
+        for (path, content) in files.iter().chain(&files) {
+            let program = job.program(0);
+            scope.spawn(move || check(&program, path, content));
+        }
+    });
+    // A file that has room comes in beside them, and stays.
+    let kept = job.program(0).open(&files[0].0);
+    assert!(fs::read(job.program(0).stage(&other)).unwrap() == noise(6 * MIB, 3));
+    drop(kept);
+    job.end();
+}
+
+#[test]
+fn what_finds_no_room_while_it_comes_is_read_through_by_those_who_have_it_open() {
+    let Some(cache) = std::env::var_os(INSIDE) else {
+        return run_again(
+            "what_finds_no_room_while_it_comes_is_read_through_by_those_who_have_it_open",
+        );
+    };
+    let job = Setting::read_only(1, Recipients::All).start_agents_in(Path::new(&cache));
+    let (job, gate) = job.start_gated();
+    let kept = job.write("data/kept", noise(14 * MIB, 1));
+    let content = noise(20 * MIB, 2);
+    let path = job.write("data/large", &content);
+    let program = job.program(0);
+    let open = File::open(program.stage(&kept)).unwrap();
+    gate.close(2 * MIB as u64);
+    let file = program.open(&path);
+    let mut first = vec![0; MIB];
+    file.read_exact_at(&mut first, 0).unwrap();
+    assert!(first == content[..MIB]);
+    gate.open();
+    let mut all = vec![0; content.len()];
+    file.read_exact_at(&mut all, 0).unwrap();
+    assert!(all == content);
+    check(&program, &path, &content);
+    drop((open, file));
+    // Now there is room, since nobody has the other open.
+    assert!(fs::read(program.stage(&path)).unwrap() == content);
     job.end();
 }
 
@@ -97,7 +169,7 @@ fn what_a_program_is_about_to_change_stays() {
         return run_again("what_a_program_is_about_to_change_stays");
     };
     let maps = vec![("data", MapKind::ReadWrite)];
-    let setting = Setting { nodes: 1, recipients: Recipients::All, maps };
+    let setting = Setting { maps, ..Setting::read_only(1, Recipients::All) };
     let job = setting.start_agents_in(Path::new(&cache)).start_front();
     for number in 0..8 {
         job.write(&format!("data/{number}"), noise(6 * MIB, number));

@@ -14,7 +14,8 @@ use azekura_stage::front::Recipients;
 use fixture::{Setting, local};
 
 fn setting(kind: MapKind) -> Setting {
-    Setting { nodes: 1, recipients: Recipients::Requesters, maps: vec![("data", kind)] }
+    let maps = vec![("data", kind)];
+    Setting { maps, ..Setting::read_only(1, Recipients::Requesters) }
 }
 
 const NOENT: LocalReply = LocalReply::Failed(2);

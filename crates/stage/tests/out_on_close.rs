@@ -21,7 +21,7 @@ const A_WHILE: Duration = Duration::from_millis(800);
 
 fn agents(nodes: u16) -> Agents {
     let maps = vec![("data", MapKind::ReadWrite), ("out", MapKind::Out), ("in", MapKind::ReadOnly)];
-    let setting = Setting { nodes, recipients: Recipients::Requesters, maps };
+    let setting = Setting { maps, ..Setting::read_only(nodes, Recipients::Requesters) };
     let mut agents = setting.start_agents();
     agents.out.on_close = true;
     agents

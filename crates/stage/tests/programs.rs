@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use azekura_proto::staging::{MapKind, NodeId};
 use azekura_stage::agent::Agent;
 use azekura_stage::front::{AgentAt, Front, FrontOptions, OutOptions, Recipients};
-use azekura_stage::job::{AgentDescription, MapDescription, draw};
+use azekura_stage::job::{AgentDescription, Keeping, MapDescription, draw};
 use azekura_stage::source::Directory;
 use over::{MAP, Over, SHOWING, WRITING, fill, left, read_all};
 
@@ -40,6 +40,7 @@ impl Job {
             cache: scratch.path().join("cache"),
             maps: vec![map.clone()],
             keeps_cache: false,
+            keeping: Keeping::default(),
             socket_suffix: String::new(),
         });
         let agent = agent.unwrap();

@@ -11,6 +11,7 @@ use std::thread;
 use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::{LocalReply, LocalRequest};
 use azekura_stage::front::{Event, Recipients};
+use azekura_stage::job::Keeping;
 use fixture::{LARGE, Setting, noise};
 
 #[test]
@@ -63,7 +64,7 @@ fn requests_at_the_same_time_are_one_transfer() {
 fn only_those_who_ask_get_a_file_and_later_ones_from_a_neighbour() {
     let kind = MapKind::ReadOnly;
     let maps = vec![("large", kind), ("small", kind)];
-    let setting = Setting { nodes: 3, recipients: Recipients::Requesters, maps };
+    let setting = Setting { maps, ..Setting::read_only(3, Recipients::Requesters) };
     let (job, gate) = setting.start_agents().start_gated();
     for (name, bytes) in [("large", LARGE), ("small", 100)] {
         let content = noise(bytes, 2);
@@ -171,6 +172,25 @@ fn many_contents_on_many_nodes_do_not_make_many_threads() {
         for number in (0..FILES).step_by(29) {
             let here = program.stage(&job.home(&format!("data/{number}")));
             assert!(fs::read(here).unwrap() == noise(70_000 + number, number as u64));
+        }
+    }
+    job.end();
+}
+
+#[test]
+fn files_come_right_past_the_page_cache() {
+    let keeping = Keeping { direct: true, ..Keeping::default() };
+    // Not in memory, where there is nothing to go past.
+    let cache = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let setting = Setting { keeping, ..Setting::read_only(2, Recipients::All) };
+    let job = setting.start_agents_in(cache.path()).start_front();
+    for (number, bytes) in [(1, 3 << 20), (2, LARGE + 4095), (3, 10_000)] {
+        job.write(&format!("data/{number}"), noise(bytes, number));
+    }
+    for (number, bytes) in [(1, 3 << 20), (2, LARGE + 4095), (3, 10_000)] {
+        for node in 0..2 {
+            let here = job.program(node).stage(&job.home(&format!("data/{number}")));
+            assert!(fs::read(here).unwrap() == noise(bytes, number), "{number} on {node}");
         }
     }
     job.end();

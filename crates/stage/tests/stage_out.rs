@@ -18,7 +18,7 @@ use fixture::{LARGE, Setting, local, noise};
 
 fn setting(nodes: u16) -> Setting {
     let maps = vec![("data", MapKind::ReadWrite), ("out", MapKind::Out)];
-    Setting { nodes, recipients: Recipients::Requesters, maps }
+    Setting { maps, ..Setting::read_only(nodes, Recipients::Requesters) }
 }
 
 fn right(report: &OutReport) -> (u64, u64) {

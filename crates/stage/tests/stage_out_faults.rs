@@ -16,7 +16,7 @@ use azekura_proto::staging::local::Change;
 use azekura_proto::staging::{MapKind, NodeId};
 use azekura_stage::agent::Agent;
 use azekura_stage::front::{Event, Manifest, ManifestError, OutReport, Recipients};
-use azekura_stage::job::{AgentDescription, draw};
+use azekura_stage::job::{AgentDescription, Keeping, draw};
 use fixture::hooked::Step;
 use fixture::{Agents, Job, LARGE, Setting, local, noise, partial_names};
 
@@ -25,7 +25,7 @@ const ENOSPC: i32 = 28;
 
 fn setting(nodes: u16) -> Setting {
     let maps = vec![("data", MapKind::ReadWrite), ("out", MapKind::Out)];
-    Setting { nodes, recipients: Recipients::Requesters, maps }
+    Setting { maps, ..Setting::read_only(nodes, Recipients::Requesters) }
 }
 
 fn names(failed: &[azekura_stage::front::NotSent]) -> Vec<&str> {
@@ -225,6 +225,7 @@ fn start_again(mut job: Job) -> Job {
             cache: job.agents.cache.clone(),
             maps: job.agents.maps.clone(),
             keeps_cache: false,
+            keeping: Keeping::default(),
             socket_suffix: format!("-{node}"),
         };
         Agent::start(description).unwrap()

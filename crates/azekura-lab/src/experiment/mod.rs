@@ -3,6 +3,7 @@
 
 mod daos;
 mod date;
+mod forecast;
 mod frame;
 mod nfs;
 mod page;
@@ -113,6 +114,7 @@ fn every() -> Vec<Box<dyn Experiment>> {
         .chain(wan::every())
         .chain(nfs::every())
         .chain(staging::every())
+        .chain(forecast::every())
         .collect()
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct WhichLab {
     [[links]]\n  \
     name = \"wan\"                  # otherwise client-server\n  \
     between = [\"client\", \"server\"]\n  \
-    delay = \"50ms\"                # one way; also jitter, rate, loss, reorder, queue, mtu\n  \
+    delay = \"50ms\"                # one way; also jitter, rate, loss, reorder, queue, lump, mtu\n  \
     rate = \"1gbit\"\n\n\
     docs/NETLAB.md says more.")]
 pub(crate) struct UpArgs {
@@ -96,7 +96,7 @@ pub(crate) struct SetArgs {
     pub(super) which: WhichLab,
     /// The link
     pub(super) link: String,
-    /// delay, jitter, rate, loss, reorder, queue =VALUE; up or down; from=HOST for one direction
+    /// delay, jitter, rate, loss, reorder, queue, lump =VALUE; up or down; from=HOST for one direction
     #[arg(required = true, value_name = "CHANGE")]
     pub(super) changes: Vec<String>,
 }

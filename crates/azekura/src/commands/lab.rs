@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -44,11 +44,27 @@ pub(crate) fn hand_over(command: &str, args: &LabArgs, verbose: u8) -> Result<Ve
 /// # Errors
 /// If `azekura-lab` is not there, or cannot draw it.
 pub(crate) fn draw(trace: &Path, svg: &Path) -> Result<()> {
-    let mut lab = Command::new(programs::beside(LAB)?);
-    let status = lab.args(["draw", "--"]).arg(trace).arg(svg).status();
-    let status = status.context("cannot run azekura-lab")?;
+    let status = call("draw", trace, svg)?;
     if !status.success() {
         bail!("cannot draw {}: azekura-lab ended with {status}", svg.display());
     }
     Ok(())
+}
+
+/// Draws forecasts by processes into a directory.
+///
+/// # Errors
+/// If `azekura-lab` is not there, or cannot draw them.
+pub(crate) fn draw_forecast(csv: &Path, dir: &Path) -> Result<()> {
+    let status = call("draw-forecast", csv, dir)?;
+    if !status.success() {
+        bail!("cannot draw into {}: azekura-lab ended with {status}", dir.display());
+    }
+    Ok(())
+}
+
+fn call(command: &str, from: &Path, to: &Path) -> Result<ExitStatus> {
+    let mut lab = Command::new(programs::beside(LAB)?);
+    let status = lab.args([command, "--"]).arg(from).arg(to).status();
+    status.context("cannot run azekura-lab")
 }

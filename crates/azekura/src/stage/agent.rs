@@ -2,7 +2,7 @@
 //! standard input, which stays open as long as the front lives; at its end the agent ends, whatever
 //! happens, and what it has made goes with it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -34,7 +34,11 @@ pub(super) fn run(args: &AgentArgs) -> Result<()> {
     let job = description.job;
     let host = description.host.clone();
     let agent = Arc::new(Agent::start(description).with_context(|| format!("agent on '{host}'"))?);
-    report::say(format_args!("{GREETING}{}", agent.port()));
+    if writeln!(std::io::stdout(), "{GREETING}{}", agent.port()).is_err() {
+        // The job has been given up meanwhile.
+        agent.stop();
+        return Ok(());
+    }
     let relay = Relay::open(job);
     let (tell, over) = mpsc::channel();
     let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -106,6 +110,7 @@ mod tests {
             cache: cache.path().to_owned(),
             maps: Vec::new(),
             keeps_cache: false,
+            keeping: azekura_stage::job::Keeping::default(),
             socket_suffix: String::new(),
         };
         sweep(&description).unwrap();

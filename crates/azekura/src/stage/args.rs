@@ -61,6 +61,7 @@ pub(super) enum Via {
     under the same paths. The exit code is the command's (128 and the signal's number if a signal ended \
     it), 75 if the command was right and not everything could be sent home, 2 if this command line cannot \
     mean anything.")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct RunArgs {
     /// The nodes: names as H1,H2 or n[01-16] [default: those of the SLURM job]
     #[arg(long, value_name = "HOSTS", conflicts_with = "hostfile")]
@@ -96,6 +97,12 @@ pub(crate) struct RunArgs {
     /// Leave what has come on the nodes when the job ends
     #[arg(long)]
     pub(super) keep_cache: bool,
+    /// Programs wait for all of a file when they open it; else they read large ones while they come
+    #[arg(long)]
+    pub(super) whole: bool,
+    /// Write large files to the cache past the page cache (O_DIRECT)
+    #[arg(long)]
+    pub(super) direct: bool,
     /// File for what is sent home, line by line [default: azekura-stage-JOB.manifest here, which goes again
     /// if all was sent]
     #[arg(long, value_name = "FILE")]

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::launch::{LifeLine, MESSAGE_BYTES_MAX};
 use super::tally::JobStatus;
-use crate::report;
 
 /// What stands before an agent's question on its way to the front: a number and the question follow.
 const ASK: &str = "ask ";
@@ -235,7 +234,8 @@ impl Relay {
                 waiting.last += 1;
                 let number = waiting.last;
                 waiting.callers.insert(number, stream);
-                report::say(format_args!("{ASK}{number} {}", line.trim_end()));
+                // If the front hears nothing any more, the agent is told to end.
+                let _ = writeln!(io::stdout(), "{ASK}{number} {}", line.trim_end());
             })
         });
         if let Err(error) = opened {

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use anyhow::{Context as _, Result};
 use azekura_proto::staging::{JobId, MapKind, NodeId};
 use azekura_stage::front::{Event, Front, FrontOptions, OutOptions, Recipients};
-use azekura_stage::job::{self, AgentDescription, MapDescription};
+use azekura_stage::job::{self, AgentDescription, Keeping, MapDescription};
 use azekura_stage::source::Source;
 
 use super::args::{RunArgs, To};
@@ -46,7 +46,7 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     let clerk = clerk(&front, journal.counts());
     // Before the agents: one on this host leaves the desk to the front.
     desk::open(plan.job, Arc::clone(&clerk)).context("cannot take questions of other commands")?;
-    let descriptions = plan.descriptions(args)?;
+    let descriptions = plan.descriptions(args, &sources)?;
     let command = [programs::own()?.into(), "stage".into(), "agent".into()];
     let mut agents = Agents::start(&plan.launcher, &command, &descriptions, Needed::All, &screen)?;
     let mut out = record.options(args)?;
@@ -106,8 +106,15 @@ impl Plan {
     }
 
     /// What the agents have to know, in the order of nodes.
-    fn descriptions(&self, args: &RunArgs) -> Result<Vec<AgentDescription>> {
+    fn descriptions(
+        &self,
+        args: &RunArgs,
+        sources: &[(MapDescription, Arc<dyn Source>)],
+    ) -> Result<Vec<AgentDescription>> {
         let cache = places::absolute(&args.cache)?;
+        // What programs are to read while it comes is looked at again after each piece.
+        let dear = sources.iter().any(|(_, source)| !source.tells_changes_at_once());
+        let keeping = Keeping { whole: args.whole || dear, direct: args.direct };
         let describe = |(index, host): (usize, &String)| AgentDescription {
             job: self.job,
             secret: self.secret.clone(),
@@ -116,6 +123,7 @@ impl Plan {
             cache: cache.clone(),
             maps: self.maps.clone(),
             keeps_cache: args.keep_cache,
+            keeping,
             socket_suffix: String::new(),
         };
         Ok(self.hosts.iter().enumerate().map(describe).collect())

@@ -24,6 +24,8 @@ pub(super) const GREETING: &str = "azekura-stage-agent 1 ";
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// So long agents may take to end; they remove what they have.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// So long those that did not come up: they may be about to, and then have something to remove.
+const UNSTARTED_TIMEOUT: Duration = Duration::from_secs(2);
 /// What may lie between an agent's last word, the end of its process, and that both are seen.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Longest line of standard error that is passed on in one.
@@ -185,10 +187,11 @@ impl Agents {
                 line.take();
             }
         }
-        let deadline = Instant::now() + END_TIMEOUT;
+        let begun = Instant::now();
         for agent in &mut self.launched {
+            let patience = if agent.port.is_some() { END_TIMEOUT } else { UNSTARTED_TIMEOUT };
             while matches!(agent.child.try_wait(), Ok(None)) {
-                if agent.port.is_none() || Instant::now() > deadline {
+                if begun.elapsed() > patience {
                     let _ = agent.child.kill();
                     let _ = agent.child.wait();
                     break;
@@ -377,6 +380,7 @@ mod tests {
             cache: "/tmp".into(),
             maps: Vec::new(),
             keeps_cache: false,
+            keeping: azekura_stage::job::Keeping::default(),
             socket_suffix: String::new(),
         };
         hosts.iter().enumerate().map(describe).collect()

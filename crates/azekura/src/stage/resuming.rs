@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use azekura_stage::front::{Front, FrontOptions, Manifest, OutOptions, Recipients};
-use azekura_stage::job::{self, AgentDescription};
+use azekura_stage::job::{self, AgentDescription, Keeping};
 
 use super::args::ResumeArgs;
 use super::journal::{EventFile, Journal};
@@ -86,6 +86,7 @@ fn descriptions(
         cache: PathBuf::from(cache),
         maps: manifest.maps.clone(),
         keeps_cache: true,
+        keeping: Keeping::default(),
         socket_suffix: String::new(),
     };
     Ok(manifest.nodes.iter().map(describe).collect())

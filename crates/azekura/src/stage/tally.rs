@@ -110,9 +110,12 @@ impl Tally {
             Event::WrongPieceHome { node, .. } => {
                 _ = self.node(*node).map(|node| node.stalls += 1);
             }
-            Event::OutBegun { .. }
+            Event::InAsked { .. }
+            | Event::OutAsked
+            | Event::OutBegun { .. }
             | Event::OutEnded { .. }
             | Event::Conflict { .. }
+            | Event::ReadThrough { .. }
             | Event::OutFailed { .. } => {}
             Event::Restarted { .. } => self.status.restarted += 1,
             Event::Failed { node, .. } => {
@@ -131,6 +134,9 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
         Event::NodeGone { node, why } => format!("node '{}' is gone: {why}", host(node)),
         Event::Restarted { path } => {
             format!("{path} changed while it was read: it is read again")
+        }
+        Event::ReadThrough { path, node, why } => {
+            format!("{path} is not kept on '{}', and read from here instead: {why}", host(node))
         }
         Event::Failed { path, node: Some(node), why } => {
             format!("{path} does not come to '{}': {why}", host(node))
@@ -161,6 +167,8 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
             format!("{what}{from} was not sent home: {why}")
         }
         Event::NodeUp { .. }
+        | Event::InAsked { .. }
+        | Event::OutAsked
         | Event::ContentBegun { .. }
         | Event::ContentArrived { .. }
         | Event::SupplierLost { .. }

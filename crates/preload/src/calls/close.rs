@@ -10,7 +10,7 @@ use crate::descriptors::{Description, reserve, table};
 use crate::host;
 use crate::report::counter;
 use crate::stdio;
-use crate::{guard, hook, staging};
+use crate::{guard, hook, recording, staging};
 
 /// Lets arrive what was written to the file behind a number; tells what became of it.
 fn flush(fd: c_int) -> Result<()> {
@@ -41,6 +41,7 @@ pub(super) fn give_up(description: &Arc<Description>) {
 /// have not seen.
 pub(crate) fn not_ours(fd: c_int) -> c_int {
     staging::renewed(fd);
+    recording::renewed(fd);
     if table::is_ours(fd) {
         hook::inside(|| {
             release(fd);
@@ -88,6 +89,7 @@ hooks! {
             return closed;
         } else {
             staging::renewed(fd);
+            recording::closing(fd);
             counter.passed();
         }
         // SAFETY: as for the C function.
@@ -102,6 +104,9 @@ hooks! {
             return unsafe { host::close_range(first, last, flags) };
         }
         counter.served();
+        if flags & CLOSE_RANGE_CLOEXEC == 0 {
+            recording::closing_range(first, last);
+        }
         let standard = first as c_int..=(last.min(2) as c_int);
         standard.clone().for_each(stdio::before_replacing);
         let own = hook::run(|| {

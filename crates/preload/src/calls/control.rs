@@ -9,7 +9,7 @@ use libc::off_t;
 use super::{duplicate, hooks, lock};
 use crate::descriptors::{Backing, CHANGEABLE, Description, on_fd, table};
 use crate::report::counter;
-use crate::{hook, host, staging, stdio};
+use crate::{hook, host, recording, staging, stdio};
 
 fn control(
     file: &Arc<Description>,
@@ -46,10 +46,11 @@ hooks! {
         let hosts = || unsafe { host::fcntl(fd, command, argument) };
         if !table::is_ours(fd) {
             counter.passed();
-            let result = hosts();
-            if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-                staging::renewed(result);
+            if !matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+                return hosts();
             }
+            let result = recording::duplicated(fd, None, hosts);
+            staging::renewed(result);
             return result;
         }
         let waits = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);

@@ -11,7 +11,7 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use super::{control, data, hooks, offset, position, stat};
 use crate::descriptors::{Description, table};
 use crate::report::counter;
-use crate::{guard, hook, host};
+use crate::{guard, hook, host, recording};
 
 mod hosts {
     use std::ffi::{c_int, c_uint};
@@ -215,7 +215,9 @@ hooks! {
         unsafe {
             if !is_either_ours(to, from) {
                 counter.passed();
-                return hosts::sendfile(to, from, at, bytes);
+                let (source, target) = ((from, at.cast_const()), (to, std::ptr::null()));
+                let call = || hosts::sendfile(to, from, at, bytes);
+                return recording::copied(source, target, bytes, call);
             }
             counter.served();
             if let Err(errno) = check_source(from) {
@@ -253,7 +255,9 @@ hooks! {
         unsafe {
             if !is_either_ours(from, to) {
                 counter.passed();
-                return hosts::copy_file_range(from, from_at, to, to_at, bytes, flags);
+                let (source, target) = ((from, from_at.cast_const()), (to, to_at.cast_const()));
+                let call = || hosts::copy_file_range(from, from_at, to, to_at, bytes, flags);
+                return recording::copied(source, target, bytes, call);
             }
             if flags != 0 {
                 return fail(libc::EINVAL);
@@ -288,8 +292,10 @@ hooks! {
             counter!("splice").served();
             return fail(libc::EINVAL);
         }
+        let (source, target) = ((from, from_at.cast_const()), (to, to_at.cast_const()));
         // SAFETY: as for the C function.
-        unsafe { hosts::splice(from, from_at, to, to_at, bytes, flags) }
+        let call = || unsafe { hosts::splice(from, from_at, to, to_at, bytes, flags) };
+        recording::copied(source, target, bytes, call)
     }
 
     /// `tee`, which only pipes offer.

@@ -12,7 +12,7 @@ use crate::paths::{Spot, by_path};
 use crate::report::counter;
 use crate::settings;
 use crate::staging::{self, Purpose};
-use crate::{guard, hook, host, service};
+use crate::{guard, hook, host, recording, service};
 
 mod hosts {
     use std::ffi::{c_char, c_int};
@@ -106,6 +106,7 @@ fn enter(ns: &Namespace, attr: &Attr, path: Vec<u8>) -> Result<c_int> {
 /// The kernel's working directory counts again.
 fn entered_host(result: c_int) -> c_int {
     staging::moved();
+    recording::changed_directory();
     if result == 0 && working_directory::is_ours() && !guard::is_inside() {
         hook::inside(|| {
             working_directory::set(None);

@@ -8,6 +8,8 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use super::{buffer, data, hooks, offset, vector};
 use crate::descriptors::{Description, on_data};
 use crate::host;
+use crate::recording::Direction::{Read, Write};
+use crate::recording::moved;
 use crate::report::counter;
 
 /// Reads or writes the parts of a vector one after the other, until one is not done wholly. An error
@@ -91,7 +93,7 @@ hooks! {
             counter!("read"),
             fd,
             |file| Ok(file.read(unsafe { buffer(start, bytes)? })? as ssize_t),
-            || unsafe { host::read(fd, start, bytes) },
+            || moved(Read, fd, None, bytes, || unsafe { host::read(fd, start, bytes) }),
         )
     }
 
@@ -112,7 +114,7 @@ hooks! {
             counter!("write"),
             fd,
             |file| Ok(file.write(unsafe { data(start, bytes)? })? as ssize_t),
-            || unsafe { host::write(fd, start, bytes) },
+            || moved(Write, fd, None, bytes, || unsafe { host::write(fd, start, bytes) }),
         )
     }
 
@@ -123,7 +125,7 @@ hooks! {
             counter!("pread"),
             fd,
             |file| Ok(file.read_at(unsafe { buffer(start, bytes)? }, offset(at)?)? as ssize_t),
-            || unsafe { host::pread(fd, start, bytes, at) },
+            || moved(Read, fd, Some(at), bytes, || unsafe { host::pread(fd, start, bytes, at) }),
         )
     }
 
@@ -146,7 +148,7 @@ hooks! {
             counter!("pwrite"),
             fd,
             |file| Ok(file.write_at(unsafe { data(start, bytes)? }, offset(at)?)? as ssize_t),
-            || unsafe { host::pwrite(fd, start, bytes, at) },
+            || moved(Write, fd, Some(at), bytes, || unsafe { host::pwrite(fd, start, bytes, at) }),
         )
     }
 
@@ -157,7 +159,7 @@ hooks! {
             counter!("readv"),
             fd,
             |file| unsafe { read_vector(file, vector(parts, count)?, None) },
-            || unsafe { host::readv(fd, parts, count) },
+            || moved(Read, fd, None, 0, || unsafe { host::readv(fd, parts, count) }),
         )
     }
 
@@ -168,7 +170,7 @@ hooks! {
             counter!("writev"),
             fd,
             |file| unsafe { write_vector(file, vector(parts, count)?, None) },
-            || unsafe { host::writev(fd, parts, count) },
+            || moved(Write, fd, None, 0, || unsafe { host::writev(fd, parts, count) }),
         )
     }
 
@@ -179,7 +181,7 @@ hooks! {
             counter!("preadv"),
             fd,
             |file| unsafe { read_vector(file, vector(parts, count)?, Some(offset(at)?)) },
-            || unsafe { host::preadv(fd, parts, count, at) },
+            || moved(Read, fd, Some(at), 0, || unsafe { host::preadv(fd, parts, count, at) }),
         )
     }
 
@@ -190,7 +192,7 @@ hooks! {
             counter!("pwritev"),
             fd,
             |file| unsafe { write_vector(file, vector(parts, count)?, Some(offset(at)?)) },
-            || unsafe { host::pwritev(fd, parts, count, at) },
+            || moved(Write, fd, Some(at), 0, || unsafe { host::pwritev(fd, parts, count, at) }),
         )
     }
 
@@ -209,7 +211,13 @@ hooks! {
                 // SAFETY: as for the C function.
                 unsafe { read_vector(file, vector(parts, count)?, position_or(at)?) }
             },
-            || unsafe { host::preadv2(fd, parts, count, at, flags) },
+            || {
+                let at_offset = (at != -1).then_some(at);
+                // SAFETY: as for the C function.
+                moved(Read, fd, at_offset, 0, || unsafe {
+                    host::preadv2(fd, parts, count, at, flags)
+                })
+            },
         )
     }
 
@@ -228,7 +236,13 @@ hooks! {
                 // SAFETY: as for the C function.
                 unsafe { write_vector(file, vector(parts, count)?, position_or(at)?) }
             },
-            || unsafe { host::pwritev2(fd, parts, count, at, flags) },
+            || {
+                let at_offset = (at != -1).then_some(at);
+                // SAFETY: as for the C function.
+                moved(Write, fd, at_offset, 0, || unsafe {
+                    host::pwritev2(fd, parts, count, at, flags)
+                })
+            },
         )
     }
 }

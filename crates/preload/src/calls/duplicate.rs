@@ -9,7 +9,7 @@ use super::{close, hooks};
 use crate::descriptors::{Description, on_data, reserve, table};
 use crate::host;
 use crate::report::counter;
-use crate::{guard, hook, staging, stdio};
+use crate::{guard, hook, recording, staging, stdio};
 
 /// A further number for a description, from the kernel's own duplication of the reservation.
 pub(super) fn keep(new: c_int, description: &Arc<Description>) -> Result<c_int> {
@@ -75,7 +75,7 @@ unsafe fn duplicate_onto(old: c_int, new: c_int, hosts: impl FnOnce() -> c_int) 
     if !table::is_ours(old) && !table::is_ours(new) {
         counter.passed();
         staging::renewed(new);
-        return hosts();
+        return recording::duplicated(old, Some(new), hosts);
     }
     counter.served();
     stdio::before_replacing(new);
@@ -94,7 +94,7 @@ hooks! {
             counter!("dup"),
             fd,
             |file| keep(unsafe { host::dup(fd) }, file),
-            || close::not_ours(unsafe { host::dup(fd) }),
+            || recording::duplicated(fd, None, || close::not_ours(unsafe { host::dup(fd) })),
         );
         stdio::after_replacing(new);
         new

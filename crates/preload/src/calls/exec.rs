@@ -12,7 +12,7 @@ use crate::launch::{self, Inherited, Launch, Program, Request};
 use crate::report::{self, counter};
 use crate::settings::{self, Settings};
 use crate::staging::{self, Job};
-use crate::{hook, paths, service};
+use crate::{hook, paths, recording, service};
 
 type Array = *const *const c_char;
 
@@ -122,12 +122,16 @@ unsafe fn execute_at(dirfd: c_int, path: *const c_char, argv: Array, environment
     let counter = counter!("exec");
     let Some(server) = server() else {
         // SAFETY: the caller says so.
-        return after(unsafe {
+        let become_it = |environment| unsafe {
             if dirfd == libc::AT_FDCWD {
                 real::execve(path, argv, environment)
             } else {
                 real::execveat(dirfd, path, argv, environment, 0)
             }
+        };
+        // SAFETY: as above.
+        return after(unsafe {
+            recording::starting((dirfd, path), environment, true, become_it, |_| true)
         });
     };
     counter.served();
@@ -211,7 +215,11 @@ unsafe fn execute_found(name: *const c_char, argv: Array, environment: Array) ->
 unsafe fn execute_open(fd: c_int, argv: Array, environment: Array) -> Errno {
     let Some(server) = server() else {
         // SAFETY: the caller says so.
-        return after(unsafe { real::fexecve(fd, argv, environment) });
+        return after(unsafe {
+            let nothing = (fd, std::ptr::null());
+            let become_it = |environment| real::fexecve(fd, argv, environment);
+            recording::starting(nothing, environment, true, become_it, |_| true)
+        });
     };
     counter!("fexecve").served();
     let shown = format!("/dev/fd/{fd}");

@@ -1,13 +1,18 @@
 //! `fork` and `vfork`. Owns what has to happen around one: positions become shared, and no lock of
 //! ours is held by a thread that the child does not have; what was written has arrived.
 
+use std::arch::naked_asm;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use libc::pid_t;
 
-use super::hooks;
 use crate::descriptors::inherit;
-use crate::{guard, host, service, settings, staging};
+use crate::host::Function;
+use crate::{guard, host, recording, service, settings, staging};
 
 extern "C" fn before() {
+    recording::before_fork();
     guard::close_for_fork();
     if settings::get().is_some() {
         service::drain();
@@ -21,6 +26,7 @@ extern "C" fn after() {
 
 extern "C" fn after_in_child() {
     staging::after_fork_in_child();
+    recording::after_fork_in_child();
     after();
 }
 
@@ -31,11 +37,35 @@ pub(crate) fn watch() {
     unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
 }
 
-hooks! {
-    /// `vfork`, as `fork`: a child that shares our memory would change what the parent knows of its
-    /// descriptors.
-    fn [vfork]() -> pid_t {
-        // SAFETY: `fork` has no conditions that `vfork` has not.
-        unsafe { host::fork() }
+/// Where `vfork` goes. As `fork` where this library knows descriptors by more than their numbers: a child that
+/// shares our memory would change what the parent knows of its own.
+static VFORK: AtomicPtr<c_void> = AtomicPtr::new(as_fork as *mut c_void);
+
+extern "C" fn as_fork() -> pid_t {
+    // SAFETY: `fork` has no conditions that `vfork` has not.
+    unsafe { host::fork() }
+}
+
+/// Leaves `vfork` to the C library: the recording mode tells such a child by its number, and a `fork` of a
+/// large program costs more than all that it records.
+pub(crate) fn leave_vfork_alone() {
+    static FOUND: Function = Function::new();
+    let found = FOUND.address(c"vfork");
+    if !found.is_null() {
+        VFORK.store(found, Ordering::Relaxed);
     }
+}
+
+/// `vfork`. Nothing may lie on the stack between the caller and the C library's own: parent and child return
+/// through the same.
+///
+/// # Safety
+/// As for the C function.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!("jmp qword ptr [rip + {}]", sym VFORK);
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!("adrp x16, {0}", "ldr x16, [x16, :lo12:{0}]", "br x16", sym VFORK);
 }

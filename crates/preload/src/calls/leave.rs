@@ -4,9 +4,10 @@
 use std::ffi::c_int;
 
 use crate::host::Function;
-use crate::{hook, report, service};
+use crate::{hook, recording, report, service};
 
 fn prepare() {
+    recording::end(false);
     hook::inside(|| {
         service::drain_for_good();
         report::write();

@@ -197,7 +197,11 @@ unsafe fn readlink_at(
 ) -> ssize_t {
     // SAFETY: the caller keeps the conditions of `readlinkat`.
     unsafe {
-        if paths::is_plausible(path) && (*path).cast_unsigned() == b'/' && !guard::is_inside() {
+        if settings::get().is_some()
+            && paths::is_plausible(path)
+            && (*path).cast_unsigned() == b'/'
+            && !guard::is_inside()
+        {
             let shown = hook::run(|| Ok(shown_by_proc(paths::text(path)?)));
             if let Some(Ok(Some(text))) = shown {
                 return hook::conclude(counter, give_text(&text, buffer, bytes));

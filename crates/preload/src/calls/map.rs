@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use super::hooks;
 use crate::descriptors::{Backing, Description, table};
 use crate::report::{self, counter};
-use crate::{hook, host};
+use crate::{hook, host, recording};
 
 mod real {
     use super::{c_int, c_void, off_t, size_t};
@@ -177,7 +177,11 @@ hooks! {
         // SAFETY: as for the C function.
         let hosts = || unsafe { real::mmap(hint, bytes, protection, flags, fd, offset) };
         if flags & libc::MAP_ANONYMOUS != 0 || !table::is_ours(fd) {
-            return hosts();
+            let result = hosts();
+            if flags & libc::MAP_ANONYMOUS == 0 && result != -1 {
+                recording::mapped(fd, offset, bytes);
+            }
+            return result;
         }
         let result = hook::run(|| match table::get(fd) {
             Some(file) if file.backing() == Backing::Reserved => {

@@ -26,6 +26,7 @@ mod names;
 mod numbered;
 mod open;
 mod position;
+mod records;
 mod scan;
 mod signals;
 mod socket;

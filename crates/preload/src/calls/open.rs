@@ -14,7 +14,7 @@ use crate::paths::{self, Spot, by_path};
 use crate::report::{self, counter};
 use crate::settings::{self, Intercept};
 use crate::staging::{self, Open, Purpose};
-use crate::{guard, hook, service, stdio};
+use crate::{guard, hook, recording, service, stdio};
 
 fn options(flags: OFlags, mode: mode_t) -> OpenOptions {
     // Appending is decided at each write, since `fcntl` can change it.
@@ -129,7 +129,10 @@ unsafe fn open_file(
             dirfd,
             path,
             |spot| open_at(spot, flags, mode),
-            |dirfd, path| close::not_ours(host::openat(dirfd, path, flags, mode)),
+            |dirfd, path| {
+                let call = || close::not_ours(host::openat(dirfd, path, flags, mode));
+                recording::opening((dirfd, path), flags, call, |fd| fd)
+            },
         )
     };
     if fd >= 0

@@ -8,6 +8,7 @@ use libc::off_t;
 use super::{hooks, offset};
 use crate::descriptors::{Description, on_data, on_fd, size_limit};
 use crate::host;
+use crate::recording;
 use crate::report::counter;
 
 fn seek(file: &Description, by: off_t, whence: c_int) -> Result<off_t> {
@@ -59,7 +60,7 @@ hooks! {
             counter!("lseek"),
             fd,
             |file| seek(file, by, whence),
-            || unsafe { host::lseek(fd, by, whence) },
+            || recording::seeking(fd, || unsafe { host::lseek(fd, by, whence) }),
         )
     }
 

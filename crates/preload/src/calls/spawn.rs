@@ -16,7 +16,7 @@ use crate::launch::{self, Inherited, Launch, Request};
 use crate::report::counter;
 use crate::settings::Settings;
 use crate::staging::{self, Job, Open, Purpose};
-use crate::{hook, host, paths};
+use crate::{hook, host, paths, recording};
 
 type Array = *const *const c_char;
 /// A list of file actions; only its address matters here.
@@ -303,6 +303,44 @@ fn conclude(result: Result<c_int>) -> c_int {
     result.unwrap_or_else(Errno::raw_os_error)
 }
 
+/// `posix_spawnp` of the host; only recording has to know which program is meant.
+///
+/// # Safety
+/// As for `posix_spawnp`.
+unsafe fn spawn_found(
+    pid: *mut pid_t,
+    name: *const c_char,
+    list: List,
+    attributes: *const c_void,
+    (argv, environment): (Array, Array),
+) -> c_int {
+    let found = hook::run(|| {
+        let mut found = None;
+        if recording::is_recording() && paths::is_plausible(name) {
+            // SAFETY: plausible, so a C string.
+            search(unsafe { CStr::from_ptr(name) }.to_bytes(), |path| {
+                match rustix::fs::access(path, rustix::fs::Access::EXEC_OK) {
+                    Ok(()) => {
+                        found = Some(path.to_owned());
+                        Errno::CANCELED
+                    }
+                    Err(errno) => errno,
+                }
+            });
+        }
+        Ok(found)
+    });
+    let found = found.and_then(Result::ok).flatten();
+    let path = found.as_ref().map_or(std::ptr::null(), |path| path.as_ptr());
+    // SAFETY: the caller says so.
+    unsafe {
+        let spawn =
+            |environment| real::posix_spawnp(pid, name, list, attributes, argv, environment);
+        let program = (libc::AT_FDCWD, path);
+        recording::starting(program, environment, false, spawn, |no| *no != 0)
+    }
+}
+
 hooks! {
     /// `posix_spawn`.
     fn [posix_spawn](
@@ -312,7 +350,11 @@ hooks! {
         // SAFETY: as for the C function.
         unsafe {
             let Some(server) = server() else {
-                return real::posix_spawn(pid, path, list, attributes, argv, environment);
+                let spawn = |environment| {
+                    real::posix_spawn(pid, path, list, attributes, argv, environment)
+                };
+                let program = (libc::AT_FDCWD, path);
+                return recording::starting(program, environment, false, spawn, |no| *no != 0);
             };
             conclude(spawn(server, pid, path, list, attributes, (argv, environment)).map(|()| 0))
         }
@@ -326,7 +368,7 @@ hooks! {
         // SAFETY: as for the C function.
         unsafe {
             let (Some(server), false) = (server(), name.is_null()) else {
-                return real::posix_spawnp(pid, name, list, attributes, argv, environment);
+                return spawn_found(pid, name, list, attributes, (argv, environment));
             };
             let mut started = false;
             let errno = search(CStr::from_ptr(name).to_bytes(), |path| {

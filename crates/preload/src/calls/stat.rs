@@ -54,8 +54,8 @@ unsafe fn stat_at(
                 |file| give(stat, &file.attr()?),
                 || {
                     let result = host::fstatat(dirfd, path, stat, flags);
-                    if result == 0 && is_directory((*stat).st_mode) {
-                        stat_list(dirfd, stat);
+                    if result == 0 {
+                        tell_as_in_tree(dirfd, stat);
                     }
                     result
                 },
@@ -116,6 +116,39 @@ unsafe fn statx_list(fd: c_int, mask: c_uint, into: *mut libc::statx) {
     }
 }
 
+/// Tells of a descriptor what programs are told of its path, where that is not what the kernel has.
+///
+/// # Safety
+/// As for `fstat`, which has filled the structure.
+unsafe fn tell_as_in_tree(fd: c_int, stat: *mut libc::stat) {
+    let Some(job) = staging::active() else { return };
+    // SAFETY: the caller says so.
+    unsafe {
+        if is_directory((*stat).st_mode) {
+            stat_list(fd, stat);
+        } else {
+            (*stat).st_dev = job.device((*stat).st_dev);
+        }
+    }
+}
+
+/// The same for `statx`.
+///
+/// # Safety
+/// As for `statx`, which has filled the structure.
+unsafe fn statx_as_in_tree(fd: c_int, mask: c_uint, stat: *mut libc::statx) {
+    let Some(job) = staging::active() else { return };
+    // SAFETY: the caller says so.
+    unsafe {
+        if is_directory((*stat).stx_mode.into()) {
+            return statx_list(fd, mask, stat);
+        }
+        let device = job.device(libc::makedev((*stat).stx_dev_major, (*stat).stx_dev_minor));
+        (*stat).stx_dev_major = libc::major(device);
+        (*stat).stx_dev_minor = libc::minor(device);
+    }
+}
+
 fn path_of_list(fd: c_int) -> Option<CString> {
     let job = staging::active()?;
     let shown = hook::caught(|| Ok(job.path_of_list(fd))).ok().flatten();
@@ -150,8 +183,8 @@ hooks! {
             |file| unsafe { give(stat, &file.attr()?) },
             || unsafe {
                 let result = host::fstat(fd, stat);
-                if result == 0 && is_directory((*stat).st_mode) {
-                    stat_list(fd, stat);
+                if result == 0 {
+                    tell_as_in_tree(fd, stat);
                 }
                 result
             },
@@ -214,8 +247,8 @@ hooks! {
                     |file| give(&file.attr()?),
                     || {
                         let result = host::statx(dirfd, path, flags, mask, stat);
-                        if result == 0 && is_directory((*stat).stx_mode.into()) {
-                            statx_list(dirfd, mask, stat);
+                        if result == 0 {
+                            statx_as_in_tree(dirfd, mask, stat);
                         }
                         result
                     },

@@ -11,7 +11,7 @@ use crate::paths::{self, by_path};
 use crate::report::counter;
 use crate::staging::{self, Open, Purpose};
 use crate::stdio::{self, Mode, Stream};
-use crate::{guard, hook, host, launch};
+use crate::{guard, hook, host, launch, recording};
 
 mod real {
     use super::{Stream, c_char, c_int};
@@ -74,7 +74,7 @@ unsafe fn open_stream(path: *const c_char, text: *const c_char, mode: Mode) -> S
                     host::close(fd);
                 })
             },
-            |_, path| real::fopen(path, text),
+            |_, path| recording::opening_stream(path, mode.flags, || real::fopen(path, text)),
         );
         if stream.is_null() || guard::is_inside() {
             return stream;
@@ -186,6 +186,22 @@ unsafe fn stream_of_new(fd: c_int, mode: Mode) -> Stream {
     stream
 }
 
+/// # Safety
+/// As for `freopen`.
+unsafe fn reopen(path: *const c_char, text: *const c_char, stream: Stream) -> Stream {
+    // SAFETY: the caller says so.
+    unsafe {
+        let call = || real::freopen(path, text, stream);
+        match parse(text) {
+            Some(mode) if recording::is_on() && !path.is_null() => {
+                recording::closing_stream(stream, || real::fflush(stream));
+                recording::opening_stream(path, mode.flags, call)
+            }
+            _ => call(),
+        }
+    }
+}
+
 hooks! {
     /// `fopen`.
     fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> Stream {
@@ -210,7 +226,7 @@ hooks! {
     fn [freopen freopen64](path: *const c_char, mode: *const c_char, stream: Stream) -> Stream {
         // SAFETY: as for the C function.
         unsafe {
-            let hosts = || real::freopen(path, mode, stream);
+            let hosts = || reopen(path, mode, stream);
             if let (Some(job), Some(parsed)) = (staging::active(), parse(mode))
                 && paths::is_plausible(path)
             {
@@ -250,6 +266,6 @@ hooks! {
     fn [fclose](stream: Stream) -> c_int {
         stdio::forget(stream);
         // SAFETY: as for the C function.
-        unsafe { real::fclose(stream) }
+        unsafe { recording::closing_stream(stream, || real::fclose(stream)) }
     }
 }

@@ -27,6 +27,10 @@ jumps! {
     execl => azekura_execl;
     execlp => azekura_execlp;
     execle => azekura_execle;
+    fprintf => azekura_fprintf;
+    vfprintf => azekura_vfprintf;
+    __fprintf_chk => azekura_fprintf_chk;
+    __vfprintf_chk => azekura_vfprintf_chk;
     dprintf => azekura_dprintf;
     vdprintf => azekura_vdprintf;
     __dprintf_chk => azekura_dprintf_chk;

@@ -14,6 +14,7 @@ use crate::guard::Guard;
 use crate::host::{self, Failing};
 use crate::host_walk;
 pub(crate) use crate::pointers::{is_plausible, text};
+use crate::recording;
 use crate::report::Counter;
 use crate::service;
 use crate::settings::{self, Intercept, Settings};
@@ -157,7 +158,9 @@ pub(crate) unsafe fn by_path<R: Failing>(
         return match staging::active() {
             // SAFETY: the caller says so.
             Some(job) => unsafe { staging::by_path(job, counter, purpose, dirfd, path, &hosts) },
-            None => hosts(dirfd, path),
+            None => {
+                recording::named(recording::Kind::of(purpose), dirfd, path, || hosts(dirfd, path))
+            }
         };
     };
     if !is_plausible(path) {
@@ -222,7 +225,9 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
         return match staging::active() {
             // SAFETY: the caller says so.
             Some(job) => unsafe { staging::by_two_paths(job, counter, pair, from, to, &hosts) },
-            None => hosts(from, to),
+            None => {
+                recording::named(Some(recording::Kind::RENAMES), to.0, to.1, || hosts(from, to))
+            }
         };
     };
     let hosts = || hosts(from, to);

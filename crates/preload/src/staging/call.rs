@@ -19,6 +19,8 @@ use crate::{hook, pointers};
 /// How often a file is asked for again that is gone by the time it is opened: a full cache loses files
 /// that nobody has open.
 const TRIES: u32 = 4;
+/// Where files are opened that are read as they come.
+const ARRIVING: &[u8] = b"/proc/";
 /// What a write-only open, a creation or a cut has among its flags.
 const CHANGING: c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
 
@@ -77,7 +79,8 @@ impl<R> Purpose<'_, R> {
             Self::Look { .. } => Need::Look { follow },
             Self::Open(open) if changes(open.flags) => Need::Open(open.flags),
             Self::Open(open) if open.flags & libc::O_DIRECTORY != 0 => Need::List,
-            Self::Read | Self::Open(_) => Need::Read { follow },
+            Self::Read => Need::Read { follow },
+            Self::Open(_) => Need::Content { follow },
             Self::List | Self::Enter => Need::List,
             Self::Make => Need::Make,
             Self::Remove(_) => Need::Remove,
@@ -89,7 +92,7 @@ impl<R> Purpose<'_, R> {
     fn is_tried(&self) -> bool {
         match self {
             Self::Look { .. } | Self::Read | Self::Enter => true,
-            Self::Open(_) => matches!(self.need(), Need::Read { .. }),
+            Self::Open(_) => matches!(self.need(), Need::Content { .. }),
             Self::List | Self::Make | Self::Remove(_) => false,
             // Of a symlink that a program has made the agent would take the end.
             Self::Write { follow } => !follow,
@@ -203,7 +206,7 @@ fn at_place<R: Failing>(
             }
         }
     }
-    for _ in 0..TRIES {
+    for tried in 0..TRIES {
         let path = match hook::caught(|| job.settle(need, place)) {
             Ok(Settled::At(path)) => path,
             Ok(Settled::Found(found)) => {
@@ -214,6 +217,17 @@ fn at_place<R: Failing>(
         };
         let result = hosts(libc::AT_FDCWD, path.as_ptr());
         let is_missing = result.is_failed() && host::errno() == libc::ENOENT && job.is_own(&path);
+        if matches!(need, Need::Content { .. })
+            && result.is_failed()
+            && path.to_bytes().starts_with(ARRIVING)
+            && matches!(host::errno(), libc::ENOENT | libc::EACCES | libc::EPERM)
+        {
+            // It is whole by now, or the agent's descriptors are not to be seen from here.
+            if tried > 0 {
+                need = Need::Read { follow: purpose.follows() };
+            }
+            continue;
+        }
         match purpose {
             // It was only at home; that it is gone is marked.
             Purpose::Remove(done) if is_missing => {
@@ -269,7 +283,7 @@ fn resolve_need(
         && let Ok(found) = rustix::fs::statat(CWD, tree.as_bytes(), AtFlags::empty())
     {
         let is_directory = FileType::from_raw_mode(found.st_mode).is_dir();
-        if !(is_directory && matches!(need, Need::Read { .. })) {
+        if !(is_directory && matches!(need, Need::Read { .. } | Need::Content { .. })) {
             return CString::new(tree.as_bytes()).map(Some).map_err(|_| Errno::INVAL);
         }
         need = Need::List;

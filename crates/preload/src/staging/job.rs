@@ -18,6 +18,8 @@ use crate::{guard, hook, host, pointers, report, settings};
 pub(crate) struct Job {
     pub(super) id: JobId,
     pub(super) maps: Maps,
+    /// The device that files are on which are read as they come.
+    arriving: Option<u64>,
     /// The program that starts those which this library cannot serve.
     pub(crate) binary: Option<CString>,
     /// The variables as they have to be in the environment of programs started from here, as
@@ -63,12 +65,14 @@ pub(crate) fn start() {
     match link::greet(id) {
         Ok(told) => {
             let device = |dir: &[u8]| rustix::fs::stat(dir).map_or(0, |found| found.st_dev);
-            let maps = Maps::new(told, device);
+            let maps = Maps::new(told.maps, device);
+            let arriving = told.arriving;
             let binary =
                 settings::variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok());
             JOB.get_or_init(|| Job {
                 id,
                 maps,
+                arriving,
                 binary,
                 handed_on: settings::variables(&VARIABLES),
             });
@@ -141,6 +145,12 @@ impl Goal for Maps {
 }
 
 impl Job {
+    /// The device that programs are told of a file on this one: one that is read as it comes is, to them, the one
+    /// that will stand in the tree, whose inode number it has.
+    pub(crate) fn device(&self, device: u64) -> u64 {
+        if self.arriving == Some(device) { self.maps.device() } else { device }
+    }
+
     /// Whether a path could lead below a map, as far as can be told without asking the kernel and without
     /// room for another path. It is what every call of the host pays.
     pub(super) fn may_lead_in(&self, dirfd: c_int, path: &[u8]) -> bool {

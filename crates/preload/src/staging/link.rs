@@ -139,15 +139,25 @@ fn reach(job: JobId, until: Instant) -> Result<OwnedFd> {
     Ok(reserve::move_away(new))
 }
 
-/// A new connection, greeted; with the maps that the agent has.
-fn open(job: JobId) -> Result<(OwnedFd, Vec<LocalMap>)> {
+/// What an agent says at first.
+pub(super) struct Greeting {
+    /// The maps that it has.
+    pub(super) maps: Vec<LocalMap>,
+    /// The device that files are on which are read as they come.
+    pub(super) arriving: Option<u64>,
+}
+
+/// A new connection, greeted.
+fn open(job: JobId) -> Result<(OwnedFd, Greeting)> {
     let until = Instant::now() + GREETING;
     let connection = reach(job, until)?;
     let mut room = Vec::with_capacity(MESSAGE_BYTES_MAX);
     let greeted = say(&connection, &LocalRequest::Greet { version: LOCAL_VERSION })
         .and_then(|()| hear(&connection, room.spare_capacity_mut(), Some(until)));
     match greeted {
-        Ok(LocalReply::Welcome { maps, .. }) => Ok((connection, maps)),
+        Ok(LocalReply::Welcome { maps, arriving, .. }) => {
+            Ok((connection, Greeting { maps, arriving }))
+        }
         other => {
             close(connection);
             Err(other.err().unwrap_or(Errno::PROTO))
@@ -155,14 +165,14 @@ fn open(job: JobId) -> Result<(OwnedFd, Vec<LocalMap>)> {
     }
 }
 
-/// Connects for the first time; gives the maps.
+/// Connects for the first time.
 ///
 /// # Errors
 /// `ECONNREFUSED` if no agent listens here; whatever else keeps it from answering.
-pub(super) fn greet(job: JobId) -> Result<Vec<LocalMap>> {
-    let (connection, maps) = open(job)?;
+pub(super) fn greet(job: JobId) -> Result<Greeting> {
+    let (connection, greeting) = open(job)?;
     keep(connection);
-    Ok(maps)
+    Ok(greeting)
 }
 
 fn exchange(connection: &OwnedFd, request: &LocalRequest) -> Result<LocalReply> {

@@ -121,6 +121,11 @@ impl Maps {
         Self { all }
     }
 
+    /// The device number of the trees, which stand in one directory.
+    pub(super) fn device(&self) -> u64 {
+        self.all.first().map_or(0, |map| map.device)
+    }
+
     /// Where an absolute path lies, if below a map by its text.
     pub(super) fn find(&'static self, path: &[u8]) -> Option<Below> {
         let (map, rest) = self.all.iter().find_map(|map| Some((map, after(&map.dir, path)?)))?;

@@ -17,6 +17,8 @@ pub(super) enum Need {
     Look { follow: bool },
     /// All of it is here.
     Read { follow: bool },
+    /// It can be opened for reading; of a large file some may still come.
+    Content { follow: bool },
     /// It is a directory, and here with all names.
     List,
     /// It is not there, and may be made.
@@ -73,6 +75,10 @@ impl Job {
         self.question(&LocalRequest::Read { path: place.path.to_vec(), follow }, place)
     }
 
+    fn content(&self, place: &Place<'_>, follow: bool) -> Result<Settled> {
+        self.question(&LocalRequest::Open { path: place.path.to_vec(), follow }, place)
+    }
+
     fn change(&self, place: &Place<'_>, change: Change) -> Result<Settled> {
         self.question(&LocalRequest::Change { path: place.path.to_vec(), change }, place)
     }
@@ -82,6 +88,7 @@ impl Job {
         match need {
             Need::Look { follow } => self.look(place, follow),
             Need::Read { follow } => self.read(place, follow),
+            Need::Content { follow } => self.content(place, follow),
             Need::List => self.question(&LocalRequest::List { path: place.path.to_vec() }, place),
             Need::Make => self.make(place),
             Need::Take => self.change(place, Change::Create),
@@ -132,7 +139,7 @@ impl Job {
             return self.change(place, Change::Replace);
         }
         let opened = if flags & libc::O_ACCMODE == libc::O_RDONLY {
-            self.read(place, true)
+            self.content(place, true)
         } else {
             self.change(place, Change::Write)
         };

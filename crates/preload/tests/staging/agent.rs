@@ -348,12 +348,16 @@ impl State {
                     tree: bytes(&map.tree),
                     lists: bytes(&map.lists),
                 });
-                return Ok(LocalReply::Welcome { node: NodeId(0), maps: maps.collect() });
+                return Ok(LocalReply::Welcome {
+                    node: NodeId(0),
+                    maps: maps.collect(),
+                    arriving: None,
+                });
             }
             LocalRequest::Prefetch { .. } => return Ok(LocalReply::Done),
-            LocalRequest::Read { path, follow } | LocalRequest::Look { path, follow } => {
-                (path, *follow)
-            }
+            LocalRequest::Read { path, follow }
+            | LocalRequest::Open { path, follow }
+            | LocalRequest::Look { path, follow } => (path, *follow),
             LocalRequest::List { path } => (path, true),
             LocalRequest::Change { path, change } => {
                 (path, matches!(change, Change::Write | Change::Replace))
@@ -364,7 +368,7 @@ impl State {
             Led::Map(map, below) => (map, below),
         };
         match request {
-            LocalRequest::Read { .. } => self.bring(map, &below),
+            LocalRequest::Read { .. } | LocalRequest::Open { .. } => self.bring(map, &below),
             LocalRequest::Look { .. } => self.look(map, &below),
             LocalRequest::List { .. } => self.list(map, &below),
             LocalRequest::Change { change, .. } => self.change(map, &below, *change),
@@ -381,7 +385,9 @@ fn serve(connection: &OwnedFd, state: &Mutex<State>) {
         let reply = state.answer(&request).unwrap_or_else(LocalReply::Failed);
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         state.log.push(match &request {
-            LocalRequest::Read { path, .. } => format!("read {}", shown(path)),
+            LocalRequest::Read { path, .. } | LocalRequest::Open { path, .. } => {
+                format!("read {}", shown(path))
+            }
             LocalRequest::Look { path, .. } => format!("look {}", shown(path)),
             LocalRequest::List { path } => format!("list {}", shown(path)),
             LocalRequest::Change { path, change } => format!("{change:?} {}", shown(path)),

@@ -14,7 +14,7 @@ use super::{Attributes, MapKind, NodeId};
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Changes when the messages do.
-pub const LOCAL_VERSION: u32 = 1;
+pub const LOCAL_VERSION: u32 = 2;
 
 /// What is asked. Paths are absolute, as the program means them: `.`, `..`, repeated slashes and symlinks
 /// may be in them.
@@ -59,6 +59,15 @@ pub enum LocalRequest {
         /// Files and directories; these with all that is in them.
         paths: Vec<Vec<u8>>,
     },
+    /// A file is to be opened for reading. As `Read`, but of a large file that still comes the path may be one
+    /// below `/proc` at which it can be opened and read as it arrives. Where that path leads nowhere, the
+    /// agent's processes are not seen from the program's: then ask `Read`.
+    Open {
+        /// The path.
+        path: Vec<u8>,
+        /// Whether a symlink at its end is followed.
+        follow: bool,
+    },
 }
 
 /// What is about to be changed.
@@ -97,6 +106,9 @@ pub enum LocalReply {
         node: NodeId,
         /// All maps.
         maps: Vec<LocalMap>,
+        /// The device (`st_dev`) that files are on which are read as they arrive, if there are such. It is to
+        /// be told to programs as that of the tree: the inode number is the one that a file will have there.
+        arriving: Option<u64>,
     },
     /// The call is to be made with this path of the node's own file system.
     Local(Vec<u8>),

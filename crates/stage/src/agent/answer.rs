@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use azekura_proto::FileKind;
@@ -14,10 +15,12 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::agent::arriving::{self, Arriving};
 use crate::agent::bring::Bring;
 use crate::agent::lists::Lists;
 use crate::agent::names::{errno_of, split};
 use crate::agent::tree::Tree;
+use crate::agent::wants::Ready;
 use crate::message::Place;
 use crate::resolve::{Led, Names as _, resolve};
 
@@ -32,6 +35,8 @@ pub(crate) struct Answers {
     /// Directories whose attributes programs change: they look as they are here from then on.
     changed_dirs: Mutex<HashSet<Place>>,
     prefetches: SyncSender<Vec<Vec<u8>>>,
+    /// Where files are read as they come, if they are.
+    arriving: Option<Arc<Arriving>>,
 }
 
 /// Paths of files that are wanted soon, as they come in.
@@ -40,17 +45,22 @@ pub(crate) struct Prefetches(Receiver<Vec<Vec<u8>>>);
 type Answer = Result<LocalReply, i32>;
 
 impl Answers {
-    pub(crate) fn new(node: NodeId, bring: Bring) -> (Self, Prefetches) {
+    pub(crate) fn new(
+        node: NodeId,
+        bring: Bring,
+        arriving: Option<Arc<Arriving>>,
+    ) -> (Self, Prefetches) {
         let lists = Lists::new(bring.seen.clone());
         let (prefetches, wanted) = sync_channel(PREFETCHES_MAX);
         let changed_dirs = Mutex::default();
-        (Self { node, bring, lists, changed_dirs, prefetches }, Prefetches(wanted))
+        (Self { node, bring, lists, changed_dirs, prefetches, arriving }, Prefetches(wanted))
     }
 
     pub(crate) fn answer(&self, request: LocalRequest) -> LocalReply {
         let answer = match request {
             LocalRequest::Greet { version } => self.greet(version),
             LocalRequest::Read { path, follow } => self.read(&path, follow),
+            LocalRequest::Open { path, follow } => self.open(&path, follow),
             LocalRequest::Look { path, follow } => self.look(&path, follow),
             LocalRequest::List { path } => self.list(&path),
             LocalRequest::Change { path, change } => self.change(&path, change),
@@ -77,7 +87,8 @@ impl Answers {
                 lists: bytes_of(&tree.list_of(&root)),
             }
         });
-        Ok(LocalReply::Welcome { node: self.node, maps: maps.collect() })
+        let arriving = self.arriving.as_ref().map(|arriving| arriving.device());
+        Ok(LocalReply::Welcome { node: self.node, maps: maps.collect(), arriving })
     }
 
     fn read(&self, path: &[u8], follow: bool) -> Answer {
@@ -95,6 +106,27 @@ impl Answers {
                 FileKind::Symlink => Err(Errno::LOOP.raw_os_error()),
                 _ => Err(Errno::NXIO.raw_os_error()),
             },
+        }
+    }
+
+    /// As `read`, but a large file of a map that is only read need not be whole.
+    fn open(&self, path: &[u8], follow: bool) -> Answer {
+        let Some(arriving) = &self.arriving else { return self.read(path, follow) };
+        match self.lead(path, follow)? {
+            Led::Inside(place, Some(found))
+                if found.kind == FileKind::Regular
+                    && found.size >= arriving::BYTES_MIN
+                    && self.bring.seen.kind(&place) == MapKind::ReadOnly =>
+            {
+                match self.bring.bring_begun(&place, found.size)? {
+                    Ready::Whole => Ok(self.local(&place)),
+                    Ready::Coming(content) => {
+                        let path = arriving.path_of(content);
+                        path.map(LocalReply::Local).ok_or(Errno::IO.raw_os_error())
+                    }
+                }
+            }
+            _ => self.read(path, follow),
         }
     }
 

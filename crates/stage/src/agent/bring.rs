@@ -6,7 +6,7 @@ use std::sync::Arc;
 use azekura_proto::FileKind;
 
 use crate::agent::names::{Seen, errno_of, is_absent};
-use crate::agent::wants::Wants;
+use crate::agent::wants::{Ready, Waiting, Wants};
 use crate::message::{BUNDLE_NAMES_BYTES_MAX, PLACE_BYTES, Place, ToFront};
 use crate::outbox::Outbox;
 
@@ -29,6 +29,17 @@ impl Bring {
 
     /// Waits until files are in the tree. The error is a number of errno.
     pub(crate) fn bring(&self, files: Vec<Sized>) -> Result<(), i32> {
+        self.begin(files)?.into_iter().try_for_each(Waiting::wait)
+    }
+
+    /// Waits until a file is in the tree, or can be read as it comes.
+    pub(crate) fn bring_begun(&self, place: &Place, bytes: u64) -> Result<Ready, i32> {
+        let waiting = self.begin(vec![(place.clone(), bytes)])?.pop();
+        waiting.map_or(Ok(Ready::Whole), Waiting::wait_until_coming)
+    }
+
+    /// Asks for those that are not here.
+    fn begin(&self, files: Vec<Sized>) -> Result<Vec<Waiting>, i32> {
         let (mut waiting, mut asked) = (Vec::new(), Vec::new());
         for (place, bytes) in files {
             if self.is_here(&place)? {
@@ -47,7 +58,7 @@ impl Bring {
             }
         }
         self.ask(&asked);
-        waiting.into_iter().try_for_each(super::wants::Waiting::wait)
+        Ok(waiting)
     }
 
     /// Asks for files, and does not wait.

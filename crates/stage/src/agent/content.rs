@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::agent::tree::Partial;
+use crate::agent::window::Window;
 use crate::message::{ContentDescription, Supplier};
 use crate::piece::{self, Buffer};
 use crate::supply::Bell;
@@ -28,6 +29,8 @@ pub(crate) enum Stage {
     Whole,
     /// All of it has its names.
     InTree,
+    /// There is no room for it: pieces come when programs read them, and are not kept.
+    Through,
     /// It never will be whole, or it is here no more.
     Gone,
 }
@@ -44,6 +47,20 @@ pub(crate) struct State {
     /// The name under which it is written; its bytes are read from `file`, which is open for nothing else.
     pub(crate) partial: Option<Partial>,
     pub(crate) file: Option<Arc<File>>,
+    /// The same, written past the page cache.
+    pub(crate) direct: Option<Arc<File>>,
+    /// What programs read that have it open as it came, once it has its name.
+    pub(crate) whole: Option<Arc<File>>,
+    /// Programs that have it open as it comes.
+    pub(crate) readers: usize,
+    /// The inode number that it has or will have.
+    pub(crate) inode: u64,
+    /// Pieces were given to programs that turned out to be none of this content.
+    pub(crate) is_doubtful: bool,
+    /// What is in memory of a content that is read through.
+    pub(crate) window: Window,
+    /// How fast its supplier's connection was; 0 if that is not known.
+    pub(crate) bytes_per_second: u64,
     /// Wrong pieces since the last right one.
     pub(crate) wrong: u32,
     bells: Vec<Arc<Bell>>,
@@ -56,6 +73,7 @@ pub(crate) enum Have {
     Memory { checksum: u64, bytes: Arc<Buffer> },
     Partial { checksum: u64, file: Arc<File>, description: Arc<ContentDescription> },
     InTree { checksum: u64, description: Arc<ContentDescription> },
+    Through,
 }
 
 impl Content {
@@ -73,6 +91,7 @@ impl Content {
         match state.stage {
             Stage::Expected => state.wait(bell),
             Stage::Gone => Have::Nothing(Stage::Gone),
+            Stage::Through => Have::Through,
             Stage::Coming if place >= state.checksums.len() => state.wait(bell),
             _ if place >= state.checksums.len() => {
                 Have::End { digest: piece::digest(&state.checksums) }
@@ -82,6 +101,8 @@ impl Content {
                 if let Some(bytes) = state.held.get(&index) {
                     Have::Memory { checksum, bytes: Arc::clone(bytes) }
                 } else if let Some(file) = &state.file {
+                    Have::Partial { checksum, file: Arc::clone(file), description }
+                } else if let Some(file) = &state.whole {
                     Have::Partial { checksum, file: Arc::clone(file), description }
                 } else if so_far == Stage::InTree {
                     Have::InTree { checksum, description }
@@ -94,10 +115,15 @@ impl Content {
 }
 
 impl State {
-    fn wait(&mut self, bell: &Arc<Bell>) -> Have {
+    /// Keeps a bell until there is more of it.
+    pub(crate) fn keep(&mut self, bell: &Arc<Bell>) {
         if !self.bells.iter().any(|other| Arc::ptr_eq(other, bell)) {
             self.bells.push(Arc::clone(bell));
         }
+    }
+
+    fn wait(&mut self, bell: &Arc<Bell>) -> Have {
+        self.keep(bell);
         Have::Nothing(self.stage)
     }
 
@@ -114,6 +140,9 @@ impl State {
         self.held.clear();
         self.partial = None;
         self.file = None;
+        self.direct = None;
+        self.whole = None;
+        self.window = Window::default();
         self.checksums = Vec::new();
         self.ring();
     }

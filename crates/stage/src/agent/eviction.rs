@@ -21,9 +21,7 @@ pub(crate) fn with_room<T>(tree: &Tree, mut work: impl FnMut() -> io::Result<T>)
         match work() {
             Err(error) if is_full(&error) => {
                 if !drop_some(tree) {
-                    let why = "the cache is full and nothing in it can be dropped; \
-                               name a directory with more room as the cache";
-                    return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+                    return Err(full());
                 }
             }
             done => return done,
@@ -31,8 +29,17 @@ pub(crate) fn with_room<T>(tree: &Tree, mut work: impl FnMut() -> io::Result<T>)
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
+/// That there is no room, and none can be made.
+pub(crate) fn full() -> io::Error {
+    let why = "the cache is full and nothing in it can be dropped; name a directory with more room as \
+               the cache";
+    io::Error::new(io::ErrorKind::StorageFull, why)
+}
+
+/// Whether an error says that there is no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+        || matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
 /// Drops files that may go, those first that were not asked for for longest, until there is some room; false if

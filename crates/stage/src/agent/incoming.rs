@@ -5,38 +5,45 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::sync::{Arc, Weak};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::agent::content::{Content, Have, Stage, State};
+use crate::agent::direct;
 use crate::agent::disk::{Disk, Room};
-use crate::agent::eviction::with_room;
+use crate::agent::eviction::{full, with_room};
 use crate::agent::progress::{Progress, WHOLE};
 use crate::agent::tree::{Partial, Tree};
 use crate::agent::wants::Wants;
-use crate::fetch::{After, Fetcher, PieceHead, Receiver};
-use crate::message::{ContentDescription, ContentId, Part, Supplier, ToFront};
+use crate::fetch::{After, EndHead, Fetcher, PieceHead, Receiver};
+use crate::message::{ContentDescription, ContentId, Part, Place, Supplier, ToFront};
 use crate::outbox::Outbox;
 use crate::piece::{self, Buffer, Buffers};
 use crate::supply::{Bell, Offer, Shelf};
 
 /// A supplier that gives so many wrong pieces one after the other is left.
-const WRONG_MAX: u32 = 3;
+pub(super) const WRONG_MAX: u32 = 3;
 
 /// All contents of a node.
 pub(crate) struct Incoming {
-    tree: Arc<Tree>,
-    wants: Arc<Wants>,
-    outbox: Outbox<ToFront>,
+    pub(super) tree: Arc<Tree>,
+    pub(super) wants: Arc<Wants>,
+    pub(super) outbox: Outbox<ToFront>,
     disk: Disk,
     buffers: Buffers,
-    fetcher: Arc<Fetcher>,
+    pub(super) fetcher: Arc<Fetcher>,
     progress: Arc<Progress>,
     contents: Mutex<HashMap<ContentId, Arc<Content>>>,
-    me: Weak<Self>,
+    /// Of each map, whether its files may be read as they come; nothing until that is known.
+    readable: OnceLock<Vec<bool>>,
+    pub(super) is_over: AtomicBool,
+    /// Large contents are written past the page cache.
+    is_direct: bool,
+    pub(super) me: Weak<Self>,
 }
 
 impl Incoming {
@@ -46,14 +53,53 @@ impl Incoming {
         outbox: Outbox<ToFront>,
         buffers: Buffers,
         fetcher: Arc<Fetcher>,
+        is_direct: bool,
     ) -> io::Result<Arc<Self>> {
         let disk = Disk::start()?;
         let progress = Progress::start(outbox.clone())?;
         let contents = Mutex::default();
         Ok(Arc::new_cyclic(|me| {
             let me = Weak::clone(me);
-            Self { tree, wants, outbox, disk, buffers, fetcher, progress, contents, me }
+            let (readable, is_over) = (OnceLock::new(), AtomicBool::new(false));
+            Self {
+                tree,
+                wants,
+                outbox,
+                disk,
+                buffers,
+                fetcher,
+                progress,
+                contents,
+                readable,
+                is_over,
+                is_direct,
+                me,
+            }
         }))
+    }
+
+    /// Files of these maps may be read as they come from now on.
+    pub(crate) fn may_be_read(&self, maps: Vec<bool>) {
+        // It is said once.
+        let _ = self.readable.set(maps);
+    }
+
+    fn open_direct(&self, partial: &Partial) -> Option<Arc<File>> {
+        if !self.is_direct {
+            return None;
+        }
+        let opened = partial.open_direct().inspect_err(|error| {
+            tracing::info!("the cache is written through memory, it does not do without: {error}");
+        });
+        opened.ok().map(Arc::new)
+    }
+
+    /// The place of a content that may be read as it comes.
+    pub(super) fn readable(&self, content: &ContentDescription) -> Option<Place> {
+        let [part] = &content.parts[..] else { return None };
+        let maps = self.readable.get()?;
+        let is_readable = maps.get(usize::from(part.place.map)).copied().unwrap_or(false);
+        (is_readable && !content.is_small()).then(|| part.place.clone())
     }
 
     /// Begins to fetch a content, unless it is coming or here.
@@ -63,13 +109,26 @@ impl Incoming {
         let mut state = content.lock();
         match state.stage {
             Stage::Coming | Stage::Whole => return,
+            // There still is no room for it: somebody asks for all of it, and does not get it.
+            Stage::Through => {
+                drop(state);
+                return self.tell_through(&description, &full());
+            }
             Stage::Expected => {}
             Stage::InTree if self.is_in_tree(&description) => {
                 drop(state);
-                return self.arrived(&description);
+                return self.arrived(&description, 0);
             }
             // It was here, and is not whole any more.
             Stage::InTree | Stage::Gone => state.give_up(),
+        }
+        let place = self.readable(&description);
+        let (id, bytes) = (description.id, description.bytes());
+        let description = Arc::new(description);
+        if place.is_some() && self.tree.capacity().is_ok_and(|capacity| capacity < bytes) {
+            state.description = Some(description);
+            drop(state);
+            return self.read_through(&content, id, &full());
         }
         if !description.is_small() {
             let partial = || match &description.parts[..] {
@@ -82,20 +141,27 @@ impl Incoming {
             });
             match opened {
                 Ok((file, partial)) => {
+                    state.inode = file.metadata().map_or(0, |found| found.ino());
+                    state.direct = self.open_direct(&partial);
                     state.file = Some(Arc::new(file));
                     state.partial = Some(partial);
                 }
                 Err(error) => {
+                    state.description = Some(description);
                     drop(state);
-                    return self.fail(&content, id, &error);
+                    return self.cannot_keep(&content, id, &error);
                 }
             }
         }
-        state.description = Some(Arc::new(description));
+        state.description = Some(description);
         state.supplier = Some(supplier);
         state.stage = Stage::Coming;
         state.wrong = 0;
+        state.is_doubtful = false;
         drop(state);
+        if let Some(place) = place {
+            self.wants.begin(&place, id);
+        }
         self.fetcher.fetch(supplier, id, 0, self);
     }
 
@@ -122,7 +188,7 @@ impl Incoming {
         let mut state = content.lock();
         if matches!(state.stage, Stage::Expected | Stage::Coming) {
             let supplier = state.supplier;
-            state.give_up();
+            self.give_up(&mut state, id, "it is not what it was at home any more");
             drop(state);
             if let Some(supplier) = supplier {
                 self.fetcher.give_up(supplier, id);
@@ -142,20 +208,41 @@ impl Incoming {
         After::Enough
     }
 
+    /// Ends a content; programs that read it get errors for what has not come.
+    pub(super) fn give_up(&self, state: &mut State, id: ContentId, why: &str) {
+        let readers = state.readers;
+        state.give_up();
+        for part in state.description.iter().flat_map(|description| &description.parts) {
+            self.wants.stop(&part.place, id);
+            if readers > 0 {
+                let path = String::from_utf8_lossy(&part.place.path).into_owned();
+                tracing::error!("{path}: {why}: programs that have it open get EIO");
+            }
+        }
+    }
+
     /// Writes what has come, and nothing more.
     pub(crate) fn end(&self) {
         self.disk.end();
     }
 
-    fn content(&self, id: ContentId) -> Arc<Content> {
+    pub(super) fn content(&self, id: ContentId) -> Arc<Content> {
         Arc::clone(self.contents.lock().entry(id).or_default())
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<Content>> {
+        self.contents.lock().values().cloned().collect()
+    }
+
+    pub(super) fn known(&self, id: ContentId) -> Option<Arc<Content>> {
+        self.contents.lock().get(&id).cloned()
+    }
+
     /// The node cannot keep it: programs that wait for it get an error.
-    fn fail(&self, content: &Content, id: ContentId, error: &io::Error) {
+    pub(super) fn fail(&self, content: &Content, id: ContentId, error: &io::Error) {
         let mut state = content.lock();
         let description = state.description.clone();
-        state.give_up();
+        self.give_up(&mut state, id, "it cannot be kept");
         drop(state);
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO).raw_os_error();
         for part in description.iter().flat_map(|description| &description.parts) {
@@ -175,23 +262,27 @@ impl Incoming {
         let Some(incoming) = self.me.upgrade() else { return };
         self.disk.give(id.0, move || {
             let _room = room;
-            let (held, file, offset) = {
+            let (held, file, direct, offset) = {
                 let state = content.lock();
                 let held = state.held.get(&index).cloned();
                 let file = state.partial.as_ref().and_then(|partial| partial.file.clone());
                 let offset = state.description.as_ref().map(|content| content.offset_of(index));
-                (held, file, offset)
+                (held, file, state.direct.clone(), offset)
             };
             let (Some(bytes), Some(file), Some(offset)) = (held, file, offset) else { return };
-            let written = with_room(&incoming.tree, || file.write_all_at(&bytes, offset));
+            let direct = direct.filter(|_| direct::fits(&bytes, offset));
+            let written = with_room(&incoming.tree, || match &direct {
+                Some(direct) => direct::write_all_at(direct, &bytes, offset),
+                None => file.write_all_at(&bytes, offset),
+            });
             match written {
                 Ok(()) => {
                     content.lock().held.remove(&index);
                 }
                 Err(error) => {
                     // Its bytes are to be free before anybody hears of it.
-                    drop(file);
-                    incoming.fail(&content, id, &error);
+                    drop((file, direct));
+                    incoming.cannot_keep(&content, id, &error);
                 }
             }
         });
@@ -230,12 +321,18 @@ impl Incoming {
             }
         }
         let mut state = content.lock();
+        if state.readers > 0 {
+            let whole = state.file.clone();
+            state.whole = whole;
+        }
         state.stage = Stage::InTree;
         state.file = None;
+        state.direct = None;
         state.held.clear();
         state.ring();
+        let bytes_per_second = state.bytes_per_second;
         drop(state);
-        self.arrived(&description);
+        self.arrived(&description, bytes_per_second);
         Ok(())
     }
 
@@ -244,11 +341,11 @@ impl Incoming {
         content.parts.iter().all(stands)
     }
 
-    fn arrived(&self, content: &ContentDescription) {
+    fn arrived(&self, content: &ContentDescription, bytes_per_second: u64) {
         for part in &content.parts {
             self.wants.decide(&part.place, Ok(()));
         }
-        self.outbox.say(ToFront::Arrived { content: content.id });
+        self.outbox.say(ToFront::Arrived { content: content.id, bytes_per_second });
     }
 
     /// Reads a piece out of the files of the tree. A program may have changed them since.
@@ -297,6 +394,10 @@ impl Receiver for Incoming {
         let content = self.content(id);
         let (expected, is_small) = {
             let state = content.lock();
+            if state.stage == Stage::Through {
+                drop(state);
+                return self.piece_through(&content, from, head, bytes);
+            }
             if state.stage != Stage::Coming || state.supplier != Some(from) {
                 return After::Enough;
             }
@@ -318,7 +419,8 @@ impl Receiver for Incoming {
         let room = (!is_small).then(|| self.disk.room(bytes.len()));
         let mut state = content.lock();
         if state.stage != Stage::Coming || index as usize != state.checksums.len() {
-            return After::Enough;
+            // Read through by now, it may be asked for from the same supplier.
+            return if state.stage == Stage::Through { After::Next } else { After::Enough };
         }
         state.wrong = 0;
         state.checksums.push(checksum);
@@ -332,9 +434,13 @@ impl Receiver for Incoming {
         After::Next
     }
 
-    fn end(&self, from: Supplier, id: ContentId, digest: u64) -> After {
+    fn end(&self, from: Supplier, end: EndHead) -> After {
+        let EndHead { content: id, digest, bytes_per_second } = end;
         let content = self.content(id);
         let mut state = content.lock();
+        if state.stage == Stage::Through {
+            return After::Next;
+        }
         if state.stage != Stage::Coming || state.supplier != Some(from) {
             return After::Enough;
         }
@@ -344,11 +450,16 @@ impl Receiver for Incoming {
             let index = state.checksums.len() as u32;
             state.checksums.clear();
             state.held.clear();
+            state.is_doubtful = true;
+            for part in state.description.iter().flat_map(|description| &description.parts) {
+                self.wants.stop(&part.place, id);
+            }
             drop(state);
             self.progress.came(id, 0);
             return self.wrong(&content, from, id, index);
         }
         state.stage = Stage::Whole;
+        state.bytes_per_second = bytes_per_second;
         state.ring();
         drop(state);
         self.progress.came(id, WHOLE);
@@ -360,6 +471,10 @@ impl Receiver for Incoming {
         tracing::info!("{from:?} gives no more of content {}: {why}", id.0);
         let content = self.content(id);
         let state = content.lock();
+        if state.stage == Stage::Through {
+            drop(state);
+            return self.lost_through(&content, from, id);
+        }
         if state.stage == Stage::Coming && state.supplier == Some(from) {
             self.tell_lost(&state, id, from);
         }
@@ -370,7 +485,7 @@ impl Shelf for Incoming {
     fn offer(&self, id: ContentId, index: u32, bell: &Arc<Bell>) -> Offer {
         let content = self.content(id);
         let (checksum, read) = match content.have(index, bell) {
-            Have::Nothing(Stage::Gone) => return Offer::Gone,
+            Have::Nothing(Stage::Gone) | Have::Through => return Offer::Gone,
             Have::Nothing(_) => return Offer::NotYet,
             Have::End { digest } => return Offer::End { digest },
             Have::Memory { checksum, bytes } => return Offer::Piece { checksum, bytes },

@@ -2,9 +2,11 @@
 //! control connection and the end: once the front is gone, nobody waits any more and nothing stays.
 
 mod answer;
+mod arriving;
 mod bring;
 mod closing;
 mod content;
+mod direct;
 mod disk;
 mod eviction;
 mod incoming;
@@ -14,9 +16,11 @@ mod local;
 mod names;
 mod outgoing;
 mod progress;
+mod reading;
 mod tree;
 mod walk;
 mod wants;
+mod window;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,12 +28,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_proto::frame;
-use azekura_proto::staging::NodeId;
+use azekura_proto::staging::{MapKind, NodeId};
 use azekura_wire::{Connection, FrameReader, Secret, Socket};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 
 use crate::agent::answer::Answers;
+use crate::agent::arriving::Arriving;
 use crate::agent::bring::Bring;
 use crate::agent::incoming::Incoming;
 use crate::agent::listings::Listings;
@@ -41,7 +46,7 @@ use crate::agent::wants::Wants;
 use crate::doors::{Door, OpenSockets, Pass, spawn};
 use crate::error::Error;
 use crate::fetch::Fetcher;
-use crate::job::AgentDescription;
+use crate::job::{AgentDescription, MapDescription};
 use crate::message::{Opening, Order, Supplier, ToAgent, ToFront};
 use crate::outbox::{Outbox, SILENCE};
 use crate::piece::Buffers;
@@ -74,6 +79,7 @@ struct Node {
     wants: Arc<Wants>,
     seen: Arc<Seen>,
     incoming: Arc<Incoming>,
+    arriving: Option<Arc<Arriving>>,
     outgoing: Arc<Outgoing>,
     outbox: Outbox<ToFront>,
     others: Arc<Mutex<Others>>,
@@ -145,8 +151,11 @@ impl Node {
         });
         let fetcher = Fetcher::new(dial, buffers.clone(), Arc::clone(&open));
         let wants: Arc<Wants> = Arc::default();
+        let (direct, out) = (description.keeping.direct, outbox.clone());
         let incoming =
-            Incoming::new(Arc::clone(&tree), Arc::clone(&wants), outbox.clone(), buffers, fetcher);
+            Incoming::new(Arc::clone(&tree), Arc::clone(&wants), out, buffers, fetcher, direct);
+        let incoming = incoming.map_err(Error::system("start a thread"))?;
+        let arriving = arriving(&incoming, &description);
         let listings = Listings::new(outbox.clone());
         let seen = Arc::new(Seen::new(description.maps, Arc::clone(&tree), listings));
         let outgoing = Outgoing::new(Arc::clone(&seen), outbox.clone());
@@ -160,7 +169,8 @@ impl Node {
             tree,
             wants,
             seen,
-            incoming: incoming.map_err(Error::system("start a thread"))?,
+            incoming,
+            arriving,
             outgoing: Arc::new(outgoing),
             outbox,
             others,
@@ -172,7 +182,7 @@ impl Node {
     fn start(self: &Arc<Self>, programs: OwnedFd, node: NodeId) -> Result<(), Error> {
         let (seen, wants) = (Arc::clone(&self.seen), Arc::clone(&self.wants));
         let bring = Bring { seen, wants, outbox: self.outbox.clone() };
-        let (answers, prefetches) = Answers::new(node, bring.clone());
+        let (answers, prefetches) = Answers::new(node, bring.clone(), self.arriving.clone());
         spawn("prefetch", move || prefetches.run(&bring))
             .map_err(Error::system("start a thread"))?;
         self.programs
@@ -277,11 +287,17 @@ impl Node {
         drop(end);
         self.ended.notify_all();
         self.wants.end();
+        if let Some(arriving) = &self.arriving {
+            arriving.end();
+        }
         self.seen.listings.end();
         self.open.close();
         self.door.close();
         self.programs.end();
         self.incoming.end();
+        if let Some(arriving) = &self.arriving {
+            arriving.linger();
+        }
         if !self.keeps_cache
             && !self.has_unsent.load(Ordering::Acquire)
             && let Err(error) = self.tree.remove()
@@ -302,6 +318,28 @@ impl Others {
                 let known = self.nodes.iter().find(|(other, _)| *other == node);
                 known.map(|(_, address)| address.clone())
             }
+        }
+    }
+}
+
+/// Where programs read files as they come, unless they are to wait for all of a file or the machine does not
+/// let it be.
+fn arriving(incoming: &Arc<Incoming>, description: &AgentDescription) -> Option<Arc<Arriving>> {
+    if description.keeping.whole {
+        return None;
+    }
+    match Arriving::mount(incoming) {
+        Ok(arriving) => {
+            let is_readable = |map: &MapDescription| map.kind == MapKind::ReadOnly;
+            incoming.may_be_read(description.maps.iter().map(is_readable).collect());
+            Some(Arc::new(arriving))
+        }
+        Err(error) => {
+            tracing::info!(
+                "programs wait for all of a file when they open it: a FUSE file system cannot be mounted in \
+                 a user name space here: {error}"
+            );
+            None
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::message::{
 use crate::outbox::Outbox;
 use crate::source::Source;
 use crate::stamp::{Stamp, TICK};
-use crate::stock::Stock;
+use crate::stock::{Audience, Stock};
 use crate::supply::{Bell, Offer, Shelf};
 use crate::workers::Workers;
 
@@ -157,7 +157,7 @@ impl Outgoing {
                 extras.insert(place, extra);
             }
         }
-        let mut bundled = self.stock.bundle(files_now, 1);
+        let mut bundled = self.stock.bundle(files_now, Audience::home());
         bundled.grown.extend(alone);
         let content = bundled.content.map(|content| (*content).clone());
         let homes = content.iter().flat_map(|content| homes(content, version)).collect();
@@ -170,7 +170,7 @@ impl Outgoing {
         let mut given = Given::default();
         let Some(place) = files.into_iter().next() else { return given };
         let stamp = self.stamps(std::slice::from_ref(&place))[0];
-        match self.stock.open(&place, 1) {
+        match self.stock.open(&place, Audience::home()) {
             Ok(content) => {
                 given.homes = homes(&content, |_| stamp);
                 given.extras = vec![self.extra(&place)];

@@ -8,7 +8,8 @@ use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, PermissionsExt as _, symlink,
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    symlink,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,8 +34,9 @@ pub(crate) struct Tree {
     next_name: AtomicU64,
     /// What programs have removed or replaced: the source is not seen at these places and below.
     hidden: RwLock<BTreeSet<Place>>,
-    /// Empty files that will be those of a place when it comes, with their inode numbers.
-    foreseen: Mutex<HashMap<Place, (PathBuf, u64)>>,
+    /// Empty files that will be those of a place when it comes, with their inode numbers; without the file
+    /// while it comes.
+    foreseen: Mutex<HashMap<Place, (Option<PathBuf>, u64)>>,
     /// What programs change or move: nothing of it is dropped.
     pinned: RwLock<BTreeSet<Place>>,
     /// What has come from the source, as it came.
@@ -71,6 +73,15 @@ impl Partial {
     /// Writes at an offset.
     pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.write_all_at(bytes, offset)
+    }
+
+    fn inode(&self) -> io::Result<u64> {
+        Ok(self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.metadata()?.ino())
+    }
+
+    /// The same file, for writing past the page cache.
+    pub(crate) fn open_direct(&self) -> io::Result<File> {
+        File::options().write(true).custom_flags(libc::O_DIRECT).open(&self.path)
     }
 }
 
@@ -123,6 +134,12 @@ impl Tree {
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// How much the file system of the cache holds, in bytes.
+    pub(crate) fn capacity(&self) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(&self.root)?;
+        Ok(found.f_blocks.saturating_mul(found.f_frsize))
     }
 
     /// Where a place of the source stands on the node.
@@ -196,15 +213,26 @@ impl Tree {
         }
         let path = self.new_name();
         let inode = File::create_new(&path)?.metadata()?.ino();
-        foreseen.insert(place.clone(), (path, inode));
+        foreseen.insert(place.clone(), (Some(path), inode));
         Ok(Some(inode))
     }
 
     /// A new file outside the tree for what comes to a place.
     pub(crate) fn partial_of(&self, place: &Place) -> io::Result<Partial> {
-        let Some((path, _)) = self.foreseen.lock().remove(place) else { return self.partial() };
-        let file = File::options().write(true).open(&path)?;
-        Ok(Partial::new(path, file))
+        let foreseen = self.foreseen.lock().get_mut(place).and_then(|(path, _)| path.take());
+        let partial = match foreseen {
+            None => self.partial()?,
+            Some(path) => {
+                let file = File::options().write(true).open(&path)?;
+                Partial::new(path, file)
+            }
+        };
+        let inode = partial.inode()?;
+        let mut foreseen = self.foreseen.lock();
+        if foreseen.len() < FORESEEN_MAX || foreseen.contains_key(place) {
+            foreseen.insert(place.clone(), (None, inode));
+        }
+        Ok(partial)
     }
 
     /// Gives a whole file its name, under which nobody writes to it any more. False if something stands there already, or the name is gone.
@@ -233,6 +261,7 @@ impl Tree {
         match named {
             Ok(()) => {
                 partial.is_named = true;
+                self.foreseen.lock().remove(place);
                 let asked = self.asked.fetch_add(1, Ordering::Relaxed);
                 self.staged.lock().insert(place.clone(), Staged { stamp, asked });
                 Ok(true)

@@ -7,15 +7,31 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
-use crate::message::Place;
+use crate::message::{ContentId, Place};
 
 /// What became of a want: the file is there, or the number of errno why it is not.
 type Outcome = Result<(), i32>;
 
 #[derive(Default)]
 struct Want {
-    outcome: Mutex<Option<Outcome>>,
-    decided: Condvar,
+    state: Mutex<WantState>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+struct WantState {
+    outcome: Option<Outcome>,
+    /// The content by which it comes, from which programs may read already.
+    coming: Option<ContentId>,
+}
+
+/// How a file can be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ready {
+    /// It is in the tree.
+    Whole,
+    /// It comes by this content.
+    Coming(ContentId),
 }
 
 /// Files that are waited for.
@@ -27,6 +43,8 @@ pub(crate) struct Wants {
 #[derive(Default)]
 struct Table {
     wants: HashMap<Place, Arc<Want>>,
+    /// Large files that come, whether or not anybody waits for them.
+    coming: HashMap<Place, ContentId>,
     is_over: bool,
 }
 
@@ -42,8 +60,9 @@ impl Wants {
         }
         let want = Arc::new(Want::default());
         if table.is_over {
-            *want.outcome.lock() = Some(Err(Errno::IO.raw_os_error()));
+            want.decide(Err(Errno::IO.raw_os_error()));
         } else {
+            want.state.lock().coming = table.coming.get(place).copied();
             table.wants.insert(place.clone(), Arc::clone(&want));
         }
         (Waiting(want), true)
@@ -51,8 +70,38 @@ impl Wants {
 
     /// Wakes all who wait for a file.
     pub(crate) fn decide(&self, place: &Place, outcome: Outcome) {
-        if let Some(want) = self.table.lock().wants.remove(place) {
+        let mut table = self.table.lock();
+        table.coming.remove(place);
+        if let Some(want) = table.wants.remove(place) {
             want.decide(outcome);
+        }
+    }
+
+    /// A file comes by this content, and may be read as it comes.
+    pub(crate) fn begin(&self, place: &Place, content: ContentId) {
+        let mut table = self.table.lock();
+        table.coming.insert(place.clone(), content);
+        if let Some(want) = table.wants.get(place) {
+            want.state.lock().coming = Some(content);
+            want.changed.notify_all();
+        }
+    }
+
+    /// Nothing of this content is to be read any more; whoever waits for the file goes on waiting.
+    pub(crate) fn stop(&self, place: &Place, content: ContentId) {
+        let mut table = self.table.lock();
+        if table.coming.get(place) == Some(&content) {
+            table.coming.remove(place);
+            if let Some(want) = table.wants.get(place) {
+                want.state.lock().coming = None;
+            }
+        }
+    }
+
+    /// A file never will be whole, but may go on being read as it comes.
+    pub(crate) fn refuse_whole(&self, place: &Place, errno: i32) {
+        if let Some(want) = self.table.lock().wants.remove(place) {
+            want.decide(Err(errno));
         }
     }
 
@@ -68,20 +117,32 @@ impl Wants {
 
 impl Want {
     fn decide(&self, outcome: Outcome) {
-        *self.outcome.lock() = Some(outcome);
-        self.decided.notify_all();
+        self.state.lock().outcome = Some(outcome);
+        self.changed.notify_all();
     }
 }
 
 impl Waiting {
     /// Waits until it is decided.
     pub(crate) fn wait(self) -> Outcome {
-        let mut outcome = self.0.outcome.lock();
+        self.wait_for(|state| state.outcome)
+    }
+
+    /// Waits until it can be opened.
+    pub(crate) fn wait_until_coming(self) -> Result<Ready, i32> {
+        self.wait_for(|state| match (state.coming, state.outcome) {
+            (Some(content), _) => Some(Ok(Ready::Coming(content))),
+            (None, outcome) => outcome.map(|outcome| outcome.map(|()| Ready::Whole)),
+        })
+    }
+
+    fn wait_for<T>(self, is_it: impl Fn(&WantState) -> Option<T>) -> T {
+        let mut state = self.0.state.lock();
         loop {
-            if let Some(outcome) = *outcome {
-                return outcome;
+            if let Some(it) = is_it(&state) {
+                return it;
             }
-            self.0.decided.wait(&mut outcome);
+            self.0.changed.wait(&mut state);
         }
     }
 }
@@ -105,5 +166,25 @@ mod tests {
         wants.end();
         assert_eq!(again.wait(), Err(5));
         assert_eq!(wants.join(&place).0.wait(), Err(5));
+    }
+
+    #[test]
+    fn what_comes_can_be_opened_before_it_is_whole() {
+        let wants = Wants::default();
+        let place = Place { map: 0, path: b"f".to_vec() };
+        let (one, _) = wants.join(&place);
+        wants.begin(&place, ContentId(7));
+        assert_eq!(one.wait_until_coming(), Ok(Ready::Coming(ContentId(7))));
+        assert_eq!(wants.join(&place).0.wait_until_coming(), Ok(Ready::Coming(ContentId(7))));
+        wants.stop(&place, ContentId(6));
+        let (other, _) = wants.join(&place);
+        wants.stop(&place, ContentId(7));
+        wants.decide(&place, Ok(()));
+        assert_eq!(other.wait_until_coming(), Ok(Ready::Whole));
+        wants.begin(&place, ContentId(8));
+        let (whole, _) = wants.join(&place);
+        wants.refuse_whole(&place, 5);
+        assert_eq!(whole.wait(), Err(5));
+        assert_eq!(wants.join(&place).0.wait_until_coming(), Ok(Ready::Coming(ContentId(8))));
     }
 }

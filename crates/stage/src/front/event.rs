@@ -24,6 +24,11 @@ pub enum Event {
         /// What is known of the cause.
         why: String,
     },
+    /// Somebody asks for files before programs open them.
+    InAsked {
+        /// How many files or directories.
+        paths: usize,
+    },
     /// A file, or a bundle of small ones, begins to travel.
     ContentBegun {
         /// Its number in the job.
@@ -36,6 +41,10 @@ pub enum Event {
         bytes: u64,
         /// To how many nodes.
         nodes: usize,
+        /// How many get it from one supplier at most: 1 is a chain, more a tree.
+        fan_out: u64,
+        /// In pieces of this length, in bytes.
+        piece_bytes: u32,
     },
     /// All of it is on a node.
     ContentArrived {
@@ -75,6 +84,15 @@ pub enum Event {
         /// The file.
         path: String,
     },
+    /// A node has no room for a file: programs read it from here, and it is not kept there.
+    ReadThrough {
+        /// The file.
+        path: String,
+        /// The node.
+        node: NodeId,
+        /// What is known of the cause.
+        why: String,
+    },
     /// A file does not come.
     Failed {
         /// The file.
@@ -84,6 +102,8 @@ pub enum Event {
         /// What is known of the cause.
         why: String,
     },
+    /// Files are to go home.
+    OutAsked,
     /// Files begin to go home.
     OutBegun {
         /// How many.

@@ -26,6 +26,7 @@ use crate::doors::{Door, OpenSockets, Pass, spawn};
 use crate::error::Error;
 use crate::front::listings::Listings;
 use crate::front::outgoing::{Agent, Note, OutParts, Outgoing, Post, Setup};
+use crate::front::plan::Known;
 use crate::front::scheduler::Scheduler;
 use crate::front::word::Word;
 use crate::job::MapDescription;
@@ -74,6 +75,7 @@ pub struct AgentAt {
 /// A running front. Dropped, it is gone at once, and the agents end.
 pub struct Front {
     words: Sender<Word>,
+    events: Sender<Event>,
     outboxes: BTreeMap<NodeId, Outbox<ToAgent>>,
     door: Arc<Door>,
     inner: Arc<Inner>,
@@ -149,7 +151,7 @@ impl Front {
             connected: Mutex::new(0),
             ended: Condvar::new(),
         });
-        let front = Self { words, outboxes, door, inner, dirs, outgoing };
+        let front = Self { words, events: events.clone(), outboxes, door, inner, dirs, outgoing };
         let shelf = Arc::clone(&stock);
         let serve = move |connection, opening| {
             // Nobody controls the front.
@@ -158,7 +160,7 @@ impl Front {
             }
         };
         front.door.let_in(serve).map_err(Error::system(listen))?;
-        front.connect(&pass, agents, front_port, &events)?;
+        let round_trip = front.connect(&pass, agents, front_port, &events)?;
         if options.out.on_close {
             let outgoing = Arc::clone(&front.outgoing);
             for outbox in front.outboxes.values() {
@@ -169,6 +171,7 @@ impl Front {
         }
         let scheduler = Scheduler {
             recipients: options.recipients,
+            links: Known::with_round_trip(round_trip),
             agents: front.outboxes.clone(),
             stock,
             workers,
@@ -181,36 +184,40 @@ impl Front {
         Ok(front)
     }
 
-    /// Calls all agents at once: one that does not answer must not make the others late.
+    /// Calls all agents at once: one that does not answer must not make the others late. Gives the time to the
+    /// nearest and back.
     fn connect(
         &self,
         pass: &Pass,
         agents: Vec<AgentAt>,
         front_port: u16,
         events: &Sender<Event>,
-    ) -> Result<(), Error> {
+    ) -> Result<Duration, Error> {
         let nodes: Vec<_> =
             agents.iter().map(|agent| (agent.node, agent.address.to_string())).collect();
         let opening = Opening::Control { nodes, front_port };
         let dialled: Vec<_> = std::thread::scope(|scope| {
-            let dial = |agent: &AgentAt| pass.dial(&agent.address.to_string(), &opening);
+            let dial = |agent: &AgentAt| pass.dial_timed(&agent.address.to_string(), &opening);
             let calls: Vec<_> =
                 agents.iter().map(|agent| scope.spawn(move || dial(agent))).collect();
             calls.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
+        let mut round_trip = SILENCE;
         for (agent, dialled) in agents.into_iter().zip(dialled) {
             let AgentAt { node, host, address } = agent;
             // A panic has been reported.
             let Ok(dialled) = dialled else { continue };
-            let connection =
+            let (connection, took) =
                 dialled.map_err(|source| Error::Agent { host: host.clone(), address, source })?;
+            // Who answers late is busy: the way itself takes no more than the shortest time.
+            round_trip = round_trip.min(took);
             self.inner
                 .attach(node, connection, &self.outboxes[&node])
                 .map_err(Error::system("keep a connection to an agent"))?;
             // Nobody needs to listen.
             let _ = events.send(Event::NodeUp { node, host });
         }
-        Ok(())
+        Ok(round_trip)
     }
 
     /// A node is known to be lost, before its connection shows it.
@@ -222,6 +229,8 @@ impl Front {
     /// Has files come to all nodes before anybody asks: absolute paths, as programs name them; directories
     /// with all that is in them. A name that leads nowhere costs nothing.
     pub fn prefetch(&self, paths: Vec<Vec<u8>>) {
+        // Nobody needs to listen.
+        let _ = self.events.send(Event::InAsked { paths: paths.len() });
         let (inner, dirs) = (Arc::clone(&self.inner), self.dirs.clone());
         self.inner.workers.give(move || {
             for path in paths {

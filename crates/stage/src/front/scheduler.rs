@@ -15,7 +15,7 @@ use azekura_proto::staging::NodeId;
 
 use crate::front::event::Event;
 use crate::front::pace::Pace;
-use crate::front::plan::plan;
+use crate::front::plan::{Known, Plan};
 use crate::front::route::Route;
 use crate::front::scheduler::bundling::Bundling;
 use crate::front::word::Word;
@@ -39,6 +39,7 @@ pub enum Recipients {
 /// The state of a job.
 pub(crate) struct Scheduler {
     pub(crate) recipients: Recipients,
+    pub(crate) links: Known,
     /// The nodes that live.
     pub(crate) agents: BTreeMap<NodeId, Outbox<ToAgent>>,
     pub(crate) stock: Arc<Stock>,
@@ -77,6 +78,7 @@ struct Wanted {
 
 struct Travelling {
     description: Arc<ContentDescription>,
+    plan: Plan,
     route: Route,
     pace: Pace,
 }
@@ -168,13 +170,16 @@ impl Scheduler {
                     }
                 }
             }
-            ToFront::Arrived { content } => self.arrived(node, content),
+            ToFront::Arrived { content, bytes_per_second } => {
+                self.arrived(node, content, bytes_per_second);
+            }
             ToFront::SupplierLost { content, supplier, at_piece } => {
                 self.supplier_lost(node, content, supplier, at_piece);
             }
             ToFront::WrongPiece { content, index, culprit } => {
                 self.tell(Event::WrongPiece { content: content.0, index, node, culprit });
             }
+            ToFront::ReadThrough { content, why } => self.read_through(node, content, why),
             ToFront::Failed { content, errno: _, why } => self.node_failed(node, content, why),
         }
     }
@@ -208,20 +213,22 @@ impl Scheduler {
         }
         takers.retain(|node| self.agents.contains_key(node));
         let takers: Vec<_> = takers.into_iter().collect();
-        let plan = plan(description.bytes(), &takers);
+        let plan = self.links.plan(description.bytes(), &takers);
         self.tell(Event::ContentBegun {
             content: id.0,
             path: path_of(&description),
             files: description.parts.len(),
             bytes: description.bytes(),
-            nodes: plan.len(),
+            nodes: takers.len(),
+            fan_out: plan.fan_out(),
+            piece_bytes: description.piece_bytes,
         });
-        for (node, supplier) in &plan {
+        for (node, supplier) in &plan.suppliers {
             let content = (*description).clone();
             self.say(*node, ToAgent::Take { content, supplier: *supplier });
         }
-        let (route, pace) = (Route::new(&plan), Pace::default());
-        self.state.contents.insert(id, Travelling { description, route, pace });
+        let (route, pace) = (Route::new(&plan.suppliers), Pace::default());
+        self.state.contents.insert(id, Travelling { description, plan, route, pace });
         self.state.under_way.insert(id);
         self.check_settled(id);
     }
@@ -242,8 +249,13 @@ impl Scheduler {
         self.say(node, ToAgent::Take { content, supplier });
     }
 
-    fn arrived(&mut self, node: NodeId, id: ContentId) {
+    fn arrived(&mut self, node: NodeId, id: ContentId, bytes_per_second: u64) {
         let Some(content) = self.state.contents.get_mut(&id) else { return };
+        // One that has lost its supplier has another by now than the plan says.
+        if let Some(taker) = content.route.taker(node).filter(|taker| taker.losses == 0) {
+            let bytes = content.description.bytes();
+            self.links.measured(&content.plan, taker.supplier, bytes, bytes_per_second);
+        }
         content.route.arrived(node);
         let event = Event::ContentArrived {
             content: id.0,

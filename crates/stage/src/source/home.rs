@@ -45,6 +45,12 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
+    /// Whether the state of an open file costs next to nothing, so that a change is noticed before the piece that was
+    /// read goes out. If not, it is noticed at the end of a file, and programs must wait for that.
+    fn tells_changes_at_once(&self) -> bool {
+        true
+    }
+
     /// Begins a file that will stand at `path` once it is committed, and is not seen there before.
     ///
     /// # Errors

@@ -26,6 +26,13 @@ pub(super) struct Agent {
     gone: Once,
 }
 
+/// What an agent says at first.
+pub(super) struct Greeting {
+    pub(super) maps: Vec<LocalMap>,
+    /// The device that files are on which are read as they come.
+    pub(super) arriving: Option<u64>,
+}
+
 struct Connection {
     socket: OwnedFd,
     packet: Vec<u8>,
@@ -33,10 +40,10 @@ struct Connection {
 
 impl Agent {
     /// Connects to the agent, and asks it for its maps.
-    pub(super) fn connect(job: JobId) -> Result<(Self, Vec<LocalMap>), Errno> {
-        let (connection, maps) = Connection::open(job)?;
+    pub(super) fn connect(job: JobId) -> Result<(Self, Greeting), Errno> {
+        let (connection, greeting) = Connection::open(job)?;
         let idle = Mutex::new(vec![connection]);
-        Ok((Self { job, idle, gone: Once::new() }, maps))
+        Ok((Self { job, idle, gone: Once::new() }, greeting))
     }
 
     /// Waits for the answer, however long it takes.
@@ -79,7 +86,7 @@ impl Agent {
 }
 
 impl Connection {
-    fn open(job: JobId) -> Result<(Self, Vec<LocalMap>), Errno> {
+    fn open(job: JobId) -> Result<(Self, Greeting), Errno> {
         let kind = SocketType::SEQPACKET;
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         let address = SocketAddrUnix::new_abstract_name(job.socket_name().as_bytes())?;
@@ -87,7 +94,9 @@ impl Connection {
         let mut connection = Self { socket, packet: vec![0; MESSAGE_BYTES_MAX] };
         let greeting = local::encode(&LocalRequest::Greet { version: LOCAL_VERSION });
         match connection.exchange(&greeting.ok_or(Errno::PROTO)?)? {
-            LocalReply::Welcome { maps, .. } => Ok((connection, maps)),
+            LocalReply::Welcome { maps, arriving, .. } => {
+                Ok((connection, Greeting { maps, arriving }))
+            }
             _ => Err(Errno::PROTO),
         }
     }

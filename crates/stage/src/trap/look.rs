@@ -59,7 +59,12 @@ fn find_in_tree(maps: &Maps, place: &Place, follow: bool) -> Option<OwnedFd> {
     maps.open_in_tree(place, flags)
 }
 
-fn statx_at(dir: BorrowedFd, path: &[u8], flags: c_int, mask: u32) -> Result<statx, Errno> {
+pub(super) fn statx_at(
+    dir: BorrowedFd,
+    path: &[u8],
+    flags: c_int,
+    mask: u32,
+) -> Result<statx, Errno> {
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
     memory::statx(dir, &path, flags, mask).map_err(|error| errno(&error))
 }

@@ -6,10 +6,11 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use azekura_proto::staging::local::{LocalReply, LocalRequest};
 use azekura_proto::staging::{Attributes, JobId, MapKind};
+use libc::statx;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::asking::Agent;
+use super::asking::{Agent, Greeting};
 use super::places::{Place, Places};
 use crate::sys::memory;
 
@@ -22,6 +23,8 @@ pub(super) struct Maps {
     agent: Agent,
     places: Places,
     all: Vec<Map>,
+    /// The device that files are on which are read as they come.
+    arriving: Option<(u32, u32)>,
 }
 
 /// One of them.
@@ -50,7 +53,7 @@ pub(super) enum Settled {
 impl Maps {
     /// Asks the agent of a job what there is.
     pub(super) fn of_job(job: JobId) -> Result<Self, Errno> {
-        let (agent, local) = Agent::connect(job)?;
+        let (agent, Greeting { maps: local, arriving }) = Agent::connect(job)?;
         let mut places = Places::default();
         let mut all = Vec::with_capacity(local.len());
         for (index, map) in local.into_iter().enumerate() {
@@ -73,7 +76,8 @@ impl Maps {
                 lists_path: map.lists,
             });
         }
-        Ok(Self { agent, places, all })
+        let arriving = arriving.map(|device| (libc::major(device), libc::minor(device)));
+        Ok(Self { agent, places, all, arriving })
     }
 
     /// Looks an absolute path up.
@@ -104,6 +108,21 @@ impl Maps {
         let map = self.of(&place);
         let is_ours = |dir: &Vec<u8>| path.starts_with(dir);
         (is_ours(&map.tree_path) || is_ours(&map.lists_path)).then(|| place.path(&map.dir))
+    }
+
+    /// Whether files are read as they come.
+    pub(super) fn have_arriving(&self) -> bool {
+        self.arriving.is_some()
+    }
+
+    /// Has a file that is read as it comes look as the one that will stand in the tree, whose inode number it has;
+    /// `None` if it is no such file.
+    pub(super) fn as_in_tree(&self, mut found: statx) -> Option<statx> {
+        if self.arriving != Some((found.stx_dev_major, found.stx_dev_minor)) {
+            return None;
+        }
+        (found.stx_dev_major, found.stx_dev_minor) = self.all.first()?.device;
+        Some(found)
     }
 
     /// Opens what is in the tree already; symlinks there, which programs have made, are the agent's business.

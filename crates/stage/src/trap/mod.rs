@@ -151,6 +151,7 @@ pub fn run(command: Command, job: JobId) -> Result<ExitStatus, Error> {
 pub fn start(mut command: Command, job: JobId) -> Result<Program, Error> {
     is_available()?;
     let maps = Maps::of_job(job).map_err(|error| Error::NoAgent { job, source: error.into() })?;
+    let filter = calls::filter(maps.have_arriving());
     let digits = job.to_hex();
     let is_trapped = std::env::var_os(TRAPPED_VARIABLE).is_some_and(|job| job == *digits);
     command.env(TRAPPED_VARIABLE, &digits);
@@ -167,7 +168,7 @@ pub fn start(mut command: Command, job: JobId) -> Result<Program, Error> {
         .name("stage-trap".to_owned())
         .spawn(move || begin(&ours, maps))
         .map_err(system("start a thread"))?;
-    let started = notify::start_filtered(&mut command, calls::filter(), theirs, is_trapped);
+    let started = notify::start_filtered(&mut command, filter, theirs, is_trapped);
     // With the command goes this process's copy of the program's end of the socket.
     let name = command.get_program().to_string_lossy().into_owned();
     drop(command);

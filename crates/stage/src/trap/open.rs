@@ -98,7 +98,15 @@ fn open_for_reading(
         return open_directory(maps, caller, place, flags);
     }
     let follow = !wanted.has(libc::O_NOFOLLOW);
-    open_settled(caller, flags, maps.settle(place, |path| LocalRequest::Read { path, follow })?)
+    let settled = maps.settle(place, |path| LocalRequest::Open { path, follow })?;
+    match open_settled(caller, flags, settled) {
+        // It is whole by now, or the agent's descriptors are not to be seen from here.
+        Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => {
+            let settled = maps.settle(place, |path| LocalRequest::Read { path, follow })?;
+            open_settled(caller, flags, settled)
+        }
+        opened => opened,
+    }
 }
 
 /// A directory of the tree shows only what has come: the agent has one with all names.

@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::fs::CWD;
 use rustix::io::Errno;
 
 use super::caller::{Caller, errno};
@@ -85,6 +86,7 @@ impl Server {
     fn reply(&self, caller: &Caller, call: Call) -> Result<Reply, Errno> {
         match call {
             Call::WorkingDirectory { into } => return self.working_directory(caller, into),
+            Call::DescriptorStat { fd, into } => return self.stat_descriptor(caller, fd, into),
             Call::Rename { from, to, .. } | Call::Link { from, to, .. } => {
                 return self.with_two_paths(caller, call, from, to);
             }
@@ -92,7 +94,9 @@ impl Server {
             _ => {}
         }
         let Some(at) = path_of(call) else { return Ok(Reply::Pass) };
-        let Some(target) = self.target(caller, call, at) else { return Ok(Reply::Pass) };
+        let Some(target) = self.target(caller, call, at) else {
+            return self.look_at_descriptor(caller, call);
+        };
         let (maps, place) = (&self.maps, &target.place);
         match call {
             Call::Open { flags, mode, .. } => self.open(caller, place, Wanted { flags, mode }),
@@ -156,6 +160,46 @@ impl Server {
     fn open(&self, caller: &Caller, place: &Place, wanted: Wanted) -> Result<Reply, Errno> {
         let fd = open::serve(&self.maps, caller, place, wanted)?;
         Ok(Reply::Descriptor(fd, wanted.closes_on_exec()))
+    }
+
+    /// fstat(2) of a file that is read as it comes.
+    fn stat_descriptor(&self, caller: &Caller, fd: i32, into: u64) -> Result<Reply, Errno> {
+        let Some(found) = self.arriving(caller, fd, libc::STATX_BASIC_STATS) else {
+            return Ok(Reply::Pass);
+        };
+        caller.put(into, &look::stat_of(&found))?;
+        Ok(Reply::Result(0))
+    }
+
+    /// The other ways to ask the same.
+    fn look_at_descriptor(&self, caller: &Caller, call: Call) -> Result<Reply, Errno> {
+        let (at, mask) = match call {
+            Call::Stat { at, .. } => (at, libc::STATX_BASIC_STATS),
+            Call::Statx { at, mask, .. } => (at, mask),
+            _ => return Ok(Reply::Pass),
+        };
+        let is_empty =
+            || at.address == 0 || caller.text(at.address).is_some_and(|text| text.is_empty());
+        if at.dir < 0 || !looks_at_descriptor(call) || !self.maps.have_arriving() || !is_empty() {
+            return Ok(Reply::Pass);
+        }
+        let Some(found) = self.arriving(caller, at.dir, mask) else { return Ok(Reply::Pass) };
+        match call {
+            Call::Statx { into, .. } => caller.put(into, &found)?,
+            Call::Stat { into, .. } => caller.put(into, &look::stat_of(&found))?,
+            _ => return Ok(Reply::Pass),
+        }
+        Ok(Reply::Result(0))
+    }
+
+    /// What is told of a descriptor of the caller, if it is one of a file that is read as it comes.
+    fn arriving(&self, caller: &Caller, fd: i32, mask: u32) -> Option<libc::statx> {
+        if fd < 0 || !self.maps.have_arriving() {
+            return None;
+        }
+        let found = look::statx_at(CWD, caller.base_link(fd).as_bytes(), 0, mask).ok()?;
+        let found = self.maps.as_in_tree(found)?;
+        (caller.still_waits() && caller.is_own_user()).then_some(found)
     }
 
     /// openat2(2). What it must not lead out of is the directory that the path starts from; so nothing goes
@@ -251,6 +295,9 @@ fn path_of(call: Call) -> Option<Named> {
         | Call::Enter { at }
         | Call::Execute { at, .. }
         | Call::Change { at, .. } => Some(at),
-        Call::WorkingDirectory { .. } | Call::Rename { .. } | Call::Link { .. } => None,
+        Call::WorkingDirectory { .. }
+        | Call::DescriptorStat { .. }
+        | Call::Rename { .. }
+        | Call::Link { .. } => None,
     }
 }

@@ -102,7 +102,9 @@ impl Agent {
         let (wanted, follow) = match request {
             LocalRequest::Greet { .. } => return Ok(self.welcome()),
             LocalRequest::Prefetch { .. } => return Ok(LocalReply::Done),
-            LocalRequest::Read { path, follow } | LocalRequest::Look { path, follow } => {
+            LocalRequest::Read { path, follow }
+            | LocalRequest::Open { path, follow }
+            | LocalRequest::Look { path, follow } => {
                 (path.clone(), *follow)
             }
             LocalRequest::List { path } => (path.clone(), true),
@@ -130,7 +132,7 @@ impl Agent {
             tree: bytes(self.cache.join("tree").join(map.to_string())),
             lists: bytes(self.cache.join("lists").join(map.to_string())),
         });
-        LocalReply::Welcome { node: NodeId(0), maps: all.collect() }
+        LocalReply::Welcome { node: NodeId(0), maps: all.collect(), arriving: None }
     }
 
     /// Goes along a path, over what is here and what is at home.

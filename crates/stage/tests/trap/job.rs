@@ -12,7 +12,7 @@ use std::time::Duration;
 use azekura_proto::staging::{JobId, MapKind, NodeId};
 use azekura_stage::agent::Agent;
 use azekura_stage::front::{AgentAt, Front, FrontOptions, OutOptions, Recipients};
-use azekura_stage::job::{AgentDescription, MapDescription, draw};
+use azekura_stage::job::{AgentDescription, Keeping, MapDescription, draw};
 use azekura_stage::source::Source;
 use azekura_stage::trap;
 
@@ -71,6 +71,7 @@ impl Job {
             cache: dir.path().join("cache"),
             maps: maps.clone(),
             keeps_cache: false,
+            keeping: Keeping::default(),
             socket_suffix: String::new(),
         };
         let agent = Agent::start(description).unwrap();

@@ -3,8 +3,9 @@
 
 use anyhow::Result;
 
-use super::copy::{self, copy};
+use super::copy;
 use super::fixture::{LINK_BYTES_PER_S, METHOD, NODES_MAX, StagingLab, median};
+use super::job::METHOD_IN;
 use crate::chart::Scale;
 use crate::experiment::frame::{
     Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
@@ -54,11 +55,11 @@ impl Experiment for StageIn {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} {} Aggregate bandwidth is the file's length times the nodes, over the time; its share \
+            "{METHOD} {METHOD_IN} {} Aggregate bandwidth is the file's length times the nodes, over the time; its share \
              is of what the links of the nodes carry in one direction, 12.5 MB/s each. MB are 10^6 \
              bytes. Figures of staging are medians of {} jobs, each with agents of its own; those of \
              copy are of one run.",
-            copy::METHOD,
+            copy::METHOD_IN,
             settings.rounds()
         )
     }
@@ -131,9 +132,9 @@ impl Experiment for StageIn {
             let (bytes, nodes): (u64, usize) = (bytes.parse()?, nodes.parse()?);
             let home = lab.files(1, bytes)?;
             let time_s = if way == COPY {
-                copy(&lab, nodes, &home.join("0/0"))?
+                copy::from_server(&lab, nodes, &home.join("0/0"))?
             } else {
-                let times = (0..rounds).map(|_| lab.stage(nodes, &home, 1));
+                let times = (0..rounds).map(|_| lab.stage_in(nodes, &home, 1));
                 median(times.collect::<Result<_>>()?)
             };
             let aggregate = bytes as f64 * nodes as f64 / time_s;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::fixture::{METHOD, NODES_MAX, StagingLab, median};
+use super::job::METHOD_IN;
 use crate::chart::Scale;
 use crate::experiment::frame::{
     Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
@@ -39,7 +40,7 @@ impl Experiment for Small {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} {} files of 8 KiB, a hundred in a directory, and one file as long as all of them. \
+            "{METHOD} {METHOD_IN} {} files of 8 KiB, a hundred in a directory, and one file as long as all of them. \
              Figures are medians of {} jobs.",
             files(settings),
             settings.rounds()
@@ -87,7 +88,7 @@ impl Experiment for Small {
             let nodes = nodes.parse()?;
             let measure = |files, bytes| -> Result<f64> {
                 let home = lab.files(files, bytes)?;
-                let times = (0..rounds).map(|_| lab.stage(nodes, &home, files));
+                let times = (0..rounds).map(|_| lab.stage_in(nodes, &home, files));
                 Ok(median(times.collect::<Result<_>>()?))
             };
             let small_s = measure(files, FILE_BYTES)?;

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use azekura_proto::staging::NodeId;
 use parking_lot::Mutex;
 
-use crate::fetch::{After, PieceHead, Receiver};
+use crate::fetch::{After, EndHead, PieceHead, Receiver};
 use crate::front::event::Event;
 use crate::front::outgoing::arrival::Arrival;
 use crate::front::outgoing::post::{Note, Post, Why};
@@ -105,7 +105,7 @@ impl Receiver for Arrivals {
         After::Next
     }
 
-    fn end(&self, from: Supplier, content: ContentId, digest: u64) -> After {
+    fn end(&self, from: Supplier, EndHead { content, digest, .. }: EndHead) -> After {
         let Some(key) = Self::key(from, content) else { return After::Enough };
         let Some(entry) = self.table.lock().get(&key).cloned() else { return After::Enough };
         let is_right = entry.lock().as_ref().is_some_and(|arrival| {

@@ -65,6 +65,7 @@ impl Outgoing {
         if self.maps.iter().all(|map| map.kind == MapKind::ReadOnly) {
             return OutReport::default();
         }
+        self.tell(Event::OutAsked);
         let hosts = self.hosts();
         // Whether it still is one is looked at each time that somebody asks for this.
         *self.manifest.lock() = None;

@@ -162,6 +162,14 @@ impl Scheduler {
         self.take_out(node, id);
     }
 
+    /// A node has no room for a content.
+    pub(super) fn read_through(&mut self, node: NodeId, id: ContentId, why: String) {
+        let Some(content) = self.state.contents.get(&id) else { return };
+        let path = path_of(&content.description);
+        self.tell(Event::ReadThrough { path, node, why });
+        self.take_out(node, id);
+    }
+
     /// A file is not what it was. Whoever has all of it keeps it, and gives it to the others.
     pub(super) fn changed(&mut self, id: ContentId) {
         let Some(content) = self.state.contents.get(&id) else { return };

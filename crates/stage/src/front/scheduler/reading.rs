@@ -16,7 +16,7 @@ use crate::message::{
     BUNDLE_BYTES_MAX, BUNDLE_NAMES_BYTES_MAX, ContentId, PARTS_MAX, PLACE_BYTES, Place,
     SMALL_BYTES_MAX, ToAgent,
 };
-use crate::stock::Bundled;
+use crate::stock::{Audience, Bundled};
 
 /// Large files that travel at once: more would only make each of them later.
 const LARGE_MAX: usize = 4;
@@ -81,11 +81,11 @@ impl Scheduler {
 
     fn open(&mut self, place: Place) {
         self.state.opening.insert(place.clone(), Instant::now());
-        let nodes = self.nodes_for(&place);
+        let audience = self.audience(Some(&place));
         let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
         self.workers.give(move || {
             let opened = stock
-                .open(&place, nodes)
+                .open(&place, audience)
                 .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO).raw_os_error());
             // If nobody listens the job is over.
             let _ = words.send(Word::Opened { place, opened });
@@ -94,7 +94,7 @@ impl Scheduler {
 
     fn read_bundle(&mut self) {
         let places = self.gather();
-        let nodes = places.first().map_or(0, |place| self.nodes_for(place));
+        let audience = self.audience(places.first());
         let is_far = places.iter().any(|place| self.stock.is_far(place));
         let bundling = Bundling::new(places, is_far);
         let number = self.state.next_bundle;
@@ -103,7 +103,7 @@ impl Scheduler {
         let (stock, words) = (Arc::clone(&self.stock), self.words.clone());
         self.workers.give(move || {
             let bundle = bundling.read(&stock);
-            let _ = words.send(Word::Bundled(number, stock.add_bundle(bundle, nodes)));
+            let _ = words.send(Word::Bundled(number, stock.add_bundle(bundle, audience)));
         });
     }
 
@@ -121,20 +121,20 @@ impl Scheduler {
             for place in left.into_iter().rev() {
                 self.state.small.push_front(place);
             }
-            let nodes = read.first().map_or(0, |place| self.nodes_for(place));
-            let bundled = self.stock.add_bundle(read, nodes);
+            let audience = self.audience(read.first());
+            let bundled = self.stock.add_bundle(read, audience);
             self.bundled(bundled);
         }
     }
 
-    /// How many nodes a file goes to.
-    pub(super) fn nodes_for(&self, place: &Place) -> usize {
-        match self.recipients {
+    /// To how many nodes a file goes; to none if there is no file.
+    fn audience(&self, place: Option<&Place>) -> Audience {
+        let wanted = || self.state.files.get(place?).map(|wanted| wanted.by.len());
+        let nodes = match self.recipients {
             Recipients::All => self.agents.len(),
-            Recipients::Requesters => {
-                self.state.files.get(place).map_or(0, |wanted| wanted.by.len())
-            }
-        }
+            Recipients::Requesters => wanted().unwrap_or(0),
+        };
+        Audience { nodes, links: self.links }
     }
 
     /// Small files that the same nodes want, as many as go into one content.

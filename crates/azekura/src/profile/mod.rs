@@ -1,0 +1,58 @@
+//! `azekura profile`: the I/O of a real run, and the job that it comes to. [`record`] runs the command under
+//! the preload library's recording mode, [`darshan`] reads what Darshan has recorded; both give a [`usage`],
+//! which [`job`] turns into a `JOB.toml` and [`listing`] into tables. Changes nothing about the command: its
+//! streams, signals and exit code are its own.
+
+mod args;
+mod darshan;
+mod job;
+mod listing;
+mod record;
+mod usage;
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+pub(crate) use args::ProfileArgs;
+
+use crate::outcome::Verdict;
+use crate::report;
+
+/// Records the command, or reads a log, and writes the job.
+///
+/// # Errors
+/// If the command cannot be recorded, has moved no data that could be seen, or a file cannot be written.
+pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
+    let (usage, verdict) = match &args.darshan {
+        Some(log) => (darshan::read(log)?, Verdict::Good),
+        None => match record::run(&args.command, &args.under)? {
+            record::Outcome::Recorded(usage, code) => (usage, Verdict::Ended(code)),
+            record::Outcome::NotStarted(verdict) => return Ok(verdict),
+        },
+    };
+    // First what needs no judgement, so that it is there when there is no job in it.
+    if let Some(path) = &args.csv {
+        write(path, &listing::csv(&usage))?;
+    }
+    if let Some(path) = &args.json {
+        write(path, &serde_json::to_string_pretty(&usage)?)?;
+    }
+    for line in listing::remarks(&usage) {
+        report::note(format_args!("azekura: {line}"));
+    }
+    let text = match job::of(&usage) {
+        Ok(job) => job::text(&job, &usage),
+        Err(why) => bail!("{}", listing::no_job(&usage, why)),
+    };
+    match &args.output {
+        Some(path) => write(path, &text)?,
+        None => report::say(text.trim_end()),
+    }
+    Ok(verdict)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text)
+        .with_context(|| format!("cannot write {}: name another file", path.display()))
+}

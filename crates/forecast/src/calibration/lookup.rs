@@ -1,0 +1,160 @@
+//! Values between those that were measured: linear over the logarithm of processes, nodes or files, since
+//! what happens from 1 to 2 is about as much as from 8 to 16. Beyond the ends the last value holds; the
+//! caller says that this is outside of what was measured.
+
+use super::{Calibration, Streams};
+use crate::units::MibPerSecond;
+
+/// A column of [`Streams`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Read,
+    Write,
+    Mixed,
+    CachedRead,
+    CachedMixed,
+    Create,
+    Open,
+}
+
+/// How many work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) nodes: u32,
+    /// Of each node.
+    pub(crate) processes: u32,
+}
+
+impl At {
+    /// All processes.
+    pub(crate) fn all(self) -> f64 {
+        f64::from(self.nodes) * f64::from(self.processes)
+    }
+}
+
+impl Streams {
+    fn get(&self, column: Column) -> Option<f64> {
+        let throughput = match column {
+            Column::Read => self.read_mib_per_s,
+            Column::Write => self.write_mib_per_s,
+            Column::Mixed => self.mixed_mib_per_s,
+            Column::CachedRead => self.cached_read_mib_per_s,
+            Column::CachedMixed => self.cached_mixed_mib_per_s,
+            Column::Create => return self.create_per_s.map(|rate| rate.number()),
+            Column::Open => return self.open_per_s.map(|rate| rate.number()),
+        };
+        throughput.map(|rate| rate.number())
+    }
+}
+
+/// Linear over the logarithm of x, between points in order of x; the ends hold beyond them.
+fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let after = points.iter().position(|(at, _)| *at >= x);
+    match after {
+        None => points.last().map(|(_, y)| *y),
+        Some(0) => points.first().map(|(_, y)| *y),
+        Some(index) => {
+            let ((x0, y0), (x1, y1)) = (points[index - 1], points[index]);
+            Some(y0 + (y1 - y0) * (x / x0).log2() / (x1 / x0).log2())
+        }
+    }
+}
+
+impl Calibration {
+    /// What was measured of all processes together, or lies between what was; `None` if the column is
+    /// empty.
+    pub(crate) fn rate(&self, column: Column, at: At) -> Option<f64> {
+        let mut node_counts: Vec<u32> = self
+            .streams
+            .iter()
+            .filter(|row| row.get(column).is_some())
+            .map(|row| row.nodes)
+            .collect();
+        node_counts.sort_unstable();
+        node_counts.dedup();
+        let by_nodes: Vec<(f64, f64)> = node_counts
+            .iter()
+            .filter_map(|nodes| {
+                let y = self.rate_of_nodes(column, *nodes, at.processes)?;
+                Some((f64::from(*nodes), y))
+            })
+            .collect();
+        let rate = interpolate(&by_nodes, f64::from(at.nodes))?;
+        let measured_nodes = by_nodes.last().map_or(1.0, |(nodes, _)| *nodes);
+        // Where the storage nodes' bandwidth is known it bounds what more nodes reach; where it is not,
+        // nothing says that more nodes reach more.
+        let grows = self.path.per_storage_node_mib_per_s.is_some();
+        let more = f64::from(at.nodes) / measured_nodes;
+        Some(if grows && more > 1.0 { rate * more } else { rate })
+    }
+
+    fn rate_of_nodes(&self, column: Column, nodes: u32, processes: u32) -> Option<f64> {
+        let mut points: Vec<(f64, f64)> = self
+            .streams
+            .iter()
+            .filter(|row| row.nodes == nodes)
+            .filter_map(|row| Some((f64::from(row.processes), row.get(column)?)))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        interpolate(&points, f64::from(processes))
+    }
+
+    /// The share of its throughput that a process has left when it goes round so many files; 1 where
+    /// that was not measured.
+    pub(crate) fn share_when_interleaved(&self, reading: bool, files: f64) -> f64 {
+        let mut points: Vec<(f64, f64)> = self
+            .interleaved
+            .iter()
+            .filter_map(|row| {
+                let rate = if reading { row.read_mib_per_s } else { row.write_mib_per_s };
+                Some((row.files as f64, rate?.number()))
+            })
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        match points.first() {
+            Some(&(1.0, alone)) => interpolate(&points, files).map_or(1.0, |rate| rate / alone),
+            _ => 1.0,
+        }
+    }
+
+    /// What the way to the storage lets through: `min(B_CP N_CN, B_SP N_SN)`, and `B_P` where there is
+    /// one node. Infinite where nothing is known to bind.
+    pub(crate) fn path_limit(&self, nodes: u32) -> MibPerSecond {
+        let number = |bandwidth: Option<crate::measured::Measured<MibPerSecond>>| {
+            bandwidth.map_or(f64::INFINITY, |bandwidth| bandwidth.number())
+        };
+        let compute = number(self.path.per_compute_node_mib_per_s) * f64::from(nodes);
+        let storage = f64::from(self.path.storage_nodes.unwrap_or(1))
+            * number(self.path.per_storage_node_mib_per_s);
+        let total = if nodes == 1 { number(self.path.total_mib_per_s) } else { f64::INFINITY };
+        MibPerSecond(compute.min(storage).min(total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    #[test]
+    fn between_points_the_line_is_over_the_logarithm_and_beyond_them_they_hold() {
+        let points = [(1.0, 10.0), (4.0, 30.0)];
+        let at = |x| interpolate(&points, x).unwrap();
+        assert_eq!((at(1.0), at(2.0), at(4.0)), (10.0, 20.0, 30.0));
+        assert_eq!((at(0.5), at(64.0)), (10.0, 30.0));
+        assert_eq!(interpolate(&[], 1.0), None);
+    }
+
+    #[test]
+    fn more_nodes_than_measured_reach_more_only_as_far_as_the_way_is_known() {
+        let mut calibration = samples::calibration();
+        let at = |nodes| At { nodes, processes: 1 };
+        let alone = calibration.rate(Column::Read, at(1)).unwrap();
+        assert_eq!(calibration.rate(Column::Read, at(4)), Some(alone));
+        calibration.path.per_storage_node_mib_per_s =
+            Some(crate::measured::Measured::exactly(2.0 * alone));
+        calibration.path.storage_nodes = Some(1);
+        assert_eq!(calibration.rate(Column::Read, at(4)), Some(4.0 * alone));
+        assert_eq!(calibration.path_limit(4), MibPerSecond(2.0 * alone));
+    }
+}

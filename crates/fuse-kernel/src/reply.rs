@@ -1,0 +1,297 @@
+//! Answers to the kernel. A [`Replier`] sends exactly one answer: every sending method consumes
+//! it, and dropping it without an answer sends `EIO`, so that no caller hangs.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::abi::{self, Attr, AttrOut, CreateOut, EntryOut, OpenOut, StatfsOut, StatxOut};
+use crate::channel::Channel;
+use crate::operation::{Lock, LockKind};
+
+/// A found or new node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Entry {
+    /// Number under which the kernel will ask for the node; 0 says "no such entry" and lets the
+    /// kernel remember that for `entry_ttl`.
+    pub node: u64,
+    /// Tells reuses of the same number apart.
+    pub generation: u64,
+    /// How long the kernel may go on using the name.
+    pub entry_ttl: Duration,
+    /// How long the kernel may go on using the attributes.
+    pub attr_ttl: Duration,
+    /// Attributes of the node.
+    pub attr: Attr,
+}
+
+/// How the kernel has to treat an open file or directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenFlags(u32);
+
+impl OpenFlags {
+    /// Reads and writes go past the page cache.
+    pub const DIRECT_IO: Self = Self(1 << 0);
+    /// What the page cache has from earlier opens is still good.
+    pub const KEEP_CACHE: Self = Self(1 << 1);
+    /// The listing may be cached.
+    pub const CACHE_DIR: Self = Self(1 << 3);
+    /// Closing needs no flush request.
+    pub const NO_FLUSH: Self = Self(1 << 5);
+    /// Direct writes within the file's size may go on side by side.
+    pub const PARALLEL_DIRECT_WRITES: Self = Self(1 << 6);
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Space and inode counts of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Statfs {
+    /// Size, in units of `fragment_bytes`.
+    pub blocks: u64,
+    /// Free space, likewise.
+    pub blocks_free: u64,
+    /// Free space for ordinary users, likewise.
+    pub blocks_available: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// Preferred transfer size, in bytes.
+    pub block_bytes: u32,
+    /// Unit of the counts, in bytes.
+    pub fragment_bytes: u32,
+    /// Longest name, in bytes.
+    pub name_bytes_max: u32,
+}
+
+/// A time of statx.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timestamp {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nanoseconds: u32,
+}
+
+/// Sends the one answer to a request. May be kept, and moved to another thread.
+#[derive(Debug)]
+pub struct Replier {
+    channel: Arc<Channel>,
+    unique: u64,
+    answered: bool,
+}
+
+impl Drop for Replier {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.channel.reply_error(self.unique, Errno::IO);
+        }
+    }
+}
+
+impl Replier {
+    pub(crate) fn new(channel: Arc<Channel>, unique: u64) -> Self {
+        Self { channel, unique, answered: false }
+    }
+
+    /// Number of the request that is answered; an interrupt names it.
+    pub fn unique(&self) -> u64 {
+        self.unique
+    }
+
+    /// The request failed.
+    pub fn error(mut self, errno: Errno) {
+        self.answered = true;
+        self.channel.reply_error(self.unique, errno);
+    }
+
+    /// The request was carried out and has nothing to tell.
+    pub fn ok(self) {
+        self.parts([&[], &[]]);
+    }
+
+    /// Bytes: file data, a symlink's text, packed directory entries, an attribute's value.
+    pub fn data(self, bytes: &[u8]) {
+        self.parts([bytes, &[]]);
+    }
+
+    /// A found or new node.
+    pub fn entry(self, entry: &Entry) {
+        self.structure(&entry_out(entry));
+    }
+
+    /// Attributes, good for `ttl`.
+    pub fn attr(self, attr: &Attr, ttl: Duration) {
+        self.structure(&AttrOut {
+            attr_valid: ttl.as_secs(),
+            attr_valid_nsec: ttl.subsec_nanos(),
+            dummy: 0,
+            attr: *attr,
+        });
+    }
+
+    /// An open file or directory.
+    pub fn open(self, fh: u64, flags: OpenFlags) {
+        self.structure(&open_out(fh, flags));
+    }
+
+    /// A new file that is open.
+    pub fn create(self, entry: &Entry, fh: u64, flags: OpenFlags) {
+        self.structure(&CreateOut { entry: entry_out(entry), open: open_out(fh, flags) });
+    }
+
+    /// So many bytes were written.
+    pub fn written(self, size: u32) {
+        self.structure(&abi::WriteOut { size, padding: 0 });
+    }
+
+    /// So many bytes were copied; `wide` as in the request.
+    pub fn copied(self, bytes: u64, wide: bool) {
+        if wide {
+            self.structure(&abi::CopyOut64 { bytes });
+        } else {
+            self.written(u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Space and inode counts.
+    pub fn statfs(self, statfs: &Statfs) {
+        self.structure(&StatfsOut {
+            blocks: statfs.blocks,
+            bfree: statfs.blocks_free,
+            bavail: statfs.blocks_available,
+            files: statfs.files,
+            ffree: statfs.files_free,
+            bsize: statfs.block_bytes,
+            namelen: statfs.name_bytes_max,
+            frsize: statfs.fragment_bytes,
+            padding: 0,
+            spare: [0; 6],
+        });
+    }
+
+    /// Answers both forms of GETXATTR and LISTXATTR: the length if the caller's `size` is 0, the
+    /// `value` if it fits, and `ERANGE` if it does not.
+    pub fn xattr(self, value: &[u8], size: u32) {
+        if size == 0 {
+            self.structure(&abi::GetxattrOut { size: value.len() as u32, padding: 0 });
+        } else if value.len() > size as usize {
+            self.error(Errno::RANGE);
+        } else {
+            self.data(value);
+        }
+    }
+
+    /// Answer to a test: the conflicting lock, or `None` if there is none.
+    pub fn lock(self, conflict: Option<&Lock>) {
+        let raw = match conflict {
+            None => abi::LkOut { typ: 2, ..abi::LkOut::default() },
+            Some(lock) => {
+                let typ = match lock.kind {
+                    LockKind::Read => 0,
+                    LockKind::Write => 1,
+                    LockKind::Unlock => 2,
+                };
+                abi::LkOut { start: lock.start, end: lock.end, typ, pid: lock.pid }
+            }
+        };
+        self.structure(&raw);
+    }
+
+    /// Offset that a seek has found.
+    pub fn seek(self, offset: u64) {
+        self.structure(&abi::LseekOut { offset });
+    }
+
+    /// Attributes with the creation time, if it is known.
+    pub fn statx(self, attr: &Attr, birth: Option<Timestamp>, ttl: Duration) {
+        /// `STATX_BASIC_STATS` and `STATX_BTIME`.
+        const BASIC: u32 = 0x7ff;
+        const BTIME: u32 = 0x800;
+        let time = |seconds, nanoseconds| abi::SxTime { seconds, nanoseconds, reserved: 0 };
+        let born = birth.unwrap_or_default();
+        let stat = abi::Statx {
+            mask: if birth.is_some() { BASIC | BTIME } else { BASIC },
+            blksize: attr.blksize,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            mode: attr.mode as u16,
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time(attr.atime, attr.atimensec),
+            btime: time(born.seconds, born.nanoseconds),
+            ctime: time(attr.ctime, attr.ctimensec),
+            mtime: time(attr.mtime, attr.mtimensec),
+            // The kernel's 32-bit device form: minor 7..0, major 19..8, rest of minor above.
+            rdev_major: (attr.rdev >> 8) & 0xfff,
+            rdev_minor: (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff_ff00),
+            ..abi::Statx::default()
+        };
+        self.structure(&StatxOut {
+            attr_valid: ttl.as_secs(),
+            attr_valid_nsec: ttl.subsec_nanos(),
+            flags: 0,
+            spare: [0; 2],
+            stat,
+        });
+    }
+
+    fn structure(self, structure: &(impl IntoBytes + Immutable)) {
+        self.parts([structure.as_bytes(), &[]]);
+    }
+
+    fn parts(mut self, parts: [&[u8]; 2]) {
+        self.answered = true;
+        self.channel.reply(self.unique, parts);
+    }
+}
+
+pub(crate) fn entry_out(entry: &Entry) -> EntryOut {
+    EntryOut {
+        nodeid: entry.node,
+        generation: entry.generation,
+        entry_valid: entry.entry_ttl.as_secs(),
+        attr_valid: entry.attr_ttl.as_secs(),
+        entry_valid_nsec: entry.entry_ttl.subsec_nanos(),
+        attr_valid_nsec: entry.attr_ttl.subsec_nanos(),
+        attr: entry.attr,
+    }
+}
+
+fn open_out(fh: u64, flags: OpenFlags) -> OpenOut {
+    OpenOut { fh, open_flags: flags.0, backing_id: 0 }
+}
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends the calling thread's reply buffer, `size` bytes of it, to `fill`. The buffer is kept
+/// between requests, so that its memory is zeroed only once; what it holds is left over from
+/// earlier replies.
+pub fn with_reply_buffer<R>(size: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    BUFFER.with(|cell| {
+        let mut buffer = cell.take();
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        let result = fill(&mut buffer[..size]);
+        cell.set(buffer);
+        result
+    })
+}

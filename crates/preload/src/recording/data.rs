@@ -1,0 +1,331 @@
+//! Requests that move data, and positions. Owns what each of them adds to a file's counters, and how those of
+//! the C library itself are found that no hook sees: its streams and whatever else it does move the kernel's
+//! position further than the hooks' calls did.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use azekura_proto::recording::layout::{file, process as words, transfers};
+use libc::{off_t, size_t, ssize_t};
+
+use super::area::Entry;
+use super::look::look;
+use super::process::{self, now};
+use super::slots::{self, APPENDS, BOTH, HAS_STREAM, NOWHERE, Slot, WRITES};
+
+/// What the C library gives a stream for want of anything better, in bytes.
+const BUFFER_BYTES: u64 = 4096;
+
+/// What the kernel moves at most in one call.
+const CALL_BYTES_MAX: usize = 0x7fff_f000;
+
+/// Reading or writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Out of the file.
+    Read = 0,
+    /// Into it.
+    Write = 1,
+}
+
+/// One request to the kernel, or several alike.
+pub(super) struct Request {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+    /// What each asked for.
+    pub(super) asked: u64,
+    pub(super) nanos: u64,
+}
+
+fn add(word: &AtomicU64, by: u64) {
+    word.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Counts a size among the commonest: a new one takes the place of the rarest (space-saving).
+fn add_size(entry: Entry, at: usize, size: u64, by: u64) {
+    let (sizes, counts) = entry[at..at + 2 * transfers::SIZES_MAX].split_at(transfers::SIZES_MAX);
+    let mut rarest = 0;
+    let mut least = u64::MAX;
+    for (place, known) in sizes.iter().enumerate() {
+        let count = counts[place].load(Ordering::Relaxed);
+        if count > 0 && known.load(Ordering::Relaxed) == size {
+            add(&counts[place], by);
+            return;
+        }
+        if count < least {
+            (rarest, least) = (place, count);
+        }
+    }
+    sizes[rarest].store(size, Ordering::Relaxed);
+    counts[rarest].store(least + by, Ordering::Relaxed);
+}
+
+/// Adds requests that moved data at the offset.
+pub(super) fn add_request(
+    (slot, entry): (&Slot, Entry),
+    direction: Direction,
+    offset: u64,
+    request: &Request,
+) {
+    let base = file::TRANSFERS + direction as usize * transfers::WORDS;
+    let next = &slot.next[direction as usize];
+    let goes_on = next.load(Ordering::Relaxed) == offset
+        || direction == Direction::Write && slot.has(APPENDS);
+    let end = offset + request.bytes;
+    next.store(end, Ordering::Relaxed);
+    add(&entry[base + transfers::REQUESTS], request.count);
+    add(&entry[base + transfers::BYTES], request.bytes);
+    add(&entry[base + transfers::SEQUENTIAL], request.count - u64::from(!goes_on));
+    add(&entry[base + transfers::NANOS], request.nanos);
+    add_size(entry, base + transfers::SIZES, request.asked, request.count);
+    if direction == Direction::Write {
+        entry[file::END].fetch_max(end, Ordering::Relaxed);
+    }
+}
+
+/// Adds a record that the program has moved itself, of `size`, of which `bytes` were there.
+pub(super) fn add_record(entry: Entry, direction: Direction, (size, bytes): (u64, u64), at: u64) {
+    let base = file::TRANSFERS + direction as usize * transfers::WORDS;
+    add(&entry[base + transfers::RECORDS], 1);
+    add(&entry[base + transfers::RECORD_BYTES], bytes);
+    add_size(entry, base + transfers::RECORD_SIZES, size, 1);
+    let Some(own) = process::entry() else { return };
+    add(&own[words::RECORDS + direction as usize], 1);
+    let last = &own[words::LAST_FILE + direction as usize];
+    let this = entry.as_ptr().addr() as u64;
+    if last.load(Ordering::Relaxed) != this && last.swap(this, Ordering::Relaxed) != 0 {
+        add(&own[words::SWITCHES + direction as usize], 1);
+    }
+    own[words::LAST].store(at, Ordering::Relaxed);
+}
+
+/// A call that reads or writes; `at` is its offset if not the position, `asked` its bytes, or 0 if they are
+/// not known before.
+pub(crate) fn moved(
+    direction: Direction,
+    fd: c_int,
+    at: Option<off_t>,
+    asked: size_t,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if !process::is_on() {
+        return call();
+    }
+    let Some((slot, entry)) = slots::recorded(fd) else { return call() };
+    let at = at.filter(|at| *at >= 0);
+    if at.is_none() && slot.is_shared() {
+        slot.position.store(slots::kernel_position(fd), Ordering::Relaxed);
+    }
+    let start = now();
+    let result = call();
+    if let Ok(bytes @ 1..) = u64::try_from(result) {
+        let end = now();
+        let asked = if asked == 0 { bytes } else { asked as u64 };
+        let request = Request { count: 1, bytes, asked, nanos: end - start };
+        advance((slot, entry), direction, at, &request);
+        let size = if direction == Direction::Read { asked } else { bytes };
+        add_record(entry, direction, (size, bytes), end);
+    }
+    result
+}
+
+fn advance(
+    (slot, entry): (&Slot, Entry),
+    direction: Direction,
+    at: Option<off_t>,
+    request: &Request,
+) {
+    let offset = at.map_or_else(|| slot.position.load(Ordering::Relaxed), off_t::cast_unsigned);
+    if offset == NOWHERE {
+        return;
+    }
+    add_request((slot, entry), direction, offset, request);
+    if at.is_none() {
+        slot.position.store(offset + request.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A call that copies between two descriptors within the kernel; with the offsets that it was given.
+pub(crate) fn copied(
+    from: (c_int, *const off_t),
+    to: (c_int, *const off_t),
+    asked: size_t,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if !process::is_on() {
+        return call();
+    }
+    let ends = [(Direction::Read, from), (Direction::Write, to)].map(|(direction, (fd, at))| {
+        // SAFETY: null or the caller's offset, which the kernel is about to read.
+        let at = crate::pointers::is_plausible(at).then(|| unsafe { at.read() });
+        let found = slots::recorded(fd);
+        if let Some((slot, _)) = found
+            && at.is_none()
+            && slot.is_shared()
+        {
+            slot.position.store(slots::kernel_position(fd), Ordering::Relaxed);
+        }
+        (direction, found, at)
+    });
+    let start = now();
+    let result = call();
+    let Ok(bytes @ 1..) = u64::try_from(result) else { return result };
+    let end = now();
+    // Programs ask for all that there is by asking for more than the kernel moves at once.
+    let asked = if asked > CALL_BYTES_MAX { bytes } else { asked as u64 };
+    for (direction, found, at) in ends {
+        let Some((slot, entry)) = found else { continue };
+        // The time is that of both together.
+        let request = Request { count: 1, bytes, asked, nanos: (end - start) / 2 };
+        advance((slot, entry), direction, at, &request);
+        add_record(entry, direction, (bytes, bytes), end);
+    }
+    result
+}
+
+/// A file was mapped to memory.
+pub(crate) fn mapped(fd: c_int, offset: off_t, bytes: size_t) {
+    if !process::is_on() {
+        return;
+    }
+    if let Some((_, entry)) = slots::recorded(fd) {
+        let size = entry[file::SIZE_BEFORE].load(Ordering::Relaxed);
+        let size = size.max(entry[file::END].load(Ordering::Relaxed));
+        let there = size.saturating_sub(offset.cast_unsigned()).min(bytes as u64);
+        add(&entry[file::MAPS], 1);
+        add(&entry[file::MAPPED], there);
+    }
+}
+
+/// A call that sets the position.
+pub(crate) fn seeking(fd: c_int, call: impl FnOnce() -> off_t) -> off_t {
+    if !process::is_on() {
+        return call();
+    }
+    let Some((slot, entry)) = slots::known(fd) else { return call() };
+    if slot.has(HAS_STREAM) {
+        settle(fd, slot, entry, None);
+    }
+    let result = call();
+    if result >= 0 {
+        note_seek(slot, entry, result.cast_unsigned());
+    }
+    result
+}
+
+/// The position is another one.
+pub(super) fn note_seek(slot: &Slot, entry: Entry, to: u64) {
+    if slot.position.swap(to, Ordering::Relaxed) != to {
+        add(&entry[file::SEEKS], 1);
+    }
+}
+
+/// Adds what the C library has moved by itself on this descriptor; `nanos` if it was in one call just now.
+pub(super) fn settle(fd: c_int, slot: &Slot, entry: Entry, nanos: Option<u64>) {
+    if nanos.is_none() && slot.is_shared() {
+        return;
+    }
+    settle_at(slot, entry, slots::kernel_position(fd), nanos);
+}
+
+/// As [`settle`], where the kernel's position is going to be `position`.
+pub(super) fn settle_at(slot: &Slot, entry: Entry, position: u64, nanos: Option<u64>) {
+    let before = slot.position.load(Ordering::Relaxed);
+    if position == NOWHERE || before == NOWHERE || position == before {
+        return;
+    }
+    slot.position.store(position, Ordering::Relaxed);
+    // Behind it: the C library gives back what it has read too much.
+    let Some(bytes) = position.checked_sub(before) else { return };
+    let writes = slot.has(WRITES) || slot.has(BOTH) && is_writing(slot);
+    let direction = if writes { Direction::Write } else { Direction::Read };
+    let buffer = match entry[file::BUFFER].load(Ordering::Relaxed) {
+        0 => BUFFER_BYTES,
+        bytes => bytes,
+    };
+    let base = file::TRANSFERS + direction as usize * transfers::WORDS;
+    let (count, asked) = match nanos {
+        Some(_) if direction == Direction::Read => (1, buffer.max(bytes)),
+        Some(_) => (1, bytes),
+        None => {
+            add(&entry[base + transfers::DERIVED], bytes);
+            (bytes.div_ceil(buffer), buffer.min(bytes))
+        }
+    };
+    let request = Request { count, bytes, asked, nanos: nanos.unwrap_or(0) };
+    add_request((slot, entry), direction, before, &request);
+}
+
+/// Whether the stream on a descriptor is writing.
+fn is_writing(slot: &Slot) -> bool {
+    let stream = slot.stream.load(Ordering::Relaxed);
+    // SAFETY: the slot forgets a stream before it is closed.
+    !stream.is_null() && unsafe { look(stream) }.is_writing != 0
+}
+
+/// Settles all descriptors: nothing more will be seen of them, or others may move them from now on.
+pub(super) fn settle_all() {
+    for (fd, slot, entry) in slots::all() {
+        settle(fd, slot, entry, None);
+    }
+}
+
+/// The positions of descriptors are shared with another process from now on.
+pub(super) fn share_all() {
+    for (fd, slot, entry) in slots::all() {
+        settle(fd, slot, entry, None);
+        slot.share();
+    }
+}
+
+/// A number is about to be closed.
+pub(crate) fn closing(fd: c_int) {
+    if !process::is_own() {
+        return;
+    }
+    if let Some((slot, entry)) = slots::known(fd) {
+        settle(fd, slot, entry, None);
+        entry[file::CLOSED].store(now(), Ordering::Relaxed);
+        slots::closed(fd, slot, entry);
+    } else {
+        slots::renewed(fd);
+    }
+}
+
+/// Numbers are about to be closed.
+pub(crate) fn closing_range(first: u32, last: u32) {
+    if !process::is_own() {
+        return;
+    }
+    for (fd, _, _) in slots::all() {
+        if (first..=last).contains(&(fd as u32)) {
+            closing(fd);
+        }
+    }
+    slots::forget_ignored(first, last);
+}
+
+/// A call that makes `to` a duplicate of `from`; its result is the new number.
+pub(crate) fn duplicated(from: c_int, to: Option<c_int>, call: impl FnOnce() -> c_int) -> c_int {
+    if !process::is_own() || to == Some(from) {
+        return call();
+    }
+    if let Some((slot, entry)) = to.and_then(slots::known) {
+        let position = slots::kernel_position(to.unwrap_or(-1));
+        let result = call();
+        if result >= 0 {
+            if !slot.is_shared() {
+                settle_at(slot, entry, position, None);
+            }
+            entry[file::CLOSED].store(now(), Ordering::Relaxed);
+            slots::closed(result, slot, entry);
+            slots::duplicate(from, result);
+        }
+        return result;
+    }
+    let result = call();
+    if result >= 0 {
+        slots::duplicate(from, result);
+    }
+    result
+}
