@@ -33,15 +33,18 @@ LAYERS = {
     "capi": {"proto", "client", "posix"},
     "daos": {"proto", "client", "posix"},
     "stage": {"proto", "wire", "policy", "posix", "client", "platform", "fuse-kernel"},
+    "services": {"proto", "stage"},
     "netlab": set(),
     "testkit": {"platform", "proto", "wire", "rpc", "store", "engine", "policy", "client", "posix"},
     "azekura": {"platform", "proto", "wire", "rpc", "engine", "client", "posix", "fuse", "policy"}
-    | {"executable", "forecast", "nfs", "stage"},
+    | {"executable", "forecast", "nfs", "services", "stage"},
     "lab": {"azekura", "proto", "wire", "engine", "client", "posix", "policy", "netlab", "forecast"},
 }
 # What the tests of every crate may use besides, and nothing but tests. The engines that a test talks
 # to over a socket come with it.
 TEST_LAYERS = {"testkit"}
+# What one crate alone may use from outside: the data path of the others is synchronous.
+ONLY = dict.fromkeys(("opendal", "reqwest", "rustls", "tokio"), "services")
 # What a crate must never use from outside, whatever for.
 BANNED = {
     "proto": {"rustix", "parking_lot", "tracing", "getrandom"},
@@ -76,6 +79,8 @@ def main():
             kind = dependency["kind"] or "normal"
             if name in BANNED.get(crate, ()) and kind == "normal":
                 wrong.append(f"'{crate}' must not depend on '{name}'")
+            if ONLY.get(name, crate) != crate:
+                wrong.append(f"'{crate}' must not depend on '{name}', '{ONLY[name]}' alone may")
             ours = short(name)
             if not (name.startswith(PREFIX) or ours in LAYERS) or ours not in LAYERS:
                 continue

@@ -67,10 +67,24 @@ def main():
         sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
     rules = (ROOT / "deny.toml").read_text()
     allowed = set(re.findall(r'"([^"]+)"', list_of(rules, "allow")))
-    banned = set(re.findall(r'name = "([^"]+)"', list_of(rules, "deny")))
+    banned = {}
+    for line in re.findall(r"\{ name = .*\}", list_of(rules, "deny")):
+        (name,) = re.findall(r'\{ name = "([^"]+)"', line)
+        wrappers = re.findall(r"wrappers = \[(.*?)\]", line)
+        banned[name] = set(re.findall(r'"([^"]+)"', "".join(wrappers)))
+    targets = re.findall(r'"([^"]+)"', re.search(r"^targets = \[.*\]", rules, re.MULTILINE).group(0))
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
+    command += [f"--filter-platform={target}" for target in targets]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    packages = json.loads(done.stdout)["packages"]
+    found = json.loads(done.stdout)
+    # Only what is built: of every other platform's crates the names are in there too.
+    nodes = {node["id"]: node["dependencies"] for node in found["resolve"]["nodes"]}
+    packages = [package for package in found["packages"] if package["id"] in nodes]
+    names = {package["id"]: package["name"] for package in packages}
+    users = {}
+    for user, uses in nodes.items():
+        for used in uses:
+            users.setdefault(names[used], set()).add(names[user])
     wrong = []
     for package in packages:
         name = f"{package['name']} {package['version']}"
@@ -79,7 +93,8 @@ def main():
         if not licence or not accepts(licence, allowed):
             wrong.append(f"{name}: licence '{licence}' is not in deny.toml")
         if package["name"] in banned:
-            wrong.append(f"{name}: banned by deny.toml")
+            strangers = users.get(package["name"], set()) - banned[package["name"]]
+            wrong += [f"{name}: banned by deny.toml, and used by {user}" for user in strangers]
         if source and not source.startswith("registry+https://github.com/rust-lang/"):
             wrong.append(f"{name}: comes from {source}")
     for line in wrong:

@@ -15,8 +15,10 @@ pub fn start(verbose: u8, runs_long: bool) {
     };
     // The key-value store tells its whole life story at these levels.
     let quiet = if verbose < 2 { ",fjall=warn,lsm_tree=warn" } else { "" };
+    // What services are asked, and how, is told by azekura_services; theirs say it once more, request by request.
+    let services = "opendal=error,opendal_core=error,reqwest=warn,hyper=warn,hyper_util=warn,rustls=error,mio=warn";
     let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new(format!("{level}{quiet}")));
+        .unwrap_or_else(|_| EnvFilter::new(format!("{level}{quiet},{services}")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

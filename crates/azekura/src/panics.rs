@@ -6,6 +6,11 @@
 pub fn abort_on_panic() {
     let show = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
+        // A service has answered what the library that speaks to it cannot read: that becomes an error.
+        #[cfg(feature = "services")]
+        if azekura_services::panics_are_caught() {
+            return;
+        }
         show(info);
         std::process::abort();
     }));

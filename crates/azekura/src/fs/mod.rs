@@ -13,6 +13,8 @@ mod paths;
 mod streams;
 mod tree;
 
+pub(crate) use opened::OpenedOnce;
+
 use anyhow::Result;
 use clap::Subcommand;
 

@@ -51,7 +51,12 @@ pub(super) enum Via {
 #[command(after_long_help = "Example:\n  \
     azekura stage run --hosts n1,n2,n3 --map /data/in=ro --map /data/out=out \\\n      \
         --cache /local/scratch -- mpirun -host n1,n2,n3 ./simulate /data/in /data/out\n  \
-    azekura stage run --map ~/project=rw --cache /tmp -- srun ./app      (within a SLURM job)\n\n\
+    azekura stage run --map ~/project=rw --cache /tmp -- srun ./app      (within a SLURM job)\n  \
+    azekura stage run --map /data/in=ro@s3://bucket/set1 --map /data/out=out@default:/runs ... -- ./app\n\n\
+    Homes: s3://BUCKET/PREFIX, webdav[s]://HOST/PATH, sftp://[USER@]HOST/PATH, [s]webhdfs://HOST:PORT/PATH, \
+    file:///PATH, and POOL:/path. Keys and passwords come from the environment (AWS_*, WEBDAV_*, \
+    HADOOP_USER_NAME, ssh's own); '?endpoint=URL&region=NAME' behind an s3 URL names another service than \
+    Amazon's.\n\n\
     The command runs here and starts its programs on the nodes itself; they find the mapped directories \
     under the same paths. The exit code is the command's (128 and the signal's number if a signal ended \
     it), 75 if the command was right and not everything could be sent home, 2 if this command line cannot \
@@ -64,8 +69,9 @@ pub(crate) struct RunArgs {
     /// File with the nodes, the first word of each line; a node named again is not counted again
     #[arg(long, value_name = "FILE")]
     pub(super) hostfile: Option<PathBuf>,
-    /// Directory that programs reach on every node: ro: files come; out: what is written goes home; rw: both
-    #[arg(long = "map", value_name = "DIR=ro|out|rw", required = true)]
+    /// Directory that programs reach on every node: ro: files come; out: what is written goes home; rw: both.
+    /// Home is the directory itself, or what stands behind '@': a URL, or POOL:/path
+    #[arg(long = "map", value_name = "DIR=ro|out|rw[@HOME]", required = true)]
     pub(super) maps: Vec<OsString>,
     /// Directory of every node for what comes
     #[arg(long, value_name = "DIR")]

@@ -1,9 +1,6 @@
 //! `azekura stage run`: the front of a job, from its command line to its exit code. Owns the order of things:
 //! agents, front, command, sending home, end; whatever fails on the way, nothing of the job stays.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::sync::mpsc;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -11,11 +8,12 @@ use anyhow::{Context as _, Result};
 use azekura_proto::staging::{JobId, MapKind, NodeId};
 use azekura_stage::front::{Event, Front, FrontOptions, OutOptions, Recipients};
 use azekura_stage::job::{self, AgentDescription, Keeping, MapDescription};
-use azekura_stage::source::{Directory, Source};
+use azekura_stage::source::Source;
 
 use super::args::{RunArgs, To};
 use super::command::{self, Signals};
 use super::desk::{self, Answer, Clerk, FarDesks, Question};
+use super::homes::Home;
 use super::journal::{Counts, EventFile, Journal};
 use super::launch::{Agents, Heard, Needed};
 use super::out::{self, Record};
@@ -23,7 +21,7 @@ use super::screen::Screen;
 use super::summary::{self, OUT_FAILED};
 use super::tally::Tally;
 use super::words::Launcher;
-use super::{addresses, hosts, maps, sweeping};
+use super::{addresses, homes, hosts, maps, sweeping};
 use crate::host::{places, programs};
 use crate::outcome::Verdict;
 
@@ -36,6 +34,7 @@ type Shared = Arc<RwLock<Option<Front>>>;
 /// If it cannot begin: no hosts, no maps, an agent that does not come up. The command was not started then.
 pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     let plan = Plan::of(args)?;
+    let sources = homes::sources(&plan.maps, &plan.homes)?;
     let variables = command::environment(plan.job)?;
     let program = command::by_its_way(&args.command, args.via, verbose)?;
     let record = Record::of(args, plan.job, &plan.maps)?;
@@ -47,10 +46,12 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     let clerk = clerk(&front, journal.counts());
     // Before the agents: one on this host leaves the desk to the front.
     desk::open(plan.job, Arc::clone(&clerk)).context("cannot take questions of other commands")?;
-    let descriptions = plan.descriptions(args)?;
+    let descriptions = plan.descriptions(args, &sources)?;
     let command = [programs::own()?.into(), "stage".into(), "agent".into()];
     let mut agents = Agents::start(&plan.launcher, &command, &descriptions, Needed::All, &screen)?;
-    let started = plan.start_front(args, record.options(args)?, &agents, tell)?;
+    let mut out = record.options(args)?;
+    out.note.extend(homes::notes(&plan.homes));
+    let started = plan.start_front(args, sources, out, &agents, tell)?;
     *front.write().unwrap_or_else(PoisonError::into_inner) = Some(started);
     if let Some(heard) = agents.take_heard() {
         let desks = FarDesks::new(clerk, agents.life_lines());
@@ -86,6 +87,8 @@ pub(super) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
 struct Plan {
     hosts: Vec<String>,
     maps: Vec<MapDescription>,
+    /// In the order of the maps.
+    homes: Vec<Home>,
     launcher: Launcher,
     job: JobId,
     secret: String,
@@ -96,14 +99,22 @@ impl Plan {
         let hosts = hosts::find(args.hosts.as_deref(), args.hostfile.as_deref())?;
         let maps = maps::parse(&args.maps)?;
         maps::refuse_cache(&maps, &places::absolute(&args.cache)?)?;
+        let (maps, homes) = maps.into_iter().unzip();
         let launcher = Launcher::choose(args.launch.as_deref())?;
         let (job, secret) = job::draw().context("cannot draw the job's secret")?;
-        Ok(Self { hosts, maps, launcher, job, secret })
+        Ok(Self { hosts, maps, homes, launcher, job, secret })
     }
 
     /// What the agents have to know, in the order of nodes.
-    fn descriptions(&self, args: &RunArgs) -> Result<Vec<AgentDescription>> {
+    fn descriptions(
+        &self,
+        args: &RunArgs,
+        sources: &[(MapDescription, Arc<dyn Source>)],
+    ) -> Result<Vec<AgentDescription>> {
         let cache = places::absolute(&args.cache)?;
+        // What programs are to read while it comes is looked at again after each piece.
+        let dear = sources.iter().any(|(_, source)| !source.tells_changes_at_once());
+        let keeping = Keeping { whole: args.whole || dear, direct: args.direct };
         let describe = |(index, host): (usize, &String)| AgentDescription {
             job: self.job,
             secret: self.secret.clone(),
@@ -112,7 +123,7 @@ impl Plan {
             cache: cache.clone(),
             maps: self.maps.clone(),
             keeps_cache: args.keep_cache,
-            keeping: Keeping { whole: args.whole, direct: args.direct },
+            keeping,
             socket_suffix: String::new(),
         };
         Ok(self.hosts.iter().enumerate().map(describe).collect())
@@ -121,6 +132,7 @@ impl Plan {
     fn start_front(
         &self,
         args: &RunArgs,
+        maps: Vec<(MapDescription, Arc<dyn Source>)>,
         out: OutOptions,
         agents: &Agents,
         tell: mpsc::Sender<Event>,
@@ -128,7 +140,7 @@ impl Plan {
         let options = FrontOptions {
             job: self.job,
             secret: self.secret.clone(),
-            maps: sources(&self.maps)?,
+            maps,
             out,
             recipients: match args.to {
                 To::All => Recipients::All,
@@ -137,20 +149,6 @@ impl Plan {
         };
         Ok(Front::start(options, addresses::of(agents.ports())?, tell)?)
     }
-}
-
-/// Maps with where their files come from and go to.
-///
-/// # Errors
-/// If a directory cannot be opened.
-pub(super) fn sources(maps: &[MapDescription]) -> Result<Vec<(MapDescription, Arc<dyn Source>)>> {
-    let source = |map: &MapDescription| {
-        let dir = Path::new(OsStr::from_bytes(&map.dir));
-        let source =
-            Directory::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
-        Ok((map.clone(), Arc::new(source) as Arc<dyn Source>))
-    };
-    maps.iter().map(source).collect()
 }
 
 fn lock(front: &Shared) -> RwLockReadGuard<'_, Option<Front>> {

@@ -9,6 +9,7 @@ mod asking;
 mod command;
 mod desk;
 mod front;
+mod homes;
 mod hosts;
 mod inside;
 mod journal;
@@ -21,6 +22,8 @@ mod screen;
 mod summary;
 mod sweeping;
 mod tally;
+#[cfg(not(feature = "services"))]
+mod without_services;
 mod words;
 
 use anyhow::Result;

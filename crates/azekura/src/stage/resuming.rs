@@ -10,7 +10,6 @@ use azekura_stage::front::{Front, FrontOptions, Manifest, OutOptions, Recipients
 use azekura_stage::job::{self, AgentDescription, Keeping};
 
 use super::args::ResumeArgs;
-use super::front::sources;
 use super::journal::{EventFile, Journal};
 use super::launch::{Agents, Needed};
 use super::out::{CACHE, LAUNCH};
@@ -18,7 +17,7 @@ use super::screen::Screen;
 use super::summary::{self, OUT_FAILED};
 use super::tally::Tally;
 use super::words::Launcher;
-use super::{addresses, sweeping};
+use super::{addresses, homes, sweeping};
 use crate::host::programs;
 use crate::outcome::{Verdict, usage};
 use crate::report;
@@ -33,6 +32,8 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
         report::say("nothing is left to be sent home");
         return Ok(Verdict::Good);
     }
+    let sources =
+        homes::sources(&manifest.maps, &homes::noted(&manifest.note, manifest.maps.len())?)?;
     let launch = args.launch.as_deref().or(manifest.note.get(LAUNCH).map(String::as_str));
     let launcher = Launcher::choose(launch)?;
     let (_, secret) = job::draw().context("cannot draw the job's secret")?;
@@ -46,7 +47,7 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
     let options = FrontOptions {
         job: manifest.job,
         secret,
-        maps: sources(&manifest.maps)?,
+        maps: sources,
         recipients: Recipients::Requesters,
         out: OutOptions {
             concurrency: usize::from(args.out_concurrency),

@@ -17,9 +17,6 @@ use rustix::io::Errno;
 
 use super::home::{self, FileState, NewFile, Source, SourceFile};
 
-/// A name can have 255 bytes; so many are kept in that of a file that is not whole yet.
-const KEPT_NAME_BYTES: usize = 200;
-
 /// A directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -51,10 +48,7 @@ impl Directory {
 
     /// The directory above a path, and its last name.
     fn parent<'a>(&self, path: &'a [u8]) -> io::Result<(OwnedFd, &'a OsStr)> {
-        let (above, name) = match path.iter().rposition(|byte| *byte == b'/') {
-            Some(slash) => (&path[..slash], &path[slash + 1..]),
-            None => (&b""[..], path),
-        };
+        let (above, name) = home::split(path);
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::INVAL.into());
         }
@@ -121,7 +115,7 @@ impl Source for Directory {
 
     fn hard_link(&self, to: &[u8], path: &[u8]) -> io::Result<()> {
         let ((from_above, from), (above, name)) = (self.parent(to)?, self.parent(path)?);
-        let beside = partial_name(name.as_bytes())?;
+        let beside = home::partial_name(name.as_bytes())?;
         let beside = OsStr::from_bytes(&beside);
         rustix::fs::linkat(&from_above, from, &above, beside, AtFlags::empty())?;
         let renamed = rustix::fs::renameat(&above, beside, &above, name);
@@ -201,7 +195,7 @@ impl Unfinished {
 
     fn begin_named(above: OwnedFd, name: &OsStr) -> io::Result<Self> {
         let name = name.as_bytes().to_vec();
-        let partial = partial_name(&name)?;
+        let partial = home::partial_name(&name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = rustix::fs::openat(&above, OsStr::from_bytes(&partial), flags, mode)?.into();
@@ -257,7 +251,7 @@ impl NewFile for Unfinished {
             match self.link(&self.name) {
                 // Only a rename puts it in the place of another.
                 Err(Errno::EXIST) => {
-                    let partial = partial_name(&self.name)?;
+                    let partial = home::partial_name(&self.name)?;
                     self.link(&partial)?;
                     self.partial = Some(partial);
                 }
@@ -280,15 +274,6 @@ impl Drop for Unfinished {
             let _ = rustix::fs::unlinkat(&self.above, OsStr::from_bytes(partial), AtFlags::empty());
         }
     }
-}
-
-/// A name for what is not whole, beside the place where it is to stand.
-fn partial_name(name: &[u8]) -> io::Result<Vec<u8>> {
-    let mut random = [0; 4];
-    getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let mark = u32::from_le_bytes(random);
-    let kept = &name[..name.len().min(KEPT_NAME_BYTES)];
-    Ok([b".", kept, format!(".azekura-{mark:08x}").as_bytes()].concat())
 }
 
 fn attributes_in(directory: impl AsFd, name: &OsStr) -> io::Result<Attributes> {

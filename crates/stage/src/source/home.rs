@@ -7,6 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use azekura_proto::staging::Attributes;
 use azekura_proto::{FileKind, Timestamp};
 
+/// A name can have 255 bytes; so many are kept in that of a file that is not whole yet.
+const KEPT_NAME_BYTES: usize = 200;
+
 /// The state of a file: if two are equal, its content was the same in between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileState {
@@ -35,6 +38,18 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// As open(2).
     fn open(&self, path: &[u8]) -> io::Result<Box<dyn SourceFile>>;
+
+    /// Whether an answer takes a way through networks, and several answers at once take it in the same time: then
+    /// small files are asked for side by side, and waited for longer.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Whether the state of an open file costs next to nothing, so that a change is noticed before the piece that was
+    /// read goes out. If not, it is noticed at the end of a file, and programs must wait for that.
+    fn tells_changes_at_once(&self) -> bool {
+        true
+    }
 
     /// Begins a file that will stand at `path` once it is committed, and is not seen there before.
     ///
@@ -143,6 +158,23 @@ pub(crate) fn kind_of(mode: u32) -> FileKind {
         rustix::fs::FileType::BlockDevice => FileKind::BlockDevice,
         _ => FileKind::Regular,
     }
+}
+
+/// The path above a path, and its last name.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// A name for a file that is not whole yet, that nobody else has.
+pub(crate) fn partial_name(name: &[u8]) -> io::Result<Vec<u8>> {
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let mark = u32::from_le_bytes(random);
+    let kept = &name[..name.len().min(KEPT_NAME_BYTES)];
+    Ok([b".", kept, format!(".azekura-{mark:08x}").as_bytes()].concat())
 }
 
 /// The time as the standard library has it.

@@ -3,7 +3,9 @@
 
 mod directory;
 mod home;
+mod pool;
 
 pub use directory::Directory;
 pub use home::{FileState, NewFile, Source, SourceFile};
 pub(crate) use home::{kind_of, system_time};
+pub use pool::PoolDirectory;

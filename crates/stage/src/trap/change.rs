@@ -151,7 +151,7 @@ fn read_times(caller: &Caller, address: u64, form: TimesForm) -> Result<Timestam
     let micros = |secs: u64, micros: u64| {
         let nanos = micros.checked_mul(1000).filter(|nanos| *nanos < 1_000_000_000);
         let tv_nsec = nanos.ok_or(Errno::INVAL)? as _;
-        Ok(Timespec { tv_sec: secs as i64, tv_nsec })
+        Ok::<_, Errno>(Timespec { tv_sec: secs as i64, tv_nsec })
     };
     let (last_access, last_modification) = match form {
         TimesForm::Seconds => {

@@ -95,7 +95,8 @@ impl Scheduler {
     fn read_bundle(&mut self) {
         let places = self.gather();
         let audience = self.audience(places.first());
-        let bundling = Bundling::new(places);
+        let is_far = places.iter().any(|place| self.stock.is_far(place));
+        let bundling = Bundling::new(places, is_far);
         let number = self.state.next_bundle;
         self.state.next_bundle += 1;
         self.state.reading.insert(number, Arc::clone(&bundling));
@@ -114,8 +115,9 @@ impl Scheduler {
             if split >= STALLED_MAX {
                 return;
             }
+            let is_new = !bundling.is_split();
             let Some((read, left)) = bundling.split() else { continue };
-            split += 1;
+            split += usize::from(is_new);
             for place in left.into_iter().rev() {
                 self.state.small.push_front(place);
             }
