@@ -11,6 +11,10 @@ use clap::Args;
 /// by files, on any file system; neither a pool nor root is needed. What is written is a JOB.toml for
 /// 'azekura forecast', to be edited: ten times the data, eight nodes.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  \
+    azekura profile -o JOB.toml -- tar -xf data.tar\n  \
+    azekura profile --under /data -o JOB.toml -- make -j4\n  \
+    azekura profile --darshan app_id1234.darshan -o JOB.toml")]
 pub(crate) struct ProfileArgs {
     /// Write the job to this file; without it, to standard output after the command has ended
     #[arg(short, long, value_name = "JOB.toml")]
