@@ -176,7 +176,7 @@ pub(crate) fn read(args: &ReaderArgs) -> Result<()> {
         ..FsConfig::default()
     };
     let is_window = match &config.read_policy {
-        ReadPolicy::SyncAdaptive(_) | ReadPolicy::Fixed(_) => true,
+        ReadPolicy::SyncAdaptive(_) | ReadPolicy::Fixed(_) | ReadPolicy::Striped(_) => true,
         ReadPolicy::Predictive(_) | ReadPolicy::Off => false,
     };
     let pool = connect::pool(&args.pool)?;
