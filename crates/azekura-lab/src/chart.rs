@@ -46,6 +46,8 @@ pub(crate) enum Scale {
 pub(crate) struct Curve {
     pub(crate) title: String,
     pub(crate) points: Vec<(f64, f64)>,
+    /// For each point the least and the most of what it is the mean of; or nothing at all.
+    pub(crate) bars: Vec<(f64, f64)>,
 }
 
 /// A whole chart.
@@ -167,7 +169,9 @@ pub(crate) fn draw(chart: &Chart<'_>) -> Result<String> {
         drawn(area.fill(&WHITE))?;
         let all = || chart.curves.iter().flat_map(|curve| curve.points.iter());
         let x_axis = chart.x_scale.axis(all().map(|(x, _)| *x));
-        let y_axis = chart.y_scale.axis(all().map(|(_, y)| *y));
+        let ends = chart.curves.iter().flat_map(|curve| curve.bars.iter());
+        let ends = ends.flat_map(|(low, high)| [*low, *high]);
+        let y_axis = chart.y_scale.axis(all().map(|(_, y)| *y).chain(ends));
         let frame = Frame {
             left: 80,
             right: (WIDTH - LEGEND_WIDTH) as i32,
@@ -185,6 +189,10 @@ pub(crate) fn draw(chart: &Chart<'_>) -> Result<String> {
                     (frame.x(x), frame.y(y))
                 })
                 .collect();
+            let y_of = |y: f64| frame.y(y_axis.share(chart.y_scale.place(y)));
+            for ((x, _), (low, high)) in points.iter().zip(&curve.bars) {
+                draw_bar(&area, index, *x, (y_of(*low), y_of(*high)))?;
+            }
             draw_curve(&area, index, &points)?;
             draw_legend(&area, index, &curve.title, &frame)?;
         }
@@ -236,6 +244,17 @@ fn draw_curve(area: &Area<'_>, index: usize, points: &[(i32, i32)]) -> Result<()
     points.iter().try_for_each(|point| draw_mark(area, index, *point))
 }
 
+/// From the least to the most, with a cap at each end.
+fn draw_bar(area: &Area<'_>, index: usize, x: i32, (low, high): (i32, i32)) -> Result<()> {
+    let colour = COLOURS[index % COLOURS.len()];
+    for ends in
+        [[(x, low), (x, high)], [(x - 3, low), (x + 3, low)], [(x - 3, high), (x + 3, high)]]
+    {
+        drawn(area.draw(&PathElement::new(ends, colour.stroke_width(1))))?;
+    }
+    Ok(())
+}
+
 /// Circle, triangle, square and cross in turn.
 fn draw_mark(area: &Area<'_>, index: usize, point: (i32, i32)) -> Result<()> {
     let colour = COLOURS[index % COLOURS.len()];
@@ -281,6 +300,7 @@ mod tests {
         let curve = |title: &str, factor: f64| Curve {
             title: title.to_owned(),
             points: vec![(16_384.0, 100.0 * factor), (4_194_304.0, 5_000.0 * factor)],
+            bars: Vec::new(),
         };
         let svg = draw(&chart(vec![curve("one & <two>", 1.0), curve("b", 2.0)])).unwrap();
         for text in ["Reading", "transfer size", "MiB/s", "16 KiB", "4 MiB", "10,000"] {
@@ -294,10 +314,20 @@ mod tests {
     #[test]
     fn a_chart_without_points_is_drawn_too() {
         for points in [vec![], vec![(1024.0, 0.0)]] {
-            let empty = Curve { title: "empty".to_owned(), points };
+            let empty = Curve { title: "empty".to_owned(), points, bars: Vec::new() };
             assert!(draw(&chart(vec![empty])).unwrap().contains("empty"));
         }
         assert!(draw(&chart(vec![])).is_ok());
+    }
+
+    #[test]
+    fn bars_are_drawn_and_have_room() {
+        let curve = |bars| Curve { title: "c".to_owned(), points: vec![(1024.0, 5.0)], bars };
+        let plain = draw(&chart(vec![curve(Vec::new())])).unwrap();
+        let barred = draw(&chart(vec![curve(vec![(4.0, 60.0)])])).unwrap();
+        let lines = |svg: &str| svg.matches("#0072B2").count();
+        assert!(lines(&barred) >= lines(&plain) + 3, "{barred}");
+        assert!(!plain.contains(">60<") && barred.contains(">60<"), "{barred}");
     }
 
     #[test]

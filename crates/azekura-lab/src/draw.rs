@@ -51,7 +51,7 @@ fn picture(records: &[TraceRecord]) -> Result<String> {
         y_scale,
         curves,
     };
-    let curve = |title: &str, points| Curve { title: title.to_owned(), points };
+    let curve = |title: &str, points| Curve { title: title.to_owned(), points, bars: Vec::new() };
     let sizes = chart(
         "Size of requests",
         "bytes",

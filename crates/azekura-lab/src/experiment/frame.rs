@@ -154,6 +154,10 @@ pub(crate) trait Experiment {
     fn values(&self) -> &'static [Value];
     /// What is to be measured, in the best order.
     fn points(&self, settings: &Settings) -> Vec<Point>;
+    /// Columns with the least and the most of a value, if it is the mean of several runs.
+    fn bars(&self, _value: &str) -> Option<[&'static str; 2]> {
+        None
+    }
     /// Figures of the results.
     fn figures(&self, settings: &Settings) -> Vec<Figure>;
     /// Where a point's values come from; `dir` has the results of this experiment, and its parent

@@ -11,6 +11,8 @@ mod runner;
 #[cfg(test)]
 mod sample;
 mod scratch_pool;
+mod selection;
+mod session;
 mod staging;
 mod wan;
 
@@ -28,6 +30,8 @@ pub(crate) use wan::{READER_COMMAND, ReaderArgs, read as run_reader};
 use frame::{Experiment, Settings};
 use results::{Before, RunRecord};
 use runner::Interruption;
+use selection::Selection;
+use session::Session;
 
 /// Seconds of a point, unless something else is said.
 const POINT_S: f64 = 6.0;
@@ -53,7 +57,8 @@ pub(crate) enum ExperimentCommand {
 #[command(after_long_help = "Example:\n  \
     azekura-lab experiment run daos-transfer\n  \
     azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1\n  \
-    azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1 --resume\n\n\
+    azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1 --resume\n  \
+    azekura-lab experiment run wan-policies --only random-8M --delay 0,100 --policy predictive\n\n\
     Results are kept point by point: a run that was interrupted goes on with --resume.")]
 pub(crate) struct RunArgs {
     /// Names of experiments; '*' stands for any letters
@@ -77,6 +82,8 @@ pub(crate) struct RunArgs {
     /// Measure everything anew, also where results are there
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 fn parse_positive(text: &str) -> Result<f64, String> {
@@ -187,20 +194,37 @@ fn command_line() -> String {
 fn run_all(args: &RunArgs) -> Result<Verdict> {
     let experiments = chosen(&args.names)?;
     let settings = args.settings();
+    args.selection.check(&experiments, &settings)?;
     let stop = Interruption::listen()?;
     let mut verdict = Verdict::Good;
     for experiment in &experiments {
         let dir = args.out.join(experiment.name());
+        let session = Session::begin(command_line(), azekura::host::date::now());
+        if session.load_before.is_busy() {
+            report::note(format_args!(
+                "{}: the machine is busy with other work (processors {:.0} %): what is measured now \
+                 may be too low",
+                experiment.name(),
+                session.load_before.busy_percent
+            ));
+        }
         let record = RunRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command_line: command_line(),
-            begun: azekura::host::date::now(),
+            command_line: session.command_line.clone(),
+            begun: session.begun.clone(),
             quick: settings.quick,
             scale: settings.scale,
             point_s: settings.point_s,
             machine: Machine::here(),
+            sessions: vec![session],
         };
-        let outcome = runner::run(experiment.as_ref(), record, &dir, args.before(), &stop)?;
+        let outcome = runner::run(
+            experiment.as_ref(),
+            record,
+            &dir,
+            (args.before(), &args.selection),
+            &stop,
+        )?;
         if outcome.failed > 0 {
             verdict = Verdict::Bad;
         }

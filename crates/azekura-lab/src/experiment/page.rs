@@ -10,6 +10,7 @@ use azekura::report::{format_bytes, format_rate};
 
 use super::frame::{Cells, Experiment, Figure};
 use super::results::{Results, Row, write_whole};
+use super::session::Session;
 use crate::chart::{self, Chart, Curve};
 
 const PAGE_FILE: &str = "README.md";
@@ -44,9 +45,20 @@ fn chart_of<'a>(figure: &'a Figure, experiment: &dyn Experiment, rows: &[Row]) -
             })
         };
         let place = |row: &Row| Some((row.point.0[x?].parse().ok()?, row.values[value?]));
-        let mut points: Vec<(f64, f64)> = rows.iter().filter(fits).filter_map(place).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Curve { title: line.title.clone(), points }
+        let mut ordered: Vec<(&Row, (f64, f64))> =
+            rows.iter().filter(fits).filter_map(|row| Some((row, place(row)?))).collect();
+        ordered.sort_by(|a, b| a.1.0.total_cmp(&b.1.0));
+        let ends = experiment.bars(line.value).map(|names| {
+            names.map(|name| experiment.values().iter().position(|value| value.name == name))
+        });
+        let bars = match ends {
+            Some([Some(low), Some(high)]) => {
+                ordered.iter().map(|(row, _)| (row.values[low], row.values[high])).collect()
+            }
+            _ => Vec::new(),
+        };
+        let points = ordered.into_iter().map(|(_, place)| place).collect();
+        Curve { title: line.title.clone(), points, bars }
     });
     Chart {
         title: figure.title,
@@ -75,6 +87,11 @@ fn page(
         // Text in a string always has room.
         let _ = writeln!(text, "![{}]({}.svg)\n", figure.title, figure.file);
     }
+    if run.sessions.iter().any(Session::was_busy) {
+        text.push_str(
+            "**Other work ran on the machine beside this run: the figures may be too low.**\n\n",
+        );
+    }
     if let Some(discussion) = discussion {
         let _ = writeln!(text, "{}\n", discussion.trim());
     }
@@ -98,6 +115,13 @@ fn page(
         run.scale,
         run.point_s,
     );
+    for (number, session) in run.sessions.iter().enumerate() {
+        if number > 0 {
+            let _ = writeln!(text, "| went on | {}, `{}` |", session.begun, session.command_line);
+        }
+        let _ = writeln!(text, "| commit | {} |", session.described());
+        let _ = writeln!(text, "| load | {} |", session.load_described());
+    }
     text
 }
 
@@ -159,6 +183,9 @@ mod tests {
             "2 processors (Abacus), 8 GiB of memory, Linux 6.0",
             "azekura 1.2.3",
             "`azekura-lab experiment run sample`",
+            "| commit | c0ffee, with changes that are not committed |",
+            "| load | processors busy 50 % before, cut short |",
+            "**Other work ran on the machine",
         ] {
             assert!(page.contains(text), "{text:?} is missing in\n{page}");
         }

@@ -7,17 +7,16 @@ use anyhow::Result;
 
 use super::fixed;
 use super::fixture::{
-    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, USEFUL, VALUES, Workload, delays_ms,
-    figure_by_delay, values_of,
+    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, POLICY, USEFUL, VALUES, Workload, bars,
+    delays_ms, figure_by_delay,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
+    Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
 };
 
-const POLICY: Parameter = Parameter { name: "policy", title: "policy", cells: Cells::Plain };
-const MEASURED: [&str; 3] = ["predictive", "sync-adaptive", "fixed=1M"];
+const MEASURED: [&str; 4] = ["predictive", "sync-adaptive", "sync-adaptive-striped", "fixed=1M"];
 /// The best of the fixed sizes that `wan-fixed` has measured.
 const OPTIMAL: &str = "optimal";
 /// What the link carries.
@@ -60,11 +59,10 @@ impl Experiment for Policies {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} A point reads for about {} s. Optimal is the best fixed size of wan-fixed, if \
-             that was run into the same directory before. The link's line is its goodput; one \
-             request per region is what a program gets that asks for each region by itself and \
-             waits for it.",
-            settings.point_s
+            "{METHOD} {} Optimal is the best fixed size of wan-fixed, if that was run into the same \
+             directory before. The link's line is its goodput; one request per region is what a \
+             program gets that asks for each region by itself and waits for it.",
+            settings.repetition()
         )
     }
 
@@ -110,7 +108,17 @@ impl Experiment for Policies {
             return Source::Measured;
         };
         if let Some(mb_per_s) = limit(pattern, policy, round_trip_ms) {
-            return Source::Known(vec![mb_per_s, 0.0, 0.0, 0.0, 0.0, round_trip_ms as f64]);
+            let round_trip_ms = round_trip_ms as f64;
+            return Source::Known(vec![
+                mb_per_s,
+                mb_per_s,
+                mb_per_s,
+                0.0,
+                0.0,
+                0.0,
+                0.0,
+                round_trip_ms,
+            ]);
         }
         if policy == OPTIMAL {
             return fixed::best(dir, settings, pattern, round_trip_ms)
@@ -119,11 +127,15 @@ impl Experiment for Policies {
         Source::Measured
     }
 
+    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
+        bars(value)
+    }
+
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let (mut far, limit_ms) = (FarPool::start(settings)?, settings.share_ms(1));
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
         Ok(Box::new(move |point| {
             let [pattern, delay, policy] = point.cells()?;
-            Ok(values_of(&far.read(Workload::of_cells(pattern, delay, policy, limit_ms)?)?))
+            far.values(&Workload::of_cells(pattern, delay, policy, &settings)?)
         }))
     }
 }

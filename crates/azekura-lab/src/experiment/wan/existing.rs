@@ -1,0 +1,87 @@
+//! `wan-existing`: what requests of a plain fixed size do, near and far (the paper's figure 1).
+
+use anyhow::Result;
+
+use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload, bars};
+use super::pattern::Pattern;
+use crate::chart::Scale;
+use crate::experiment::frame::{
+    Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+};
+
+/// The size of the file system that the paper has there.
+const POLICY: &str = "fixed=1M";
+const PATTERNS: [Pattern; 3] = [Pattern::Sequential, Pattern::ShortStride, Pattern::Random];
+/// The paper's local network, of 50 us, and its wide one.
+const DELAYS_MS: [u64; 2] = [0, 25];
+
+pub(super) struct Existing;
+
+/// The delays of a run, in milliseconds.
+fn delays_ms(settings: &Settings) -> &'static [u64] {
+    if settings.quick { &DELAYS_MS[..1] } else { &DELAYS_MS }
+}
+
+impl Experiment for Existing {
+    fn name(&self) -> &'static str {
+        "wan-existing"
+    }
+
+    fn about(&self) -> &'static str {
+        "Useful bytes per second with requests of 1 MiB, near and far"
+    }
+
+    fn method(&self, settings: &Settings) -> String {
+        format!(
+            "{METHOD} {} The paper's delays here are 50 us and 25 ms, and it does not say what its random \
+             access was: two kinds are measured.",
+            settings.repetition()
+        )
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        const { &[PATTERN, DELAY] }
+    }
+
+    fn values(&self) -> &'static [Value] {
+        &VALUES
+    }
+
+    fn points(&self, settings: &Settings) -> Vec<Point> {
+        let at = |pattern: Pattern| {
+            let at = move |delay: &u64| Point::of([pattern.name().into(), delay.to_string()]);
+            delays_ms(settings).iter().map(at)
+        };
+        PATTERNS.into_iter().flat_map(at).collect()
+    }
+
+    fn figures(&self, _settings: &Settings) -> Vec<Figure> {
+        let line = |pattern: Pattern| Line {
+            title: pattern.name().to_owned(),
+            value: USEFUL,
+            only: vec![(PATTERN.name, pattern.name().to_owned())],
+        };
+        vec![Figure {
+            file: "existing",
+            title: "Requests of 1 MiB, near and far (the paper's figure 1)",
+            x: DELAY.name,
+            x_title: "added round trip, ms",
+            x_scale: Scale::Linear,
+            y_title: "useful MB/s",
+            y_scale: Scale::Linear,
+            lines: PATTERNS.into_iter().map(line).collect(),
+        }]
+    }
+
+    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
+        bars(value)
+    }
+
+    fn start(&self, settings: &Settings) -> Result<Measure> {
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
+        Ok(Box::new(move |point| {
+            let [pattern, delay] = point.cells()?;
+            far.values(&Workload::of_cells(pattern, delay, POLICY, &settings)?)
+        }))
+    }
+}
