@@ -73,7 +73,8 @@ int dfs_disconnect(dfs_t *dfs);
 /* As daos_cont_destroy(). */
 int dfs_destroy(const char *pool, const char *sys, const char *cont, int force, daos_event_t *ev);
 
-/* Mounts a container; `flags` is O_RDONLY or O_RDWR. To be ended by dfs_umount(). */
+/* Mounts a container; `flags` is O_RDONLY or O_RDWR, which for a container that was opened for reading
+ * only comes to the same. What writes then fails: EROFS. To be ended by dfs_umount(). */
 int dfs_mount(daos_handle_t poh, daos_handle_t coh, int flags, dfs_t **dfs);
 int dfs_umount(dfs_t *dfs);
 

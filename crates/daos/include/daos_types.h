@@ -12,6 +12,12 @@
 #include <daos_obj_class.h>
 #include <gurt/types.h>
 
+#ifdef __has_include
+#if __has_include(<uuid/uuid.h>)
+#include <uuid/uuid.h>
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -36,7 +42,7 @@ typedef struct {
 /* A key of an object: bytes of any value. */
 typedef d_iov_t daos_key_t;
 
-/* Sixteen bytes; the same type as in <uuid/uuid.h>. */
+/* Sixteen bytes; the same type as in <uuid/uuid.h>, whose functions programs expect to come along. */
 typedef unsigned char uuid_t[16];
 
 /* A pool connection, an open container or object, an event queue. Good in the process that got it, and in all its threads. */

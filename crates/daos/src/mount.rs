@@ -27,8 +27,8 @@ impl Mount {
     pub(crate) fn new(open: &ContainerHandle, flags: c_int) -> Result<Box<Self>, Errno> {
         let writable = match flags & libc::O_ACCMODE {
             libc::O_RDONLY => false,
-            libc::O_RDWR if open.read_only => return Err(Errno::PERM),
-            libc::O_RDWR => true,
+            // Programs mount what they open for reading only in this way too.
+            libc::O_RDWR => !open.read_only,
             _ => return Err(Errno::INVAL),
         };
         // In somebody else's process, which may fork and end as it likes.

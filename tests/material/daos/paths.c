@@ -38,6 +38,8 @@ files(void)
 	CHECK_RC(dfs_sys_mkdir_p(sys, "/a/b/c", 0755, 0), 0);
 	CHECK_RC(dfs_sys_mkdir_p(sys, "/a/b/c", 0755, 0), 0);
 	CHECK_RC(dfs_sys_mkdir(sys, "/a/b", 0755, 0), EEXIST);
+	CHECK_RC(dfs_sys_mkdir(sys, "//", 0755, 0), EEXIST);
+	CHECK_RC(dfs_sys_remove(sys, "/", false, NULL), EINVAL);
 	CHECK_RC(dfs_sys_mkdir(sys, "/x/y", 0755, 0), ENOENT);
 	CHECK_RC(dfs_sys_mkdir(sys, "relative", 0755, 0), EINVAL);
 	CHECK_RC(dfs_sys_open(sys, "/a/b/f", 0600, O_RDWR, 0, 0, NULL, &file), ENOENT);
@@ -245,6 +247,12 @@ ways_to_a_mount(const char *pool_name, const char *name)
 	CHECK_RC(dfs_sys_stat(other, "/mnt/d", 0, &stat), 0);
 	CHECK_RC(dfs_sys_umount(other), 0);
 	CHECK_RC(dfs_sys_umount(NULL), EINVAL);
+	CHECK_RC(daos_cont_close(container, NULL), 0);
+	CHECK_RC(daos_cont_open(pool, name, DAOS_COO_RO, &container, NULL, NULL), 0);
+	CHECK_RC(dfs_sys_mount(pool, container, O_RDWR, 0, &other), 0);
+	CHECK_RC(dfs_sys_stat(other, "/a", 0, &stat), 0);
+	CHECK_RC(dfs_sys_mkdir(other, "/no", 0755, 0), EROFS);
+	CHECK_RC(dfs_sys_umount(other), 0);
 	CHECK_RC(daos_cont_close(container, NULL), 0);
 	CHECK_RC(daos_pool_disconnect(pool, NULL), 0);
 

@@ -252,6 +252,9 @@ fn make(
 ) -> Result<(), Errno> {
     mount.check_writable()?;
     let striping = striping_of(class_id, chunk_bytes)?;
+    if path.iter().all(|byte| *byte == b'/') {
+        return Err(Errno::EXIST);
+    }
     let (dir, name) = split(mount, path)?;
     mount.fs().make_as(mount.caller(), dir, &name, mode & 0o7777, what, striping).map(drop)
 }
@@ -324,8 +327,7 @@ pub(crate) unsafe extern "C" fn dfs_sys_mkdir_p(
         let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         for end in ends.map(|(at, _)| at).chain([path.len()]) {
             match make(mount, &path[..end], mode, NewEntry::Directory, (class_id, 0)) {
-                // The root has no name of its own.
-                Ok(()) | Err(Errno::EXIST | Errno::INVAL) => {}
+                Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
         }
