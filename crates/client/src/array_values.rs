@@ -7,16 +7,20 @@
 //! nothing leads to, until the container goes.
 
 use azekura_proto::limits::{CHUNK_BYTES_DEFAULT, KEY_BYTES_MAX};
+use azekura_proto::message::typed::ValueList;
 use azekura_proto::message::{Condition, ValueUpdate};
 use azekura_proto::{Layout, ObjectClass, Oid, Status};
 
 use crate::error::{ClientError, Result};
+use crate::fan_out::Call;
 use crate::objects::Objects as _;
 use crate::pool::Pool;
 use crate::shard_io::ShardIo;
 
 /// What the akey of an array starts with.
 const MARK: &[u8] = b"\0array\0\0";
+/// No akey comes between this one and those of arrays.
+const BEFORE_ARRAYS: &[u8] = b"\0array\0";
 /// Longest akey of an array, in bytes.
 pub const ARRAY_AKEY_BYTES_MAX: usize = KEY_BYTES_MAX - MARK.len();
 /// The user bits of the objects that hold records: none of the file system, with chunks of 1 MiB.
@@ -240,18 +244,21 @@ impl<'p> ArrayValues<'p> {
     /// # Errors
     /// As [`Pool::call`].
     pub fn remove_dkey(&self, dkey: &[u8]) -> Result<()> {
-        let mut after: Option<Vec<u8>> = None;
+        self.remove_arrays(dkey)?;
+        self.pool.punch(self.oid, dkey)
+    }
+
+    fn remove_arrays(&self, dkey: &[u8]) -> Result<()> {
+        let mut after = BEFORE_ARRAYS.to_vec();
         loop {
-            let (akeys, end) =
-                self.pool.list_akeys(self.oid, dkey, after.as_deref(), KEYS_AT_ONCE)?;
+            let (akeys, end) = self.pool.list_akeys(self.oid, dkey, Some(&after), KEYS_AT_ONCE)?;
             for akey in &akeys {
-                if let (ValueKind::Array, name) = akey_kind(akey) {
-                    self.remove(dkey, name)?;
-                }
+                let (ValueKind::Array, name) = akey_kind(akey) else { return Ok(()) };
+                self.remove(dkey, name)?;
             }
-            after = akeys.into_iter().next_back().or(after);
-            if end {
-                return self.pool.punch(self.oid, dkey);
+            match akeys.into_iter().next_back() {
+                Some(last) if !end => after = last,
+                _ => return Ok(()),
             }
         }
     }
@@ -264,14 +271,34 @@ impl<'p> ArrayValues<'p> {
         let mut cursor = None;
         loop {
             let (dkeys, next) = self.pool.list_dkeys(self.oid, cursor, KEYS_AT_ONCE)?;
-            for dkey in &dkeys {
-                self.remove_dkey(dkey)?;
+            for dkey in self.with_arrays(&dkeys)? {
+                self.remove_arrays(dkey)?;
             }
             match next {
                 Some(next) => cursor = Some(next),
-                None => return Ok(()),
+                None => return self.pool.punch_all(self.oid),
             }
         }
+    }
+
+    /// Those of some dkeys that have arrays: all are asked for at once, since most have none.
+    fn with_arrays<'k>(&self, dkeys: &'k [Vec<u8>]) -> Result<Vec<&'k [u8]>> {
+        let (oid, placement) = (self.oid, self.pool.placement());
+        let mut calls: Vec<_> = dkeys
+            .iter()
+            .map(|dkey| {
+                let (after, limit) = (Some(BEFORE_ARRAYS), 1);
+                let request = ValueList { oid, dkey: Some(dkey), after, limit };
+                Call::new(placement.dkey_target(oid, dkey), request)
+            })
+            .collect();
+        let mut found = Vec::new();
+        for (dkey, page) in dkeys.iter().zip(self.pool.call_all(&mut calls)) {
+            if page?.keys.first().is_some_and(|akey| akey.starts_with(MARK)) {
+                found.push(dkey.as_slice());
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -293,6 +320,7 @@ mod tests {
         assert_eq!(ArrayValue::from_bytes(&bytes[..20]), None);
         assert_eq!(ArrayValue::from_bytes(&[0; 24]), None);
         assert_eq!(marked(b"k"), b"\0array\0\0k");
+        assert!(MARK.strip_prefix(BEFORE_ARRAYS) == Some(b"\0"));
         assert_eq!(akey_kind(b"\0array\0\0k"), (ValueKind::Array, b"k".as_slice()));
         assert_eq!(akey_kind(b"\0array"), (ValueKind::Single, b"\0array".as_slice()));
     }
