@@ -140,9 +140,9 @@ int daos_obj_close(daos_handle_t oh, daos_event_t *ev);
 
 /*
  * Sets values under a dkey, each from the list of its memory. Single values of one call are set in one
- * atomic step, and before the arrays. A single value has at most 128 KiB (-DER_OVERFLOW). An akey stays
- * of the type, and an array with the record size, that its first update gave it (-DER_INVAL), until it is
- * punched. A condition on the akeys of arrays: -DER_NOSYS.
+ * atomic step, and before the arrays. A single value has `iod_size` bytes, 1 to 128 KiB (-DER_INVAL,
+ * -DER_OVERFLOW). An akey stays of the type, and an array with the record size, that its first update
+ * gave it (-DER_INVAL), until it is punched. A condition on the akeys of arrays: -DER_NOSYS.
  */
 int daos_obj_update(daos_handle_t oh, daos_handle_t th, uint64_t flags, daos_key_t *dkey,
 		    unsigned int nr, daos_iod_t *iods, d_sg_list_t *sgls, daos_event_t *ev);

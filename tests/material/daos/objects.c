@@ -88,6 +88,7 @@ single_values(void)
 	CHECK_RC(update_one(object, DAOS_COND_AKEY_INSERT, "d", "b", "second", 6), 0);
 	CHECK_RC(update_one(object, 0, "d", "c", big, sizeof(big)), -DER_OVERFLOW);
 	CHECK_RC(update_one(object, 0, "", "a", "x", 1), -DER_INVAL);
+	CHECK_RC(update_one(object, 0, "d", "a", "", 0), -DER_INVAL);
 	CHECK_RC(fetch_one(reader, "d", "a", data, sizeof(data), &size), 0);
 	CHECK(size == 5 && memcmp(data, "hello", 5) == 0);
 	CHECK_RC(fetch_one(reader, "d", "b", NULL, 0, &size), 0);

@@ -132,6 +132,10 @@ impl Update {
                     SINGLE => {
                         // SAFETY: by the contract.
                         let single = unsafe { (bytes_of_key(&value.name)?, gather(memory)?) };
+                        // A value of no bytes could not be told from none.
+                        if single.1.is_empty() || single.1.len() as u64 != value.record_bytes {
+                            return Err(Der::Inval);
+                        }
                         singles.push(single);
                     }
                     ARRAY if condition == Condition::Always => arrays.push((value, memory)),
