@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use azekura_posix::{AttrsWanted, Errno};
+use azekura_posix::{AttrsWanted, Errno, Listed};
 
 use crate::mount::{Mount, mounted};
 use crate::object::{Object, opened};
@@ -10,22 +10,27 @@ use crate::status::dfs_call;
 use crate::types::{Anchor, Dirent, place};
 
 /// Kinds of anchors: at the start, in the middle, at the end.
-const START: u16 = 0;
-const WITHIN: u16 = 1;
-const END: u16 = 3;
+pub(crate) const START: u16 = 0;
+pub(crate) const WITHIN: u16 = 1;
+pub(crate) const END: u16 = 3;
 /// The cookie behind the dot entries.
-const AFTER_DOTS: u64 = 2;
+pub(crate) const AFTER_DOTS: u64 = 2;
 /// Bytes of a page for each entry that is wanted.
 const ENTRY_BYTES: u32 = 48;
 /// Bytes of a page at most.
 const PAGE_BYTES_MAX: u32 = 64 * 1024;
 
 fn cookie_of(anchor: &Anchor) -> u64 {
-    if anchor.kind == START {
-        return AFTER_DOTS;
+    if anchor.kind == START { AFTER_DOTS } else { anchor.number() }
+}
+
+/// An entry as `readdir` shows it.
+pub(crate) fn fill_entry(entry: &mut Dirent, found: &Listed) {
+    entry.d_ino = found.oid.inode_number();
+    entry.d_type = (found.kind.mode_bits() >> 12) as u8;
+    for (to, from) in entry.d_name.iter_mut().zip(found.name.iter().chain(&[0])) {
+        *to = from.cast_signed();
     }
-    let bytes: [u8; 8] = std::array::from_fn(|index| anchor.buf[index]);
-    u64::from_ne_bytes(bytes)
 }
 
 /// See `daos_fs.h`.
@@ -63,18 +68,13 @@ pub(crate) unsafe extern "C" fn dfs_readdir(
             let wanted = entries.len() - filled;
             end &= page.entries.len() <= wanted;
             for found in page.entries.iter().take(wanted) {
-                let entry = &mut entries[filled];
-                entry.d_ino = found.oid.inode_number();
-                entry.d_type = (found.kind.mode_bits() >> 12) as u8;
-                for (to, from) in entry.d_name.iter_mut().zip(found.name.iter().chain(&[0])) {
-                    *to = from.cast_signed();
-                }
+                fill_entry(&mut entries[filled], found);
                 cookie = found.cookie;
                 filled += 1;
             }
         }
         anchor.kind = if end { END } else { WITHIN };
-        anchor.buf[..8].copy_from_slice(&cookie.to_ne_bytes());
+        anchor.set_number(cookie);
         *count = filled as u32;
         Ok(())
     })
