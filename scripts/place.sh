@@ -42,8 +42,8 @@ done
 # names of DAOS has directories of its own, so as not to stand in the way of the real one.
 shared=("libazekura lib" "libdaos lib/azekura")
 daos_headers=crates/daos/include
-# One library stands for all three that programs for DAOS are linked with.
-daos_links=(libdfs.so libgurt.so)
+# One library stands for all that programs for DAOS are linked with.
+daos_links=(libcart.so libdaos_common.so libdfs.so libduns.so libgurt.so)
 
 # Where each shell looks for completions.
 completions=(
