@@ -3,8 +3,10 @@
 
 mod access;
 mod bandwidth;
+mod benchmarks;
 mod fixture;
 mod metadata;
+mod phase;
 mod rates;
 mod targets;
 mod transfer;
@@ -20,5 +22,7 @@ pub(super) fn every() -> Vec<Box<dyn Experiment>> {
         Box::new(metadata::Metadata),
         Box::new(access::Access),
         Box::new(access::AccessMetadata),
+        Box::new(benchmarks::Ior),
+        Box::new(benchmarks::Mdtest),
     ]
 }
