@@ -86,6 +86,12 @@ const TWINS: &[Twin] = &[
         ],
     },
     Twin {
+        name: "daos-workers",
+        title: "Busy cores by number of processes",
+        of: ("What is behind figure 7", DAOS),
+        pictures: &[],
+    },
+    Twin {
         name: "daos-metadata",
         title: "Metadata by number of processes",
         of: ("Figure 8", DAOS),

@@ -10,6 +10,7 @@ mod phase;
 mod rates;
 mod targets;
 mod transfer;
+mod workers;
 
 use super::frame::Experiment;
 
@@ -19,6 +20,7 @@ pub(super) fn every() -> Vec<Box<dyn Experiment>> {
         Box::new(transfer::Transfer::ByFiles),
         Box::new(transfer::Transfer::ByChunk),
         Box::new(targets::Targets),
+        Box::new(workers::Workers),
         Box::new(metadata::Metadata),
         Box::new(access::Access),
         Box::new(access::AccessMetadata),
