@@ -17,7 +17,11 @@ use marks::{CURVE_WIDTH, Mark, Taken, colour, dashed};
 
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 420;
-const LEGEND_WIDTH: u32 = 190;
+/// Room beside the plot, in pixels: for the mark, and for each letter of the longest title.
+const LEGEND_MARK: usize = 52;
+const LEGEND_LETTER: usize = 7;
+const LEGEND_LEAST: usize = 190;
+const LEGEND_MOST: usize = 280;
 const FONT: &str = "Helvetica, Arial, sans-serif";
 // The library divides sizes by 1.24 on their way into the file.
 const SMALL: i32 = 15;
@@ -41,6 +45,13 @@ pub(crate) struct Published {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
+impl Published {
+    /// What the legend calls them.
+    fn title(&self) -> String {
+        format!("paper: {}", self.curve)
+    }
+}
+
 /// A whole chart.
 #[derive(Default)]
 pub(crate) struct Chart<'a> {
@@ -54,6 +65,14 @@ pub(crate) struct Chart<'a> {
 }
 
 impl Chart<'_> {
+    /// Pixels that the longest title of the legend takes.
+    fn legend_width(&self) -> i32 {
+        let curves = self.curves.iter().map(|curve| curve.title.chars().count());
+        let published = self.published.iter().map(|published| published.title().chars().count());
+        let letters = curves.chain(published).max().unwrap_or(0);
+        (LEGEND_MARK + LEGEND_LETTER * letters).clamp(LEGEND_LEAST, LEGEND_MOST) as i32
+    }
+
     /// Every value of x and y that has to be on the picture.
     fn extent(&self) -> (Vec<f64>, Vec<f64>) {
         let curves = self.curves.iter().flat_map(|curve| &curve.points);
@@ -84,7 +103,7 @@ impl Frame {
         let (xs, ys) = chart.extent();
         Self {
             left: 80,
-            right: (WIDTH - LEGEND_WIDTH) as i32,
+            right: WIDTH as i32 - chart.legend_width(),
             top: 44,
             bottom: HEIGHT as i32 - 58,
             x_scale: chart.x_scale,
@@ -140,7 +159,7 @@ pub(crate) fn draw(chart: &Chart<'_>) -> Result<String> {
                 mark.draw(&area, taken.beside(frame.pixel(*point)))?;
             }
             let place = legend_place(chart.curves.len() + number, &frame);
-            draw_legend(&area, mark, &format!("paper: {}", published.curve), place)?;
+            draw_legend(&area, mark, &published.title(), place)?;
         }
         drawn(area.present())?;
     }

@@ -75,6 +75,9 @@ pub(crate) struct Value {
     pub(crate) title: &'static str,
 }
 
+/// How the titles of lines with the values of a paper begin.
+pub(crate) const PAPERS: &str = "paper's ";
+
 /// Endings of the columns that hold the least and the most of the runs of which another column is the mean:
 /// `x_min` and `x_max` go with `x`. They are drawn as bars and told in its cells, never as columns of their own.
 const RANGE: [&str; 2] = ["_min", "_max"];
@@ -177,8 +180,8 @@ pub(crate) trait Experiment {
     /// Figures of the results.
     fn figures(&self, settings: &Settings) -> Vec<Figure>;
     /// Whether a line shows what a paper has published, and not what was measured or computed here.
-    fn is_published(&self, _line: &Line) -> bool {
-        false
+    fn is_published(&self, line: &Line) -> bool {
+        line.title.starts_with(PAPERS)
     }
     /// About how long a point has to take at least, in seconds, so that its phases are long enough.
     fn least_point_s(&self) -> f64 {

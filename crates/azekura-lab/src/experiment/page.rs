@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use azekura::report::{format_bytes, format_rate};
 
-use super::frame::{Cells, Experiment, Figure, Line, Parameter, range_of, ranged};
+use super::frame::{Cells, Experiment, Figure, Line, PAPERS, Parameter, range_of, ranged};
 use super::published::{self, PublishedValue};
 use super::results::{Row, RunRecord, write_whole};
 use super::twin;
@@ -78,7 +78,7 @@ impl Source<'_> {
         let of_paper = |line: &&Line| self.experiment.is_published(line);
         let ours = figure.lines.iter().filter(|line| !of_paper(line));
         let theirs = figure.lines.iter().filter(of_paper).map(|line| Published {
-            curve: line.title.clone(),
+            curve: line.title.trim_start_matches(PAPERS).to_owned(),
             points: self.curve(figure, line).points,
         });
         Chart {
@@ -232,6 +232,12 @@ mod tests {
         let rows = &results.rows;
         let source = Source { experiment: &Sample, run, rows, published: Vec::new() };
         let chart = source.chart(figure, figure.title);
+        assert!(chart.published.is_empty());
+        let mut theirs = figure.clone();
+        theirs.lines[0].title = format!("{PAPERS}a");
+        let drawn = source.chart(&theirs, "x");
+        assert_eq!(drawn.published[0].curve, "a");
+        assert_eq!(drawn.curves.len() + 1, chart.curves.len());
         assert_eq!(chart.curves[0].points, [(1024.0, 7.0)]);
         assert_eq!(chart.curves[1].points, [(1024.0, 1.0), (4096.0, 2.0)]);
     }
