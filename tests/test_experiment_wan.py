@@ -43,7 +43,7 @@ def test_every_experiment_over_a_link(world, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(NAMES)
     for name in NAMES:
         page = (tmp_path / name / "README.md").read_text()
-        assert page.startswith(f"# {name}\n")
+        assert f"\n`{name}`: " in page
         assert "missing" not in page
         assert json.loads((tmp_path / name / "run.json").read_text())["quick"]
         plots = list((tmp_path / name).glob("*.svg"))

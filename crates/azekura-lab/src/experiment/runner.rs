@@ -140,7 +140,7 @@ pub(crate) fn run(
             progress.advance(1);
         }
     }
-    page::write(dir, experiment, &results)?;
+    page::write(dir, experiment, &results.run, &results.rows)?;
     Ok(outcome)
 }
 

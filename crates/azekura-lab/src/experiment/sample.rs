@@ -89,5 +89,6 @@ pub(super) fn record() -> RunRecord {
             memory_bytes: 8 << 30,
             kernel: "6.0".to_owned(),
         },
+        method: String::new(),
     }
 }
