@@ -216,12 +216,21 @@ fn kept(names: &[String], out: &Path) -> Result<Vec<(Box<dyn Experiment>, PathBu
 }
 
 fn make_pages(names: &[String], out: &Path) -> Result<Verdict> {
+    let mut verdict = Verdict::Good;
     for (experiment, dir) in kept(names, out)? {
-        let (run, rows) = results::kept(&dir, experiment.as_ref())?;
-        page::write(&dir, experiment.as_ref(), &run, &rows)?;
-        report::say(dir.join(page::PAGE_FILE).display());
+        let made = results::kept(&dir, experiment.as_ref())
+            .and_then(|(run, rows)| page::write(&dir, experiment.as_ref(), &run, &rows));
+        match made {
+            Ok(()) => report::say(dir.join(page::PAGE_FILE).display()),
+            // Results of an older form of one experiment do not keep the others from their pages.
+            Err(error) => {
+                let why = report::explain(&error);
+                report::say(format_args!("{}: no page: {why}", experiment.name()));
+                verdict = Verdict::Bad;
+            }
+        }
     }
-    Ok(Verdict::Good)
+    Ok(verdict)
 }
 
 fn check_claims(names: &[String], out: &Path) -> Result<Verdict> {
