@@ -105,6 +105,8 @@ queues(void)
 	CHECK_RC(daos_eq_create(NULL), -DER_INVAL);
 	CHECK_RC(daos_eq_create(&queue), 0);
 	CHECK_RC(daos_eq_poll(none, 0, 0, 2, events), -DER_NONEXIST);
+	CHECK_RC(daos_eq_destroy(pool, DAOS_EQ_DESTROY_FORCE), -DER_NONEXIST);
+	CHECK_RC(daos_pool_disconnect(queue, NULL), -DER_NO_HDL);
 	CHECK_RC(daos_eq_poll(queue, 0, 0, 0, events), -DER_INVAL);
 	CHECK_RC(daos_event_init(&one.event, none, NULL), -DER_NONEXIST);
 	CHECK_RC(daos_event_fini(&stray), -DER_INVAL);

@@ -12,6 +12,8 @@ const FORCE: c_int = 1;
 /// Which events are asked for.
 const COMPLETED: c_uint = 1;
 const WAITING: c_uint = 2;
+/// The cookies of queues begin here, so that no other handle is taken for one.
+const COOKIES: u64 = 1 << 62;
 /// Most queues of a process.
 const QUEUES_MAX: usize = 65_536;
 
@@ -39,7 +41,7 @@ pub(crate) unsafe extern "C" fn daos_eq_create(handle: *mut Handle) -> c_int {
             return Err(Der::Busy);
         }
         queues.last += 1;
-        let cookie = queues.last;
+        let cookie = COOKIES | queues.last;
         queues.open.insert(cookie, Queue::default());
         *handle = Handle { cookie };
         Ok(())
