@@ -192,6 +192,9 @@ int dfs_obj_get_info(dfs_t *dfs, dfs_obj_t *obj, dfs_obj_info_t *info);
  * daos_anchor_is_eof(). Only d_name, d_ino and d_type are set. */
 int dfs_readdir(dfs_t *dfs, dfs_obj_t *obj, daos_anchor_t *anchor, uint32_t *nr,
 		struct dirent *dirs);
+/* As this, with the attributes of each, of which symlinks are not followed. */
+int dfs_readdirplus(dfs_t *dfs, dfs_obj_t *obj, daos_anchor_t *anchor, uint32_t *nr,
+		    struct dirent *dirs, struct stat *stbufs);
 
 #ifdef __cplusplus
 }
