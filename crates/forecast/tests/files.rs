@@ -121,7 +121,7 @@ fn a_calibration_that_says_what_cannot_be_is_refused_with_line_and_key() {
         ("format = 1", "format = 7", "format", "format 1"),
         ("processors = 8", "processors = 0", "made.machine.processors", "processors"),
         ("pattern = \"split\"", "pattern = \"spilt\"", "parallel[0].pattern", "unknown variant"),
-        ("residual = 0.14", "residual = 2", "model.residual", "share"),
+        ("residual = 0.14", "residual = 12", "model.residual", "from 0 to 10"),
     ] {
         let text = replaced(FS, old, new);
         let error = read_fs(&text).unwrap_err();

@@ -4,8 +4,9 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -37,7 +38,7 @@ pub(super) enum Outcome {
 /// # Errors
 /// If there is no preload library, or no room for the record.
 pub(super) fn run(words: &[OsString], under: &[PathBuf]) -> Result<Outcome> {
-    let mut record = RecordFile::make(&under_text(under)?).context("cannot make the record")?;
+    let record = RecordFile::make(&under_text(under)?).context("cannot make the record")?;
     let program = Program { words: words.to_vec(), argv0: None };
     let preloaded = run::recording()?;
     let caught = run::catch_signals()?;
@@ -134,12 +135,13 @@ impl RecordFile {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    fn read(&mut self) -> Result<Recording> {
-        self.0.rewind()?;
-        let mut bytes = vec![0; layout::HEADER_BYTES];
-        self.0.read_exact(&mut bytes)?;
-        let rest = Recording::length(&bytes)? - bytes.len() as u64;
-        (&self.0).take(rest).read_to_end(&mut bytes)?;
+    fn read(&self) -> Result<Recording> {
+        let mut head = vec![0; layout::HEADER_BYTES];
+        self.0.read_exact_at(&mut head, 0)?;
+        let length = usize::try_from(Recording::length(&head)?)?;
+        // All at once: to grow would copy it again and again.
+        let mut bytes = vec![0; length];
+        self.0.read_exact_at(&mut bytes, 0)?;
         Ok(decode(&bytes)?)
     }
 }
