@@ -164,6 +164,13 @@ fn missing_and_contradicting_parts_of_a_calibration_are_named() {
             "already",
         ),
         ("[[interleaved]]\nfiles = 2\n", "interleaved", "one file"),
+        ("[[files]]\nprocesses = 1\nfile_bytes = 0\n", "files[0].file_bytes", "0 cannot be"),
+        ("[[files]]\nprocesses = 99\nfile_bytes = 1\n", "files[0].processes", "range"),
+        (
+            "[[files]]\nprocesses = 1\nfile_bytes = 1\n[[files]]\nprocesses = 1\nfile_bytes = 1\n",
+            "files[1].file_bytes",
+            "already",
+        ),
         ("[cache]\nnode_bytes = 0\n", "cache.node_bytes", "0 cannot be"),
         ("[overlap]\ncompute = 1.5\n", "overlap.compute", "at most 1"),
         (

@@ -1,6 +1,6 @@
 //! Which values of a calibration contradict each other. What one value may be by itself is its type's.
 
-use super::{Calibration, FORMAT, Span, Streams};
+use super::{Calibration, FORMAT, FileCosts, Span, Streams};
 use crate::complaint::{Contradiction, require};
 
 impl Calibration {
@@ -54,6 +54,7 @@ impl Calibration {
             "0 cannot be: leave [cache] out where nothing is kept".to_owned()
         })?;
         self.check_streams()?;
+        self.check_files()?;
         self.check_interleaved()
     }
 
@@ -125,6 +126,31 @@ impl Calibration {
                 )
             },
         )
+    }
+
+    fn check_files(&self) -> Result<(), Contradiction> {
+        let range = &self.range;
+        for (index, row) in self.files.iter().enumerate() {
+            let key = |name: &str| format!("files[{index}].{name}");
+            for (name, number, span) in
+                [("processes", row.processes, range.processes), ("nodes", row.nodes, range.nodes)]
+            {
+                require((span.least..=span.most).contains(&u64::from(number)), key(name), || {
+                    format!("{number} is not within range.{name}, {} to {}", span.least, span.most)
+                })?;
+            }
+            require(row.file_bytes.0 > 0, key("file_bytes"), || {
+                "0 cannot be: write the size of the files".to_owned()
+            })?;
+            let same = |other: &FileCosts| {
+                (other.nodes, other.processes, other.file_bytes)
+                    == (row.nodes, row.processes, row.file_bytes)
+            };
+            require(!self.files[..index].iter().any(same), key("file_bytes"), || {
+                format!("files of {} bytes have a row already: write one", row.file_bytes.0)
+            })?;
+        }
+        Ok(())
     }
 
     fn check_interleaved(&self) -> Result<(), Contradiction> {
