@@ -82,9 +82,12 @@ impl Worker {
     fn hear(&mut self, interrupt: &Interrupt) -> Result<Word> {
         for _ in 0..STRANGE_LINES_MAX {
             let line = loop {
+                // Before every word: those of short steps come sooner than the wait for one ends.
+                if interrupt.came() {
+                    bail!("interrupted");
+                }
                 match self.words.recv_timeout(LOOK) {
                     Ok(line) => break line,
-                    Err(RecvTimeoutError::Timeout) if interrupt.came() => bail!("interrupted"),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         bail!("{} ended before it was done", self.name)
