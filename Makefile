@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 PREFIX ?= $(HOME)/.local
-CRATES = -p azekura -p azekura-lab -p azekura-preload -p azekura-capi -p azekura-daos
+CRATES = -p azekura -p azekura-lab -p azekura-preload -p azekura-recorder -p azekura-capi -p azekura-daos
 
 .PHONY: help run stop build test check fuzz install uninstall clean
 

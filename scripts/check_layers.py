@@ -30,6 +30,8 @@ LAYERS = {
     "executable": set(),
     "forecast": set(),
     "preload": {"proto", "client", "posix", "executable"},
+    # Of the same source.
+    "recorder": {"proto", "client", "posix", "executable"},
     "capi": {"proto", "client", "posix"},
     "daos": {"proto", "client", "posix"},
     "stage": {"proto", "wire", "policy", "posix", "client", "platform", "fuse-kernel"},

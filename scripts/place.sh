@@ -21,10 +21,11 @@ built=${CARGO_TARGET_DIR:-target}/release
 version=$(sed -n '/^\[workspace.package\]/,/^\[/ s/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 # What goes where: mode, source, place below the prefix. Sources that are not there are left out,
-# but the first two have to be.
+# but the first three have to be.
 files=(
     "755 $built/azekura bin/azekura"
     "755 $built/libazekura_preload.so lib/libazekura_preload.so"
+    "755 $built/libazekura_recorder.so lib/libazekura_recorder.so"
     "755 $built/azekura-lab bin/azekura-lab"
     "755 scripts/mount.azekura sbin/mount.azekura"
     "644 $built/libazekura.a lib/libazekura.a"
@@ -42,8 +43,8 @@ done
 # names of DAOS has directories of its own, so as not to stand in the way of the real one.
 shared=("libazekura lib" "libdaos lib/azekura")
 daos_headers=crates/daos/include
-# One library stands for all three that programs for DAOS are linked with.
-daos_links=(libdfs.so libgurt.so)
+# One library stands for all that programs for DAOS are linked with.
+daos_links=(libcart.so libdaos_common.so libdfs.so libduns.so libgurt.so)
 
 # Where each shell looks for completions.
 completions=(
@@ -68,7 +69,7 @@ soname() {
 
 install_all() {
     local line mode source place name dir made
-    for line in "${files[@]:0:2}"; do
+    for line in "${files[@]:0:3}"; do
         read -r mode source place <<<"$line"
         [ -f "$source" ] || { echo "$source is not there: run 'make build' first" >&2; exit 1; }
     done

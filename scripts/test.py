@@ -52,6 +52,7 @@ def stages(pytest_arguments):
     shell = sorted(str(p.relative_to(ROOT)) for p in scripts)
     shell += ["scripts/mount.azekura", ".ci/run"]
     lints = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
+    claims = [str(TARGET / "release" / "azekura"), "experiment", "run", "--check-claims"]
     system = [python(), "-m", "pytest", "tests", *pytest_arguments]
     return [
         Stage("format", [["cargo", "fmt", "--all", "--check"]], 120),
@@ -67,6 +68,7 @@ def stages(pytest_arguments):
             1800,
             needed=True,
         ),
+        Stage("claims", [[*claims, "--out", "docs/experiments"]], 120),
         Stage(
             "units",
             [["cargo", "test", "--workspace", "--locked", "--no-fail-fast"]],

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tomllib
 from pools import BINARY, alive, wait_until
 from staging import LAUNCH, star
 from test_netlab import Lab
@@ -39,7 +40,7 @@ def small_disk(world):
 
 
 def batch(world, place, *options, check=True, size="1MiB"):
-    words = ["bench", "batch", "--path", place, "--size", size]
+    words = ["bench", "batch", "--path", place, "--size", size, "--warm-up", "0"]
     words += [] if "--runs" in options else ["--runs", "1"]
     words += options
     return world.run(*words, check=check)
@@ -164,9 +165,11 @@ def test_a_read_only_directory_is_told(world, small_disk):
     assert "Read-only file system" in done.stderr, done.stderr
 
 
+# Steps that each take far less than the command waits for a word, and far more.
+@pytest.mark.parametrize("size", ["1MiB", "64MiB"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_batch_leaves_nothing(world, place, number):
-    words = ["bench", "batch", "--path", place, "--size", "64MiB", "--runs", "100000"]
+def test_an_interrupted_batch_leaves_nothing(world, place, number, size):
+    words = ["bench", "batch", "--path", place, "--size", size, "--runs", "100000"]
     child = world.start(*words, "--pattern", "split", "--files", "100", "--processes", "2")
     wait_until(lambda: list(place.rglob("out.50")), "the batch runs")
     os.kill(child.pid, number)
@@ -228,6 +231,40 @@ def test_a_calibration_keeps_its_time_and_leaves_a_file_that_is_read(world, plac
         'buffer_bytes = "2 MiB"\n'
     )
     assert world.json("forecast", job, "--fs", fs)["seconds"] > 0
+
+
+def test_a_calibration_on_nodes_knows_one_and_all_of_them(world, place):
+    lab = Lab(world, star(["n1", "n2"]))
+    fs, runs = world.storage / "fs.toml", world.storage / "runs.json"
+    words = ["calibrate", place, "-o", fs, "--runs", runs, "--budget", "60s", "--size", "1MiB"]
+    words += ["--hosts", "n1,n2", "--launch", LAUNCH, "--processes", "2"]
+    world.run_lab("netlab", "exec", "--lab", lab.name, "server", "--", BINARY, *words)
+    assert list(place.iterdir()) == []
+    streams = tomllib.loads(fs.read_text())["streams"]
+    assert {(row["nodes"], row["processes"]) for row in streams} == {(1, 1), (1, 2), (2, 1), (2, 2)}
+    for run in json.loads(runs.read_text())["runs"]:
+        assert run["job"]["phase"][0]["bytes_in"] <= run["job"]["nodes"] * MIB
+    job = world.storage / "job.toml"
+    job.write_text(
+        'nodes = 2\nprocesses = 2\n[[phase]]\npattern = "merge"\nbytes_in = "2 MiB"\nratio = 1.0\n'
+        'files_in = 32\nrecord_bytes = 1024\nbuffer_bytes = "2 MiB"\n'
+    )
+    found = world.json("forecast", job, "--fs", fs)
+    assert found["seconds"] > 0 and found["outside"] == []
+
+
+def test_a_calibration_whose_disk_fills_up_is_left_clean(world, small_disk):
+    fs = world.storage / "fs.toml"
+    child = world.start("calibrate", small_disk, "-o", fs, "--budget", "5m", "--size", "1MiB")
+    wait_until(lambda: list(small_disk.rglob("in.0")), "the calibration runs")
+    with contextlib.suppress(OSError):
+        (small_disk / "other").write_bytes(bytes(16 * MIB))
+    assert child.wait(60) == 1
+    said = child.log.read_text()
+    assert "No space left" in said or "there is room for" in said, said
+    assert "are removed" in said, said
+    assert [path.name for path in small_disk.iterdir()] == ["other"]
+    assert not fs.exists()
 
 
 def test_an_interrupted_calibration_leaves_nothing(world, place):

@@ -1,6 +1,7 @@
 """The DAOS interface: programs that are written for it, built as they would be, on a pool."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -102,10 +103,11 @@ def layout(world, place):
 
 
 def test_the_prefix_has_what_build_systems_look_for(prefix):
-    for name in ["daos.h", "daos_fs.h", "gurt/common.h", "gurt/hash.h"]:
+    for name in ["daos.h", "daos_fs.h", "daos_uns.h", "gurt/common.h", "gurt/hash.h"]:
         assert (prefix / "include" / name).is_file()
     whole = (prefix / "lib64/libdaos.so").resolve()
-    for name in ["libdaos.so", "libdfs.so", "libgurt.so", "libdaos_common.so"]:
+    for part in ["daos", "dfs", "duns", "gurt", "cart", "daos_common"]:
+        name = f"lib{part}.so"
         for directory in ["lib", "lib64"]:
             assert (prefix / directory / name).resolve() == whole
 
@@ -138,6 +140,20 @@ def test_hash_tables_keep_their_rules(build):
 def test_every_call_and_its_errors(build, module_world, pool):
     done = run([build("calls", "calls.c"), pool.name], module_world.environment)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("name", ["events", "objects", "paths"])
+def test_what_calls_give(build, module_world, pool, name):
+    done = run([build(name, f"{name}.c"), pool.name, f"of-{name}"], module_world.environment)
+    assert (done.stdout, done.stderr) == ("", "")
+    pool.check()
+    module_world.run("container", "destroy", f"of-{name}", "--yes", "--pool", pool.name)
+    pool.check()
+
+
+def test_events_are_met_over_the_network(build, world):
+    engines = world.engines(2, targets=2)
+    run([build("events-far", "events.c"), engines.pool.name, "far"], world.environment)
 
 
 @pytest.mark.parametrize(("name", "chunk_bytes"), [("S1", 65536), ("S2", 4096), ("SX", 262144)])
@@ -205,11 +221,17 @@ def test_ranks_of_mpi_share_handles_and_files(build, module_world, pool):
     assert layout(module_world, place) == ("SX", 131072)
 
 
-# -- IOR and mdtest, where somebody has built them with a prefix
+# -- IOR and mdtest, fio, dcp and dsync, where somebody has built them with a prefix
+
+
+def beside(environment, prefix):
+    """An environment in which programs load the library of this prefix, and others as they do here."""
+    places = [str(prefix / "lib64"), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {**environment, "LD_LIBRARY_PATH": os.pathsep.join(filter(None, places))}
 
 
 def benchmark(name):
-    """A program of IOR that has the DFS backend."""
+    """A program that has a DFS backend."""
     found = os.environ.get(f"AZEKURA_{name.upper()}") or shutil.which(name)
     if found is None or shutil.which("mpirun") is None:
         return None
@@ -221,7 +243,7 @@ def test_ior_verifies_what_it_wrote(module_world, pool, prefix):
     program = benchmark("ior")
     if program is None:
         pytest.skip("needs an ior that was built with a prefix")
-    environment = {**module_world.environment, "LD_LIBRARY_PATH": str(prefix / "lib64")}
+    environment = beside(module_world.environment, prefix)
     fixed = ["-a", "DFS", "--dfs.pool", pool.name, "--dfs.cont", "ior", "-w", "-r", "-W", "-R", "-e"]
     for number, (name, chunk_bytes, more) in enumerate(
         [
@@ -246,7 +268,7 @@ def test_mdtest_finds_what_it_made(module_world, pool, prefix):
     program = benchmark("mdtest")
     if program is None:
         pytest.skip("needs an mdtest that was built with a prefix")
-    environment = {**module_world.environment, "LD_LIBRARY_PATH": str(prefix / "lib64")}
+    environment = beside(module_world.environment, prefix)
     command = [*mpirun(RANKS), program, "-a", "DFS", "--dfs.pool", pool.name, "--dfs.cont", "mdtest"]
     for more in [["-u"], ["-z", "2", "-b", "2", "-w", "3901", "-e", "3901"]]:
         options = ["--dfs.dir_oclass", "S1", "-n", "64", "-i", "2", "-d", "/md", *more]
@@ -254,4 +276,68 @@ def test_mdtest_finds_what_it_made(module_world, pool, prefix):
         assert "finished at" in done.stdout
         assert "ERROR" not in done.stdout + done.stderr
     assert module_world.run("fs", "ls", f"{pool.name}/mdtest:/").stdout.strip() in ("", "md")
+    pool.check()
+
+
+@pytest.mark.parametrize("more", [["--rw=randwrite"], ["--rw=randrw", "--thread", "--numjobs=2"]])
+def test_fio_verifies_what_it_wrote(module_world, pool, prefix, tmp_path, more):
+    program = benchmark("fio")
+    if program is None:
+        pytest.skip("needs a fio that was built with a prefix")
+    environment = beside(module_world.environment, prefix)
+    container = f"fio-{len(more)}"
+    module_world.run("container", "create", container, "--pool", pool.name)
+    place = ["--ioengine=dfs", f"--pool={pool.name}", f"--cont={container}", "--size=16m"]
+    kind = ["--bs=32k", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1", "--chunk_size=65536"]
+    report = tmp_path / "report.json"
+    output = ["--output-format=json", f"--output={report}", "--filename_format=f.$jobnum"]
+    # Nothing is left in the directory that the tests run in.
+    output.append("--verify_state_save=0")
+    run([program, "--name=job", *place, *kind, *output, *more], environment)
+    # It may say something about its options before.
+    text = report.read_text()
+    for job in json.loads(text[text.index("{") :])["jobs"]:
+        assert job["error"] == 0
+        assert job["iodepth_level"]["8"] > 50
+    assert layout(module_world, f"{pool.name}/{container}:/f.0")[1] == 65536
+
+
+def tree(place):
+    """Everything below a directory: kinds, modes, sizes, texts and contents."""
+    found = {}
+    for path in sorted(place.rglob("*")):
+        stat = path.lstat()
+        text = os.readlink(path) if path.is_symlink() else None
+        data = path.read_bytes() if path.is_file() and text is None else None
+        mode = None if text is not None else stat.st_mode
+        found[str(path.relative_to(place))] = (mode, text, data)
+    return found
+
+
+@pytest.mark.parametrize("name", ["dcp", "dsync"])
+def test_trees_are_copied_in_and_out(module_world, pool, prefix, tmp_path, name):
+    program = benchmark(name)
+    if program is None:
+        pytest.skip(f"needs a {name} that was built with a prefix")
+    environment = beside(module_world.environment, prefix)
+    source = tmp_path / "source"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "deep" / "er" / "data").write_bytes(expected(1))
+    (source / "deep" / "empty").touch()
+    (source / "program").write_bytes(b"text")
+    (source / "program").chmod(0o750)
+    (source / "link").symlink_to("deep/empty")
+    module_world.run("container", "create", name, "--pool", pool.name)
+    place = f"daos://{pool.name}/{name}/tree"
+    command = [*mpirun(2), program, "--preserve"] if name == "dcp" else [*mpirun(2), program]
+    run([*command, source, place], environment)
+    run([*command, place, tmp_path / "back"], environment)
+    assert tree(tmp_path / "back") == tree(source)
+    if name == "dsync":
+        (source / "program").write_bytes(b"changed")
+        (source / "deep" / "empty").unlink()
+        (source / "link").unlink()
+        run([*command, "--delete", "--contents", source, place], environment)
+        run([*command, "--delete", "--contents", place, tmp_path / "back"], environment)
+        assert tree(tmp_path / "back") == tree(source)
     pool.check()

@@ -47,7 +47,7 @@ def test_every_experiment_with_jobs(world, tmp_path):
     assert done.returncode == 0, done.stderr
     for name in NAMES:
         page = (tmp_path / name / "README.md").read_text()
-        assert page.startswith(f"# {name}\n")
+        assert f"\n`{name}`: " in page
         assert "missing" not in page
         assert json.loads((tmp_path / name / "run.json").read_text())["quick"]
         plots = list((tmp_path / name).glob("*.svg"))

@@ -53,7 +53,7 @@ def test_every_experiment_over_a_link(world, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(NAMES)
     for name in NAMES:
         page = (tmp_path / name / "README.md").read_text()
-        assert page.startswith(f"# {name}\n")
+        assert f"\n`{name}`: " in page
         assert "missing" not in page
         run = json.loads((tmp_path / name / "run.json").read_text())
         assert run["quick"]

@@ -39,7 +39,8 @@ def test_the_installed_program_finds_its_library(installed, world):
 
 def test_everything_goes_away_again(installed, tmp_path):
     programs = {"bin/azekura", "bin/azekura-lab"}
-    assert programs | {"lib/libazekura_preload.so"} <= files(installed)
+    libraries = {"lib/libazekura_preload.so", "lib/libazekura_recorder.so"}
+    assert programs | libraries <= files(installed)
     helpers = {
         "sbin/mount.azekura",
         "share/man/man1/azekura.1",

@@ -139,7 +139,7 @@ def test_every_experiment(world, tmp_path):
     nothing_is_left(world, child.pid)
     for name in ("nfs-bandwidth", "nfs-paper"):
         page = (tmp_path / name / "README.md").read_text()
-        assert page.startswith(f"# {name}\n")
+        assert f"\n`{name}`: " in page
         assert "missing" not in page
         for plot in (tmp_path / name).glob("*.svg"):
             assert f"({plot.name})" in page

@@ -2,10 +2,13 @@
 
 import csv
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tomllib
@@ -259,6 +262,106 @@ def test_threads_at_random_places_and_an_end_without_goodbye(place, end):
     assert process["end"] == ("unknown" if end else "exit")
 
 
+CANCELLED = """
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static int ends[2];
+static void leave(void *text) { puts(text); }
+static void *wait(void *nothing)
+{
+    char byte;
+    pthread_cleanup_push(leave, "left");
+    if (read(ends[0], &byte, 1) == 1)
+        puts("not reached");
+    pthread_cleanup_pop(0);
+    return nothing;
+}
+int main(void)
+{
+    pthread_t thread;
+    void *result;
+    int out = open("out", O_WRONLY | O_CREAT, 0600);
+    if (pipe(ends) != 0 || pthread_create(&thread, NULL, wait, NULL) != 0)
+        return 1;
+    usleep(100000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    return !(result == PTHREAD_CANCELED && write(out, "12345", 5) == 5);
+}
+"""
+
+
+def test_a_thread_that_is_cancelled_is_unwound_through_the_recorder(place):
+    program = build(place, "cancelled", CANCELLED, "-pthread")
+    done = Profiled(place, [program])
+    assert done.result.stdout == "left\n"
+    assert done.moved(place / "out", "written") == 5
+
+
+VFORK = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void)
+{
+    int out = open("out", O_WRONLY | O_CREAT, 0600), other = open("in", O_RDONLY);
+    for (int n = 0; n < 3; n++) {
+        if (write(out, "12345", 5) != 5)
+            return 1;
+        pid_t child = vfork();
+        if (child == 0) {
+            /* Closed in the child alone, although what is known of it is the parent's. */
+            close(out);
+            dup2(other, 1);
+            execlp("true", "true", NULL);
+            _exit(7);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child || status != 0)
+            return 2;
+    }
+    return write(out, "67890", 5) != 5;
+}
+"""
+
+
+def test_what_the_child_of_a_vfork_does_is_not_its_parents(place):
+    program = build(place, "vforks", VFORK)
+    lines(place / "in", 10)
+    done = Profiled(place, [program])
+    (out,) = [one for one in done.files("vforks") if one["path"].endswith("/out")]
+    assert (out["written"]["bytes"], out["written"]["requests"]) == (20, 4)
+    assert out["written"]["sequential"] == 4
+    assert sum(one["name"] == "true" for one in done.usage["processes"]) == 3
+
+
+def test_a_path_through_a_symlink_is_that_of_the_file(place):
+    (place / "real").mkdir()
+    (place / "link").symlink_to("real")
+    (place / "real" / "alias").symlink_to("two")
+    for name in ("one", "two", "three"):
+        lines(place / "real" / name, 10)
+    paths = [place / "real" / "one", place / "real" / "alias", place / "link" / "three"]
+    done = Profiled(place, ["cat", *paths, place / "real" / ".." / "real" / "three"])
+    found = sorted(one["path"] for one in done.files("cat") if one["read"]["bytes"])
+    assert found == [str(place / "real" / name) for name in ("one", "three", "two")]
+
+
+def test_the_recorder_needs_the_c_library_alone(place):
+    # Each library that it needed would be loaded into every program of a build.
+    recorder = BINARY.with_name("libazekura_recorder.so")
+    done = subprocess.run(
+        ["ldd", recorder], check=False, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+    )
+    if done.returncode != 0:
+        pytest.skip("there is no ldd")
+    names = {line.split()[0].rsplit("/", 1)[-1] for line in done.stdout.splitlines()}
+    assert all(name.startswith(("linux-vdso", "libc.so", "ld-linux")) for name in names), names
+
+
 def test_a_static_program_is_counted_and_not_guessed(place):
     program = build(place, "still", "int main(void) { return 3; }\n", "-static")
     done = (
@@ -279,6 +382,53 @@ def test_an_emptied_environment_loses_nothing(place):
     assert done.moved(place / "out", "written") == size
     other = Profiled(place, ["env", "LD_PRELOAD=", "cp", "in", "two"], check=False)
     assert other.usage["unseen_environments"] == 1
+
+
+def test_a_program_gets_one_library_that_records(place):
+    def preloaded(value):
+        environment = {**os.environ, "LD_PRELOAD": value}
+        size = lines(place / "in", 1000)
+        done = Profiled(place, ["sh", "-c", "cat in > out; env"], env=environment)
+        assert done.moved(place / "out", "written") == size
+        (line,) = re.findall(r"(?m)^LD_PRELOAD=(.*)$", done.result.stdout)
+        return line
+
+    recorder, full = (BINARY.with_name(f"libazekura_{name}.so") for name in ("recorder", "preload"))
+    assert preloaded("") == str(recorder)
+    # As within `azekura run`.
+    assert preloaded(str(full)) == str(full)
+    assert preloaded(f"{recorder}") == str(recorder)
+
+
+def test_nothing_stays_of_one_that_was_killed(place):
+    scratch = place.parent / "scratch"
+    scratch.mkdir()
+    lines(place / "in", 1000)
+    # What runs on is no worse for it, nor is what it starts then.
+    script = "cat in > out; echo ready; read line; cat in > after; sleep 0.1; echo over"
+    with subprocess.Popen(
+        [BINARY, "profile", "-o", "job.toml", "--", "sh", "-c", script],
+        cwd=place,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as killed:
+        assert killed.stdout.readline() == "ready\n"
+        own = Path(f"/proc/{killed.pid}/fd")
+        assert [link for link in own.iterdir() if "azekura-profile" in os.readlink(link)]
+        killed.kill()
+        killed.wait()
+        assert killed.returncode == -signal.SIGKILL
+        killed.stdin.write("go on\n")
+        killed.stdin.flush()
+        assert killed.stdout.readline() == "over\n"
+    assert (place / "after").read_bytes() == (place / "in").read_bytes()
+    done = Profiled(place, ["sh", "-c", "cat in > out; kill -9 $$"], check=False)
+    assert done.result.returncode == 128 + signal.SIGKILL
+    assert done.moved(place / "out", "written") == (place / "in").stat().st_size
+    assert list(scratch.iterdir()) == []
+    assert not list(Path("/dev/shm").glob("azekura-profile*"))
 
 
 def test_a_build_is_seen_as_its_compilers_see_it(place):
@@ -353,12 +503,22 @@ def test_refusals_say_what_to_do(place):
     assert "install Python 3" in refused("--darshan", "log", env=missing)
 
 
+def darshan():
+    """A Python that has the package 'darshan', and the directory of that."""
+    python = os.environ.get("AZEKURA_PYTHON", sys.executable)
+    command = [python, "-c", "import darshan; print(darshan.__path__[0])"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"{python} has no package 'darshan': let AZEKURA_PYTHON name one that has")
+    return python, Path(done.stdout.strip())
+
+
 def test_a_darshan_log_becomes_a_job(place):
-    darshan = pytest.importorskip("darshan")
-    log = f"{darshan.__path__[0]}/tests/input/sample.darshan"
+    python, package = darshan()
+    log = package / "tests" / "input" / "sample.darshan"
     job = place / "job.toml"
     command = [BINARY, "profile", "--darshan", log, "-o", job]
-    subprocess.run(command, check=True, env={"AZEKURA_PYTHON": sys.executable, "PATH": "/bin:/usr/bin"})
+    subprocess.run(command, check=True, env={"AZEKURA_PYTHON": python, "PATH": "/bin:/usr/bin"})
     read = tomllib.loads(job.read_text())
     assert read["processes"] == 2048
     assert read["phase"][0]["bytes_out"] == 2_199_023_259_968

@@ -1,6 +1,7 @@
 """Staging jobs: files come to the nodes when they are opened, and nothing of a job outlives it."""
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -108,6 +109,25 @@ def test_events_are_lines_of_json(site):
     arrived = job.events("content-arrived")
     assert sum(event["bytes"] for event in arrived) == len(BYTES)
     assert job.events("job-ended")[0]["status"]["nodes"][0]["files"] == 1
+
+
+def test_events_go_to_standard_output(site):
+    data, option = mapped(site)
+    words = ["stage", "run", "--hosts", "localhost", "--cache", site.cache, *option]
+    done = site.world.run(*words, "--json", "-", "--", "sh", "-c", f"wc -c <{data}/file")
+    lines = done.stdout.splitlines()
+    assert str(len(BYTES)) in lines
+    lines.remove(str(len(BYTES)))
+    events = [json.loads(line) for line in lines]
+    assert events[0]["event"] == "node-up"
+    assert events[-1]["event"] == "job-ended"
+    assert sum(event["event"] == "content-arrived" for event in events) == 1
+    assert not (site.world.base / "-").exists()
+    # Who reads them may stop.
+    shell = '"$@" | head -1'
+    done = site.world.run("-c", shell, "sh", BINARY, *words, "--json", "-", "--", "true", program="sh")
+    assert len(done.stdout.splitlines()) == 1
+    assert site.left() == []
 
 
 @pytest.mark.parametrize(
@@ -516,3 +536,11 @@ def test_two_writers_of_a_name_are_told_apart(lab_site):
     found = sorted(path.name for path in results.iterdir())
     assert found == ["n1", "n3", "name.n1", "name.n3"]
     assert (results / "name.n3").read_text() == "n3\n"
+    # Another job does not replace what this one has kept.
+    script = script.replace("echo $(hostname)", "echo again")
+    again = lab_site.run(*option, "--", "sh", "-c", script, check=False)
+    assert again.returncode == 75
+    found = sorted(path.name for path in results.iterdir())
+    assert found == ["n1", "n3", "name.n1", "name.n1.2", "name.n3", "name.n3.2"]
+    assert (results / "name.n3").read_text() == "n3\n"
+    assert (results / "name.n3.2").read_text() == "again\n"

@@ -147,7 +147,8 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(site, kind):
                 fill(server, {"file": second})
 
         server.before_get = change
-        done = run(site, server, *mapped(server, "ro"), "--", "sha256sum", f"{SEEN}/file")
+        words = ("--whole", "--", "sha256sum", f"{SEEN}/file")
+        done = run(site, server, *mapped(server, "ro"), *words)
         assert changed
         assert done.stdout.split()[0] == hashlib.sha256(second).hexdigest()
         assert "changed while it was read" in done.stderr
@@ -163,12 +164,62 @@ def test_a_server_that_dies_is_an_error_and_no_half_file(site, kind):
         fill(server, {"file": bytes(9 << 20)})
         server.before_get = die
         script = "cat $0/file | wc -c; cat $0/file"
-        words = ("--", "sh", "-c", script, SEEN)
+        words = ("--whole", "--", "sh", "-c", script, SEEN)
         done = run(site, server, *mapped(server, "ro"), *words, check=False)
         assert done.stdout.split() == ["0"]
         assert "Input/output error" in done.stderr
         assert "cannot read" in done.stderr or "cannot open" in done.stderr
         assert f"127.0.0.1:{server.port}" in done.stderr or "s3://bucket/" in done.stderr
+        assert done.returncode != 0
+    assert site.left() == []
+
+
+@pytest.mark.parametrize("same", [0, 4 << 20], ids=["all of it", "behind what was read"])
+def test_who_reads_a_file_while_it_comes_and_changes_gets_one_version(site, same):
+    first = bytes(9 << 20)
+    second = first[:same] + b"\1" * (len(first) - same)
+    with S3() as server:
+        fill(server, {"file": first})
+        changed = []
+
+        def change(_path, begin, _end):
+            # The program may have what comes before that.
+            if begin > (3 << 20) and not changed:
+                changed.append(begin)
+                fill(server, {"file": second})
+
+        server.before_get = change
+        script = "sha256sum $0/file; sha256sum $0/file"
+        done = run(site, server, *mapped(server, "ro"), "--", "sh", "-c", script, SEEN)
+        assert changed
+        sums = {line.split()[0] for line in done.stdout.splitlines()}
+        assert sums == {hashlib.sha256(second).hexdigest()}, done.stderr
+        if same:
+            assert "Input/output error" not in done.stderr
+            assert len(done.stdout.splitlines()) == 2
+        assert "changed while it was read" in done.stderr
+    assert site.left() == []
+
+
+def test_who_reads_a_file_while_its_server_dies_gets_what_came_and_an_error(site):
+    data = random.Random(4).randbytes(9 << 20)
+
+    def die(_path, begin, _end):
+        if begin > (3 << 20):
+            raise Dead
+
+    with S3() as server:
+        fill(server, {"file": data})
+        server.before_get = die
+        script = "cat $0/file >$1; echo $?; cat $0/file >$1.again"
+        out = site.world.base / "got"
+        words = ("--", "sh", "-c", script, SEEN, out)
+        done = run(site, server, *mapped(server, "ro"), *words, check=False)
+        assert done.stdout.splitlines()[0] == "1"
+        got = out.read_bytes()
+        assert len(got) <= 4 << 20
+        assert data.startswith(got)
+        assert "Input/output error" in done.stderr
         assert done.returncode != 0
     assert site.left() == []
 

@@ -1,17 +1,34 @@
-//! Compiles what can only be written in C, and sets how the library is linked.
+//! Compiles what can only be written in C, and sets how the library is linked; for this package and for
+//! `azekura-recorder`, which is built of the same source.
 
-const FILES: [&str; 3] = ["src/variadic.c", "src/stdio/streams.c", "src/recording/stream.c"];
+use std::path::Path;
+
+const FILES: [&str; 3] = ["variadic.c", "stdio/streams.c", "recording/stream.c"];
+const RECORDER: &str = "azekura-recorder";
+
+fn compiler() -> cc::Build {
+    let mut build = cc::Build::new();
+    build
+        .flags(["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic"])
+        .warnings_into_errors(std::env::var_os("CI").is_some());
+    build
+}
 
 fn main() {
-    for file in FILES {
-        println!("cargo:rerun-if-changed={file}");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/src");
+    let files = FILES.map(|file| sources.join(file));
+    for file in &files {
+        println!("cargo:rerun-if-changed={}", file.display());
     }
-    println!("cargo:rerun-if-changed=build.rs");
-    cc::Build::new()
-        .files(FILES)
-        .flags(["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic"])
-        .warnings_into_errors(std::env::var_os("CI").is_some())
-        .compile("azekura_preload_c");
+    println!("cargo:rerun-if-changed=../preload/build.rs");
+    println!("cargo:rustc-check-cfg=cfg(records_only)");
+    compiler().files(files).compile("azekura_preload_c");
+    if env!("CARGO_PKG_NAME") == RECORDER {
+        println!("cargo:rustc-cfg=records_only");
+        let unwinder = sources.join("unwinder.c");
+        println!("cargo:rerun-if-changed={}", unwinder.display());
+        compiler().file(unwinder).link_lib_modifier("+whole-archive").compile("azekura_unwinder");
+    }
     // Our constructor runs before those of all other libraries, which may already use streams or
     // keep them, as that of C++ does.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");

@@ -50,8 +50,9 @@ fn picture(records: &[TraceRecord]) -> Result<String> {
         y_title,
         y_scale,
         curves,
+        ..Chart::default()
     };
-    let curve = |title: &str, points| Curve { title: title.to_owned(), points, bars: Vec::new() };
+    let curve = |title: &str, points| Curve { title: title.to_owned(), points, ..Curve::default() };
     let sizes = chart(
         "Size of requests",
         "bytes",

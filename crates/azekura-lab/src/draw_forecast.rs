@@ -75,7 +75,7 @@ fn curves(rows: &[Row], main: &str, values: &[Shown<'_>]) -> Vec<Curve> {
             curves.push(Curve {
                 title: if one { (*name).to_owned() } else { format!("{main}, {count} nodes") },
                 points: points.map(|row| (f64::from(row.processes), value(row))).collect(),
-                bars: Vec::new(),
+                ..Curve::default()
             });
         }
     }
@@ -97,6 +97,7 @@ pub(crate) fn run(args: &DrawForecastArgs) -> Result<()> {
         y_title,
         y_scale: Scale::Linear,
         curves,
+        ..Chart::default()
     };
     let times = curves(
         &rows,

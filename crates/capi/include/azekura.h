@@ -314,7 +314,7 @@ int azekura_object_info(azekura_object *object, struct azekura_object_info *info
 /* Makes all answered changes of the object durable, values and array. */
 int azekura_object_sync(azekura_object *object);
 
-/* Removes all values and the array. Not atomic. 0 also if there were none. */
+/* Removes all values, arrays of records, and the array. Not atomic. 0 also if there were none. */
 int azekura_object_remove(azekura_object *object);
 
 /* Closes an object handle. Gives 0. */
@@ -366,7 +366,7 @@ int azekura_kv_replace(azekura_object *object, const void *dkey, size_t dkey_byt
 int azekura_kv_remove(azekura_object *object, const void *dkey, size_t dkey_bytes, const void *akey,
 		      size_t akey_bytes, int condition);
 
-/* Removes all values under a dkey. 0 also if there are none. */
+/* Removes all values and arrays of records under a dkey. 0 also if there are none. */
 int azekura_kv_remove_dkey(azekura_object *object, const void *dkey, size_t dkey_bytes);
 
 /* One change of a batch. */
@@ -392,13 +392,56 @@ struct azekura_kv_update {
 int azekura_kv_update(azekura_object *object, const struct azekura_kv_update *updates,
 		      size_t update_count);
 
+/* -- arrays of records -- */
+
+/*
+ * Under an akey there can be an array of records in place of a value: records of one size that are read
+ * and written in ranges, all on the target of the dkey. Use an akey for one or the other.
+ */
+struct azekura_value_keys {
+	const void *dkey;
+	size_t dkey_bytes;
+	const void *akey;
+	size_t akey_bytes; /* at most 1016 */
+};
+
+struct azekura_records_info {
+	uint64_t record_bytes;
+	uint64_t records; /* up to the last one that was written, with all holes before it */
+};
+
+/*
+ * Writes records from the one with this index on. The first write makes the array and says how large its
+ * records are. -EINVAL: they have another size, or a value stands under the keys; -EFBIG.
+ */
+int azekura_records_write(azekura_object *object, const struct azekura_value_keys *keys,
+			  uint64_t record_bytes, uint64_t index, const void *data, size_t records);
+
+/* Reads records; those that nobody has written are zeros. -ENOENT: no such array; -EINVAL: another size. */
+int azekura_records_read(azekura_object *object, const struct azekura_value_keys *keys,
+			 uint64_t record_bytes, uint64_t index, void *buffer, size_t records);
+
+/* What an array is like. -ENOENT: there is none. */
+int azekura_records_info(azekura_object *object, const struct azekura_value_keys *keys,
+			 struct azekura_records_info *info);
+
+/*
+ * The next records that are there at or after `from`: 1, the first of them and how many; or 0. They are
+ * told in the steps in which the target keeps data, so some may be zeros that nobody has written.
+ */
+int azekura_records_next(azekura_object *object, const struct azekura_value_keys *keys, uint64_t from,
+			 uint64_t *index, uint64_t *records);
+
+/* Removes an array. 0 also if there is none. */
+int azekura_records_remove(azekura_object *object, const struct azekura_value_keys *keys);
+
 /* A listing of keys, used by one thread at a time. */
 typedef struct azekura_keys azekura_keys;
 
 /*
  * Begins a listing of the dkeys, or of the akeys under a dkey. Keys that are there all the time are
- * listed once; those that come or go meanwhile may be listed or not. akeys come in byte order, dkeys
- * in byte order on each target, target by target. Gives a handle to be closed with
+ * listed once; those that come or go meanwhile may be listed or not. akeys come in byte order, those
+ * of arrays of records before the others; dkeys in byte order on each target, target by target. Gives a handle to be closed with
  * azekura_keys_close().
  */
 int azekura_list_dkeys(azekura_object *object, azekura_keys **keys);

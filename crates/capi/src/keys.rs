@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use azekura_client::{KeyCursor, Objects as _, Pool};
+use azekura_client::{KeyCursor, Objects as _, Pool, akey_kind};
 use azekura_posix::Errno;
 use azekura_proto::Oid;
 use parking_lot::Mutex;
@@ -78,7 +78,7 @@ impl Listing {
                     Some(last) if !end => Next::After(last.clone()),
                     _ => Next::End,
                 };
-                self.page = keys.into();
+                self.page = keys.iter().map(|akey| akey_kind(akey).1.to_vec()).collect();
             }
         }
         Ok(true)

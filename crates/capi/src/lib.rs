@@ -22,6 +22,7 @@ mod object;
 mod oid;
 mod pointers;
 mod pool;
+mod records;
 mod value;
 mod vector;
 mod version;

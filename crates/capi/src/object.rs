@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use azekura_client::{Objects as _, Pool};
+use azekura_client::{ArrayValues, Objects as _, Pool};
 use azekura_posix::Errno;
 use azekura_proto::Oid;
 
@@ -129,7 +129,8 @@ pub(crate) extern "C" fn azekura_object_sync(object: Option<&Object>) -> c_int {
 pub(crate) extern "C" fn azekura_object_remove(object: Option<&Object>) -> c_int {
     status("azekura_object_remove", || {
         let object = handle(object, "object")?;
-        object.pool.punch_all(object.oid).about(object.subject())?;
+        let arrays = ArrayValues::new(&object.pool, object.oid);
+        arrays.remove_all().about(object.subject())?;
         object.pool.array_remove(object.oid).about(object.subject())
     })
 }

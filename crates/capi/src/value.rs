@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use azekura_client::{ClientError, Objects as _};
+use azekura_client::{ArrayValues, ClientError, Objects as _};
 use azekura_posix::Errno;
 use azekura_proto::Status;
 use azekura_proto::limits::{BATCH_UPDATES_MAX, KEY_BYTES_MAX};
@@ -207,16 +207,21 @@ pub(crate) extern "C" fn azekura_kv_remove_dkey(
         let object = handle(object, "object")?;
         // SAFETY: the length stands beside what it measures, as azekura.h says.
         let dkey = key(unsafe { dkey.slice(dkey_bytes, "dkey") }?, "dkey")?;
-        object.pool.punch(object.oid, dkey).about(object.subject())
+        let arrays = ArrayValues::new(&object.pool, object.oid);
+        arrays.remove_dkey(dkey).about(object.subject())
     })
 }
 
-/// The bytes that a field of an update points to.
+/// The bytes that a field of a struct points to.
 ///
 /// # Safety
-/// As azekura.h says of `struct azekura_kv_update`: so many bytes that stay as they are during the
+/// As azekura.h says of the struct: so many bytes that stay as they are during the
 /// call, or NULL.
-unsafe fn field<'a>(start: *const c_void, bytes: usize, what: &'static str) -> Outcome<&'a [u8]> {
+pub(crate) unsafe fn field<'a>(
+    start: *const c_void,
+    bytes: usize,
+    what: &'static str,
+) -> Outcome<&'a [u8]> {
     if bytes == 0 {
         return Ok(&[]);
     }

@@ -338,6 +338,62 @@ static void arrays(azekura_container *container)
 	OK(azekura_object_close(NULL));
 }
 
+/* Arrays of records under two keys. */
+static void records(azekura_container *container)
+{
+	struct azekura_value_keys keys = {"d", 1, "r", 1}, value = {"d", 1, "a", 1};
+	struct azekura_records_info info;
+	uint32_t written[3] = {1, 2, 3}, back[5];
+	char akey[1024] = {'k'};
+	struct azekura_value_keys too_long = {"d", 1, akey, sizeof akey};
+	azekura_object *object;
+	azekura_keys *listing;
+	uint64_t index, count, found = 0;
+	const void *name;
+	size_t bytes;
+
+	OK(azekura_object_create(container, AZEKURA_SX, 0, 0, &object));
+	FAILS(azekura_records_read(object, &keys, 4, 0, back, 1), ENOENT, "no array of records");
+	FAILS(azekura_records_write(object, &keys, 0, 0, NULL, 0), EINVAL, "");
+	FAILS(azekura_records_write(object, &too_long, 4, 0, written, 1), EINVAL, "1016");
+	OK(azekura_records_write(object, &keys, 4, 5, written, 3));
+	OK(azekura_records_write(object, &keys, 4, 100000, written, 2));
+	FAILS(azekura_records_write(object, &keys, 8, 0, written, 1), EINVAL, "");
+	FAILS(azekura_records_write(object, &keys, 4, UINT64_MAX / 8, written, 1), EFBIG, "2^63");
+	FAILS(azekura_records_read(object, &keys, 8, 0, back, 1), EINVAL, "have 4 bytes");
+	OK(azekura_records_read(object, &keys, 4, 4, back, 5));
+	HOLDS(back[0] == 0 && memcmp(back + 1, written, sizeof written) == 0 && back[4] == 0);
+	OK(azekura_records_info(object, &keys, &info));
+	HOLDS(info.record_bytes == 4 && info.records == 100002);
+	for (index = 0; azekura_records_next(object, &keys, index, &index, &count) == 1; index += count) {
+		HOLDS(index + count <= 50000 || index > 50000);
+		found += index <= 5 && index + count >= 8;
+		found += index <= 100000 && index + count >= 100002;
+	}
+	IS(found, 2);
+
+	/* A value is in the way of an array, but not beside it. */
+	OK(azekura_kv_put(object, "d", 1, "a", 1, "x", 1, 0));
+	FAILS(azekura_records_write(object, &value, 4, 0, written, 1), EINVAL, "");
+	OK(azekura_list_akeys(object, "d", 1, &listing));
+	IS(azekura_keys_next(listing, &name, &bytes), 1);
+	HOLDS(bytes == 1 && *(const char *)name == 'r');
+	IS(azekura_keys_next(listing, &name, &bytes), 1);
+	HOLDS(bytes == 1 && *(const char *)name == 'a');
+	IS(azekura_keys_next(listing, &name, &bytes), 0);
+	OK(azekura_keys_close(listing));
+	OK(azekura_records_remove(object, &keys));
+	OK(azekura_records_remove(object, &keys));
+	FAILS(azekura_records_info(object, &keys, &info), ENOENT, "no array of records");
+	OK(azekura_records_write(object, &keys, 2, 0, written, 1));
+	OK(azekura_kv_remove_dkey(object, "d", 1));
+	FAILS(azekura_records_info(object, &keys, &info), ENOENT, "no array of records");
+	OK(azekura_records_write(object, &keys, 2, 0, written, 1));
+	OK(azekura_object_remove(object));
+	FAILS(azekura_records_info(object, &keys, &info), ENOENT, "no array of records");
+	OK(azekura_object_close(object));
+}
+
 int main(int argc, char **argv)
 {
 	azekura_container *container, *other;
@@ -354,6 +410,7 @@ int main(int argc, char **argv)
 	batches(container);
 	listings(container);
 	arrays(container);
+	records(container);
 	/* Handles may be closed in any order. */
 	OK(azekura_object_create(container, AZEKURA_S1, 0, 0, &object));
 	OK(azekura_container_close(other));

@@ -5,6 +5,7 @@
 //! that the file system of `azekura-posix` and other users build on. This crate never interprets
 //! what the file system keeps in its objects.
 
+mod array_values;
 mod batch;
 mod claims;
 mod error;
@@ -24,6 +25,7 @@ mod shard_io;
 mod slots;
 mod window;
 
+pub use array_values::{ARRAY_AKEY_BYTES_MAX, ArrayValue, ArrayValues, ValueKind, akey_kind};
 pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-use azekura_client::{ClientError, KeyCursor, Objects, PoolFile};
+use azekura_client::{
+    ArrayValues, ClientError, KeyCursor, Objects, PoolFile, ValueKind, akey_kind,
+};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message::{Condition, ValueUpdate};
 use azekura_proto::{ObjectClass, Oid, Status};
@@ -96,6 +98,56 @@ fn arrays_are_striped_sparse_and_cut() {
     pool.array_sync(oid).unwrap();
     pool.array_remove(oid).unwrap();
     assert_eq!(pool.array_size(oid, chunk).unwrap(), 0);
+}
+
+#[test]
+fn records_lie_under_keys_on_the_target_of_the_dkey() {
+    let cluster = Cluster::start(2, 2, Inheritance::default());
+    let pool = cluster.pool();
+    let oid = object(&*pool, ObjectClass::SX);
+    let arrays = ArrayValues::new(&pool, oid);
+    let dkeys: Vec<Vec<u8>> = (0..20).map(|i| format!("d{i}").into_bytes()).collect();
+    let mut data = Vec::new();
+    for dkey in &dkeys {
+        assert_eq!(arrays.find(dkey, b"r").unwrap(), None);
+        let array = arrays.find_or_make(dkey, b"r", 12).unwrap();
+        assert_eq!(arrays.find_or_make(dkey, b"r", 12).unwrap(), array);
+        assert_eq!(status(arrays.find_or_make(dkey, b"r", 13)), Status::Invalid);
+        arrays.write_bytes(array, 7 * 12, &[5; 24]).unwrap();
+        assert_eq!(arrays.records(array).unwrap(), 9);
+        let mut back = [1; 48];
+        arrays.read_bytes(array, 6 * 12, &mut back).unwrap();
+        assert_eq!(back, std::array::from_fn(|at| if (12..36).contains(&at) { 5 } else { 0 }));
+        let (first, records) = arrays.next_extent(array, 0).unwrap().unwrap();
+        assert!(first <= 7 && first + records == 9);
+        assert_eq!(arrays.next_extent(array, 9).unwrap(), None);
+        let descriptor = pool.get(oid, dkey, b"\0array\0\0r").unwrap().unwrap();
+        let kept = Oid::from_bytes(&descriptor[8..]).unwrap();
+        assert_eq!(kept.home(), pool.placement().dkey_target(oid, dkey));
+        data.push(kept);
+    }
+    // Either kind keeps the other from its akey.
+    let always = Condition::Always;
+    assert_eq!(status(arrays.put_singles(b"d3", &[(b"r", b"x", always)])), Status::Invalid);
+    arrays.put_singles(b"d3", &[(b"s", b"x", always), (b"t", b"y", always)]).unwrap();
+    assert_eq!(status(arrays.find_or_make(b"d3", b"s", 4)), Status::Invalid);
+    let missing = [(b"u".as_slice(), b"x".as_slice(), Condition::MustExist)];
+    assert_eq!(status(arrays.put_singles(b"d3", &missing)), Status::ConditionFailed);
+    let (akeys, _) = pool.list_akeys(oid, b"d3", None, 10).unwrap();
+    let kinds: Vec<_> = akeys.iter().map(|akey| akey_kind(akey)).collect();
+    let single = |akey: &'static [u8]| (ValueKind::Single, akey);
+    assert_eq!(kinds, [(ValueKind::Array, b"r".as_slice()), single(b"s"), single(b"t")]);
+
+    let left = |gone: usize| pool.array_size(data[gone], 1 << 20).unwrap();
+    assert!(arrays.remove(b"d0", b"r").unwrap());
+    assert!(!arrays.remove(b"d0", b"r").unwrap());
+    assert_eq!((left(0), left(3)), (0, 108));
+    arrays.remove_dkey(b"d3").unwrap();
+    assert_eq!((left(3), left(4)), (0, 108));
+    assert_eq!(pool.get(oid, b"d3", b"s").unwrap(), None);
+    arrays.remove_all().unwrap();
+    assert!((0..data.len()).all(|index| left(index) == 0));
+    assert_eq!(pool.list_dkeys(oid, None, 10).unwrap(), (vec![], None));
 }
 
 #[test]

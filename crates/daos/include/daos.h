@@ -1,15 +1,21 @@
 /*
- * The part of the DAOS interface that Azekura serves: pools and containers. Files stand in
- * <daos_fs.h>.
+ * The part of the DAOS interface that Azekura serves: pools here, the rest in what this includes, and
+ * files in <daos_fs.h> and <daos_fs_sys.h>.
  *
  * Unless said otherwise, functions give 0 or a negative number of <daos_errno.h>. `ev` is NULL, or an
- * event that is done when the call returns. All functions may be called from several threads.
+ * event, which these calls complete before they return. All functions may be called from several threads.
  */
 #ifndef AZEKURA_DAOS_H
 #define AZEKURA_DAOS_H
 
+#include <daos_array.h>
+#include <daos_cont.h>
 #include <daos_errno.h>
+#include <daos_event.h>
+#include <daos_kv.h>
+#include <daos_obj.h>
 #include <daos_obj_class.h>
+#include <daos_prop.h>
 #include <daos_types.h>
 #include <gurt/types.h>
 
@@ -21,11 +27,6 @@ extern "C" {
 #define DAOS_PC_RO (1U << 0)
 #define DAOS_PC_RW (1U << 1)
 #define DAOS_PC_EX (1U << 2)
-
-/* Access to a container. */
-#define DAOS_COO_RO (1U << 0)
-#define DAOS_COO_RW (1U << 1)
-#define DAOS_COO_EX (1U << 2)
 
 /* To be called before the other functions; counted, each with its daos_fini(). */
 int daos_init(void);
@@ -51,30 +52,6 @@ int daos_pool_query(daos_handle_t poh, void *ranks, daos_pool_info_t *info, daos
  */
 int daos_pool_local2global(daos_handle_t poh, d_iov_t *glob);
 int daos_pool_global2local(d_iov_t glob, daos_handle_t *poh);
-
-/*
- * Opens the container of this name. `info` may be NULL. -DER_NONEXIST if the pool has none.
- */
-int daos_cont_open(daos_handle_t poh, const char *cont, unsigned int flags, daos_handle_t *coh,
-		   daos_cont_info_t *info, daos_event_t *ev);
-int daos_cont_close(daos_handle_t coh, daos_event_t *ev);
-
-/* Makes a container. `uuid` may be NULL, `prop` is not read. -DER_EXIST. */
-int daos_cont_create_with_label(daos_handle_t poh, const char *label, daos_prop_t *prop,
-				uuid_t *uuid, daos_event_t *ev);
-
-/* Destroys a container with all that is in it. `force` makes no difference. */
-int daos_cont_destroy(daos_handle_t poh, const char *cont, int force, daos_event_t *ev);
-
-/* As for pools. The bytes hold no secret. */
-int daos_cont_local2global(daos_handle_t coh, d_iov_t *glob);
-int daos_cont_global2local(daos_handle_t poh, d_iov_t glob, daos_handle_t *coh);
-
-/* Events without a queue: `eqh` is DAOS_HDL_INVAL, `parent` NULL. */
-int daos_event_init(daos_event_t *ev, daos_handle_t eqh, daos_event_t *parent);
-int daos_event_fini(daos_event_t *ev);
-/* Sets *flag: every call is done when it returns. */
-int daos_event_test(daos_event_t *ev, int64_t timeout, bool *flag);
 
 #ifdef __cplusplus
 }

@@ -34,6 +34,8 @@ enum daos_errno {
 	DER_NOTDIR = 1027,
 	DER_IO = 2001,
 	DER_STALE = 2007,
+	DER_KEY2BIG = 2012,
+	DER_REC2BIG = 2013,
 };
 
 /* The name of an error, given negative or positive. Never NULL; not to be freed. */

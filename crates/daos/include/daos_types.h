@@ -12,6 +12,12 @@
 #include <daos_obj_class.h>
 #include <gurt/types.h>
 
+#ifdef __has_include
+#if __has_include(<uuid/uuid.h>)
+#include <uuid/uuid.h>
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -25,15 +31,28 @@ extern "C" {
 typedef uint64_t daos_size_t;
 typedef uint64_t daos_off_t;
 
-/* Sixteen bytes; the same type as in <uuid/uuid.h>. */
+/* A point in time; there is none but now, which is 0 or DAOS_EPOCH_MAX. */
+typedef uint64_t daos_epoch_t;
+typedef struct {
+	daos_epoch_t epr_lo;
+	daos_epoch_t epr_hi;
+} daos_epoch_range_t;
+#define DAOS_EPOCH_MAX (~0ULL)
+
+/* A key of an object: bytes of any value. */
+typedef d_iov_t daos_key_t;
+
+/* Sixteen bytes; the same type as in <uuid/uuid.h>, whose functions programs expect to come along. */
 typedef unsigned char uuid_t[16];
 
-/* A pool connection or an open container. Good in the process that got it, and in all its threads. */
+/* A pool connection, an open container or object, an event queue. Good in the process that got it, and in all its threads. */
 typedef struct {
 	uint64_t cookie;
 } daos_handle_t;
 
 #define DAOS_HDL_INVAL ((daos_handle_t){0})
+/* No transaction; there are no others. */
+#define DAOS_TX_NONE DAOS_HDL_INVAL
 
 static inline bool
 daos_handle_is_inval(daos_handle_t hdl)
@@ -53,20 +72,15 @@ typedef struct {
 	uint64_t hi;
 } daos_obj_id_t;
 
-/*
- * A call with an event is carried out before it returns, and returns 0; ev_error then says how it
- * ended. daos_event_test() finds every such event done.
- */
+/* An event, as daos_event_init() makes it; see <daos_event.h>. */
 typedef struct daos_event {
+	/* How the call ended, once the event has completed. */
 	int ev_error;
 	struct {
 		uint64_t space[20];
 	} ev_private;
 	uint64_t ev_debug;
 } daos_event_t;
-
-/* Properties of containers: none is read. */
-typedef struct daos_prop daos_prop_t;
 
 enum {
 	DAOS_MEDIA_SCM = 0,
@@ -115,6 +129,12 @@ typedef struct {
 	uint32_t ci_nhandles;
 	uint32_t ci_nsnapshots;
 } daos_cont_info_t;
+
+/* A range of records: from which on, and how many. */
+typedef struct {
+	daos_off_t rg_idx;
+	daos_size_t rg_len;
+} daos_range_t;
 
 /* Where a listing has come to: all zeros at the start. */
 typedef struct {

@@ -15,7 +15,8 @@ const PLAIN: u32 = 1 << 24;
 /// Room that callers give for a name.
 const NAME_BYTES: usize = 24;
 
-fn id_of(class: ObjectClass) -> u32 {
+/// The number of a class.
+pub(crate) fn id_of(class: ObjectClass) -> u32 {
     PLAIN
         | match class {
             ObjectClass::S1 => 1,

@@ -26,7 +26,8 @@ pub(crate) fn uuid_of(pool: &Pool, container: &Container) -> Uuid {
     uuid
 }
 
-fn find(pool: &Pool, label: &str) -> Result<Container, Der> {
+/// The container that a label means: its name, or the UUID that it is shown under.
+pub(crate) fn find(pool: &Pool, label: &str) -> Result<Container, Der> {
     match pool.container_open(label) {
         Err(ClientError::Status(Status::NotFound)) => {}
         other => return Ok(other?),
@@ -58,13 +59,32 @@ pub(crate) fn create(
     Ok(pool.pool.container_create(label, inheritance)?)
 }
 
+/// Makes a container that nobody has a name for; it is found by its UUID.
+pub(crate) fn create_unnamed(
+    pool: &PoolHandle,
+    inheritance: Inheritance,
+) -> Result<Container, Der> {
+    let mut bytes = [0; 8];
+    pool.pool.platform().fill_random(&mut bytes).map_err(|_| Der::Misc)?;
+    create(pool, &format!("unnamed-{:016x}", u64::from_ne_bytes(bytes)), inheritance)
+}
+
+/// Destroys the container that a label means.
+pub(crate) fn destroy(pool: &PoolHandle, label: &str) -> Result<(), Der> {
+    if pool.read_only {
+        return Err(Der::NoPerm);
+    }
+    let container = find(&pool.pool, label)?;
+    Ok(pool.pool.container_destroy(&container.name)?)
+}
+
 /// Opens a container that was found or made.
 pub(crate) fn open(pool: Arc<PoolHandle>, container: Container, read_only: bool) -> Handle {
     let read_only = read_only || pool.read_only;
     handles::add_container(ContainerHandle { pool, container, read_only })
 }
 
-/// See `daos.h`.
+/// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_open(
     pool: Handle,
@@ -91,7 +111,7 @@ pub(crate) unsafe extern "C" fn daos_cont_open(
     unsafe { finish(event, rc) }
 }
 
-/// See `daos.h`.
+/// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_close(handle: Handle, event: *mut Event) -> c_int {
     let rc = daos_call(|| handles::remove_container(handle));
@@ -99,7 +119,7 @@ pub(crate) unsafe extern "C" fn daos_cont_close(handle: Handle, event: *mut Even
     unsafe { finish(event, rc) }
 }
 
-/// See `daos.h`.
+/// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_create_with_label(
     pool: Handle,
@@ -121,7 +141,26 @@ pub(crate) unsafe extern "C" fn daos_cont_create_with_label(
     unsafe { finish(event, rc) }
 }
 
-/// See `daos.h`.
+/// See `daos_cont.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_cont_create(
+    pool: Handle,
+    uuid: *mut Uuid,
+    _prop: Unread,
+    event: *mut Event,
+) -> c_int {
+    let rc = daos_call(|| {
+        let pool = handles::pool(pool)?;
+        let container = create_unnamed(&pool, Inheritance::default())?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        unsafe { put(uuid, uuid_of(&pool.pool, &container)) };
+        Ok(())
+    });
+    // SAFETY: null or the caller's to write to, by the contract.
+    unsafe { finish(event, rc) }
+}
+
+/// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_destroy(
     pool: Handle,
@@ -133,17 +172,13 @@ pub(crate) unsafe extern "C" fn daos_cont_destroy(
         let pool = handles::pool(pool)?;
         // SAFETY: a C string, by the contract.
         let label = unsafe { c_text(label) }.ok_or(Der::Inval)?;
-        if pool.read_only {
-            return Err(Der::NoPerm);
-        }
-        let container = find(&pool.pool, label)?;
-        Ok(pool.pool.container_destroy(&container.name)?)
+        destroy(&pool, label)
     });
     // SAFETY: null or the caller's to write to, by the contract.
     unsafe { finish(event, rc) }
 }
 
-/// See `daos.h`.
+/// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_local2global(handle: Handle, iov: *mut Iov) -> c_int {
     daos_call(|| {
@@ -158,7 +193,7 @@ pub(crate) unsafe extern "C" fn daos_cont_local2global(handle: Handle, iov: *mut
     })
 }
 
-/// See `daos.h`.
+/// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_global2local(
     pool: Handle,

@@ -1,6 +1,7 @@
-//! Pool connections and open containers behind their cookies. Owns the table of them, so that a handle
+//! Pool connections, open containers and objects behind their cookies. Owns the table of them, so that a handle
 //! that was closed, or never was one, is told from a good one.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -29,6 +30,8 @@ pub(crate) struct ContainerHandle {
 enum Entry {
     Pool(Arc<PoolHandle>),
     Container(Arc<ContainerHandle>),
+    /// An open object, which only those who open objects know more of.
+    Object(Arc<dyn Any + Send + Sync>),
 }
 
 #[derive(Default)]
@@ -54,16 +57,18 @@ pub(crate) fn start() {
     TABLE.lock().users += 1;
 }
 
-/// One user less. With the last go all handles that are still there.
-pub(crate) fn stop() -> Result<(), Der> {
-    let gone = {
-        let mut table = TABLE.lock();
-        table.users = table.users.checked_sub(1).ok_or(Der::Uninit)?;
-        if table.users > 0 { HashMap::new() } else { std::mem::take(&mut table.entries) }
-    };
+/// One user less; true if that was the last.
+pub(crate) fn stop() -> Result<bool, Der> {
+    let mut table = TABLE.lock();
+    table.users = table.users.checked_sub(1).ok_or(Der::Uninit)?;
+    Ok(table.users == 0)
+}
+
+/// Ends all handles that are still there.
+pub(crate) fn close_all() {
+    let gone = std::mem::take(&mut TABLE.lock().entries);
     // Outside the lock: leaving a pool says goodbye to its engines.
     drop(gone);
-    Ok(())
 }
 
 /// `DER_UNINIT` before `daos_init`.
@@ -81,11 +86,16 @@ pub(crate) fn add_container(container: ContainerHandle) -> Handle {
     insert(Entry::Container(Arc::new(container)))
 }
 
+/// A handle of an object.
+pub(crate) fn add_object(object: Arc<dyn Any + Send + Sync>) -> Handle {
+    insert(Entry::Object(object))
+}
+
 /// The connection of a handle.
 pub(crate) fn pool(handle: Handle) -> Result<Arc<PoolHandle>, Der> {
     match TABLE.lock().entries.get(&handle.cookie) {
         Some(Entry::Pool(pool)) => Ok(Arc::clone(pool)),
-        Some(Entry::Container(_)) | None => Err(Der::NoHdl),
+        _ => Err(Der::NoHdl),
     }
 }
 
@@ -93,8 +103,24 @@ pub(crate) fn pool(handle: Handle) -> Result<Arc<PoolHandle>, Der> {
 pub(crate) fn container(handle: Handle) -> Result<Arc<ContainerHandle>, Der> {
     match TABLE.lock().entries.get(&handle.cookie) {
         Some(Entry::Container(container)) => Ok(Arc::clone(container)),
-        Some(Entry::Pool(_)) | None => Err(Der::NoHdl),
+        _ => Err(Der::NoHdl),
     }
+}
+
+/// The object of a handle.
+pub(crate) fn object(handle: Handle) -> Result<Arc<dyn Any + Send + Sync>, Der> {
+    match TABLE.lock().entries.get(&handle.cookie) {
+        Some(Entry::Object(object)) => Ok(Arc::clone(object)),
+        _ => Err(Der::NoHdl),
+    }
+}
+
+/// Ends a handle of an object.
+pub(crate) fn remove_object(handle: Handle) -> Result<(), Der> {
+    object(handle)?;
+    let gone = TABLE.lock().entries.remove(&handle.cookie);
+    drop(gone);
+    Ok(())
 }
 
 /// Ends a handle of a connection.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, WritePolicy};
 use azekura_proto::attr::Inheritance;
+use azekura_proto::message::Container;
 use parking_lot::RwLock;
 
 use crate::global::{self, GlobalMount, Kind};
-use crate::handles::{self, ContainerHandle};
+use crate::handles::{self, ContainerHandle, PoolHandle};
 use crate::status::{Der, dfs_call, errno_of_der, errno_of_mount};
 use crate::types::{DfsAttr, Handle, Iov, Uuid, c_bytes, c_text, place, put};
 use crate::{class, container};
@@ -23,11 +24,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    fn new(open: &ContainerHandle, flags: c_int) -> Result<Box<Self>, Errno> {
+    pub(crate) fn new(open: &ContainerHandle, flags: c_int) -> Result<Box<Self>, Errno> {
         let writable = match flags & libc::O_ACCMODE {
             libc::O_RDONLY => false,
-            libc::O_RDWR if open.read_only => return Err(Errno::PERM),
-            libc::O_RDWR => true,
+            // Programs mount what they open for reading only in this way too.
+            libc::O_RDWR => !open.read_only,
             _ => return Err(Errno::INVAL),
         };
         // In somebody else's process, which may fork and end as it likes.
@@ -94,7 +95,7 @@ pub(crate) unsafe fn mounted<'a>(mount: *const Mount) -> Result<&'a Mount, Errno
 }
 
 /// What the attributes for a new container say.
-fn inheritance(attr: Option<&DfsAttr>) -> Result<Inheritance, Errno> {
+pub(crate) fn inheritance(attr: Option<&DfsAttr>) -> Result<Inheritance, Errno> {
     let defaults = Inheritance::default();
     let Some(attr) = attr else { return Ok(defaults) };
     let both = class::wanted(attr.class)?;
@@ -106,6 +107,28 @@ fn inheritance(attr: Option<&DfsAttr>) -> Result<Inheritance, Errno> {
             bytes => u32::try_from(bytes).map_err(|_| Errno::INVAL)?,
         },
     })
+}
+
+/// Gives a container that was made out: open, and mounted, if the caller wants that.
+///
+/// # Safety
+/// Both places are null or the caller's to write to.
+pub(crate) unsafe fn give(
+    pool: Arc<PoolHandle>,
+    made: Container,
+    handle: *mut Handle,
+    dfs: *mut *mut Mount,
+) -> Result<(), Errno> {
+    let open = ContainerHandle { pool, container: made, read_only: false };
+    let mount = if dfs.is_null() { None } else { Some(Mount::new(&open, libc::O_RDWR)?) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        put(dfs, mount.map_or(std::ptr::null_mut(), Box::into_raw));
+        if !handle.is_null() {
+            handle.write(handles::add_container(open));
+        }
+    }
+    Ok(())
 }
 
 /// See `daos_fs.h`.
@@ -127,25 +150,8 @@ pub(crate) unsafe extern "C" fn dfs_cont_create_with_label(
         let made = container::create(&pool, label, inheritance).map_err(errno_of_der)?;
         // SAFETY: null or the caller's to write to, by the contract.
         unsafe { put(uuid, container::uuid_of(&pool.pool, &made)) };
-        if handle.is_null() && dfs.is_null() {
-            return Ok(());
-        }
-        let opened = container::open(pool, made, false);
-        let mounted = if dfs.is_null() {
-            Ok(std::ptr::null_mut())
-        } else {
-            let open = handles::container(opened).map_err(errno_of_der)?;
-            Mount::new(&open, libc::O_RDWR).map(Box::into_raw)
-        };
-        if mounted.is_err() || handle.is_null() {
-            handles::remove_container(opened).map_err(errno_of_der)?;
-        }
         // SAFETY: both are null or the caller's to write to, by the contract.
-        unsafe {
-            put(dfs, mounted?);
-            put(handle, opened);
-        }
-        Ok(())
+        unsafe { give(pool, made, handle, dfs) }
     })
 }
 

@@ -18,7 +18,7 @@ const MASK_BITS: c_int = libc::R_OK | libc::W_OK | libc::X_OK;
 ///
 /// # Safety
 /// As [`name_of`].
-unsafe fn name_or_parent<'a>(name: *const c_char) -> Result<Option<&'a [u8]>, Errno> {
+pub(crate) unsafe fn name_or_parent<'a>(name: *const c_char) -> Result<Option<&'a [u8]>, Errno> {
     // SAFETY: the caller's promise.
     match unsafe { c_bytes(name) } {
         None | Some(b"/") => Ok(None),
@@ -31,11 +31,10 @@ unsafe fn name_or_parent<'a>(name: *const c_char) -> Result<Option<&'a [u8]>, Er
 ///
 /// # Safety
 /// `place` is null or may be written to.
-unsafe fn put_oid(out: *mut ObjectId, oid: Option<Oid>) {
+pub(crate) unsafe fn put_oid(out: *mut ObjectId, oid: Option<Oid>) {
     // SAFETY: the caller's promise.
     if let Some(out) = unsafe { place(out) } {
-        let value = oid.map_or(0, |oid| u128::from_be_bytes(oid.to_bytes()));
-        *out = ObjectId { lo: value as u64, hi: (value >> 64) as u64 };
+        *out = oid.map_or(ObjectId::NONE, ObjectId::of);
     }
 }
 
@@ -70,6 +69,17 @@ pub(crate) unsafe extern "C" fn dfs_mkdir(
     })
 }
 
+/// Removes anything; with `force` also a directory that is not empty.
+pub(crate) fn remove(mount: &Mount, dir: Oid, name: &[u8], force: bool) -> Result<(), Errno> {
+    match mount.fs().unlink(mount.caller(), dir, name) {
+        Err(Errno::ISDIR) => match mount.fs().rmdir(mount.caller(), dir, name) {
+            Err(Errno::NOTEMPTY) if force => mount.names().at(dir).remove_dir_all(name),
+            other => other,
+        },
+        other => other,
+    }
+}
+
 /// See `daos_fs.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dfs_remove(
@@ -86,13 +96,7 @@ pub(crate) unsafe extern "C" fn dfs_remove(
         let (dir, name) = unsafe { (parent_of(mount, parent)?, name_of(name)?) };
         mount.check_writable()?;
         let gone = oid_if(!oid.is_null(), mount, dir, name);
-        match mount.fs().unlink(mount.caller(), dir, name) {
-            Err(Errno::ISDIR) => match mount.fs().rmdir(mount.caller(), dir, name) {
-                Err(Errno::NOTEMPTY) if force => mount.names().at(dir).remove_dir_all(name)?,
-                other => other?,
-            },
-            other => other?,
-        }
+        remove(mount, dir, name, force)?;
         // SAFETY: null or the caller's to write to, by the contract.
         unsafe { put_oid(oid, gone) };
         Ok(())
@@ -168,7 +172,7 @@ pub(crate) unsafe extern "C" fn dfs_ostat(
 }
 
 /// What a name leads to, symlinks followed.
-fn followed(mount: &Mount, dir: Oid, name: Option<&[u8]>) -> Result<Oid, Errno> {
+pub(crate) fn followed(mount: &Mount, dir: Oid, name: Option<&[u8]>) -> Result<Oid, Errno> {
     match name {
         Some(name) => mount.names().at(dir).resolve(name, true).map(|attr| attr.oid),
         None => Ok(dir),

@@ -2,8 +2,9 @@
 //! name, or by what another process has sent.
 
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 
-use azekura_posix::{Attr, Errno, FileKind, NewEntry, OFlags, Oid, OpenFile, Striping};
+use azekura_posix::{Attr, Errno, FileKind, FileSystem, NewEntry, OFlags, Oid, OpenFile, Striping};
 use libc::mode_t;
 
 use crate::class;
@@ -19,6 +20,8 @@ const FLAGS_READ: c_int =
 
 /// `dfs_obj_t`.
 pub(crate) struct Object {
+    /// For the calls that are not told the mount.
+    fs: Arc<FileSystem>,
     oid: Oid,
     kind: FileKind,
     /// Regular files are held open.
@@ -28,7 +31,7 @@ pub(crate) struct Object {
 
 impl Object {
     /// What has these attributes, opened.
-    fn open(mount: &Mount, attr: &Attr, flags: OFlags) -> Result<Box<Self>, Errno> {
+    pub(crate) fn open(mount: &Mount, attr: &Attr, flags: OFlags) -> Result<Box<Self>, Errno> {
         let file = match attr.kind {
             FileKind::Regular => {
                 if flags & OFlags::ACCMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC) {
@@ -38,7 +41,22 @@ impl Object {
             }
             _ => None,
         };
-        Ok(Box::new(Self { oid: attr.oid, kind: attr.kind, file, flags: kept(flags) }))
+        Ok(Box::new(Self::of(mount, attr, file, flags)))
+    }
+
+    fn of(mount: &Mount, attr: &Attr, file: Option<OpenFile>, flags: OFlags) -> Self {
+        let fs = Arc::clone(mount.fs());
+        Self { fs, oid: attr.oid, kind: attr.kind, file, flags: kept(flags) }
+    }
+
+    /// The file system that it is in.
+    pub(crate) fn fs(&self) -> &FileSystem {
+        &self.fs
+    }
+
+    /// What kind of object it is.
+    pub(crate) fn kind(&self) -> FileKind {
+        self.kind
     }
 
     /// Its id.
@@ -66,7 +84,7 @@ fn kept(flags: OFlags) -> OFlags {
     flags & OFlags::ACCMODE
 }
 
-fn flags_of(flags: c_int) -> OFlags {
+pub(crate) fn flags_of(flags: c_int) -> OFlags {
     OFlags::from_bits_retain((flags & FLAGS_READ) as u32)
 }
 
@@ -176,18 +194,38 @@ pub(crate) unsafe extern "C" fn dfs_lookup_rel(
     })
 }
 
-/// A new entry, as `dfs_open` and `dfs_mkdir` describe it.
-struct Wanted<'a> {
-    dir: Oid,
-    name: &'a [u8],
-    permissions: u32,
-    flags: OFlags,
-    striping: Striping,
+/// An entry that is to be opened or made.
+pub(crate) struct Wanted<'a> {
+    pub(crate) dir: Oid,
+    pub(crate) name: &'a [u8],
+    /// Kind and permissions.
+    pub(crate) mode: mode_t,
+    pub(crate) flags: OFlags,
+    pub(crate) striping: Striping,
+    /// The text of a new symlink.
+    pub(crate) text: Option<&'a [u8]>,
 }
 
 impl Wanted<'_> {
+    /// Opens or makes it.
+    pub(crate) fn open(&self, mount: &Mount) -> Result<Box<Object>, Errno> {
+        match self.mode & libc::S_IFMT {
+            libc::S_IFREG => self.file(mount),
+            libc::S_IFDIR => self.other(mount, NewEntry::Directory),
+            libc::S_IFLNK if self.flags.contains(OFlags::CREATE) && self.text.is_none() => {
+                Err(Errno::INVAL)
+            }
+            libc::S_IFLNK => self.other(mount, NewEntry::Symlink(self.text.unwrap_or_default())),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn permissions(&self) -> u32 {
+        self.mode & 0o7777
+    }
+
     fn file(&self, mount: &Mount) -> Result<Box<Object>, Errno> {
-        let Self { dir, name, permissions, flags, striping } = *self;
+        let Self { dir, name, flags, striping, .. } = *self;
         if !flags.contains(OFlags::CREATE) {
             let attr = mount.names().at(dir).resolve(name, !flags.contains(OFlags::NOFOLLOW))?;
             return match attr.kind {
@@ -197,26 +235,23 @@ impl Wanted<'_> {
             };
         }
         mount.check_writable()?;
+        let mode = self.permissions();
         let (attr, file) =
-            mount.fs().create_as(mount.caller(), dir, name, permissions, flags, striping)?;
-        Ok(Box::new(Object {
-            oid: attr.oid,
-            kind: attr.kind,
-            file: Some(file),
-            flags: kept(flags),
-        }))
+            mount.fs().create_as(mount.caller(), dir, name, mode, flags, striping)?;
+        Ok(Box::new(Object::of(mount, &attr, Some(file), flags)))
     }
 
     /// A directory or symlink.
     fn other(&self, mount: &Mount, what: NewEntry<'_>) -> Result<Box<Object>, Errno> {
-        let Self { dir, name, permissions, flags, striping } = *self;
+        let Self { dir, name, flags, striping, .. } = *self;
         let kind = match what {
             NewEntry::Directory => FileKind::Directory,
             _ => FileKind::Symlink,
         };
         if flags.contains(OFlags::CREATE) {
             mount.check_writable()?;
-            match mount.fs().make_as(mount.caller(), dir, name, permissions, what, striping) {
+            let mode = self.permissions();
+            match mount.fs().make_as(mount.caller(), dir, name, mode, what, striping) {
                 Ok(attr) => return Object::open(mount, &attr, flags),
                 Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
                 Err(errno) => return Err(errno),
@@ -263,24 +298,13 @@ pub(crate) unsafe extern "C" fn dfs_open(
             dir: unsafe { parent_of(mount, parent) }?,
             // SAFETY: a C string, by the contract.
             name: unsafe { name_of(name) }?,
-            permissions: mode & 0o7777,
+            mode,
             flags: flags_of(flags),
             striping: striping_of(class_id, chunk_bytes)?,
+            // SAFETY: null or a C string, by the contract.
+            text: unsafe { c_bytes(value) },
         };
-        let opened = match mode & libc::S_IFMT {
-            libc::S_IFREG => wanted.file(mount)?,
-            libc::S_IFDIR => wanted.other(mount, NewEntry::Directory)?,
-            libc::S_IFLNK => {
-                // SAFETY: null or a C string, by the contract.
-                let text = unsafe { c_bytes(value) };
-                if wanted.flags.contains(OFlags::CREATE) && text.is_none() {
-                    return Err(Errno::INVAL);
-                }
-                wanted.other(mount, NewEntry::Symlink(text.unwrap_or_default()))?
-            }
-            _ => return Err(Errno::INVAL),
-        };
-        *object = Box::into_raw(opened);
+        *object = Box::into_raw(wanted.open(mount)?);
         Ok(())
     })
 }

@@ -7,11 +7,12 @@ use azekura_client::{Call, ClientConfig, Pool, PoolFile, PoolFileError, pools_di
 use azekura_proto::TargetId;
 use azekura_proto::message::typed::{self, Ping};
 
-use crate::event::{Unread, finish};
+use crate::event::{Unread, finish, queue};
 use crate::global::{self, GlobalPool, Kind, uuid_text};
 use crate::handles::{self, PoolHandle};
 use crate::status::{Der, daos_call};
 use crate::types::{Event, Handle, Iov, PoolInfo, PoolSpace, Space, c_text, place, put};
+use crate::workers;
 
 /// Read access only.
 const CONNECT_READ_ONLY: c_uint = 1;
@@ -35,7 +36,14 @@ pub(crate) extern "C" fn daos_init() -> c_int {
 /// See `daos.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn daos_fini() -> c_int {
-    daos_call(handles::stop)
+    daos_call(|| {
+        if handles::stop()? {
+            workers::stop();
+            queue::close_all();
+            handles::close_all();
+        }
+        Ok(())
+    })
 }
 
 /// The pool that a label means: a name, path or URL as everywhere; the id of a pool that is known here;
@@ -66,6 +74,14 @@ fn find(label: &str) -> Result<PoolFile, PoolFileError> {
 fn connect(file: &PoolFile, read_only: bool) -> Result<PoolHandle, Der> {
     let pool = Pool::connect(file, ClientConfig::default())?;
     Ok(PoolHandle { pool, secret: file.secret.clone(), read_only })
+}
+
+/// Connects to the pool that a label means. A pool that does not answer is found out here.
+pub(crate) fn connect_to(label: &str, read_only: bool) -> Result<PoolHandle, Der> {
+    handles::check_started()?;
+    let connected = connect(&find(label)?, read_only)?;
+    connected.pool.call(TargetId(0), Ping)?;
+    Ok(connected)
 }
 
 fn describe(pool: &Pool, bits: u64) -> Result<PoolInfo, Der> {
@@ -127,9 +143,7 @@ pub(crate) unsafe extern "C" fn daos_pool_connect(
         let label = unsafe { c_text(label) }.ok_or(Der::Inval)?;
         // SAFETY: null or the caller's to write to, by the contract.
         let handle = unsafe { place(handle) }.ok_or(Der::Inval)?;
-        let connected = connect(&find(label)?, flags & CONNECT_READ_ONLY != 0)?;
-        // A pool that does not answer is found out here.
-        connected.pool.call(TargetId(0), Ping)?;
+        let connected = connect_to(label, flags & CONNECT_READ_ONLY != 0)?;
         let about = describe(&connected.pool, 0)?;
         // SAFETY: null or the caller's to write to, by the contract.
         unsafe { put(info, about) };

@@ -23,13 +23,16 @@ pub(crate) enum Der {
     Uninit = 1015,
     Trunc = 1016,
     Overflow = 1017,
+    Canceled = 1018,
     Misc = 1025,
     Io = 2001,
     Stale = 2007,
+    Key2Big = 2012,
+    Rec2Big = 2013,
 }
 
 impl Der {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 19] = [
         Self::NoPerm,
         Self::NoHdl,
         Self::Inval,
@@ -43,9 +46,12 @@ impl Der {
         Self::Uninit,
         Self::Trunc,
         Self::Overflow,
+        Self::Canceled,
         Self::Misc,
         Self::Io,
         Self::Stale,
+        Self::Key2Big,
+        Self::Rec2Big,
     ];
 
     fn name(self) -> &'static std::ffi::CStr {
@@ -63,9 +69,12 @@ impl Der {
             Self::Uninit => c"DER_UNINIT",
             Self::Trunc => c"DER_TRUNC",
             Self::Overflow => c"DER_OVERFLOW",
+            Self::Canceled => c"DER_CANCELED",
             Self::Misc => c"DER_MISC",
             Self::Io => c"DER_IO",
             Self::Stale => c"DER_STALE",
+            Self::Key2Big => c"DER_KEY2BIG",
+            Self::Rec2Big => c"DER_REC2BIG",
         }
     }
 }
@@ -124,7 +133,8 @@ pub(crate) fn errno_of_der(der: Der) -> Errno {
         Der::Nospace => Errno::NOSPC,
         Der::Nosys => Errno::NOSYS,
         Der::Busy => Errno::BUSY,
-        Der::Trunc | Der::Overflow => Errno::OVERFLOW,
+        Der::Trunc | Der::Overflow | Der::Key2Big | Der::Rec2Big => Errno::OVERFLOW,
+        Der::Canceled => Errno::CANCELED,
         Der::Stale => Errno::STALE,
         Der::Unreach | Der::Uninit | Der::Misc | Der::Io => Errno::IO,
     }
@@ -138,12 +148,22 @@ pub(crate) fn errno_of_mount(error: &MountError) -> Errno {
     }
 }
 
+/// The number of an error as `daos_*` functions give it.
+pub(crate) fn number_of_der(der: Der) -> c_int {
+    -(der as c_int)
+}
+
+/// The number of an error of the pool's side as `dfs_*` functions give it.
+pub(crate) fn number_of_errno(der: Der) -> c_int {
+    errno_of_der(der).raw_os_error()
+}
+
 /// Runs the body of a `daos_*` function.
 pub(crate) fn daos_call(body: impl FnOnce() -> Result<(), Der>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
-        Ok(Err(der)) => -(der as c_int),
-        Err(_) => -(Der::Misc as c_int),
+        Ok(Err(der)) => number_of_der(der),
+        Err(_) => number_of_der(Der::Misc),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use azekura_proto::Oid;
 use libc::dirent;
 
 /// `uuid_t`.
@@ -25,6 +26,110 @@ pub(crate) struct SgList {
     pub(crate) iovs: *mut Iov,
 }
 
+/// `daos_range_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) index: u64,
+    pub(crate) length: u64,
+}
+
+/// `dfs_iod_t`.
+#[repr(C)]
+pub(crate) struct RangeList {
+    pub(crate) count: u64,
+    pub(crate) ranges: *mut Range,
+}
+
+/// `daos_array_iod_t`.
+#[repr(C)]
+pub(crate) struct ArrayRanges {
+    pub(crate) count: u64,
+    pub(crate) ranges: *mut Range,
+    pub(crate) short_read: u64,
+    pub(crate) read: u64,
+}
+
+/// `daos_array_stbuf_t`.
+#[repr(C)]
+pub(crate) struct ArrayStat {
+    pub(crate) cells: u64,
+    pub(crate) epoch: u64,
+}
+
+/// `daos_recx_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RecordRange {
+    pub(crate) index: u64,
+    pub(crate) count: u64,
+}
+
+/// `daos_iod_t`.
+#[repr(C)]
+pub(crate) struct IoDescriptor {
+    pub(crate) name: Iov,
+    pub(crate) kind: u32,
+    pub(crate) record_bytes: u64,
+    pub(crate) flags: u64,
+    pub(crate) count: u32,
+    pub(crate) ranges: *mut RecordRange,
+}
+
+/// `daos_key_desc_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct KeyDescriptor {
+    pub(crate) key_bytes: u64,
+    pub(crate) value_kind: u32,
+}
+
+/// `daos_epoch_range_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct EpochRange {
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+}
+
+/// `struct daos_prop_entry`; the value is a number or a pointer.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct PropEntry {
+    pub(crate) kind: u32,
+    pub(crate) flags: u16,
+    pub(crate) reserved: u16,
+    pub(crate) value: u64,
+}
+
+/// `daos_prop_t`.
+#[repr(C)]
+pub(crate) struct Props {
+    pub(crate) count: u32,
+    pub(crate) reserved: u32,
+    pub(crate) entries: *mut PropEntry,
+}
+
+/// `struct duns_attr_t`.
+#[repr(C)]
+pub(crate) struct PathAttr {
+    pub(crate) layout: u16,
+    pub(crate) class: u32,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) props: *mut Props,
+    pub(crate) flags: u32,
+    pub(crate) pool: [c_char; 128],
+    pub(crate) container: [c_char; 128],
+    pub(crate) system: *mut c_char,
+    pub(crate) rest: *mut c_char,
+    pub(crate) on_lustre: bool,
+    pub(crate) no_prefix: bool,
+    pub(crate) pool_uuid: Uuid,
+    pub(crate) container_uuid: Uuid,
+    pub(crate) dir_class: u32,
+    pub(crate) file_class: u32,
+}
+
 /// `daos_handle_t`; the cookie of none is 0.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +139,31 @@ pub(crate) struct Handle {
 
 /// `daos_obj_id_t`.
 #[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ObjectId {
     pub(crate) lo: u64,
     pub(crate) hi: u64,
+}
+
+impl ObjectId {
+    /// The id of nothing.
+    pub(crate) const NONE: Self = Self { lo: 0, hi: 0 };
+
+    /// The id of an object of ours as it is.
+    pub(crate) fn of(oid: Oid) -> Self {
+        let value = u128::from_be_bytes(oid.to_bytes());
+        Self { lo: value as u64, hi: (value >> 64) as u64 }
+    }
+}
+
+/// `dfs_obj_info_t`.
+#[repr(C)]
+pub(crate) struct ObjectInfo {
+    pub(crate) class: u32,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) dir_class: u32,
+    pub(crate) file_class: u32,
+    pub(crate) id: ObjectId,
 }
 
 /// `daos_event_t`.
@@ -101,6 +228,18 @@ pub(crate) struct Anchor {
     pub(crate) buf: [u8; 104],
 }
 
+impl Anchor {
+    /// What [`Anchor::set_number`] has kept.
+    pub(crate) fn number(&self) -> u64 {
+        u64::from_ne_bytes(std::array::from_fn(|index| self.buf[index]))
+    }
+
+    /// Keeps a number in the anchor.
+    pub(crate) fn set_number(&mut self, number: u64) {
+        self.buf[..8].copy_from_slice(&number.to_ne_bytes());
+    }
+}
+
 /// `dfs_attr_t`.
 #[repr(C)]
 pub(crate) struct DfsAttr {
@@ -155,4 +294,30 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
 pub(crate) unsafe fn place<'a, T>(place: *mut T) -> Option<&'a mut T> {
     // SAFETY: the caller's promise.
     unsafe { place.as_mut() }
+}
+
+/// The items of an array of the caller's; `None` where there should be some and it is null.
+///
+/// # Safety
+/// `start` is null, or so many items stand there for `'a`.
+pub(crate) unsafe fn items<'a, T>(start: *const T, count: usize) -> Option<&'a [T]> {
+    match (count, start.is_null()) {
+        (0, _) => Some(&[]),
+        (_, true) => None,
+        // SAFETY: the caller's promise.
+        (_, false) => Some(unsafe { std::slice::from_raw_parts(start, count) }),
+    }
+}
+
+/// As [`items`], to write to.
+///
+/// # Safety
+/// As [`items`], and nobody else reads or writes them for `'a`.
+pub(crate) unsafe fn items_mut<'a, T>(start: *mut T, count: usize) -> Option<&'a mut [T]> {
+    match (count, start.is_null()) {
+        (0, _) => Some(&mut []),
+        (_, true) => None,
+        // SAFETY: the caller's promise.
+        (_, false) => Some(unsafe { std::slice::from_raw_parts_mut(start, count) }),
+    }
 }

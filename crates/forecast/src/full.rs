@@ -8,8 +8,11 @@
 //! W_d   = (F_O - memory) / sustained          once that is full
 //! io    = max(both(R, W_a), both(R, W_d))     both(a, b) = max(a, b) + (1 - overlap) min(a, b)
 //! move  = both(io without its records' cost, records' cost of this job + computing)
-//! t     = start + both(move, metadata)
+//! t     = start + both(move, names) + files
 //! ```
+//!
+//! What files cost in turn was measured in whole runs, by their size and by processes: nothing of it goes on
+//! beside the data. Operations on names of which only loops are known do.
 //!
 //! The overlap of reading and writing is not a constant: it follows from what n processes have reading,
 //! writing and doing both, so it holds what streams do to each other as well.
@@ -37,6 +40,14 @@ pub(crate) struct Parts {
 const SATURATED: f64 = 0.9;
 
 const ALONE: At = At { nodes: 1, processes: 1 };
+
+/// What operations on names take.
+struct Metadata {
+    /// Known from loops, of which some goes on beside the data of other processes.
+    names: Seconds,
+    /// Known from whole runs over files of this size.
+    files: Seconds,
+}
 
 /// A time, and what binds it.
 struct Bound {
@@ -99,7 +110,7 @@ impl Model<'_> {
         let (usual, compute) = self.compute();
         let compute_overlap = self.calibration.overlap.compute.map_or(0.0, |share| share.number());
         let transfer = both(without(io, usual, compute_overlap), compute, compute_overlap);
-        let metadata = self.metadata();
+        let Metadata { names, files } = self.metadata();
         let aside = if self.at.all() > 1.0 {
             self.calibration.overlap.metadata.map_or(0.0, |share| share.number())
         } else {
@@ -112,18 +123,18 @@ impl Model<'_> {
             (reading.time, reading.by),
             (writing.time, writing.by),
             (compute, Bottleneck::Compute),
-            (metadata + start, Bottleneck::Metadata),
+            (names + files + start, Bottleneck::Metadata),
         ] {
             if time > longest.0 {
                 longest = (time, by);
             }
         }
         Ok(Parts {
-            total: start + both(transfer, metadata, aside),
+            total: start + both(transfer, names, aside) + files,
             reading: reading.time,
             writing: writing.time,
             compute,
-            metadata,
+            metadata: names + files,
             start,
             bottleneck: longest.1,
             missing: self.missing,
@@ -314,7 +325,7 @@ impl Model<'_> {
 
     /// All operations on names. What processes do at the same time is measured for creating and
     /// opening; of the others nothing is known, and they follow opening.
-    fn metadata(&mut self) -> Seconds {
+    fn metadata(&mut self) -> Metadata {
         let all = self.at.all();
         let growth = |column| {
             let rate = |at| self.calibration.rate(column, at);
@@ -349,22 +360,46 @@ impl Model<'_> {
                     total += of(count) * self.cost([cost, also], key) / growth;
                 }
             }
-            return Seconds(total);
+            return Metadata { names: Seconds(total), files: Seconds(0.0) };
         }
         let (split, merged) = match self.phase.pattern {
             Pattern::Split => (files_out, further(files_in)),
             Pattern::Merge => (further(files_out), files_in),
             Pattern::Simple | Pattern::Other => (further(files_out), further(files_in)),
         };
+        let mut measured = 0.0;
         if split > 0.0 {
-            let costs = [costs.split_s_per_file, costs.create_s];
-            total += split * self.cost(costs, "metadata.split_s_per_file") / creating;
+            let empty = costs.create_s.map(|cost| cost.number() / creating);
+            if let Some(cost) = self.cost_by_size(false, files_out, empty) {
+                measured += further(files_out) * cost;
+            } else {
+                let costs = [costs.split_s_per_file, costs.create_s];
+                total += split * self.cost(costs, "metadata.split_s_per_file") / creating;
+            }
         }
         if merged > 0.0 {
-            let costs = [costs.merge_s_per_file, costs.open_s];
-            total += merged * self.cost(costs, "metadata.merge_s_per_file") / opening;
+            let empty = costs.open_s.map(|cost| cost.number() / opening);
+            if let Some(cost) = self.cost_by_size(true, files_in, empty) {
+                measured += further(files_in) * cost;
+            } else {
+                let costs = [costs.merge_s_per_file, costs.open_s];
+                total += merged * self.cost(costs, "metadata.merge_s_per_file") / opening;
+            }
         }
-        Seconds(total)
+        Metadata { names: Seconds(total), files: Seconds(measured) }
+    }
+
+    /// What a file costs of which there are so many; `empty`: one without data. Files that are gone round are
+    /// all open at once, and what going round costs beside that is in their throughput.
+    fn cost_by_size(&self, reading: bool, files: f64, empty: Option<f64>) -> Option<f64> {
+        let bytes = if reading { self.phase.bytes_in } else { self.phase.written() };
+        let size = bytes.0 as f64 / files.max(1.0);
+        let least = empty.unwrap_or(0.0);
+        let cost = self.calibration.file_cost(reading, self.at, size, least)?;
+        match (self.phase.order, empty) {
+            (Order::RoundRobin, Some(empty)) => Some(empty),
+            _ => Some(cost),
+        }
     }
 }
 

@@ -28,13 +28,14 @@
 //! | `streams.mixed` | simple, ratio 1, n processes | bytes in and out / (time less `start_s`) |
 //! | `streams.cached_read`, `.cached_mixed` | the same, the input just written or read, caches not dropped | the same |
 //! | `streams.create`, `.open` | n processes, each over files of its own | operations / time |
-//! | `interleaved` | split and merge, round-robin, N files, less `C_C` N or `C_O` N | bytes / time |
+//! | `files` | split and merge, sequential, N files, n processes, less simple with the same data | difference / further files, by their size |
+//! | `interleaved` | split and merge, round-robin, N files, less N times `create_s` or `open_s` | bytes / time |
 //! | `cpu.record_*` | warm caches, record sizes from small to a buffer | slope of time over records |
 //! | `cpu.request_*` | warm caches, records as large as the buffer, buffer sizes varied | slope of time over requests |
-//! | `overlap.compute` | records far smaller than usual, cold | [`fit::overlap`] of computing and moving |
-//! | `overlap.metadata` | split over many files, n processes | [`fit::overlap`] of metadata and data |
+//! | `overlap.compute` | records far smaller than usual, cold and from memory | [`fit::overlap`] of computing and moving |
+//! | `overlap.metadata` | none where there are `files`, which have it in them; else split over many files, n processes | [`fit::overlap`] of metadata and data |
 //! | `overlap.write_back` | simple, ratio 1, several times what memory takes in | [`fit::overlap`] of reading and draining |
-//! | `write_back` | writing far more than memory takes in | where the time's slope over bytes changes, and its later slope |
+//! | `write_back` | writing far more than memory takes in | where the time's slope over bytes changes, and its later slope; or what the system says that memory takes in, and bytes / time of making files durable |
 //! | `cache.node_bytes` | reading again what was just read, ever more | the most that came from memory |
 //! | `model.residual` | none: all of the above | [`residual`] over the calibration's own runs |
 //!

@@ -107,6 +107,10 @@ pub(crate) fn change_all(calibration: &mut Calibration, by: Change<'_>) {
         change_maybe("streams.create_per_s", &mut row.create_per_s, by);
         change_maybe("streams.open_per_s", &mut row.open_per_s, by);
     }
+    for row in &mut all.files {
+        change_maybe("files.split_s_per_file", &mut row.split_s_per_file, by);
+        change_maybe("files.merge_s_per_file", &mut row.merge_s_per_file, by);
+    }
     for row in &mut all.interleaved {
         change_maybe("interleaved.read_mib_per_s", &mut row.read_mib_per_s, by);
         change_maybe("interleaved.write_mib_per_s", &mut row.write_mib_per_s, by);

@@ -121,7 +121,7 @@ fn a_calibration_that_says_what_cannot_be_is_refused_with_line_and_key() {
         ("format = 1", "format = 7", "format", "format 1"),
         ("processors = 8", "processors = 0", "made.machine.processors", "processors"),
         ("pattern = \"split\"", "pattern = \"spilt\"", "parallel[0].pattern", "unknown variant"),
-        ("residual = 0.14", "residual = 2", "model.residual", "share"),
+        ("residual = 0.14", "residual = 12", "model.residual", "from 0 to 10"),
     ] {
         let text = replaced(FS, old, new);
         let error = read_fs(&text).unwrap_err();
@@ -164,6 +164,13 @@ fn missing_and_contradicting_parts_of_a_calibration_are_named() {
             "already",
         ),
         ("[[interleaved]]\nfiles = 2\n", "interleaved", "one file"),
+        ("[[files]]\nprocesses = 1\nfile_bytes = 0\n", "files[0].file_bytes", "0 cannot be"),
+        ("[[files]]\nprocesses = 99\nfile_bytes = 1\n", "files[0].processes", "range"),
+        (
+            "[[files]]\nprocesses = 1\nfile_bytes = 1\n[[files]]\nprocesses = 1\nfile_bytes = 1\n",
+            "files[1].file_bytes",
+            "already",
+        ),
         ("[cache]\nnode_bytes = 0\n", "cache.node_bytes", "0 cannot be"),
         ("[overlap]\ncompute = 1.5\n", "overlap.compute", "at most 1"),
         (

@@ -9,6 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::handlers::{self, MaskBefore};
 use crate::host;
+use crate::scope::RECORDS_ONLY;
 
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
@@ -40,7 +41,7 @@ fn enter_operations() -> RwLockReadGuard<'static, ()> {
 /// Whether the calling thread is in our code, so that a hook has to pass its call on.
 pub(crate) fn is_inside() -> bool {
     // A thread that is being torn down has no variables any more.
-    INSIDE.try_with(Cell::get).unwrap_or(true)
+    !RECORDS_ONLY && INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
 /// Changes whether the calling thread can be cancelled; gives what was. A thread that ends in our code
@@ -72,7 +73,8 @@ pub(crate) struct Guard {
 impl Guard {
     /// Enters, if the thread is not inside already.
     pub(crate) fn enter() -> Option<Self> {
-        if is_inside() {
+        // What only records takes no lock, and calls nothing that is hooked.
+        if RECORDS_ONLY || is_inside() {
             return None;
         }
         let errno = host::errno();
@@ -100,6 +102,9 @@ impl Drop for Guard {
 
 /// Keeps every other thread out of our code; for a fork. The thread counts as inside meanwhile.
 pub(crate) fn close_for_fork() {
+    if RECORDS_ONLY {
+        return;
+    }
     CANCEL_BEFORE_FORK.set(change_cancelling(CANCEL_DISABLE));
     MASK_BEFORE_FORK.set(handlers::block());
     INSIDE.set(true);
@@ -110,6 +115,9 @@ pub(crate) fn close_for_fork() {
 
 /// Lets the others in again, in the parent and in the child.
 pub(crate) fn open_after_fork() {
+    if RECORDS_ONLY {
+        return;
+    }
     debug_assert!(is_inside(), "a fork ends that was not prepared");
     // Those that wait in the parent are not there in the child, which is no harm to this lock.
     drop(FORKING.take().map(ManuallyDrop::into_inner));

@@ -8,10 +8,14 @@ use azekura_posix::{Errno, Result};
 use crate::guard::Guard;
 use crate::host::{self, Failing};
 use crate::report::{self, Counter};
+use crate::scope::RECORDS_ONLY;
 
 /// Does something in our code, and nothing (`None`) if the thread is there already. A panic becomes
 /// `EIO`.
 pub(crate) fn run<T>(body: impl FnOnce() -> Result<T>) -> Option<Result<T>> {
+    if RECORDS_ONLY {
+        return None;
+    }
     let guard = Guard::enter()?;
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         report::trouble("a defect of the preload library: an operation was given up with EIO");

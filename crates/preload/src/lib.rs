@@ -4,7 +4,10 @@
 //! somebody else's process: it must never exit, print, start a thread, or let a panic out.
 
 // What each of them owns stands at its head.
+#[cfg(not(records_only))]
 mod allocator;
+#[cfg(records_only)]
+mod blocks;
 mod calls;
 mod descriptors;
 mod guard;
@@ -17,11 +20,16 @@ mod paths;
 mod pointers;
 mod recording;
 mod report;
+mod scope;
 mod service;
 mod settings;
 mod staging;
 mod start;
 mod stdio;
 
+#[cfg(not(records_only))]
 #[global_allocator]
 static ALLOCATOR: allocator::Guarded = allocator::Guarded;
+#[cfg(records_only)]
+#[global_allocator]
+static ALLOCATOR: blocks::Blocks = blocks::Blocks::new();

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use azekura_posix::{ReadPolicy, WritePolicy};
 
+use crate::scope::RECORDS_ONLY;
+
 /// Where the container stands if nothing else is said.
 const DEFAULT_PREFIX: &[u8] = b"/azekura";
 const DEFAULT_CONTAINER: &str = "default";
@@ -49,7 +51,7 @@ static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
 
 /// The settings; `None` if no pool is named, so that everything is passed on.
 pub(crate) fn get() -> Option<&'static Settings> {
-    SETTINGS.get().and_then(Option::as_ref)
+    if RECORDS_ONLY { None } else { SETTINGS.get().and_then(Option::as_ref) }
 }
 
 /// Names of the variables that a program started from here needs too.

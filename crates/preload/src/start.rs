@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int};
 use crate::calls::fork;
 use crate::descriptors::inherit;
 use crate::paths::working_directory;
+use crate::scope::RECORDS_ONLY;
 use crate::{hook, recording, report, service, settings, staging, stdio};
 
 unsafe extern "C" {
@@ -22,16 +23,18 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
             environ = variables;
         }
     }
+    if RECORDS_ONLY {
+        begin_recording();
+        return;
+    }
     hook::inside(|| {
         // What a defect has to say stands in the report, not in the host's output.
-        std::panic::set_hook(Box::new(|_| {}));
+        if !cfg!(test) {
+            std::panic::set_hook(Box::new(|_| {}));
+        }
         let warnings = settings::read();
         staging::start();
-        let is_recorded = recording::start();
-        if is_recorded && staging::get().is_none() && settings::get().is_none() {
-            fork::watch();
-            fork::leave_vfork_alone();
-        }
+        begin_recording();
         if staging::get().is_some() {
             staging::launch::restore_library_path();
             fork::watch();
@@ -54,6 +57,14 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         fork::watch();
     });
     stdio::adopt();
+}
+
+/// Watches forks too where nothing but recording is to be told of them.
+fn begin_recording() {
+    if recording::start() && staging::get().is_none() && settings::get().is_none() {
+        fork::watch();
+        fork::leave_vfork_alone();
+    }
 }
 
 extern "C" fn end() {

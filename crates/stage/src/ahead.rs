@@ -106,6 +106,11 @@ impl Ahead {
         self.0.lock().ready.clear();
     }
 
+    /// A piece is not to be kept any longer.
+    pub(crate) fn discard(&self, index: u32) {
+        self.0.lock().ready.retain(|(ready, _)| *ready != index);
+    }
+
     /// Whether one read has taken longer than this.
     pub(crate) fn stalls(&self, limit: Duration) -> bool {
         self.0.lock().reading.is_some_and(|(_, since)| since.elapsed() > limit)

@@ -2,6 +2,8 @@
 //! memory. The front has one over the sources, an agent one over its tree. Owns the promise that what is given is one version: the attributes at the end are those of the
 //! beginning, and what is read a second time is what was read the first time.
 
+mod stocked;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,16 +15,22 @@ use azekura_proto::staging::Attributes;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::ahead::{Ahead, Ready};
+use crate::ahead::Ahead;
 use crate::front::plan::Known;
-use crate::message::{ContentDescription, ContentId, Part, Place, SMALL_BYTES_MAX};
-use crate::piece::{self, Buffers};
-use crate::source::{FileState, Source, SourceFile};
+use crate::message::{
+    ContentDescription, ContentId, PIECE_BYTES_MAX, Part, Place, SMALL_BYTES_MAX,
+};
+use crate::piece::Buffers;
+use crate::source::Source;
+use crate::stock::stocked::{Fault, Origin, Stocked};
 use crate::supply::{Bell, Offer, Shelf};
 use crate::workers::Workers;
 
 /// Small contents that stay in memory for nodes that come later, in bytes.
 const KEPT_BYTES_MAX: u64 = 64 << 20;
+/// Pieces of files that stay in memory, of all files together.
+const READ_MAX: usize = 256;
+const _: () = assert!(READ_MAX * PIECE_BYTES_MAX as usize <= 64 << 20);
 /// A small file that changes whenever it is read is given up after so many times.
 const SMALL_TRIES: u32 = 5;
 
@@ -106,6 +114,8 @@ pub(crate) struct Stock {
     next: AtomicU64,
     workers: Workers,
     table: Mutex<Table>,
+    /// Pieces of files that have been read and may still be in memory, the oldest first.
+    read: Mutex<VecDeque<(Weak<Stocked>, u32)>>,
     me: Weak<Self>,
 }
 
@@ -115,30 +125,6 @@ struct Table {
     /// Small contents that all nodes have that want them, the oldest first.
     kept: VecDeque<(ContentId, u64)>,
     kept_bytes: u64,
-}
-
-struct Stocked {
-    description: Arc<ContentDescription>,
-    /// Of the pieces that have been read.
-    checksums: Mutex<Vec<Option<u64>>>,
-    origin: Origin,
-}
-
-enum Origin {
-    Memory(Vec<u8>),
-    File { open: Mutex<Option<Arc<dyn SourceFile>>>, before: FileState, ahead: Box<Ahead> },
-}
-
-/// Why a piece cannot be read.
-enum Fault {
-    Changed,
-    Io(io::Error),
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 impl Stock {
@@ -157,12 +143,18 @@ impl Stock {
             next,
             workers,
             table: Mutex::default(),
+            read: Mutex::default(),
             me: Weak::clone(me),
         })
     }
 
     fn source(&self, place: &Place) -> io::Result<&Arc<dyn Source>> {
         self.sources.get(usize::from(place.map)).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn source_of(&self, stocked: &Stocked) -> io::Result<&Arc<dyn Source>> {
+        let part = stocked.description.parts.first().ok_or(io::ErrorKind::NotFound)?;
+        self.source(&part.place)
     }
 
     /// Whether its home is far.
@@ -334,6 +326,20 @@ impl Stock {
         })
     }
 
+    /// A piece has been read, for which one that was read long ago makes room.
+    fn keep(&self, stocked: &Arc<Stocked>, index: u32) {
+        let mut read = self.read.lock();
+        read.push_back((Arc::downgrade(stocked), index));
+        let oldest = if read.len() > READ_MAX { read.pop_front() } else { None };
+        drop(read);
+        if let Some((stocked, index)) = oldest
+            && let Some(stocked) = stocked.upgrade()
+            && let Origin::File { ahead, .. } = &stocked.origin
+        {
+            ahead.discard(index);
+        }
+    }
+
     fn spoil(&self, stocked: &Stocked, fault: Fault) {
         let id = stocked.description.id;
         let spoilt = match fault {
@@ -352,104 +358,24 @@ impl Stock {
 }
 
 /// Reads what is wanted of a file next, until there is nothing.
-fn read_ahead(stock: &Weak<Stock>, stocked: &Stocked) {
+fn read_ahead(stock: &Weak<Stock>, stocked: &Arc<Stocked>) {
     let Origin::File { ahead, .. } = &stocked.origin else { return };
     while let Some(index) = ahead.next() {
         let Some(stock) = stock.upgrade() else { return ahead.end() };
         if !stock.has(stocked.description.id) {
             return ahead.end();
         }
-        match stocked.read(index, &stock) {
-            Ok(Some(ready)) => ahead.put(index, ready),
+        let source = stock.source_of(stocked).map_err(Fault::from);
+        match source.and_then(|source| stocked.read(index, &**source, &stock.buffers)) {
+            Ok(Some(ready)) => {
+                ahead.put(index, ready);
+                stock.keep(stocked, index);
+            }
             Ok(None) => ahead.skip(),
             Err(fault) => {
                 stock.spoil(stocked, fault);
                 return ahead.end();
             }
         }
-    }
-}
-
-impl Stocked {
-    /// The checksums of all pieces; `None` if some have not been read.
-    fn whole_checksums(&self) -> Option<Vec<u64>> {
-        self.checksums.lock().iter().copied().collect()
-    }
-
-    fn offer_of(&self, all: &[u8], index: u32, buffers: &Buffers) -> Offer {
-        if index >= self.description.pieces() {
-            let end = |checksums: Vec<u64>| Offer::End { digest: piece::digest(&checksums) };
-            return self.whole_checksums().map_or(Offer::Gone, end);
-        }
-        let mut bytes = buffers.take(self.description.bytes_of(index));
-        let (from, length) = (self.description.offset_of(index) as usize, bytes.len());
-        bytes.copy_from_slice(&all[from..from + length]);
-        let checksum = piece::checksum(&bytes);
-        if let Some(known) = self.checksums.lock().get_mut(index as usize) {
-            *known = Some(checksum);
-        }
-        Offer::Piece { checksum, bytes: Arc::new(bytes) }
-    }
-
-    /// Reads a piece, or what is at the end.
-    fn read(&self, index: u32, stock: &Stock) -> Result<Option<Ready>, Fault> {
-        let pieces = self.description.pieces();
-        if index >= pieces {
-            // Some of it was asked for and not all: there is no use for its end yet.
-            let Some(checksums) = self.whole_checksums() else { return Ok(None) };
-            let digest = piece::digest(&checksums);
-            self.check_unchanged(stock)?;
-            return Ok(Some(Ready::End { digest }));
-        }
-        let mut bytes = stock.buffers.take(self.description.bytes_of(index));
-        let offset = self.description.offset_of(index);
-        if self.open(stock)?.read_at(&mut bytes, offset)? != bytes.len() {
-            return Err(Fault::Changed);
-        }
-        // Programs may read a piece before the last one has been read here.
-        if self.tells_changes_at_once(stock) {
-            self.check_unchanged(stock)?;
-        }
-        let checksum = piece::checksum(&bytes);
-        match self.checksums.lock().get_mut(index as usize) {
-            Some(Some(before)) if *before != checksum => return Err(Fault::Changed),
-            Some(known) => *known = Some(checksum),
-            None => return Ok(None),
-        }
-        Ok(Some(Ready::Piece { checksum, bytes: Arc::new(bytes) }))
-    }
-
-    fn tells_changes_at_once(&self, stock: &Stock) -> bool {
-        let place = self.description.parts.first().map(|part| &part.place);
-        let source = place.and_then(|place| stock.source(place).ok());
-        source.is_some_and(|source| source.tells_changes_at_once())
-    }
-
-    fn check_unchanged(&self, stock: &Stock) -> Result<(), Fault> {
-        match &self.origin {
-            Origin::Memory(_) => Ok(()),
-            Origin::File { before, .. } if self.open(stock)?.state()? == *before => Ok(()),
-            Origin::File { .. } => Err(Fault::Changed),
-        }
-    }
-
-    /// The file, open. One that was closed must be as it was.
-    fn open(&self, stock: &Stock) -> Result<Arc<dyn SourceFile>, Fault> {
-        let (Origin::File { open, before, .. }, [part]) =
-            (&self.origin, &self.description.parts[..])
-        else {
-            return Err(Fault::Changed);
-        };
-        let mut open = open.lock();
-        if let Some(file) = &*open {
-            return Ok(Arc::clone(file));
-        }
-        let file = stock.source(&part.place)?.open(&part.place.path)?;
-        if file.state()? != *before {
-            return Err(Fault::Changed);
-        }
-        let file: Arc<dyn SourceFile> = Arc::from(file);
-        *open = Some(Arc::clone(&file));
-        Ok(file)
     }
 }

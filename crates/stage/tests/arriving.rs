@@ -8,8 +8,9 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::LocalReply;
 use azekura_stage::front::{Event, Recipients};
 use azekura_stage::job::Keeping;
-use fixture::{LARGE, Program, Setting, local, noise};
+use fixture::gated::Gate;
+use fixture::{Job, LARGE, Program, Setting, local, noise};
 
 /// Where the home stops in most tests, in bytes.
 const HALF: u64 = LARGE as u64 / 2;
@@ -192,6 +194,92 @@ fn nobody_reads_bytes_of_two_versions() {
     assert!(read_at(&program.open(&path), 0, LARGE).unwrap() == new);
     drop(file);
     job.end();
+}
+
+/// A file of which a program has read the beginning, and which comes no further for now.
+fn begun(content: &[u8]) -> Option<(Job, Arc<Gate>, PathBuf, File)> {
+    let (job, gate) = Setting::read_only(1, Recipients::All).start_agents().start_gated();
+    let path = job.write("data/f", content);
+    gate.close(HALF);
+    let program = job.program(0);
+    let file = try_open(&program, &path, &job.agents.cache)?;
+    assert!(read_at(&file, 0, 1000).unwrap() == content[..1000]);
+    gate.wait_for_reader();
+    Some((job, gate, path, file))
+}
+
+#[test]
+fn a_file_that_changes_behind_what_was_read_is_read_on() {
+    let old = noise(LARGE, 8);
+    let Some((job, gate, path, file)) = begun(&old) else { return };
+    let mut new = noise(LARGE, 9);
+    new[..4 << 20].copy_from_slice(&old[..4 << 20]);
+    thread::scope(|scope| {
+        // It waits while the version changes.
+        let reading = scope.spawn(|| read_at(&file, HALF + 1_000_000, 100_000).unwrap());
+        thread::sleep(MOMENT);
+        fs::write(&path, &new).unwrap();
+        gate.open();
+        job.event(|event| matches!(event, Event::Restarted { .. }));
+        let from = HALF as usize + 1_000_000;
+        assert!(reading.join().unwrap() == new[from..from + 100_000]);
+    });
+    assert!(read_at(&file, 0, LARGE).unwrap() == new, "all of it is the later version");
+    assert!(read_at(&job.program(0).open(&path), 0, LARGE).unwrap() == new);
+    let tree = job.program(0).stage(&path);
+    assert!(fs::read(tree).unwrap() == new);
+    drop(file);
+    job.end();
+}
+
+#[test]
+fn a_file_that_changes_again_and_again_is_compared_with_each_version() {
+    let old = noise(LARGE, 10);
+    let Some((job, gate, path, file)) = begun(&old) else { return };
+    let change = |from: usize, seed| {
+        let mut new = old.clone();
+        let noise = noise(LARGE - from, seed);
+        new[from..].copy_from_slice(&noise);
+        fs::write(&path, &new).unwrap();
+        new
+    };
+    // What is touched is another version of the same bytes.
+    change(LARGE, 0);
+    gate.close(HALF + 1);
+    job.event(|event| matches!(event, Event::Restarted { .. }));
+    assert!(read_at(&file, 2 << 20, 1000).unwrap() == old[2 << 20..(2 << 20) + 1000]);
+    gate.wait_for_reader();
+    let new = change(HALF as usize, 11);
+    gate.open();
+    job.event(|event| matches!(event, Event::Restarted { .. }));
+    assert!(read_at(&file, 0, LARGE).unwrap() == new);
+    // By now it has been given all of it.
+    fs::write(&path, noise(LARGE, 12)).unwrap();
+    assert!(read_at(&file, 0, LARGE).unwrap() == new);
+    drop(file);
+    job.end();
+}
+
+#[test]
+fn a_file_that_gets_another_length_or_is_removed_is_an_error_for_what_has_not_come() {
+    for is_removed in [false, true] {
+        let old = noise(LARGE, 13);
+        let Some((job, gate, path, file)) = begun(&old) else { return };
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| read_at(&file, HALF + 1_000_000, 100));
+            thread::sleep(MOMENT);
+            if is_removed {
+                fs::remove_file(&path).unwrap();
+            } else {
+                File::options().write(true).open(&path).unwrap().set_len(LARGE as u64 + 1).unwrap();
+            }
+            gate.open();
+            assert_eq!(errno(reading.join().unwrap()), Some(EIO), "removed: {is_removed}");
+        });
+        assert_eq!(errno(read_at(&file, LARGE as u64 - 1000, 1000)), Some(EIO));
+        drop(file);
+        job.end();
+    }
 }
 
 #[test]

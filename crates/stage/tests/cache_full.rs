@@ -133,6 +133,68 @@ fn files_that_are_larger_than_the_cache_are_read_through() {
     job.end();
 }
 
+/// Bytes of memory that this process has, in which the agent is.
+fn memory() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn however_many_files_are_read_through_memory_is_bounded() {
+    const FILES: u64 = 48;
+    const READ: usize = 7 * MIB;
+    let Some(cache) = std::env::var_os(INSIDE) else {
+        return run_again("however_many_files_are_read_through_memory_is_bounded");
+    };
+    let job = Setting::read_only(1, Recipients::All).start_agents_in(Path::new(&cache));
+    let job = job.start_front();
+    let content = noise(READ, 1);
+    let paths: Vec<_> = (0..FILES)
+        .map(|number| {
+            let path = job.write(&format!("data/{number}"), &content);
+            // Larger than the cache, and each of them another one.
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_len(30 * MIB as u64).unwrap();
+            file.write_all_at(&number.to_le_bytes(), 5 * MIB as u64).unwrap();
+            path
+        })
+        .collect();
+    let before = memory();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let most = std::thread::scope(|scope| {
+        for (number, path) in paths.iter().enumerate() {
+            let (program, content, done) = (job.program(0), &content, done.clone());
+            scope.spawn(move || {
+                let file = program.open(path);
+                let mut some = vec![0; MIB / 2];
+                for from in (0..READ).step_by(some.len()) {
+                    file.read_exact_at(&mut some, from as u64).unwrap();
+                    let mut wanted = content[from..from + some.len()].to_vec();
+                    if from == 5 * MIB {
+                        wanted[..8].copy_from_slice(&number.to_le_bytes());
+                    }
+                    assert!(some == wanted, "{number} at {from}");
+                }
+                drop(done);
+            });
+        }
+        drop(done);
+        let mut most = 0;
+        // Until all have dropped their ends.
+        while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) =
+            is_done.recv_timeout(std::time::Duration::from_millis(5))
+        {
+            most = most.max(memory());
+        }
+        most
+    });
+    let most = most.saturating_sub(before) / MIB;
+    // 64 of windows, 64 of what the front keeps, 32 of buffers that wait, what the readers have; not 672.
+    assert!(most < 64 + 64 + 32 + 48 + 32, "{most} MiB");
+    job.end();
+}
+
 #[test]
 fn what_finds_no_room_while_it_comes_is_read_through_by_those_who_have_it_open() {
     let Some(cache) = std::env::var_os(INSIDE) else {

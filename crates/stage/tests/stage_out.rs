@@ -170,6 +170,33 @@ fn what_two_nodes_have_written_is_kept_under_two_names() {
 }
 
 #[test]
+fn what_an_earlier_job_has_kept_is_not_replaced() {
+    let job = setting(2).start();
+    let path = job.home("out/x");
+    let earlier = ["out/x.host-0", "out/x.host-0.2", "out/x.host-1"];
+    for name in earlier {
+        job.write(name, format!("earlier {name}"));
+    }
+    for round in ["first", "second"] {
+        for node in 0..2 {
+            job.program(node).write(&path, format!("{round} of {node}"));
+        }
+        let report = job.stage_out();
+        assert_eq!((report.files, report.failed.len(), report.conflicts.len()), (2, 0, 1));
+        let kept = ["out/x.host-0.3", "out/x.host-1.2"].map(|name| job.home(name));
+        assert_eq!(report.conflicts[0].kept, kept.each_ref().map(|path| path.to_str().unwrap()));
+        for (node, path) in kept.iter().enumerate() {
+            assert_eq!(fs::read_to_string(path).unwrap(), format!("{round} of {node}"));
+        }
+    }
+    for name in earlier {
+        assert_eq!(fs::read_to_string(job.home(name)).unwrap(), format!("earlier {name}"));
+    }
+    assert!(!path.exists());
+    job.end();
+}
+
+#[test]
 fn a_node_that_writes_what_another_has_sent_does_not_replace_it() {
     let job = setting(2).start();
     let path = job.home("data/x");

@@ -234,6 +234,21 @@ listing(void)
 		}
 	}
 	CHECK(found == FILES);
+	daos_anchor_set_zero(&anchor);
+	found = 0;
+	while (!daos_anchor_is_eof(&anchor)) {
+		struct stat stats[AT_ONCE], wanted;
+		uint32_t count = AT_ONCE;
+
+		CHECK_RC(dfs_readdirplus(dfs, dir, &anchor, &count, entries, stats), 0);
+		for (uint32_t index = 0; index < count; index++) {
+			CHECK_RC(dfs_stat(dfs, dir, entries[index].d_name, &wanted), 0);
+			CHECK(stats[index].st_ino == wanted.st_ino && stats[index].st_mode == wanted.st_mode);
+			found++;
+		}
+	}
+	CHECK(found == FILES);
+	CHECK_RC(dfs_readdirplus(dfs, dir, &anchor, &(uint32_t){1}, entries, NULL), EINVAL);
 	CHECK_RC(dfs_release(dir), 0);
 	CHECK_RC(dfs_remove(dfs, NULL, "many", true, NULL), 0);
 }

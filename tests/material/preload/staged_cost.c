@@ -29,7 +29,7 @@ static long median(long *times)
 
 int main(int count, char **words)
 {
-    static long opening[CALLS], looking[CALLS];
+    static long opening[CALLS], looking[CALLS], telling[CALLS];
     for (int word = 1; word < count; word++) {
         for (int call = 0; call < CALLS; call++) {
             struct stat found;
@@ -38,6 +38,8 @@ int main(int count, char **words)
             long between = now();
             int failed = stat(words[word], &found);
             long after = now();
+            failed = failed || fstat(fd, &found);
+            long end = now();
             if (fd < 0 || failed) {
                 perror(words[word]);
                 return 1;
@@ -45,8 +47,9 @@ int main(int count, char **words)
             close(fd);
             opening[call] = between - before;
             looking[call] = after - between;
+            telling[call] = end - after;
         }
-        printf("%ld %ld\n", median(opening), median(looking));
+        printf("%ld %ld %ld\n", median(opening), median(looking), median(telling));
     }
     return 0;
 }

@@ -7,6 +7,9 @@ use anyhow::{Context as _, Result};
 
 use crate::chart::Scale;
 
+/// Repetitions of which the mean is taken, unless a run is quick.
+pub(crate) const ROUNDS: usize = 3;
+
 /// How large a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -31,7 +34,7 @@ impl Settings {
 
     /// Repetitions of which the mean is taken.
     pub(crate) fn rounds(&self) -> usize {
-        if self.quick { 1 } else { 3 }
+        if self.quick { 1 } else { ROUNDS }
     }
 
     /// What a figure is the mean of, as a sentence for a page.
@@ -70,6 +73,26 @@ pub(crate) struct Value {
     pub(crate) name: &'static str,
     /// Over the table, with its unit.
     pub(crate) title: &'static str,
+}
+
+/// How the titles of lines with the values of a paper begin.
+pub(crate) const PAPERS: &str = "paper's ";
+
+/// Endings of the columns that hold the least and the most of the runs of which another column is the mean:
+/// `x_min` and `x_max` go with `x`. They are drawn as bars and told in its cells, never as columns of their own.
+const RANGE: [&str; 2] = ["_min", "_max"];
+
+/// The value whose least or most a column holds.
+pub(crate) fn ranged(values: &[Value], column: &str) -> Option<usize> {
+    let of = RANGE.iter().find_map(|ending| column.strip_suffix(ending))?;
+    values.iter().position(|value| value.name == of)
+}
+
+/// The columns with the least and the most of a value, if both are there.
+pub(crate) fn range_of(values: &[Value], value: &str) -> Option<(usize, usize)> {
+    let column = |ending: &str| values.iter().position(|v| v.name == format!("{value}{ending}"));
+    let [least, most] = RANGE;
+    Some((column(least)?, column(most)?))
 }
 
 /// The cells of the parameters, in their order.
@@ -154,12 +177,16 @@ pub(crate) trait Experiment {
     fn values(&self) -> &'static [Value];
     /// What is to be measured, in the best order.
     fn points(&self, settings: &Settings) -> Vec<Point>;
-    /// Columns with the least and the most of a value, if it is the mean of several runs.
-    fn bars(&self, _value: &str) -> Option<[&'static str; 2]> {
-        None
-    }
     /// Figures of the results.
     fn figures(&self, settings: &Settings) -> Vec<Figure>;
+    /// Whether a line shows what a paper has published, and not what was measured or computed here.
+    fn is_published(&self, line: &Line) -> bool {
+        line.title.starts_with(PAPERS)
+    }
+    /// About how long a point has to take at least, in seconds, so that its phases are long enough.
+    fn least_point_s(&self) -> f64 {
+        0.0
+    }
     /// Where a point's values come from; `dir` has the results of this experiment, and its parent
     /// those of others.
     fn source(&self, _point: &Point, _settings: &Settings, _dir: &Path) -> Source {
@@ -172,6 +199,17 @@ pub(crate) trait Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_go_with_their_mean() {
+        let value = |name| Value { name, title: name };
+        let values = [value("a"), value("a_min"), value("a_max"), value("b"), value("b_min")];
+        assert_eq!(range_of(&values, "a"), Some((1, 2)));
+        assert_eq!(range_of(&values, "b"), None);
+        assert_eq!(ranged(&values, "a_max"), Some(0));
+        assert_eq!(ranged(&values, "a"), None);
+        assert_eq!(ranged(&values[1..3], "a_max"), None);
+    }
 
     #[test]
     fn settings_shrink_amounts_and_share_time() {

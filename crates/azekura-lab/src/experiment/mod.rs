@@ -1,11 +1,13 @@
 //! `azekura-lab experiment`: measurements in many points, with tables and plots of the same axes as the
 //! papers that Azekura follows. Each experiment starts the pools it needs, in memory, and removes them.
 
+mod claims;
 mod daos;
 mod forecast;
 mod frame;
 mod nfs;
 mod page;
+mod published;
 mod results;
 mod runner;
 #[cfg(test)]
@@ -13,10 +15,12 @@ mod sample;
 mod scratch_pool;
 mod selection;
 mod session;
+mod spread;
 mod staging;
+mod twin;
 mod wan;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use azekura::host::machine::Machine;
@@ -33,6 +37,8 @@ use runner::Interruption;
 use selection::Selection;
 use session::Session;
 
+/// Where results go, unless something else is said.
+const DEFAULT_OUT: &str = "azekura-experiments";
 /// Seconds of a point, unless something else is said.
 const POINT_S: f64 = 6.0;
 const QUICK_POINT_S: f64 = 0.1;
@@ -50,6 +56,27 @@ pub(crate) enum ExperimentCommand {
     },
     /// Run experiments: CSV, a page and plots for each
     Run(RunArgs),
+    /// Make the pages and plots of results anew; nothing is measured
+    #[command(after_long_help = "Example:\n  \
+        azekura-lab experiment pages --out docs/experiments")]
+    Pages(KeptArgs),
+    /// Hold every sentence of the pages against the table beside it
+    #[command(after_long_help = "Example:\n  \
+        azekura-lab experiment check-claims 'daos-*' --out docs/experiments\n\n\
+        claims.toml, beside each page, has its sentences, each with an expression in jq over the rows of \
+        results.csv.")]
+    CheckClaims(KeptArgs),
+}
+
+/// Which results that are there already.
+#[derive(Debug, Args)]
+pub(crate) struct KeptArgs {
+    /// Names of experiments; '*' stands for any letters [default: all that are there]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Directory of the results; each experiment has its own in it
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
+    out: PathBuf,
 }
 
 /// `azekura-lab experiment run`.
@@ -60,21 +87,25 @@ pub(crate) enum ExperimentCommand {
     azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1 --resume\n  \
     azekura-lab experiment run wan-policies --only random-8M --delay 0,100 --policy predictive\n\n\
     Results are kept point by point: a run that was interrupted goes on with --resume.")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct RunArgs {
     /// Names of experiments; '*' stands for any letters
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "check_claims", value_name = "NAME")]
     names: Vec<String>,
+    /// Measure nothing: hold the pages that are there against their tables, as check-claims does
+    #[arg(long, conflicts_with_all = ["quick", "scale", "seconds_per_point", "resume", "overwrite"])]
+    check_claims: bool,
     /// Few points and little data: shows that it works, not how fast
     #[arg(long)]
     quick: bool,
     /// Factor on amounts of data and numbers of files [default: 1]
     #[arg(long, value_name = "F", value_parser = parse_positive)]
     scale: Option<f64>,
-    /// About how long one point may take [default: 6]
+    /// About how long one point may take [default: 6, or as long as its phases need]
     #[arg(long, value_name = "S", value_parser = parse_positive)]
     seconds_per_point: Option<f64>,
     /// Directory of the results; each experiment has its own in it
-    #[arg(long, value_name = "DIR", default_value = "azekura-experiments")]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_OUT)]
     out: PathBuf,
     /// Keep the points that were measured before, and measure the others
     #[arg(long)]
@@ -94,9 +125,12 @@ fn parse_positive(text: &str) -> Result<f64, String> {
 }
 
 impl RunArgs {
-    fn settings(&self) -> Settings {
-        let (scale, point_s) =
-            if self.quick { (QUICK_SCALE, QUICK_POINT_S) } else { (1.0, POINT_S) };
+    fn settings(&self, experiment: &dyn Experiment) -> Settings {
+        let (scale, point_s) = if self.quick {
+            (QUICK_SCALE, QUICK_POINT_S)
+        } else {
+            (1.0, POINT_S.max(experiment.least_point_s()))
+        };
         Settings {
             quick: self.quick,
             scale: self.scale.unwrap_or(scale),
@@ -160,8 +194,64 @@ fn chosen(patterns: &[String]) -> Result<Vec<Box<dyn Experiment>>> {
 pub(crate) fn run(command: &ExperimentCommand) -> Result<Verdict> {
     match command {
         ExperimentCommand::List { json } => list(*json).map(|()| Verdict::Good),
+        ExperimentCommand::Run(args) if args.check_claims => check_claims(&args.names, &args.out),
         ExperimentCommand::Run(args) => run_all(args),
+        ExperimentCommand::Pages(args) => make_pages(&args.names, &args.out),
+        ExperimentCommand::CheckClaims(args) => check_claims(&args.names, &args.out),
     }
+}
+
+/// The experiments of these names, or all, that have results in a directory.
+fn kept(names: &[String], out: &Path) -> Result<Vec<(Box<dyn Experiment>, PathBuf)>> {
+    let experiments = if names.is_empty() { every() } else { chosen(names)? };
+    let at = |experiment: Box<dyn Experiment>| {
+        let dir = out.join(experiment.name());
+        (experiment, dir)
+    };
+    let mut found: Vec<_> = experiments.into_iter().map(at).collect();
+    // A name that was given in full has to be there.
+    found.retain(|(experiment, dir)| {
+        dir.exists() || names.iter().any(|name| name == experiment.name())
+    });
+    if found.is_empty() {
+        return Err(usage(format!(
+            "there are no results in {}: name them with --out",
+            out.display()
+        )));
+    }
+    Ok(found)
+}
+
+fn make_pages(names: &[String], out: &Path) -> Result<Verdict> {
+    let mut verdict = Verdict::Good;
+    for (experiment, dir) in kept(names, out)? {
+        let made = results::kept(&dir, experiment.as_ref())
+            .and_then(|(run, rows)| page::write(&dir, experiment.as_ref(), &run, &rows));
+        match made {
+            Ok(()) => report::say(dir.join(page::PAGE_FILE).display()),
+            // Results of an older form of one experiment do not keep the others from their pages.
+            Err(error) => {
+                let why = report::explain(&error);
+                report::say(format_args!("{}: no page: {why}", experiment.name()));
+                verdict = Verdict::Bad;
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+fn check_claims(names: &[String], out: &Path) -> Result<Verdict> {
+    let mut verdict = Verdict::Good;
+    for (experiment, dir) in kept(names, out)? {
+        let checked = claims::check(&dir)?;
+        for failure in &checked.failures {
+            report::say(format_args!("{}: {failure}", experiment.name()));
+            verdict = Verdict::Bad;
+        }
+        let (claims, failures) = (checked.claims, checked.failures.len());
+        report::say(format_args!("{}: {claims} claims, {failures} failures", experiment.name()));
+    }
+    Ok(verdict)
 }
 
 fn list(json: bool) -> Result<()> {
@@ -193,12 +283,12 @@ fn command_line() -> String {
 
 fn run_all(args: &RunArgs) -> Result<Verdict> {
     let experiments = chosen(&args.names)?;
-    let settings = args.settings();
-    args.selection.check(&experiments, &settings)?;
+    args.selection.check(&experiments, |experiment| args.settings(experiment))?;
     let stop = Interruption::listen()?;
     let mut verdict = Verdict::Good;
     for experiment in &experiments {
         let dir = args.out.join(experiment.name());
+        let settings = args.settings(experiment.as_ref());
         let session = Session::begin(command_line(), azekura::host::date::now());
         if session.load_before.is_busy() {
             report::note(format_args!(
@@ -217,6 +307,7 @@ fn run_all(args: &RunArgs) -> Result<Verdict> {
             point_s: settings.point_s,
             machine: Machine::here(),
             sessions: vec![session],
+            method: experiment.method(&settings),
         };
         let outcome = runner::run(
             experiment.as_ref(),

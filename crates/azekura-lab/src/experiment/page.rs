@@ -1,6 +1,6 @@
 //! The page of an experiment: Markdown with its plots and its table, made from the results alone, so
 //! that it can be made again at any time. What people wrote about the results stands in a file of its
-//! own, `discussion.md`, and is taken over as it is.
+//! own, `discussion.md`, and is taken over as it is; so are the values of a paper in `published.csv`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,155 +8,196 @@ use std::path::Path;
 use anyhow::Result;
 use azekura::report::{format_bytes, format_rate};
 
-use super::frame::{Cells, Experiment, Figure};
-use super::results::{Results, Row, write_whole};
+use super::frame::{Cells, Experiment, Figure, Line, PAPERS, Parameter, range_of, ranged};
+use super::published::{self, PublishedValue};
+use super::results::{Row, RunRecord, write_whole};
 use super::session::Session;
-use crate::chart::{self, Chart, Curve};
+use super::twin;
+use crate::chart::{self, Chart, Curve, Published};
 
-const PAGE_FILE: &str = "README.md";
-const DISCUSSION_FILE: &str = "discussion.md";
+pub(crate) const PAGE_FILE: &str = "README.md";
+pub(crate) const DISCUSSION_FILE: &str = "discussion.md";
+
+/// What a page is made of.
+struct Source<'a> {
+    experiment: &'a dyn Experiment,
+    run: &'a RunRecord,
+    rows: &'a [Row],
+    published: Vec<PublishedValue>,
+}
 
 /// Writes the page and its plots into the directory of the results.
 ///
 /// # Errors
-/// If a file cannot be written.
-pub(crate) fn write(dir: &Path, experiment: &dyn Experiment, results: &Results) -> Result<()> {
-    let figures = experiment.figures(&results.run.settings());
+/// If a file cannot be written, or what was published cannot be read.
+pub(crate) fn write(
+    dir: &Path,
+    experiment: &dyn Experiment,
+    run: &RunRecord,
+    rows: &[Row],
+) -> Result<()> {
+    let source = Source { experiment, run, rows, published: published::read(dir)? };
+    let figures = experiment.figures(&run.settings());
     for figure in &figures {
-        let svg = chart::draw(&chart_of(figure, experiment, &results.rows))?;
+        let title = twin::picture(experiment.name(), figure.file, figure.title);
+        let svg = chart::draw(&source.chart(figure, &title))?;
         write_whole(&dir.join(format!("{}.svg", figure.file)), &svg)?;
     }
     let discussion = std::fs::read_to_string(dir.join(DISCUSSION_FILE)).ok();
-    let page = page(experiment, results, &figures, discussion.as_deref());
-    write_whole(&dir.join(PAGE_FILE), &page)
+    write_whole(&dir.join(PAGE_FILE), &source.page(&figures, discussion.as_deref()))
 }
 
 fn column_of(experiment: &dyn Experiment, name: &str) -> Option<usize> {
     experiment.parameters().iter().position(|parameter| parameter.name == name)
 }
 
-fn chart_of<'a>(figure: &'a Figure, experiment: &dyn Experiment, rows: &[Row]) -> Chart<'a> {
-    let x = column_of(experiment, figure.x);
-    let curves = figure.lines.iter().map(|line| {
-        let value = experiment.values().iter().position(|value| value.name == line.value);
+impl Source<'_> {
+    fn curve(&self, figure: &Figure, line: &Line) -> Curve {
+        let (experiment, values) = (self.experiment, self.experiment.values());
+        let x = column_of(experiment, figure.x);
+        let value = values.iter().position(|value| value.name == line.value);
         let fits = |row: &&Row| {
             line.only.iter().all(|(name, cell)| {
                 column_of(experiment, name).is_some_and(|column| row.point.0[column] == *cell)
             })
         };
         let place = |row: &Row| Some((row.point.0[x?].parse().ok()?, row.values[value?]));
-        let mut ordered: Vec<(&Row, (f64, f64))> =
-            rows.iter().filter(fits).filter_map(|row| Some((row, place(row)?))).collect();
-        ordered.sort_by(|a, b| a.1.0.total_cmp(&b.1.0));
-        let ends = experiment.bars(line.value).map(|names| {
-            names.map(|name| experiment.values().iter().position(|value| value.name == name))
-        });
-        let bars = match ends {
-            Some([Some(low), Some(high)]) => {
-                ordered.iter().map(|(row, _)| (row.values[low], row.values[high])).collect()
-            }
-            _ => Vec::new(),
+        let rows: Vec<&Row> = self.rows.iter().filter(fits).collect();
+        let mut points: Vec<(f64, f64)> = rows.iter().filter_map(|row| place(row)).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let range = range_of(values, line.value);
+        let bar = |row: &&Row| {
+            let (least, most) = range?;
+            let bar = (place(row)?.0, row.values[least], row.values[most]);
+            (bar.1.is_finite() && bar.2.is_finite()).then_some(bar)
         };
-        let points = ordered.into_iter().map(|(_, place)| place).collect();
-        Curve { title: line.title.clone(), points, bars }
-    });
-    Chart {
-        title: figure.title,
-        x_title: figure.x_title,
-        x_scale: figure.x_scale,
-        y_title: figure.y_title,
-        y_scale: figure.y_scale,
-        curves: curves.collect(),
+        let ranges = rows.iter().filter_map(bar).collect();
+        Curve { title: line.title.clone(), points, ranges }
     }
-}
 
-fn page(
-    experiment: &dyn Experiment,
-    results: &Results,
-    figures: &[Figure],
-    discussion: Option<&str>,
-) -> String {
-    let run = &results.run;
-    let mut text = format!(
-        "# {}\n\n{}.\n\n{}\n\n",
-        experiment.name(),
-        experiment.about(),
-        experiment.method(&run.settings())
-    );
-    for figure in figures {
+    fn chart<'a>(&self, figure: &'a Figure, title: &'a str) -> Chart<'a> {
+        let of_paper = |line: &&Line| self.experiment.is_published(line);
+        let ours = figure.lines.iter().filter(|line| !of_paper(line));
+        let theirs = figure.lines.iter().filter(of_paper).map(|line| Published {
+            curve: line.title.trim_start_matches(PAPERS).to_owned(),
+            points: self.curve(figure, line).points,
+        });
+        Chart {
+            title,
+            x_title: figure.x_title,
+            x_scale: figure.x_scale,
+            y_title: figure.y_title,
+            y_scale: figure.y_scale,
+            curves: ours.map(|line| self.curve(figure, line)).collect(),
+            published: theirs.chain(published::of_figure(&self.published, figure.file)).collect(),
+        }
+    }
+
+    fn page(&self, figures: &[Figure], discussion: Option<&str>) -> String {
+        let (experiment, run) = (self.experiment, self.run);
+        let name = experiment.name();
+        let twin = twin::page(name);
+        let title = twin.map_or(name, |twin| twin.title);
+        let mut text = format!("# {title}\n\n`{name}`: {}.", experiment.about());
         // Text in a string always has room.
-        let _ = writeln!(text, "![{}]({}.svg)\n", figure.title, figure.file);
-    }
-    if run.sessions.iter().any(Session::was_busy) {
-        text.push_str(
-            "**Other work ran on the machine beside this run: the figures may be too low.**\n\n",
-        );
-    }
-    if let Some(discussion) = discussion {
-        let _ = writeln!(text, "{}\n", discussion.trim());
-    }
-    let points = experiment.points(&run.settings());
-    let missing = points.iter().filter(|point| !results.has(point)).count();
-    text.push_str("## Figures in numbers\n\n");
-    if missing > 0 {
-        let _ = writeln!(text, "{missing} of {} points are missing.\n", points.len());
-    }
-    text.push_str(&table(experiment, results));
-    let _ = write!(
-        text,
-        "\nThe same as [CSV](results.csv).\n\n## The run\n\n\
-         | | |\n|---|---|\n\
-         | machine | {} |\n| date | {} |\n| version | azekura {} |\n| command | `{}` |\n\
-         | scale | {} |\n| seconds per point | {} |\n",
-        run.machine.described(),
-        run.begun,
-        run.version,
-        run.command_line,
-        run.scale,
-        run.point_s,
-    );
-    for (number, session) in run.sessions.iter().enumerate() {
-        if number > 0 {
-            let _ = writeln!(text, "| went on | {}, `{}` |", session.begun, session.command_line);
+        if let Some(of) = twin.and_then(twin::Twin::of) {
+            let _ = write!(text, " {of}.");
         }
-        let _ = writeln!(text, "| commit | {} |", session.described());
-        let _ = writeln!(text, "| load | {} |", session.load_described());
+        // A later version of the experiment may do it in another way.
+        let method = Some(run.method.clone()).filter(|method| !method.is_empty());
+        let method = method.unwrap_or_else(|| experiment.method(&run.settings()));
+        let _ = write!(text, "\n\n{method}\n\n");
+        for figure in figures {
+            let title = twin::picture(name, figure.file, figure.title);
+            let _ = writeln!(text, "![{title}]({}.svg)\n", figure.file);
+        }
+        if run.sessions.iter().any(Session::was_busy) {
+            text.push_str(
+                "**Other work ran on the machine beside this run: the figures may be too low.**\n\n",
+            );
+        }
+        if let Some(discussion) = discussion {
+            let _ = writeln!(text, "{}\n", discussion.trim());
+        }
+        text.push_str(&published::table(&self.published));
+        let points = experiment.points(&run.settings());
+        let is_missing = |point: &&_| !self.rows.iter().any(|row| row.point == **point);
+        let missing = points.iter().filter(is_missing).count();
+        text.push_str("## Figures in numbers\n\n");
+        if missing > 0 {
+            let _ = writeln!(text, "{missing} of {} points are missing.\n", points.len());
+        }
+        text.push_str(&self.table());
+        let _ = write!(
+            text,
+            "\nThe same as [CSV](results.csv).\n\n## The run\n\n\
+             | | |\n|---|---|\n\
+             | machine | {} |\n| date | {} |\n| version | azekura {} |\n| command | `{}` |\n\
+             | scale | {} |\n| seconds per point | {} |\n",
+            run.machine.described(),
+            run.begun,
+            run.version,
+            run.command_line,
+            run.scale,
+            run.point_s,
+        );
+        for (number, session) in run.sessions.iter().enumerate() {
+            if number > 0 {
+                let _ =
+                    writeln!(text, "| went on | {}, `{}` |", session.begun, session.command_line);
+            }
+            let _ = writeln!(text, "| commit | {} |", session.described());
+            let _ = writeln!(text, "| load | {} |", session.load_described());
+        }
+        text
     }
-    text
+
+    /// The rows in the order of the experiment's points; means with the least and the most in brackets.
+    fn table(&self) -> String {
+        let (parameters, values) = (self.experiment.parameters(), self.experiment.values());
+        let shown: Vec<usize> =
+            (0..values.len()).filter(|at| ranged(values, values[*at].name).is_none()).collect();
+        let mut text = String::from("|");
+        for title in parameters.iter().map(|parameter| parameter.title) {
+            let _ = write!(text, " {title} |");
+        }
+        for at in &shown {
+            let _ = write!(text, " {} |", values[*at].title);
+        }
+        let rule = "---|".repeat(parameters.len()) + &"---:|".repeat(shown.len());
+        let _ = writeln!(text, "\n|{rule}");
+        for point in self.experiment.points(&self.run.settings()) {
+            let Some(row) = self.rows.iter().find(|row| row.point == point) else { continue };
+            text.push('|');
+            for (parameter, cell) in parameters.iter().zip(&row.point.0) {
+                let _ = write!(text, " {} |", shown_cell(*parameter, cell));
+            }
+            for at in &shown {
+                let _ = write!(text, " {}", format_rate(row.values[*at]));
+                let range = range_of(values, values[*at].name)
+                    .map(|(least, most)| (row.values[least], row.values[most]))
+                    .filter(|(least, most)| least.is_finite() && most.is_finite());
+                if let Some((least, most)) = range {
+                    let _ = write!(text, " ({} to {})", format_rate(least), format_rate(most));
+                }
+                text.push_str(" |");
+            }
+            text.push('\n');
+        }
+        text
+    }
 }
 
-/// The rows in the order of the experiment's points.
-fn table(experiment: &dyn Experiment, results: &Results) -> String {
-    let parameters = experiment.parameters();
-    let mut text = String::from("|");
-    for title in parameters.iter().map(|parameter| parameter.title) {
-        let _ = write!(text, " {title} |");
+fn shown_cell(parameter: Parameter, cell: &str) -> String {
+    match (parameter.cells, cell.parse()) {
+        (Cells::Bytes, Ok(bytes)) => format_bytes(bytes),
+        (Cells::Bytes, Err(_)) | (Cells::Plain, _) => cell.to_owned(),
     }
-    for title in experiment.values().iter().map(|value| value.title) {
-        let _ = write!(text, " {title} |");
-    }
-    let rule = "---|".repeat(parameters.len()) + &"---:|".repeat(experiment.values().len());
-    let _ = writeln!(text, "\n|{rule}");
-    for point in experiment.points(&results.run.settings()) {
-        let Some(row) = results.rows.iter().find(|row| row.point == point) else { continue };
-        text.push('|');
-        for (parameter, cell) in parameters.iter().zip(&row.point.0) {
-            let _ = match (parameter.cells, cell.parse()) {
-                (Cells::Bytes, Ok(bytes)) => write!(text, " {} |", format_bytes(bytes)),
-                (Cells::Bytes, Err(_)) | (Cells::Plain, _) => write!(text, " {cell} |"),
-            };
-        }
-        for value in &row.values {
-            let _ = write!(text, " {} |", format_rate(*value));
-        }
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::Before;
+    use super::super::results::{Before, Results};
     use super::super::sample::{Sample, point, record};
     use super::*;
 
@@ -169,12 +210,15 @@ mod tests {
             results.add(&point(kind, bytes), vec![12.5, 123_456.0]).unwrap();
         }
         std::fs::write(dir.path().join(DISCUSSION_FILE), "It agrees.\n\n").unwrap();
+        let marks = "figure,line,x,y,source\nread,kind <b>,4096,99,section 4\n";
+        std::fs::write(dir.path().join(published::FILE), marks).unwrap();
         for _ in 0..2 {
-            write(dir.path(), &Sample, &results).unwrap();
+            write(dir.path(), &Sample, &results.run, &results.rows).unwrap();
         }
         let page = std::fs::read_to_string(dir.path().join(PAGE_FILE)).unwrap();
         for text in [
-            "# sample\n",
+            "# sample\n\n`sample`: Read speed by size.\n",
+            "| read | kind <b> | 4096 | 99 | section 4 |",
             "![Reading](read.svg)",
             "\nIt agrees.\n",
             "3 of 6 points are missing.",
@@ -190,7 +234,7 @@ mod tests {
             assert!(page.contains(text), "{text:?} is missing in\n{page}");
         }
         let svg = std::fs::read_to_string(dir.path().join("read.svg")).unwrap();
-        assert!(svg.contains("kind &lt;b&gt;"));
+        assert!(svg.contains("kind &lt;b&gt;") && svg.contains("paper: kind &lt;b&gt;"));
     }
 
     #[test]
@@ -201,7 +245,16 @@ mod tests {
         results.add(&point("b", 1024), vec![1.0, 0.0]).unwrap();
         results.add(&point("a", 1024), vec![7.0, 0.0]).unwrap();
         let figure = &Sample.figures(&record().settings())[0];
-        let chart = chart_of(figure, &Sample, &results.rows);
+        let run = &results.run;
+        let rows = &results.rows;
+        let source = Source { experiment: &Sample, run, rows, published: Vec::new() };
+        let chart = source.chart(figure, figure.title);
+        assert!(chart.published.is_empty());
+        let mut theirs = figure.clone();
+        theirs.lines[0].title = format!("{PAPERS}a");
+        let drawn = source.chart(&theirs, "x");
+        assert_eq!(drawn.published[0].curve, "a");
+        assert_eq!(drawn.curves.len() + 1, chart.curves.len());
         assert_eq!(chart.curves[0].points, [(1024.0, 7.0)]);
         assert_eq!(chart.curves[1].points, [(1024.0, 1.0), (4096.0, 2.0)]);
     }

@@ -11,10 +11,10 @@ use azekura::host::machine::Machine;
 use azekura::outcome::usage;
 use serde::{Deserialize, Serialize};
 
-use super::frame::{Experiment, Point, Settings};
+use super::frame::{Experiment, Point, Settings, Value, ranged};
 use super::session::{Load, Session};
 
-const CSV_FILE: &str = "results.csv";
+pub(crate) const CSV_FILE: &str = "results.csv";
 const RUN_FILE: &str = "run.json";
 
 /// How and where a run was done.
@@ -37,6 +37,9 @@ pub(crate) struct RunRecord {
     /// The sittings in which it was measured; none in records of earlier versions.
     #[serde(default)]
     pub(crate) sessions: Vec<Session>,
+    /// How it was done, as the experiment said then; empty in older records.
+    #[serde(default)]
+    pub(crate) method: String,
 }
 
 impl RunRecord {
@@ -131,6 +134,12 @@ impl Results {
         let mut file = open_end(csv)?;
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(|| format!("cannot read {}", csv.display()))?;
+        if !text.starts_with(&heading(experiment)) {
+            bail!(usage(format!(
+                "{}: the columns are not those of this experiment: use --overwrite",
+                csv.display()
+            )));
+        }
         let (rows, whole_bytes) =
             parse(&text, experiment).with_context(|| csv.display().to_string())?;
         // A line that was being written when the run was cut short is measured again.
@@ -187,23 +196,43 @@ fn heading(experiment: &dyn Experiment) -> String {
     parameters.chain(values).collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// The rows, and how many bytes of the text are whole lines.
+/// Where each value stands in a line; `None` for the range of a mean, where it was not kept.
+fn columns(heading: &str, experiment: &dyn Experiment) -> Option<Vec<Option<usize>>> {
+    let names: Vec<&str> = heading.split(',').collect();
+    let parameters = experiment.parameters();
+    let is_same =
+        parameters.iter().map(|p| p.name).eq(names.iter().copied().take(parameters.len()));
+    let values = experiment.values();
+    let column = |value: &Value| {
+        let found = names.iter().position(|name| *name == value.name);
+        (found.is_some() || ranged(values, value.name).is_some()).then_some(found)
+    };
+    let columns: Vec<Option<usize>> = values.iter().map(column).collect::<Option<_>>()?;
+    let known = parameters.len() + columns.iter().flatten().count();
+    (is_same && known == names.len()).then_some(columns)
+}
+
+/// The rows, and how many bytes of the text are whole lines. Results from before ranges were kept have none:
+/// not a number stands in their place.
 fn parse(text: &str, experiment: &dyn Experiment) -> Result<(Vec<Row>, u64)> {
     let whole_bytes = text.rfind('\n').map_or(0, |at| at + 1);
     let mut lines = text[..whole_bytes].lines();
-    if lines.next().map(|line| format!("{line}\n")) != Some(heading(experiment)) {
+    let Some(columns) = lines.next().and_then(|line| columns(line, experiment)) else {
         bail!(usage("the columns are not those of this experiment: use --overwrite"));
-    }
-    let (parameters, values) = (experiment.parameters().len(), experiment.values().len());
+    };
+    let parameters = experiment.parameters().len();
+    let width = parameters + columns.iter().flatten().count();
     let mut rows = Vec::new();
     for (index, line) in lines.enumerate() {
         let cells: Vec<&str> = line.split(',').collect();
-        let figures: Result<Vec<f64>, _> =
-            cells.iter().skip(parameters).map(|cell| cell.parse()).collect();
-        match figures {
-            Ok(figures) if figures.len() == values => rows.push(Row {
+        let figure = |column: &Option<usize>| match column {
+            Some(column) => cells.get(*column)?.parse().ok(),
+            None => Some(f64::NAN),
+        };
+        match columns.iter().map(figure).collect::<Option<Vec<f64>>>() {
+            Some(values) if cells.len() == width => rows.push(Row {
                 point: Point(cells[..parameters].iter().map(ToString::to_string).collect()),
-                values: figures,
+                values,
             }),
             _ => bail!("line {} is damaged: remove it, or use --overwrite", index + 2),
         }
@@ -221,6 +250,22 @@ pub(crate) fn rows(dir: &Path, experiment: &dyn Experiment) -> Option<Vec<Row>> 
 pub(crate) fn settings(dir: &Path) -> Option<Settings> {
     let text = std::fs::read_to_string(dir.join(RUN_FILE)).ok()?;
     serde_json::from_str(&text).ok().map(|run: RunRecord| run.settings())
+}
+
+/// What was kept in a directory: how it was measured, and its rows.
+///
+/// # Errors
+/// If there are no results of this experiment.
+pub(crate) fn kept(dir: &Path, experiment: &dyn Experiment) -> Result<(RunRecord, Vec<Row>)> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let run = serde_json::from_str(&read(RUN_FILE)?)
+        .with_context(|| format!("{} is damaged", dir.join(RUN_FILE).display()))?;
+    let (rows, _) = parse(&read(CSV_FILE)?, experiment)
+        .with_context(|| dir.join(CSV_FILE).display().to_string())?;
+    Ok((run, rows))
 }
 
 fn open_end(path: &Path) -> Result<File> {
@@ -292,7 +337,12 @@ mod tests {
         let larger = RunRecord { scale: 2.0, ..record() };
         let error = Results::open(dir.path(), &Sample, larger, Before::Resume).err().unwrap();
         assert!(error.to_string().contains("--scale 1"), "{error}");
-        for text in ["x,y\n", "", "kind,size_bytes,read_mib_per_s,rate_per_s\na,1,2,x\n"] {
+        for text in [
+            "x,y\n",
+            "",
+            "kind,size_bytes,rate_per_s\n",
+            "kind,size_bytes,read_mib_per_s,rate_per_s\na,1,2,x\n",
+        ] {
             std::fs::write(dir.path().join(CSV_FILE), text).unwrap();
             assert!(
                 Results::open(dir.path(), &Sample, record(), Before::Resume).is_err(),

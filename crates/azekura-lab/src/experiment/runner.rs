@@ -143,7 +143,7 @@ pub(crate) fn run(
         }
     }
     results.end_session(Load::now())?;
-    page::write(dir, experiment, &results)?;
+    page::write(dir, experiment, &results.run, &results.rows)?;
     Ok(outcome)
 }
 

@@ -98,5 +98,6 @@ pub(super) fn record() -> RunRecord {
             load_before: Load { busy_percent: 50.0, average: 1.0 },
             load_after: None,
         }],
+        method: String::new(),
     }
 }

@@ -96,6 +96,11 @@ impl EngineProcess {
         Ok(process)
     }
 
+    /// Its process id.
+    fn pid(&self) -> u32 {
+        self.engine.id()
+    }
+
     /// What clients call the pool.
     pub(crate) fn pool_name(&self) -> String {
         self.scratch.path(POOL_FILE)
@@ -191,6 +196,11 @@ impl ScratchPool {
     /// A directory for what goes with the pool: the engine removes it too, whatever happens.
     pub(crate) fn scratch(&self) -> Result<ScratchDir> {
         self.engine.scratch()
+    }
+
+    /// The process id of its engine.
+    pub(crate) fn engine_pid(&self) -> u32 {
+        self.engine.pid()
     }
 
     /// A container whose files have this class and chunk size; made if it is not there yet.

@@ -48,12 +48,12 @@ impl Selection {
     pub(crate) fn check(
         &self,
         experiments: &[Box<dyn Experiment>],
-        settings: &Settings,
+        settings: impl Fn(&dyn Experiment) -> Settings,
     ) -> Result<()> {
         for (option, column, cells) in self.columns() {
             let mut known: Vec<String> = Vec::new();
             for experiment in experiments {
-                for point in experiment.points(settings) {
+                for point in experiment.points(&settings(experiment.as_ref())) {
                     if let Some(cell) = cell(experiment.as_ref(), &point, column)
                         && !known.iter().any(|other| other == cell)
                     {
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn what_is_not_there_is_answered_with_what_is() {
         let experiments = wan::every();
-        assert!(selection("random-8M", "10").check(&experiments, &SETTINGS).is_ok());
-        let error = selection("random-9M", "").check(&experiments, &SETTINGS).unwrap_err();
+        assert!(selection("random-8M", "10").check(&experiments, |_| SETTINGS).is_ok());
+        let error = selection("random-9M", "").check(&experiments, |_| SETTINGS).unwrap_err();
         assert!(error.to_string().contains("random-8M"), "{error}");
-        let error = selection("", "11").check(&experiments, &SETTINGS).unwrap_err();
+        let error = selection("", "11").check(&experiments, |_| SETTINGS).unwrap_err();
         assert!(error.to_string().contains("--delay 11"), "{error}");
     }
 }

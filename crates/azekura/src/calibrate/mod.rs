@@ -2,6 +2,7 @@
 //! much data; what follows from the runs is the business of `azekura_forecast`. All files are made by the
 //! workers of `bench batch`, which remove them whatever happens.
 
+mod page_cache;
 mod plan;
 
 use std::path::{Path, PathBuf};
@@ -25,13 +26,16 @@ use crate::outcome::{Verdict, usage};
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report::{self, Progress, format_bytes, parse_bytes};
 
-/// Rounds that are wanted: fewer show no spread.
-const ROUNDS_WANTED: u32 = 3;
+/// Rounds that are wanted: fewer do not show what changes with time.
+const ROUNDS_WANTED: u32 = 2;
 /// More show little more.
-const ROUNDS_MAX: u32 = 7;
-/// Making the input of the usual batch, dropping caches and running it has this part of the time, so that
-/// all rounds fit.
-const BATCHES_IN_BUDGET: u32 = 150;
+const ROUNDS_MAX: u32 = 5;
+/// Runs of a batch in each round, after one that does not count: memory that was not used for a while is
+/// slow to come by, on a virtual machine ten times as slow, and a job of any length has it only once.
+const RUNS_IN_ROUND: u32 = 2;
+/// Making the input of the usual batch and all its runs of a round have this part of the time, so that all
+/// rounds fit.
+const BATCHES_IN_BUDGET: u32 = 110;
 /// Sizes that are tried, from the smallest on, each four times the one before.
 const LEAST_BYTES: u64 = 2 << 20;
 const MOST_BYTES: u64 = 4 << 30;
@@ -221,7 +225,7 @@ fn measure(
         bytes_left: args.bytes,
         interrupt,
         samples: Vec::new(),
-        beside: Beside::default(),
+        beside: Beside { taken_in_mib: taken_in(backend), ..Beside::default() },
     };
     let usual = work.find_size(args)?;
     let groups = plan::groups(&usual, args.processes, work.crew.nodes(), this_machine().processors);
@@ -247,6 +251,13 @@ fn measure(
     Ok((runs, work.beside))
 }
 
+fn taken_in(backend: &Backend) -> Option<f64> {
+    match backend {
+        Backend::Path(dir) => page_cache::taken_in_mib(Path::new(dir)),
+        Backend::Pool { .. } => None,
+    }
+}
+
 impl Work<'_> {
     /// A size with which the usual run takes its part of the time.
     fn find_size(&mut self, args: &CalibrateArgs) -> Result<Case> {
@@ -254,7 +265,7 @@ impl Work<'_> {
         let info = rustix::system::sysinfo();
         let memory = info.totalram as u64 * u64::from(info.mem_unit);
         // The largest batch writes far less than a kernel holds back.
-        let most = (memory / 32).min(args.bytes / 500).clamp(1 << 20, MOST_BYTES);
+        let most = (memory / 32).min(args.bytes / 800).clamp(1 << 20, MOST_BYTES);
         if let Some(bytes) = args.size {
             let case = usual(bytes);
             case.check()?;
@@ -319,28 +330,52 @@ impl Work<'_> {
             if self.interrupt.came() {
                 break;
             }
-            let dropped = self.crew.prepare(case)?;
-            let measurement = self.crew.measure(case)?;
-            self.take(case.read_bytes() + case.written_bytes());
+            let (dropped, measurements) = self.runs(case)?;
             match self.samples.iter_mut().find(|sample| sample.case == *case) {
-                Some(sample) => sample.measurements.push(measurement),
-                None => self.samples.push(Sample {
-                    case: case.clone(),
-                    measurements: vec![measurement],
-                    dropped,
-                }),
+                Some(sample) => sample.measurements.extend(measurements),
+                None => self.samples.push(Sample { case: case.clone(), measurements, dropped }),
             }
         }
         self.crew.clear(input)
+    }
+
+    /// The runs of a batch in one round, without the first.
+    fn runs(&mut self, case: &Case) -> Result<(Option<CachesDropped>, Vec<Measurement>)> {
+        let mut dropped = None;
+        let mut measurements = Vec::new();
+        for run in 0..=RUNS_IN_ROUND {
+            dropped = self.crew.prepare(case)?;
+            let measurement = self.crew.measure(case)?;
+            self.take(case.read_bytes() + case.written_bytes());
+            if run > 0 {
+                measurements.push(measurement);
+            }
+        }
+        Ok((dropped, measurements))
     }
 
     fn take(&mut self, bytes: u64) {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
     }
 
-    /// Random requests, and loops over names.
+    /// What the storage takes once memory does not: what making a file durable that was just written comes to.
+    fn sustained(&mut self, usual: &Case) -> Result<()> {
+        if self.beside.taken_in_mib.is_none() {
+            return Ok(());
+        }
+        let spent = self.crew.measure(&Case { fsync: true, ..usual.clone() })?.spent;
+        self.take(usual.read_bytes() + usual.written_bytes());
+        let rate = Bytes(usual.written_bytes()).mib() / (spent.sync_s + spent.close_s);
+        if rate.is_finite() {
+            self.beside.sustained_write.push(rate);
+        }
+        Ok(())
+    }
+
+    /// Random requests, writing through to the storage, and loops over names.
     fn beside(&mut self, usual: &Case) -> Result<()> {
         self.crew.make_input(usual)?;
+        self.sustained(usual)?;
         self.crew.prepare(usual)?;
         let (read, write) = self.crew.random(usual)?;
         self.beside.random_read.extend(read);

@@ -12,19 +12,19 @@ pub(super) struct Group {
     pub(super) cases: Vec<Case>,
 }
 
-/// Files of one process alone; the most are enough to show what one costs.
+/// Files of one process alone: what one costs depends on its size.
 const FILES: [u64; 3] = [16, 64, 256];
 /// Files that one process goes round.
 const FILES_ROUND: [u64; 3] = [8, 32, 128];
 /// Files of several processes together, and of each at least.
-const FILES_OF_MANY: u64 = 512;
-const FILES_OF_EACH: u64 = 64;
+const FILES_OF_MANY: [u64; 2] = [64, 512];
+const FILES_OF_EACH: u64 = 8;
 /// What is nearly all writing.
 const MOSTLY_WRITING: u64 = 8;
 /// Parts of the usual size, from which the time that any run takes follows.
 const PARTS: [u64; 2] = [4, 16];
-/// Records and buffers beside the usual, as multiples of sixteenths.
-const RECORDS: [(u64, u64); 2] = [(1, 4), (16, 1)];
+/// Records and buffers beside the usual, as multiples and parts of it.
+const RECORDS: [(u64, u64); 2] = [(1, 16), (16, 1)];
 const BUFFERS: [(u64, u64); 2] = [(1, 8), (1, 64)];
 
 /// The usual batch: one process, one file in and one out, as much out as in.
@@ -48,12 +48,16 @@ pub(super) fn usual(bytes_in: u64, record_bytes: u64, buffer_bytes: u64) -> Case
 pub(super) fn groups(usual: &Case, processes_max: u32, nodes: u32, processors: u32) -> Vec<Group> {
     let mut groups = Vec::new();
     for processes in numbers(processes_max, processors) {
-        groups.extend(of_crew(&Case { processes, ..usual.clone() }));
+        let case = Case { processes, ..usual.clone() };
+        let is_power = processes.is_power_of_two() || processes == processes_max;
+        groups.extend(of_crew(&case, if is_power { Extent::Most } else { Extent::Streams }));
     }
+    groups.extend(warm_of(usual, processes_max));
     if nodes > 1 {
         for processes in [1, processes_max] {
             let bytes_in = usual.bytes_in * u64::from(nodes);
-            groups.extend(of_crew(&Case { bytes_in, processes, nodes, ..usual.clone() }));
+            let case = Case { bytes_in, processes, nodes, ..usual.clone() };
+            groups.extend(of_crew(&case, Extent::Most));
         }
     }
     groups.extend(of_one(usual));
@@ -77,16 +81,36 @@ fn numbers(processes_max: u32, processors: u32) -> Vec<u32> {
     numbers
 }
 
+/// How much is measured of a number of processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Throughputs alone: what processors that are not shared evenly cost.
+    Streams,
+    /// Files as well.
+    Most,
+}
+
+/// What most processes have from memory.
+fn warm_of(usual: &Case, processes: u32) -> Option<Group> {
+    let warm = |ratio| Case { ratio, processes, caches: Caches::Warm, ..usual.clone() };
+    (processes > 1).then(|| Group { cases: [0.0, 1.0].map(warm).to_vec() })
+}
+
 /// What is measured with any number of processes.
-fn of_crew(usual: &Case) -> Vec<Group> {
+fn of_crew(usual: &Case, extent: Extent) -> Vec<Group> {
     let with = |change: &dyn Fn(&mut Case)| {
         let mut case = usual.clone();
         change(&mut case);
         case
     };
     let alone = usual.all() == 1;
-    let of_many = [(FILES_OF_MANY / usual.all()).max(FILES_OF_EACH)];
-    let files: &[u64] = if alone { &FILES } else { &of_many };
+    let of_many = FILES_OF_MANY.map(|files| (files / usual.all()).max(FILES_OF_EACH));
+    let mut files = match extent {
+        Extent::Streams => Vec::new(),
+        Extent::Most if alone => FILES.to_vec(),
+        Extent::Most => of_many.to_vec(),
+    };
+    files.dedup();
     let split = |files: &u64| {
         with(&|case| {
             case.pattern = Pattern::Split;
@@ -105,10 +129,12 @@ fn of_crew(usual: &Case) -> Vec<Group> {
     if alone {
         first.extend(FILES_ROUND.map(|files| round(files, Pattern::Split)));
     }
-    for ratio in [0.0, 1.0] {
-        first.push(with(&|case| {
-            case.ratio = ratio;
-            case.caches = Caches::Warm;
+    if alone {
+        first.extend([0.0, 1.0].map(|ratio| {
+            with(&|case| {
+                case.ratio = ratio;
+                case.caches = Caches::Warm;
+            })
         }));
     }
     let mut groups = vec![Group { cases: first }];
@@ -145,7 +171,13 @@ fn of_one(usual: &Case) -> Vec<Group> {
     };
     for (times, parts) in RECORDS {
         let record_bytes = (usual.record_bytes * times / parts).max(1);
-        groups.push(Group { cases: warm(Case { record_bytes, ..usual.clone() }) });
+        let case = Case { record_bytes, ..usual.clone() };
+        let mut cases = warm(case.clone());
+        if record_bytes < usual.record_bytes {
+            // What of their cost goes on while the storage is waited for.
+            cases.push(Case { ratio: 0.0, ..case });
+        }
+        groups.push(Group { cases });
     }
     let buffers = BUFFERS.iter().flat_map(|(times, parts)| {
         let buffer_bytes = (usual.buffer_bytes * times / parts).max(1);

@@ -13,7 +13,8 @@ use crate::report;
 /// The library that holds everything; its links have one state with it, since handles of one part are
 /// used in the others.
 const LIBRARY: &str = "libdaos.so";
-const LINKS: [&str; 3] = ["libdaos_common.so", "libdfs.so", "libgurt.so"];
+const LINKS: [&str; 5] =
+    ["libcart.so", "libdaos_common.so", "libdfs.so", "libduns.so", "libgurt.so"];
 /// Where the library may lie, as seen from this program's directory.
 const PLACES: [&str; 3] = [".", "../lib", "../lib/azekura"];
 /// Where build systems look for libraries in a prefix.
@@ -26,12 +27,20 @@ macro_rules! header {
     };
 }
 
-const HEADERS: [(&str, &str); 9] = [
+const HEADERS: [(&str, &str); 17] = [
     header!("daos.h"),
+    header!("daos_array.h"),
+    header!("daos_cont.h"),
     header!("daos_errno.h"),
+    header!("daos_event.h"),
     header!("daos_fs.h"),
+    header!("daos_fs_sys.h"),
+    header!("daos_kv.h"),
+    header!("daos_obj.h"),
     header!("daos_obj_class.h"),
+    header!("daos_prop.h"),
     header!("daos_types.h"),
+    header!("daos_uns.h"),
     header!("gurt/common.h"),
     header!("gurt/hash.h"),
     header!("gurt/list.h"),
@@ -171,7 +180,9 @@ mod tests {
             .map(|e| e.file_name())
             .collect();
         names.sort();
-        assert_eq!(names, ["libdaos.so", "libdaos_common.so", "libdfs.so", "libgurt.so"]);
+        let mut wanted: Vec<_> = LINKS.into_iter().chain([LIBRARY]).collect();
+        wanted.sort_unstable();
+        assert_eq!(names, wanted);
     }
 
     #[test]

@@ -82,9 +82,12 @@ impl Worker {
     fn hear(&mut self, interrupt: &Interrupt) -> Result<Word> {
         for _ in 0..STRANGE_LINES_MAX {
             let line = loop {
+                // Before every word: those of short steps come sooner than the wait for one ends.
+                if interrupt.came() {
+                    bail!("interrupted");
+                }
                 match self.words.recv_timeout(LOOK) {
                     Ok(line) => break line,
-                    Err(RecvTimeoutError::Timeout) if interrupt.came() => bail!("interrupted"),
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         bail!("{} ended before it was done", self.name)
@@ -251,10 +254,19 @@ impl WorkerPool {
 
     /// The same for the workers from `first` on.
     fn run_from(&mut self, first: usize, orders: &[Order]) -> Result<Vec<Tally>> {
-        let interrupt = &self.interrupt;
-        let count = orders.len().min(self.workers.len().saturating_sub(first));
-        let workers = &mut self.workers[first..first + count];
-        for (worker, order) in workers.iter_mut().zip(orders) {
+        let orders: Vec<(usize, Order)> =
+            (first..self.workers.len()).zip(orders.iter().cloned()).collect();
+        self.run_on(&orders)
+    }
+
+    /// The same for the workers with these numbers, each once; others have nothing to do meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Self::run`], or if there is no such worker.
+    pub(crate) fn run_on(&mut self, orders: &[(usize, Order)]) -> Result<Vec<Tally>> {
+        for (number, order) in orders {
+            let interrupt = &self.interrupt;
+            let worker = self.workers.get_mut(*number).context("there are too few workers")?;
             worker.tell(&serde_json::to_string(order)?)?;
             match worker.hear(interrupt)? {
                 Word::Ready => {}
@@ -262,11 +274,14 @@ impl WorkerPool {
                 Word::Done(_) => bail!("a worker was done before it had started"),
             }
         }
-        for worker in &mut *workers {
-            worker.tell("go")?;
+        for (number, _) in orders {
+            self.workers[*number].tell("go")?;
         }
-        let words = workers.iter_mut().map(|worker| worker.hear(interrupt)).collect::<Vec<_>>();
-        let mut tallies = Vec::with_capacity(count);
+        let mut words = Vec::with_capacity(orders.len());
+        for (number, _) in orders {
+            words.push(self.workers[*number].hear(&self.interrupt));
+        }
+        let mut tallies = Vec::with_capacity(words.len());
         for word in words {
             match word? {
                 Word::Done(tally) => tallies.push(tally),

@@ -12,6 +12,9 @@ use super::usage::{FileUsage, Moved, ProcessUsage, Usage};
 /// Files and processes that hold no more than this share of the bytes together are not what a job is about:
 /// configuration, messages, the shell around it.
 const MINOR_SHARE: f64 = 0.01;
+/// Each of them is so many times smaller than the least that a job is about: of many files that are alike none is
+/// less than the others.
+const MINOR_TIMES: u64 = 10;
 /// A pattern is that of the job if processes with this share of the bytes follow it.
 const PATTERN_SHARE: f64 = 0.9;
 /// Fewer requests than this share went on where the last had ended: access is random.
@@ -71,18 +74,21 @@ impl Worker<'_> {
     }
 }
 
-/// Those that are more than a minor share of all together, the largest first.
+/// Those that are not minor, the largest first.
 fn major<T>(mut all: Vec<T>, bytes: impl Fn(&T) -> u64) -> Vec<T> {
     all.retain(|one| bytes(one) > 0);
     all.sort_by_key(|one| std::cmp::Reverse(bytes(one)));
-    let total: u64 = all.iter().map(&bytes).sum();
-    let mut left = (total as f64 * MINOR_SHARE) as u64;
-    while let Some(last) = all.last().map(&bytes) {
-        if last > left || all.len() == 1 {
+    let sizes: Vec<u64> = all.iter().map(&bytes).collect();
+    let most = (sizes.iter().sum::<u64>() as f64 * MINOR_SHARE) as u64;
+    let mut left_out = 0;
+    for (place, pair) in sizes.windows(2).enumerate().rev() {
+        left_out += pair[1];
+        if left_out > most {
             break;
         }
-        left -= last;
-        all.pop();
+        if pair[0] / MINOR_TIMES >= pair[1] {
+            all.truncate(place + 1);
+        }
     }
     all
 }
@@ -325,6 +331,21 @@ mod tests {
             assert_eq!(job.processes, 1);
             Job::parse(&job.to_toml(), std::path::Path::new("x")).unwrap();
         }
+    }
+
+    #[test]
+    fn of_files_alike_none_is_left_out() {
+        let alike = |count: u64| (0..count).map(|n| output(10_000 + 7 * n)).collect::<Vec<_>>();
+        let files_out = |files| of(&usage(vec![process(0.0, files)])).unwrap().phases[0].files_out;
+        for count in [2, 99, 100, 101, 500] {
+            assert_eq!(files_out(alike(count)), count);
+        }
+        // A message beside them, and a few of these.
+        let with = |more: &[u64]| [alike(300), more.iter().map(|size| output(*size)).collect()];
+        assert_eq!(files_out(with(&[80]).concat()), 300);
+        assert_eq!(files_out(with(&[900, 80, 7]).concat()), 300);
+        assert_eq!(files_out(with(&[1500, 80]).concat()), 301);
+        assert_eq!(files_out(with(&[900; 40]).concat()), 340);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(super) fn no_job(usage: &Usage, why: NoJob) -> String {
              of another user): profile a dynamically linked build of it"
         }
         NoJob::NoProcess => {
-            "no process was recorded: is the record's directory (TMPDIR) open to it?"
+            "no process was recorded: does it have /proc, and the rights of the user who started it?"
         }
         NoJob::NoData => {
             "it read and wrote no regular file; files outside of --under, and those in /proc, /sys and \

@@ -1,8 +1,12 @@
-//! Running a command under the preload library's recording mode. Owns the record file, which is gone when the
-//! command is, and what the library is told: by the environment and the file's header, nothing else.
+//! Running a command under the recorder, a preload library. Owns the record, a file in memory that has no name in
+//! any directory, so that nothing of it stays whoever is killed, and what the library is told: by the environment
+//! and the file's header, nothing else.
 
 use std::ffi::OsString;
-use std::io::{Read as _, Write as _};
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -11,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, Result, bail};
 use azekura_proto::recording::layout::{self, header};
 use azekura_proto::recording::{Recording, VARIABLE, decode};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::usage::Usage;
@@ -19,9 +24,6 @@ use crate::run::{self, LD_PRELOAD, Program};
 
 /// What a shell adds to the number of the signal that has ended a program.
 const SIGNAL_CODE: i32 = 128;
-
-/// Where the record lies if that is there.
-const MEMORY_BACKED: &str = "/dev/shm";
 
 /// What has become of the command.
 pub(super) enum Outcome {
@@ -36,9 +38,9 @@ pub(super) enum Outcome {
 /// # Errors
 /// If there is no preload library, or no room for the record.
 pub(super) fn run(words: &[OsString], under: &[PathBuf]) -> Result<Outcome> {
-    let record = RecordFile::make(&under_text(under)?)?;
+    let record = RecordFile::make(&under_text(under)?).context("cannot make the record")?;
     let program = Program { words: words.to_vec(), argv0: None };
-    let preloaded = run::preloaded()?;
+    let preloaded = run::recording()?;
     let caught = run::catch_signals()?;
     let started = Command::new(program.name())
         .args(&words[1..])
@@ -61,7 +63,7 @@ pub(super) fn run(words: &[OsString], under: &[PathBuf]) -> Result<Outcome> {
         }
     })?;
     let status = wait(&mut child, pid, &running)?;
-    let mut recording = record.read()?;
+    let mut recording = record.read().context("cannot read the record")?;
     let (suits, _) = run::suits_preload(program.name());
     if !suits {
         recording.unseen_programs += 1;
@@ -107,34 +109,11 @@ fn under_text(under: &[PathBuf]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// A record file in a directory of its own, gone when dropped.
-struct RecordFile {
-    dir: tempfile::TempDir,
-}
+/// The record: a file in memory that programs find by this process's number, for as long as that runs.
+struct RecordFile(File);
 
 impl RecordFile {
     fn make(under: &[u8]) -> Result<Self> {
-        let mut builder = tempfile::Builder::new();
-        let named = builder.prefix("azekura-profile-");
-        // Pages of a file on a disk wait for its journal when they are written first.
-        let dir = named.tempdir_in(MEMORY_BACKED).or_else(|_| named.tempdir());
-        let dir = dir.context("cannot make a directory for the record: set TMPDIR to another")?;
-        let record = Self { dir };
-        let made = record.fill(under);
-        made.with_context(|| {
-            format!(
-                "cannot make the record {}: set TMPDIR to another directory",
-                record.path().display()
-            )
-        })?;
-        Ok(record)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.path().join("record")
-    }
-
-    fn fill(&self, under: &[u8]) -> std::io::Result<()> {
         let mut head = vec![0; header::UNDER * 8];
         let words = [
             (header::MAGIC, layout::MAGIC),
@@ -145,21 +124,24 @@ impl RecordFile {
             head[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
         }
         head.extend_from_slice(under);
-        let mut file = std::fs::File::create_new(self.path())?;
+        let mut file = File::from(memfd_create("azekura-profile", MemfdFlags::CLOEXEC)?);
         file.write_all(&head)?;
         // Holes: room is taken by what is written.
-        file.set_len(layout::FILE_BYTES)
+        file.set_len(layout::FILE_BYTES)?;
+        Ok(Self(file))
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
     fn read(&self) -> Result<Recording> {
-        let path = self.path();
-        let what = || format!("cannot read the record {}", path.display());
-        let mut file = std::fs::File::open(&path).with_context(what)?;
-        let mut bytes = vec![0; layout::HEADER_BYTES];
-        file.read_exact(&mut bytes).with_context(what)?;
-        let length = Recording::length(&bytes).with_context(what)?;
-        let rest = length - bytes.len() as u64;
-        file.take(rest).read_to_end(&mut bytes).with_context(what)?;
-        decode(&bytes).with_context(what)
+        let mut head = vec![0; layout::HEADER_BYTES];
+        self.0.read_exact_at(&mut head, 0)?;
+        let length = usize::try_from(Recording::length(&head)?)?;
+        // All at once: to grow would copy it again and again.
+        let mut bytes = vec![0; length];
+        self.0.read_exact_at(&mut bytes, 0)?;
+        Ok(decode(&bytes)?)
     }
 }

@@ -24,7 +24,9 @@ const TRACE: &str = "AZEKURA_TRACE";
 pub(crate) const BINARY: &str = "AZEKURA_BIN";
 
 const LIBRARY: &str = "libazekura_preload.so";
-/// Where the library may lie, from the directory of this program on: beside it in a build, below
+/// The part of it that records, for programs that need no more.
+const RECORDER: &str = "libazekura_recorder.so";
+/// Where a library may lie, from the directory of this program on: beside it in a build, below
 /// `lib` in an installation.
 const LIBRARY_DIRS: [&str; 3] = ["", "../lib", "../lib/azekura"];
 
@@ -86,6 +88,19 @@ pub(crate) fn preloaded() -> Result<OsString> {
     Ok(prepend(&own_library()?, std::env::var_os(LD_PRELOAD).as_deref()))
 }
 
+/// `LD_PRELOAD` of this process with a library that records: the recorder, unless the library is there already,
+/// which records too.
+///
+/// # Errors
+/// If the library is not where it should be.
+pub(crate) fn recording() -> Result<OsString> {
+    let others = std::env::var_os(LD_PRELOAD).unwrap_or_default();
+    let recorder = find_library(&programs::own()?, RECORDER)?;
+    let full = recorder.with_file_name(LIBRARY);
+    let is_there = parts(&others).any(|other| other == full.as_os_str().as_encoded_bytes());
+    Ok(if is_there { others } else { prepend(&recorder, Some(&others)) })
+}
+
 /// `LD_PRELOAD` of this process without the library that belongs to this program; `None` if nothing is left.
 ///
 /// # Errors
@@ -112,13 +127,12 @@ fn report_file(path: &Path) -> Result<PathBuf> {
 /// # Errors
 /// If it is not where it is looked for.
 pub(super) fn own_library() -> Result<PathBuf> {
-    find_library(&programs::own()?)
+    find_library(&programs::own()?, LIBRARY)
 }
 
-fn find_library(binary: &Path) -> Result<PathBuf> {
+fn find_library(binary: &Path, name: &str) -> Result<PathBuf> {
     let above = binary.parent().unwrap_or(Path::new("/"));
-    let places: Vec<PathBuf> =
-        LIBRARY_DIRS.iter().map(|dir| above.join(dir).join(LIBRARY)).collect();
+    let places: Vec<PathBuf> = LIBRARY_DIRS.iter().map(|dir| above.join(dir).join(name)).collect();
     for place in &places {
         let Ok(path) = std::fs::canonicalize(place) else { continue };
         if path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
@@ -138,13 +152,19 @@ fn find_library(binary: &Path) -> Result<PathBuf> {
     )
 }
 
-/// `LD_PRELOAD` with the library in front, once.
+/// The libraries that a value of `LD_PRELOAD` names.
+fn parts(value: &OsStr) -> impl Iterator<Item = &[u8]> {
+    let parts = value.as_encoded_bytes().split(|byte| *byte == b':' || *byte == b' ');
+    parts.filter(|part| !part.is_empty())
+}
+
+/// `LD_PRELOAD` with the library in front, and neither it nor the recorder behind: a program with both would
+/// be counted twice.
 fn prepend(library: &Path, others: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
-    let others = others.unwrap_or_default().as_encoded_bytes();
-    let rest = others.split(|byte| *byte == b':' || *byte == b' ');
-    for other in rest.filter(|other| !other.is_empty()) {
-        if other != library.as_os_str().as_encoded_bytes() {
+    let own = [library.to_owned(), library.with_file_name(RECORDER)];
+    for other in parts(others.unwrap_or_default()) {
+        if !own.iter().any(|own| other == own.as_os_str().as_encoded_bytes()) {
             value.push(":");
             value.push(OsStr::from_bytes(other));
         }
@@ -180,6 +200,8 @@ mod tests {
             prepend(library, Some(OsStr::new("/a.so /b.so:/lib/azekura.so"))),
             "/lib/azekura.so:/a.so:/b.so"
         );
+        let others = OsStr::new("/lib/libazekura_recorder.so:/a.so");
+        assert_eq!(prepend(library, Some(others)), "/lib/azekura.so:/a.so");
     }
 
     #[test]
@@ -190,17 +212,17 @@ mod tests {
         for place in ["bin", "lib/azekura"] {
             std::fs::create_dir_all(root.join(place)).unwrap();
         }
-        let error = find_library(&binary).unwrap_err().to_string();
+        let error = find_library(&binary, LIBRARY).unwrap_err().to_string();
         assert!(error.contains("../lib/azekura/libazekura_preload.so"), "{error}");
         let blank = root.join("with blank");
         std::fs::create_dir(&blank).unwrap();
         std::fs::write(blank.join(LIBRARY), "").unwrap();
-        let error = find_library(&blank.join("azekura")).unwrap_err().to_string();
+        let error = find_library(&blank.join("azekura"), LIBRARY).unwrap_err().to_string();
         assert!(error.contains("blank or colon"), "{error}");
         for place in ["lib/azekura", "lib", "bin"] {
             let library = root.join(place).join(LIBRARY);
             std::fs::write(&library, "").unwrap();
-            assert_eq!(find_library(&binary).unwrap(), library);
+            assert_eq!(find_library(&binary, LIBRARY).unwrap(), library);
         }
     }
 }

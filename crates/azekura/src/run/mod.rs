@@ -34,7 +34,7 @@ use crate::outcome::{Verdict, usage};
 use crate::report;
 
 pub(crate) use args::RunArgs;
-pub(crate) use environment::{BINARY, LD_PRELOAD, Variables, not_preloaded, preloaded};
+pub(crate) use environment::{BINARY, LD_PRELOAD, Variables, not_preloaded, preloaded, recording};
 pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
 pub(crate) use launch::{Program, become_program, not_started};
 pub(crate) use signals::catch as catch_signals;

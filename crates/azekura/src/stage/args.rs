@@ -85,7 +85,7 @@ pub(crate) struct RunArgs {
     /// How programs are noticed when they open files
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) via: Via,
-    /// File for what happens, one JSON object per line
+    /// File for what happens, one JSON object per line; '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     /// Nodes that send home at the same time

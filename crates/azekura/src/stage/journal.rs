@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -43,26 +43,34 @@ struct LastLine<'a> {
     status: &'a JobStatus,
 }
 
-/// The file of JSON lines.
-pub(super) struct EventFile(Option<BufWriter<File>>);
+/// Where the JSON lines go.
+pub(super) struct EventFile(Option<Box<dyn Write + Send>>);
 
 impl EventFile {
-    /// Begins the file; without a path there is none.
+    /// Begins the file; without a path there is none, and `-` is standard output.
     ///
     /// # Errors
     /// If it cannot be made.
     pub(super) fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(Self(None)) };
+        if path.as_os_str() == "-" {
+            return Ok(Self(Some(Box::new(io::stdout()))));
+        }
         let file = File::create(path)
             .with_context(|| format!("cannot write events to {}", path.display()))?;
-        Ok(Self(Some(BufWriter::new(file))))
+        Ok(Self(Some(Box::new(file))))
     }
 
     fn write(&mut self, line: &impl Serialize, screen: &Screen) {
         let Some(file) = &mut self.0 else { return };
-        let written = serde_json::to_writer(&mut *file, line)
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(file))
+        // At once: what the command writes to the same place does not get into a line.
+        let written = serde_json::to_vec(line)
+            .map_err(io::Error::from)
+            .map(|mut bytes| {
+                bytes.push(b'\n');
+                bytes
+            })
+            .and_then(|bytes| file.write_all(&bytes))
             .and_then(|()| file.flush());
         if let Err(error) = written {
             screen.note(&format!("azekura: events are not written any more: {error}"));

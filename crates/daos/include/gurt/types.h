@@ -1,7 +1,8 @@
 /*
  * Buffers, scatter-gather lists and plain integer types of the DAOS interface, as Azekura serves it.
  *
- * Lengths are bytes. No function of this interface keeps a buffer after it has returned.
+ * Lengths are bytes. No function of this interface keeps a buffer after its call is over: when it returns,
+ * or with an event when that has completed.
  */
 #ifndef AZEKURA_GURT_TYPES_H
 #define AZEKURA_GURT_TYPES_H

@@ -1,6 +1,6 @@
 //! Which values of a calibration contradict each other. What one value may be by itself is its type's.
 
-use super::{Calibration, FORMAT, Span, Streams};
+use super::{Calibration, FORMAT, FileCosts, Span, Streams};
 use crate::complaint::{Contradiction, require};
 
 impl Calibration {
@@ -46,13 +46,15 @@ impl Calibration {
                 format!("'{}' has a fit already: write one", fit.pattern)
             })?;
         }
-        require((0.0..1.0).contains(&self.model.residual), "model.residual", || {
-            format!("{} cannot be: write a share from 0 to below 1", self.model.residual)
+        // A logarithm, no share: on a machine that does much else calibrations have come to more than 1.
+        require((0.0..=10.0).contains(&self.model.residual), "model.residual", || {
+            format!("{} cannot be: write a number from 0 to 10", self.model.residual)
         })?;
         require(self.cache.is_none_or(|cache| cache.node_bytes.0 > 0), "cache.node_bytes", || {
             "0 cannot be: leave [cache] out where nothing is kept".to_owned()
         })?;
         self.check_streams()?;
+        self.check_files()?;
         self.check_interleaved()
     }
 
@@ -124,6 +126,31 @@ impl Calibration {
                 )
             },
         )
+    }
+
+    fn check_files(&self) -> Result<(), Contradiction> {
+        let range = &self.range;
+        for (index, row) in self.files.iter().enumerate() {
+            let key = |name: &str| format!("files[{index}].{name}");
+            for (name, number, span) in
+                [("processes", row.processes, range.processes), ("nodes", row.nodes, range.nodes)]
+            {
+                require((span.least..=span.most).contains(&u64::from(number)), key(name), || {
+                    format!("{number} is not within range.{name}, {} to {}", span.least, span.most)
+                })?;
+            }
+            require(row.file_bytes.0 > 0, key("file_bytes"), || {
+                "0 cannot be: write the size of the files".to_owned()
+            })?;
+            let same = |other: &FileCosts| {
+                (other.nodes, other.processes, other.file_bytes)
+                    == (row.nodes, row.processes, row.file_bytes)
+            };
+            require(!self.files[..index].iter().any(same), key("file_bytes"), || {
+                format!("files of {} bytes have a row already: write one", row.file_bytes.0)
+            })?;
+        }
+        Ok(())
     }
 
     fn check_interleaved(&self) -> Result<(), Contradiction> {

@@ -2,7 +2,7 @@
 //! what happens from 1 to 2 is about as much as from 8 to 16. Beyond the ends the last value holds; the
 //! caller says that this is outside of what was measured.
 
-use super::{Calibration, Streams};
+use super::{Calibration, FileCosts, Streams};
 use crate::units::MibPerSecond;
 
 /// A column of [`Streams`].
@@ -56,6 +56,17 @@ fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
         Some(index) => {
             let ((x0, y0), (x1, y1)) = (points[index - 1], points[index]);
             Some(y0 + (y1 - y0) * (x / x0).log2() / (x1 / x0).log2())
+        }
+    }
+}
+
+/// Linear over x itself, between points in order of x; the last holds beyond it.
+fn along(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    match points.iter().position(|(at, _)| *at >= x) {
+        None | Some(0) => points.last().filter(|_| x > 0.0).or(points.first()).map(|(_, y)| *y),
+        Some(index) => {
+            let ((x0, y0), (x1, y1)) = (points[index - 1], points[index]);
+            Some(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
         }
     }
 }
@@ -126,6 +137,49 @@ impl Calibration {
         processes / (processors * (processes / processors).ceil())
     }
 
+    /// Seconds that each further file of this size makes a run longer; `None` where that was not measured.
+    /// Towards files of no size it goes down to `empty`, what creating or opening one takes.
+    pub(crate) fn file_cost(
+        &self,
+        reading: bool,
+        at: At,
+        file_bytes: f64,
+        empty: f64,
+    ) -> Option<f64> {
+        let cost = |row: &FileCosts| {
+            let cost = if reading { row.merge_s_per_file } else { row.split_s_per_file };
+            cost.map(|cost| cost.number())
+        };
+        let mut crews: Vec<(u32, u32)> = self
+            .files
+            .iter()
+            .filter(|row| cost(row).is_some())
+            .map(|row| (row.nodes, row.processes))
+            .collect();
+        crews.sort_unstable();
+        crews.dedup();
+        let nodes = crews.iter().map(|crew| crew.0).min_by_key(|nodes| nodes.abs_diff(at.nodes))?;
+        let of_crew = |processes: u32| {
+            let mut points: Vec<(f64, f64)> = self
+                .files
+                .iter()
+                .filter(|row| (row.nodes, row.processes) == (nodes, processes))
+                .filter_map(|row| Some((row.file_bytes.0 as f64, cost(row)?)))
+                .collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // More processes at once may make a file cheaper than it is for one alone.
+            let empty = empty.min(points.first()?.1);
+            points.insert(0, (0.0, empty));
+            along(&points, file_bytes)
+        };
+        let points: Vec<(f64, f64)> = crews
+            .iter()
+            .filter(|crew| crew.0 == nodes)
+            .filter_map(|crew| Some((f64::from(crew.1), of_crew(crew.1)?)))
+            .collect();
+        interpolate(&points, f64::from(at.processes))
+    }
+
     /// The share of its throughput that a process has left when it goes round so many files; 1 where
     /// that was not measured.
     pub(crate) fn share_when_interleaved(&self, reading: bool, files: f64) -> f64 {
@@ -162,6 +216,7 @@ impl Calibration {
 mod tests {
     use super::*;
     use crate::samples;
+    use crate::units::Bytes;
 
     #[test]
     fn between_points_the_line_is_over_the_logarithm_and_beyond_them_they_hold() {
@@ -202,5 +257,31 @@ mod tests {
         calibration.path.storage_nodes = Some(1);
         assert_eq!(calibration.rate(Column::Read, at(4)), Some(4.0 * alone));
         assert_eq!(calibration.path_limit(4), MibPerSecond(2.0 * alone));
+    }
+
+    #[test]
+    fn a_file_costs_by_its_size_and_by_how_many_work() {
+        let mut calibration = samples::calibration();
+        let row = |processes, file_bytes, cost| FileCosts {
+            nodes: 1,
+            processes,
+            file_bytes: Bytes(file_bytes),
+            split_s_per_file: None,
+            merge_s_per_file: Some(crate::measured::Measured::exactly(cost)),
+        };
+        calibration.files =
+            vec![row(1, 1 << 20, 0.002), row(1, 1 << 24, 0.010), row(4, 1 << 20, 0.001)];
+        let cost = |processes, bytes: f64| {
+            calibration.file_cost(true, At { nodes: 1, processes }, bytes, 0.0001).unwrap()
+        };
+        let mib = f64::from(1 << 20);
+        let near = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-12, "{value}");
+        near(cost(1, 4.0 * mib), 0.0036);
+        near(cost(1, 0.0), 0.0001);
+        near(cost(1, 0.5 * mib), 0.00105);
+        near(cost(1, 100.0 * mib), 0.010);
+        near(cost(2, mib), 0.0015);
+        near(cost(8, 4.0 * mib), 0.001);
+        assert_eq!(calibration.file_cost(false, At { nodes: 1, processes: 1 }, mib, 0.0), None);
     }
 }

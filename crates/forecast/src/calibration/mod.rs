@@ -61,6 +61,9 @@ pub struct Calibration {
     /// Throughput by processes and nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<Streams>,
+    /// What files cost beside their data, by their size and by processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileCosts>,
     /// Throughput of one process that goes round its files, by their number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interleaved: Vec<Interleaved>,
@@ -338,6 +341,26 @@ pub struct Streams {
 
 fn one() -> u32 {
     1
+}
+
+/// By how much each further file makes a run longer that splits into such files, or merges from them, one
+/// after the other. It grows with the size of the file as long as storage is asked ahead for more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileCosts {
+    /// Nodes.
+    #[serde(default = "one")]
+    pub nodes: u32,
+    /// Processes of each node.
+    pub processes: u32,
+    /// Size of the files.
+    pub file_bytes: Bytes,
+    /// Each file split into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split_s_per_file: Option<Measured<Seconds>>,
+    /// Each file merged from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_s_per_file: Option<Measured<Seconds>>,
 }
 
 /// Throughputs of one process that goes from file to file with each record.

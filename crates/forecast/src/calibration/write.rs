@@ -59,6 +59,14 @@ impl Calibration {
         }
         self.write_application(&mut text);
         self.streams.iter().for_each(|row| write_streams(&mut text, row));
+        for row in &self.files {
+            text.section("[files]", "what each further file of this size makes a run longer");
+            text.key("nodes", row.nodes, "");
+            text.key("processes", row.processes, "of each node");
+            text.key("file_bytes", row.file_bytes.0, "");
+            text.maybe("split_s_per_file", row.split_s_per_file, "each file split into");
+            text.maybe("merge_s_per_file", row.merge_s_per_file, "each file merged from");
+        }
         for row in &self.interleaved {
             text.section("[interleaved]", "one process, from file to file with each record");
             text.key("files", row.files, "");

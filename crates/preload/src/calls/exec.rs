@@ -2,6 +2,7 @@
 //! report is written, and the environment is handed on.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 
 use azekura_posix::{Errno, Result};
@@ -150,23 +151,42 @@ fn fail(errno: Errno) -> c_int {
     -1
 }
 
+/// The longest path that is tried, with its zero byte: a directory and a name, as in the C library.
+const TRIED_BYTES_MAX: usize = libc::PATH_MAX as usize + 256;
+
+/// `PATH`, or what the C library takes for it.
+fn directories<'a>() -> &'a [u8] {
+    // SAFETY: the name is a C string; a value stays until the program changes it, which it may not do while
+    // it looks for a program.
+    unsafe {
+        let value = libc::getenv(c"PATH".as_ptr());
+        if value.is_null() { DEFAULT_PATH } else { CStr::from_ptr(value).to_bytes() }
+    }
+}
+
 /// Tries the program under each directory of `PATH`, or as it is if it has a slash, in the order and
-/// with the errors of the C library.
-pub(super) fn search(name: &[u8], mut attempt: impl FnMut(&CStr) -> Errno) -> Errno {
-    if name.is_empty() {
+/// with the errors of the C library. Takes no memory: the child of a `vfork` that becomes the program would
+/// leave it to its parent for good.
+pub(super) fn search(name: &CStr, mut attempt: impl FnMut(&CStr) -> Errno) -> Errno {
+    let bytes = name.to_bytes();
+    if bytes.is_empty() {
         return Errno::NOENT;
     }
-    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Errno::INVAL);
-    if name.contains(&b'/') {
-        return c_string(name.to_vec()).map_or_else(|errno| errno, |path| attempt(&path));
+    if bytes.contains(&b'/') {
+        return attempt(name);
     }
-    let path = settings::variable(c"PATH").unwrap_or_else(|| DEFAULT_PATH.to_vec());
+    let mut room = [0_u8; TRIED_BYTES_MAX];
     let mut denied = false;
     let mut last = Errno::NOENT;
-    for directory in path.split(|byte| *byte == b':') {
+    for directory in directories().split(|byte| *byte == b':') {
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
-        let Ok(path) = c_string([directory, slash, name].concat()) else { continue };
-        last = attempt(&path);
+        let mut rest = &mut room[..];
+        let parts = [directory, slash, name.to_bytes_with_nul()];
+        if parts.iter().any(|part| rest.write_all(part).is_err()) {
+            continue;
+        }
+        let Ok(path) = CStr::from_bytes_until_nul(&room) else { continue };
+        last = attempt(path);
         match last {
             Errno::ACCESS => denied = true,
             Errno::NOENT | Errno::NOTDIR | Errno::STALE | Errno::NODEV | Errno::TIMEDOUT => {}
@@ -196,7 +216,7 @@ unsafe fn execute_found(name: *const c_char, argv: Array, environment: Array) ->
     }
     // SAFETY: not null, so a C string.
     let name = unsafe { CStr::from_ptr(name) };
-    let errno = search(name.to_bytes(), |path| {
+    let errno = search(name, |path| {
         // SAFETY: as for the C function.
         unsafe {
             let errno = execute_at(libc::AT_FDCWD, path.as_ptr(), argv, environment);

@@ -56,8 +56,8 @@ pub(crate) fn leave_vfork_alone() {
     }
 }
 
-/// `vfork`. Nothing may lie on the stack between the caller and the C library's own: parent and child return
-/// through the same.
+/// `vfork`, which recording has to know of. Nothing may lie on the stack between the caller and the C library's
+/// own: parent and child return through the same.
 ///
 /// # Safety
 /// As for the C function.
@@ -65,7 +65,21 @@ pub(crate) fn leave_vfork_alone() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     #[cfg(target_arch = "x86_64")]
-    naked_asm!("jmp qword ptr [rip + {}]", sym VFORK);
+    naked_asm!(
+        "mov byte ptr [rip + {}], 1",
+        "jmp qword ptr [rip + {}]",
+        sym recording::HAS_VFORKED,
+        sym VFORK
+    );
     #[cfg(target_arch = "aarch64")]
-    naked_asm!("adrp x16, {0}", "ldr x16, [x16, :lo12:{0}]", "br x16", sym VFORK);
+    naked_asm!(
+        "adrp x16, {0}",
+        "mov w17, #1",
+        "strb w17, [x16, :lo12:{0}]",
+        "adrp x16, {1}",
+        "ldr x16, [x16, :lo12:{1}]",
+        "br x16",
+        sym recording::HAS_VFORKED,
+        sym VFORK
+    );
 }

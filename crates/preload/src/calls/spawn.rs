@@ -314,23 +314,19 @@ unsafe fn spawn_found(
     attributes: *const c_void,
     (argv, environment): (Array, Array),
 ) -> c_int {
-    let found = hook::run(|| {
-        let mut found = None;
-        if recording::is_recording() && paths::is_plausible(name) {
-            // SAFETY: plausible, so a C string.
-            search(unsafe { CStr::from_ptr(name) }.to_bytes(), |path| {
-                match rustix::fs::access(path, rustix::fs::Access::EXEC_OK) {
-                    Ok(()) => {
-                        found = Some(path.to_owned());
-                        Errno::CANCELED
-                    }
-                    Err(errno) => errno,
+    let mut found = None;
+    if recording::is_on() && paths::is_plausible(name) {
+        // SAFETY: plausible, so a C string.
+        search(unsafe { CStr::from_ptr(name) }, |path| {
+            match rustix::fs::access(path, rustix::fs::Access::EXEC_OK) {
+                Ok(()) => {
+                    found = Some(path.to_owned());
+                    Errno::CANCELED
                 }
-            });
-        }
-        Ok(found)
-    });
-    let found = found.and_then(Result::ok).flatten();
+                Err(errno) => errno,
+            }
+        });
+    }
     let path = found.as_ref().map_or(std::ptr::null(), |path| path.as_ptr());
     // SAFETY: the caller says so.
     unsafe {
@@ -371,7 +367,7 @@ hooks! {
                 return spawn_found(pid, name, list, attributes, (argv, environment));
             };
             let mut started = false;
-            let errno = search(CStr::from_ptr(name).to_bytes(), |path| {
+            let errno = search(CStr::from_ptr(name), |path| {
                 let mut start = |path: *const c_char, argv| {
                     let result = spawn(server, pid, path, list, attributes, (argv, environment));
                     started = result.is_ok();

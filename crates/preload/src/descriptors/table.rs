@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 
 use super::description::Description;
 use crate::guard::Guard;
+use crate::scope::RECORDS_ONLY;
 
 /// Numbers from here on are never ours: the kernel's own bound is usually this.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -24,7 +25,8 @@ fn place(fd: c_int) -> Option<(usize, u64)> {
 
 /// Whether the number is ours.
 pub(crate) fn is_ours(fd: c_int) -> bool {
-    place(fd).is_some_and(|(word, bit)| OURS[word].load(Ordering::Relaxed) & bit != 0)
+    !RECORDS_ONLY
+        && place(fd).is_some_and(|(word, bit)| OURS[word].load(Ordering::Relaxed) & bit != 0)
 }
 
 /// What the number stands for, if it is ours.

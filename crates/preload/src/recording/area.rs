@@ -2,8 +2,9 @@
 //! is found, without a lock: words are taken by adding to a number, and a full chunk is replaced by whoever
 //! comes first. What finds no room is counted and left out.
 
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::ffi::{CStr, c_char};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use azekura_proto::recording::layout::{
     self, CHUNK_BYTES, CHUNK_WORDS, CHUNKS_MAX, HEADER_BYTES, MAGIC, VERSION, chunk, header,
@@ -24,10 +25,10 @@ static CHUNK: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 static FIRST: AtomicU64 = AtomicU64::new(0);
 static IS_GROWING: AtomicBool = AtomicBool::new(false);
 
-/// The path of the record file, with its zero byte: the program may change the variable.
-static PATH: [AtomicU64; layout::PATH_BYTES_MAX / 8] =
-    [const { AtomicU64::new(0) }; layout::PATH_BYTES_MAX / 8];
-static PATH_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The file's number, by which another that has come to the path is told apart.
+static INODE: AtomicU64 = AtomicU64::new(0);
+/// The path of the record file.
+static PATH: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Whether there is a record file.
 pub(super) fn is_there() -> bool {
@@ -48,46 +49,54 @@ pub(super) fn lost() {
     }
 }
 
-fn path() -> &'static [u8] {
-    let bytes = PATH_BYTES.load(Ordering::Acquire);
-    // SAFETY: written once, before the length.
-    unsafe { std::slice::from_raw_parts(PATH.as_ptr().cast(), bytes) }
+/// Opens the record file; gives its number too. It is not kept open: programs close what they do not know, and
+/// count on numbers.
+fn open_file(path: &CStr) -> Option<(OwnedFd, u64)> {
+    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let found = rustix::fs::fstat(&file).ok()?;
+    // Behind the end of a shorter file a touch would be the end of the program.
+    let is_whole = found.st_size.cast_unsigned() == layout::FILE_BYTES;
+    is_whole.then_some((file, found.st_ino))
 }
 
-fn map(offset: u64, bytes: usize) -> rustix::io::Result<*mut AtomicU64> {
-    let Ok(path) = CStr::from_bytes_with_nul(path()) else { return Err(rustix::io::Errno::INVAL) };
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::open(path, flags, Mode::empty())?;
-    // Behind the end of a shorter file a touch would be the end of the program.
-    if rustix::fs::fstat(&file)?.st_size.cast_unsigned() != layout::FILE_BYTES {
-        return Err(rustix::io::Errno::INVAL);
+/// Opens it again.
+fn file() -> Option<OwnedFd> {
+    let path = PATH.load(Ordering::Acquire);
+    if path.is_null() {
+        return None;
     }
+    // SAFETY: a path that stays for the life of the process.
+    let (file, inode) = open_file(unsafe { CStr::from_ptr(path) })?;
+    // Whoever had the record may be gone, and its path another's.
+    (inode == INODE.load(Ordering::Relaxed)).then_some(file)
+}
+
+fn map(file: &OwnedFd, offset: u64, bytes: usize) -> Option<*mut AtomicU64> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at a place that the kernel chooses.
     let start = unsafe {
-        rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, offset)?
+        rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, offset)
     };
-    Ok(start.cast())
+    start.ok().map(<*mut _>::cast)
 }
 
-/// Opens the record file.
-pub(super) fn open(file: &CStr) -> bool {
-    let bytes = file.to_bytes_with_nul();
-    if bytes.len() > layout::PATH_BYTES_MAX || bytes[0] != b'/' {
+/// Begins with the record file of this path.
+pub(super) fn open(path: &'static CStr) -> bool {
+    if !path.to_bytes().starts_with(b"/") {
         return false;
     }
-    // SAFETY: the process has one thread yet; there is that much room.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), PATH.as_ptr().cast_mut().cast(), bytes.len());
-    }
-    PATH_BYTES.store(bytes.len(), Ordering::Release);
-    let Ok(start) = map(0, HEADER_BYTES) else { return false };
+    let Some((file, inode)) = open_file(path) else { return false };
+    let Some(start) = map(&file, 0, HEADER_BYTES) else { return false };
     // SAFETY: the header is as long as that.
     let words = unsafe { std::slice::from_raw_parts(start, HEADER_BYTES / 8) };
     let is_ours = words[header::MAGIC].load(Ordering::Relaxed) == MAGIC
         && words[header::VERSION].load(Ordering::Relaxed) == VERSION;
     if is_ours {
+        INODE.store(inode, Ordering::Relaxed);
+        PATH.store(path.as_ptr().cast_mut(), Ordering::Release);
         HEADER.store(start, Ordering::Release);
+        // The process's own entry is next: one look at the file serves both.
+        new_chunk(&file);
     }
     is_ours
 }
@@ -106,7 +115,8 @@ fn grow(full: *mut AtomicU64) -> bool {
             return true;
         }
         if !IS_GROWING.swap(true, Ordering::Acquire) {
-            let is_done = CHUNK.load(Ordering::Acquire) != full || new_chunk();
+            let is_done = CHUNK.load(Ordering::Acquire) != full
+                || file().is_some_and(|file| new_chunk(&file));
             IS_GROWING.store(false, Ordering::Release);
             return is_done;
         }
@@ -115,16 +125,15 @@ fn grow(full: *mut AtomicU64) -> bool {
     false
 }
 
-fn new_chunk() -> bool {
+fn new_chunk(file: &OwnedFd) -> bool {
     let Some(header) = header() else { return false };
     let number = header[header::CHUNKS].fetch_add(1, Ordering::Relaxed);
     if number >= CHUNKS_MAX {
         header[header::CHUNKS].store(CHUNKS_MAX, Ordering::Relaxed);
         return false;
     }
-    let Ok(start) = map((HEADER_BYTES as u64) + number * CHUNK_BYTES as u64, CHUNK_BYTES) else {
-        return false;
-    };
+    let offset = (HEADER_BYTES as u64) + number * CHUNK_BYTES as u64;
+    let Some(start) = map(file, offset, CHUNK_BYTES) else { return false };
     // SAFETY: the mapping is as long as that.
     let words = unsafe { std::slice::from_raw_parts(start, CHUNK_WORDS) };
     let _ = FIRST.compare_exchange(0, number + 1, Ordering::Relaxed, Ordering::Relaxed);

@@ -329,3 +329,108 @@ pub(crate) fn duplicated(from: c_int, to: Option<c_int>, call: impl FnOnce() -> 
     }
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: usize = file::TRANSFERS;
+    const WRITTEN: usize = file::TRANSFERS + transfers::WORDS;
+
+    fn entry() -> Entry {
+        Box::leak((0..file::WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into())
+    }
+
+    fn slot(flags: u32) -> Slot {
+        let slot = Slot::new();
+        slot.flags.store(flags, Ordering::Relaxed);
+        slot
+    }
+
+    fn value(entry: Entry, at: usize) -> u64 {
+        entry[at].load(Ordering::Relaxed)
+    }
+
+    fn sizes(entry: Entry, at: usize) -> Vec<(u64, u64)> {
+        let one = |n| (value(entry, at + n), value(entry, at + transfers::SIZES_MAX + n));
+        (0..transfers::SIZES_MAX).map(one).filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn request(bytes: u64) -> Request {
+        Request { count: 1, bytes, asked: bytes, nanos: 10 }
+    }
+
+    #[test]
+    fn a_fifth_size_takes_the_place_of_the_rarest() {
+        let entry = entry();
+        let at = READ + transfers::SIZES;
+        for (size, times) in [(4096, 5), (512, 2), (100, 3), (7, 4)] {
+            for _ in 0..times {
+                add_size(entry, at, size, 1);
+            }
+        }
+        assert_eq!(sizes(entry, at), [(4096, 5), (512, 2), (100, 3), (7, 4)]);
+        add_size(entry, at, 9, 1);
+        // Its count is what it can have been at most (space-saving).
+        assert_eq!(sizes(entry, at), [(4096, 5), (9, 3), (100, 3), (7, 4)]);
+        add_size(entry, at, 4096, 10);
+        assert_eq!(sizes(entry, at)[0], (4096, 15));
+    }
+
+    #[test]
+    fn a_request_goes_on_where_the_last_of_its_direction_has_ended() {
+        let (entry, slot) = (entry(), slot(BOTH));
+        for offset in [0, 4096, 8192, 0, 4096, 40_960] {
+            add_request((&slot, entry), Direction::Read, offset, &request(4096));
+        }
+        assert_eq!(value(entry, READ + transfers::REQUESTS), 6);
+        assert_eq!(value(entry, READ + transfers::BYTES), 6 * 4096);
+        assert_eq!(value(entry, READ + transfers::SEQUENTIAL), 4);
+        assert_eq!(value(entry, READ + transfers::NANOS), 60);
+        assert_eq!(value(entry, file::END), 0, "reading makes no file longer");
+        add_request((&slot, entry), Direction::Write, 45_056, &request(100));
+        assert_eq!(value(entry, WRITTEN + transfers::SEQUENTIAL), 0);
+        add_request((&slot, entry), Direction::Write, 45_156, &request(100));
+        assert_eq!(value(entry, WRITTEN + transfers::SEQUENTIAL), 1);
+        assert_eq!(value(entry, file::END), 45_256);
+    }
+
+    #[test]
+    fn what_is_appended_goes_on_wherever_the_end_is() {
+        let (entry, slot) = (entry(), slot(WRITES | APPENDS));
+        for offset in [500, 9000, 100] {
+            add_request((&slot, entry), Direction::Write, offset, &request(10));
+        }
+        assert_eq!(value(entry, WRITTEN + transfers::SEQUENTIAL), 3);
+        assert_eq!(value(entry, file::END), 9010);
+    }
+
+    #[test]
+    fn a_position_that_moved_by_itself_is_requests_of_the_buffer() {
+        let (entry, slot) = (entry(), slot(WRITES));
+        entry[file::BUFFER].store(1000, Ordering::Relaxed);
+        settle_at(&slot, entry, 2500, None);
+        assert_eq!(value(entry, WRITTEN + transfers::BYTES), 2500);
+        assert_eq!(value(entry, WRITTEN + transfers::REQUESTS), 3);
+        assert_eq!(value(entry, WRITTEN + transfers::DERIVED), 2500);
+        assert_eq!(sizes(entry, WRITTEN + transfers::SIZES), [(1000, 3)]);
+        // In a call that was seen it is one request, and nothing is derived.
+        settle_at(&slot, entry, 4000, Some(5));
+        assert_eq!(value(entry, WRITTEN + transfers::REQUESTS), 4);
+        assert_eq!(value(entry, WRITTEN + transfers::DERIVED), 2500);
+        // Back, or to where nobody knows: nothing was moved.
+        settle_at(&slot, entry, 100, None);
+        settle_at(&slot, entry, NOWHERE, None);
+        assert_eq!(value(entry, WRITTEN + transfers::BYTES), 4000);
+        assert_eq!(slot.position.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn what_a_buffer_reads_ahead_asked_for_all_of_it() {
+        let (entry, slot) = (entry(), slot(0));
+        entry[file::BUFFER].store(4096, Ordering::Relaxed);
+        settle_at(&slot, entry, 10, Some(1));
+        assert_eq!(value(entry, READ + transfers::BYTES), 10);
+        assert_eq!(sizes(entry, READ + transfers::SIZES), [(4096, 1)]);
+    }
+}

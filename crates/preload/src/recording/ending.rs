@@ -6,13 +6,10 @@ use azekura_proto::recording::layout::process as words;
 
 use super::{data, process};
 
-/// The process is about to end, or to become another program.
+/// The process is about to end, or to become another program. A child that was forked and did nothing is no
+/// process of its own to anybody.
 pub(crate) fn end(becomes_program: bool) {
-    if !process::is_own() {
-        return;
-    }
-    // A child that was forked and did nothing is no process of its own to anybody.
-    if !process::has_entry() && !becomes_program {
+    if !process::is_own() || !process::has_entry() {
         return;
     }
     data::settle_all();
@@ -25,6 +22,7 @@ pub(crate) fn end(becomes_program: bool) {
 /// The process has not become another program.
 pub(super) fn goes_on() {
     if process::is_own()
+        && process::has_entry()
         && let Some(entry) = process::entry()
     {
         entry[words::END].store(0, Ordering::Relaxed);

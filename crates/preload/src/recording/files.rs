@@ -2,14 +2,18 @@
 //! however often it is opened: they are found by device and number.
 
 use std::ffi::{CStr, c_int};
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use azekura_proto::recording::layout::{self, PATH_BYTES_MAX, file};
 use rustix::fs::{CWD, Stat, readlinkat_raw};
 
 use super::area::{self, Entry};
-use super::paths;
 use super::process::{self, now};
+use super::{paths, true_names};
+
+/// The path that a file was opened by, if it was by one.
+pub(super) type Name<'a> = Option<&'a CStr>;
 
 /// Slots of a bucket: neighbours in memory.
 const BUCKET: usize = 8;
@@ -26,15 +30,20 @@ fn tables() -> [&'static [AtomicPtr<AtomicU64>]; 3] {
     [&SMALL, &LARGE, &HUGE]
 }
 
+/// Which bucket of a table a key belongs to; there are 2 or any higher power of it.
+fn bucket_number(buckets: usize, key: u64) -> usize {
+    (key >> (u64::BITS - buckets.trailing_zeros())) as usize
+}
+
 fn bucket(table: &'static [AtomicPtr<AtomicU64>], key: u64) -> &'static [AtomicPtr<AtomicU64>] {
-    let start = (key as usize & (table.len() / BUCKET - 1)) * BUCKET;
+    let start = bucket_number(table.len() / BUCKET, key) * BUCKET;
     &table[start..start + BUCKET]
 }
 
-/// A number that differs in its low bits (Fibonacci hashing).
+/// A number whose high bits are spread evenly, also for files that were made one after the other (Fibonacci
+/// hashing: the lower bits are not).
 fn key(found: &Stat) -> u64 {
-    let product = (found.st_ino ^ found.st_dev << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    product >> 32
+    (found.st_ino ^ found.st_dev << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn is_of(entry: Entry, found: &Stat) -> bool {
@@ -44,7 +53,7 @@ fn is_of(entry: Entry, found: &Stat) -> bool {
 
 /// The entry of an open file, made if there is none; none if it is not to be recorded. A file that was made
 /// just now can have the number of one that is gone, so it gets an entry of its own.
-pub(super) fn entry(fd: c_int, found: &Stat, is_new: bool) -> Option<Entry> {
+pub(super) fn entry(fd: c_int, found: &Stat, is_new: bool, name: Name<'_>) -> Option<Entry> {
     let key = key(found);
     let mut free = None;
     'tables: for table in tables() {
@@ -69,19 +78,32 @@ pub(super) fn entry(fd: c_int, found: &Stat, is_new: bool) -> Option<Entry> {
         area::lost();
         return None;
     };
-    let entry = new_entry(fd, found)?;
+    let entry = new_entry(fd, found, name)?;
     // A file that two threads open for the first time at once has two entries.
     place.store(entry.as_ptr().cast_mut(), Ordering::Release);
     COUNT.fetch_add(1, Ordering::Relaxed);
     Some(entry)
 }
 
-fn new_entry(fd: c_int, found: &Stat) -> Option<Entry> {
-    let mut room = [std::mem::MaybeUninit::<u8>::uninit(); PATH_BYTES_MAX];
-    let link = |link: &CStr| readlinkat_raw(CWD, link, &mut room[..]).map(|(path, _)| path.len());
-    let length = paths::link_of(fd, link)?.ok()?;
-    // SAFETY: the kernel has written that many bytes.
-    let path = unsafe { std::slice::from_raw_parts(room.as_ptr().cast::<u8>(), length) };
+/// Room for a path of the kernel's.
+type Room = [MaybeUninit<u8>; PATH_BYTES_MAX];
+
+/// The own path of an open file.
+fn own_path<'a>(fd: c_int, found: &Stat, name: Name<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
+    if let Some(name) = name.filter(|name| true_names::is_true(name, found)) {
+        return Some(name.to_bytes());
+    }
+    let (path, _) =
+        paths::link_of(fd, move |link| readlinkat_raw(CWD, link, &mut room[..]))?.ok()?;
+    if name.is_some_and(|name| name.to_bytes() == path) {
+        true_names::learn(path);
+    }
+    Some(path)
+}
+
+fn new_entry(fd: c_int, found: &Stat, name: Name<'_>) -> Option<Entry> {
+    let mut room = [MaybeUninit::uninit(); PATH_BYTES_MAX];
+    let path = own_path(fd, found, name, &mut room)?;
     if !paths::is_recorded(path) {
         return None;
     }
@@ -129,4 +151,29 @@ pub(super) fn forget() {
 /// Whether no file has come as far as the largest table: that takes a full bucket in the one before.
 fn is_untouched() -> bool {
     !LARGE.chunks(BUCKET).any(|bucket| !bucket[BUCKET - 1].load(Ordering::Relaxed).is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_made_one_after_the_other_find_room() {
+        // As `entry` does it, with what takes room only.
+        let mut taken = tables().map(|table| vec![0_usize; table.len() / BUCKET]);
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut found: Stat = unsafe { std::mem::zeroed() };
+        found.st_dev = 0xfe01;
+        for number in 0..100_000 {
+            found.st_ino = 1_000_000 + number;
+            let key = key(&found);
+            let free = taken.iter_mut().find_map(|counts| {
+                let number = bucket_number(counts.len(), key);
+                let count = &mut counts[number];
+                (*count < BUCKET).then_some(count)
+            });
+            *free.expect("there is room for it") += 1;
+        }
+        assert!(taken[2].iter().any(|count| *count > 0), "so many need the largest table");
+    }
 }

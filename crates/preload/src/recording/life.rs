@@ -1,19 +1,14 @@
 //! When recording begins in a process. Owns that a forked child begins anew.
 
-use std::ffi::CStr;
-
-use super::{area, data, files, process, programs, slots};
+use super::{area, data, files, kept, process, slots};
 
 /// Begins to record if the environment names a record file; gives whether it does.
 pub(crate) fn start() -> bool {
     debug_assert_eq!(c"AZEKURA_PROFILE".to_bytes(), azekura_proto::recording::VARIABLE.as_bytes());
-    // SAFETY: a C string; the value is copied before anybody can change it.
-    let value = unsafe { libc::getenv(c"AZEKURA_PROFILE".as_ptr()) };
-    // SAFETY: values of the environment are C strings.
-    if value.is_null() || !area::open(unsafe { CStr::from_ptr(value) }) {
+    kept::keep();
+    if !kept::record_path().is_some_and(area::open) {
         return false;
     }
-    programs::keep_variables();
     process::renew();
     process::entry();
     slots::adopt_standard();

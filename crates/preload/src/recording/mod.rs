@@ -8,6 +8,7 @@ mod area;
 mod data;
 mod ending;
 mod files;
+mod kept;
 mod life;
 mod look;
 mod names;
@@ -16,6 +17,9 @@ mod process;
 mod programs;
 mod slots;
 mod streams;
+#[cfg(test)]
+mod tests;
+mod true_names;
 
 pub(crate) use data::{
     Direction, closing, closing_range, copied, duplicated, mapped, moved, seeking,
@@ -24,7 +28,7 @@ pub(crate) use ending::end;
 pub(crate) use life::{after_fork_in_child, before_fork, start};
 pub(crate) use names::{Kind, named, opening};
 pub(crate) use paths::changed_directory;
-pub(crate) use process::{is_on, is_recording};
+pub(crate) use process::{HAS_VFORKED, is_on, is_recording};
 pub(crate) use programs::starting;
 pub(crate) use slots::renewed;
 pub(crate) use streams::{closing_stream, flushing, opening_stream, record, seeking_stream};

@@ -85,7 +85,9 @@ pub(crate) fn opening<R: Failing>(
         return result;
     }
     let is_new = may_make && !is_there || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    if let Some(entry) = slots::opened(number(result), is_new, flags) {
+    // SAFETY: the kernel has read it, as a C string.
+    let name = pointers::is_plausible(path).then(|| unsafe { CStr::from_ptr(path) });
+    if let Some(entry) = slots::opened(number(result), name, is_new, flags) {
         entry[file::OPENS].fetch_add(1, Ordering::Relaxed);
         count(call::OPENS, end - start, end);
         if is_new {
@@ -106,4 +108,25 @@ fn is_there(dirfd: c_int, path: *const c_char) -> bool {
         (std::os::fd::BorrowedFd::borrow_raw(at), CStr::from_ptr(path))
     };
     rustix::fs::accessat(at, path, Access::EXISTS, AtFlags::empty()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging::Open;
+
+    #[test]
+    fn calls_with_a_path_are_of_one_kind_each() {
+        let of = |purpose: &Purpose<'_, c_int>| Kind::of(purpose).map(|Kind(which)| which);
+        let look = Purpose::Look { follow: true, found: &|_| Ok(0), told_directory: &|| false };
+        assert_eq!(of(&look), Some(call::LOOKS));
+        assert_eq!(of(&Purpose::Read), Some(call::LOOKS));
+        assert_eq!(of(&Purpose::List), Some(call::LISTS));
+        assert_eq!(of(&Purpose::Enter), Some(call::LISTS));
+        assert_eq!(of(&Purpose::Make), Some(call::MAKES));
+        assert_eq!(of(&Purpose::Remove(0)), Some(call::REMOVES));
+        assert_eq!(of(&Purpose::Write { follow: false }), Some(call::CHANGES));
+        let open = Purpose::Open(Open { flags: libc::O_RDONLY, gives_back: |_| false });
+        assert_eq!(of(&open), None);
+    }
 }

@@ -85,3 +85,41 @@ pub(super) fn concerns(dirfd: c_int, path: *const c_char) -> bool {
         state => state == RECORDED,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_makes_up_is_not_recorded() {
+        for path in ["/data/in", "/dev/shm/x", "/devices", "/process", "/system/x", "/"] {
+            assert!(is_recorded(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/proc",
+            "/proc/self/status",
+            "/sys/x",
+            "/dev/null",
+            "/memfd:x (deleted)",
+            "pipe:[1]",
+            "in",
+        ] {
+            assert!(!is_recorded(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_directory_holds_what_has_its_whole_name() {
+        assert!(is_below(b"/data", b"/data") && is_below(b"/data/x", b"/data"));
+        assert!(!is_below(b"/database", b"/data") && !is_below(b"/dat", b"/data"));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_one_concerns_nobody() {
+        assert!(!concerns(libc::AT_FDCWD, std::ptr::null()));
+        assert!(!concerns(libc::AT_FDCWD, c"/proc/self/stat".as_ptr()));
+        assert!(concerns(libc::AT_FDCWD, c"/data".as_ptr()));
+        // Without directories named, what counts from somewhere is recorded wherever that is.
+        assert!(concerns(libc::AT_FDCWD, c"in".as_ptr()));
+    }
+}

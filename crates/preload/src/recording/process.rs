@@ -1,6 +1,6 @@
 //! This process in the record. Owns its entry, and whether a call is one of its own.
 
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use azekura_proto::recording::layout::{self, process};
 
@@ -9,6 +9,9 @@ use crate::guard;
 
 /// The process whose counters these are; another one finds them only in the child of a `vfork`.
 static PID: AtomicI32 = AtomicI32::new(0);
+/// Whether the program has ever called `vfork`. A child that shares its parent's memory and came to be by a bare
+/// system call is taken for its parent.
+pub(crate) static HAS_VFORKED: AtomicBool = AtomicBool::new(false);
 static ENTRY: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Nanoseconds of the monotonic clock.
@@ -33,9 +36,10 @@ pub(crate) fn is_recording() -> bool {
     area::is_there()
 }
 
-/// Whether a call that changes what descriptors stand for is this process's own.
+/// Whether a call that changes what descriptors stand for is this process's own. Before the first `vfork` the
+/// kernel is not asked.
 pub(super) fn is_own() -> bool {
-    is_on() && pid() == PID.load(Ordering::Relaxed)
+    is_on() && (!HAS_VFORKED.load(Ordering::Relaxed) || pid() == PID.load(Ordering::Relaxed))
 }
 
 fn parent() -> u64 {

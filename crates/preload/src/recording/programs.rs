@@ -4,70 +4,20 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use azekura_executable::{Executable, Linking};
 use azekura_proto::recording::layout::header;
 use rustix::fs::{Mode, OFlags};
 
 use super::area;
-use super::{data, ending, process};
+use super::{data, ending, kept, process};
 use crate::{guard, pointers};
 
 type Array = *const *const c_char;
 
 /// An environment that gets our variables has fewer entries than this.
 const ENTRIES_MAX: usize = 1024;
-
-/// The longest variable that is kept, in bytes.
-const TEXT_BYTES_MAX: usize = 8192;
-
-/// A variable as `NAME=value` with its zero byte, without memory of the allocator: to begin with that would
-/// cost more than all else that is done at the start of a process.
-struct Kept {
-    bytes: AtomicUsize,
-    text: [AtomicU8; TEXT_BYTES_MAX],
-}
-
-impl Kept {
-    const fn new() -> Self {
-        Self { bytes: AtomicUsize::new(0), text: [const { AtomicU8::new(0) }; TEXT_BYTES_MAX] }
-    }
-
-    fn keep(&self, name: &CStr) {
-        // SAFETY: a C string; the value is copied at once.
-        let value = unsafe { libc::getenv(name.as_ptr()) };
-        if value.is_null() {
-            return;
-        }
-        // SAFETY: values of the environment are C strings.
-        let value = unsafe { CStr::from_ptr(value) }.to_bytes();
-        let bytes = name.to_bytes().len() + 1 + value.len();
-        if bytes < TEXT_BYTES_MAX {
-            let parts = name.to_bytes().iter().chain(b"=").chain(value);
-            for (place, byte) in self.text.iter().zip(parts) {
-                place.store(*byte, Ordering::Relaxed);
-            }
-            self.bytes.store(bytes, Ordering::Release);
-        }
-    }
-
-    /// The text, if there is one.
-    fn get(&self) -> Option<&'static [u8]> {
-        let bytes = self.bytes.load(Ordering::Acquire);
-        // SAFETY: written once before the length; the values stay for the life of the process.
-        (bytes > 0).then(|| unsafe { std::slice::from_raw_parts(self.text.as_ptr().cast(), bytes) })
-    }
-}
-
-static LIBRARY: Kept = Kept::new();
-static RECORD: Kept = Kept::new();
-
-/// Keeps our variables for programs that are given an environment without them.
-pub(super) fn keep_variables() {
-    LIBRARY.keep(c"LD_PRELOAD");
-    RECORD.keep(c"AZEKURA_PROFILE");
-}
 
 /// What a start has been counted as, to be taken back if it fails.
 #[must_use]
@@ -80,6 +30,13 @@ enum Lack {
     Both,
     /// It cannot be helped: there is an `LD_PRELOAD` without this library.
     Other,
+}
+
+/// Whether this names a library that records: this one, or the other that is built of its source.
+fn is_a_recorder(path: &[u8]) -> bool {
+    [&b"libazekura_recorder.so"[..], b"libazekura_preload.so"]
+        .iter()
+        .any(|name| path.ends_with(name))
 }
 
 /// # Safety
@@ -100,7 +57,7 @@ unsafe fn lack(environment: Array, library: &[u8]) -> (Lack, usize) {
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         if let Some(value) = text.strip_prefix(b"LD_PRELOAD=") {
             let mut parts = value.split(|byte| matches!(byte, b':' | b' '));
-            if text != library && !parts.any(|part| part.ends_with(b"libazekura_preload.so")) {
+            if text != library && !parts.any(is_a_recorder) {
                 return (Lack::Other, count);
             }
             has_library = true;
@@ -180,19 +137,18 @@ pub(crate) unsafe fn starting<R>(
     }
     drop(guard);
     if started.0.is_none()
-        && let (Some(library), Some(record)) = (LIBRARY.get(), RECORD.get())
+        && let (Some(library), Some(record)) = (kept::library(), kept::record())
     {
         // SAFETY: the caller says so.
-        match unsafe { lack(environment, library) } {
+        match unsafe { lack(environment, library.to_bytes()) } {
             (Lack::Nothing, _) => {}
             (Lack::Both, entries) if entries + 2 < ENTRIES_MAX => {
                 for (place, entry) in room.iter_mut().take(entries).enumerate() {
                     // SAFETY: so many entries were counted.
                     *entry = unsafe { environment.add(place).read() };
                 }
-                // Both end with a zero byte.
-                room[entries] = library.as_ptr().cast();
-                room[entries + 1] = record.as_ptr().cast();
+                room[entries] = library.as_ptr();
+                room[entries + 1] = record.as_ptr();
                 given = room.as_ptr();
             }
             _ => started = count(header::UNSEEN_ENVIRONMENTS),
@@ -212,5 +168,63 @@ pub(crate) unsafe fn starting<R>(
 fn failed_to_start(started: &Started) {
     if let (Some(which), Some(header)) = (started.0, area::header()) {
         header[which].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &[u8] = b"LD_PRELOAD=/lib/libazekura_recorder.so";
+
+    fn lacks(entries: &[&CStr]) -> (Lack, usize) {
+        let mut array: Vec<_> = entries.iter().map(|entry| entry.as_ptr()).collect();
+        array.push(std::ptr::null());
+        // SAFETY: ends with a null pointer.
+        unsafe { lack(array.as_ptr(), OWN) }
+    }
+
+    #[test]
+    fn an_environment_lacks_both_variables_or_was_changed_on_purpose() {
+        let (record, other) = (c"AZEKURA_PROFILE=/proc/7/fd/3", c"PATH=/bin");
+        let own = c"LD_PRELOAD=/lib/libazekura_recorder.so";
+        assert!(matches!(lacks(&[other, own, record]), (Lack::Nothing, 3)));
+        assert!(matches!(lacks(&[other]), (Lack::Both, 1)));
+        assert!(matches!(lacks(&[]), (Lack::Both, 0)));
+        // SAFETY: null stands for an empty environment.
+        assert!(matches!(unsafe { lack(std::ptr::null(), OWN) }, (Lack::Both, 0)));
+        assert!(matches!(lacks(&[own]), (Lack::Other, 1)));
+        assert!(matches!(lacks(&[record, other]), (Lack::Other, 2)));
+        assert!(matches!(lacks(&[c"LD_PRELOAD=", record]), (Lack::Other, 0)));
+        assert!(matches!(lacks(&[c"LD_PRELOAD=/lib/other.so", record]), (Lack::Other, 0)));
+        // Another that records, with others beside it: as `azekura run` gives it to its program.
+        for value in [
+            c"LD_PRELOAD=/lib/x.so:/usr/lib/libazekura_preload.so",
+            c"LD_PRELOAD=/a /b/libazekura_recorder.so",
+        ] {
+            assert!(matches!(lacks(&[value, record]), (Lack::Nothing, 2)));
+        }
+    }
+
+    #[test]
+    fn programs_that_load_no_library_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let is_unseen = |bytes: &[u8]| {
+            let path = dir.path().join("program");
+            std::fs::write(&path, bytes).unwrap();
+            let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+            is_unseen(libc::AT_FDCWD, &path)
+        };
+        let mut program = std::fs::read("/proc/self/exe").unwrap();
+        program.truncate(1 << 16);
+        assert!(!is_unseen(&program));
+        // Without segments it names no loader.
+        program[56..58].fill(0);
+        assert!(is_unseen(&program));
+        // Of another word size.
+        program[4] = 1;
+        assert!(is_unseen(&program));
+        assert!(!is_unseen(b"#!/bin/sh\n") && !is_unseen(b""));
+        assert!(!super::is_unseen(libc::AT_FDCWD, c"/no/such/program"));
     }
 }

@@ -11,7 +11,7 @@ use azekura_proto::recording::layout::file;
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
 use super::area::Entry;
-use super::files;
+use super::files::{self, Name};
 use crate::stdio::Stream;
 
 /// Numbers from here on are not recorded.
@@ -50,20 +50,22 @@ pub(super) struct Slot {
     pub(super) flags: AtomicU32,
 }
 
-static SLOTS: [Slot; NUMBERS_MAX] = [const {
-    Slot {
-        file: AtomicPtr::new(UNKNOWN),
-        position: AtomicU64::new(0),
-        next: [const { AtomicU64::new(0) }; 2],
-        stream: AtomicPtr::new(std::ptr::null_mut()),
-        flags: AtomicU32::new(0),
-    }
-}; NUMBERS_MAX];
+static SLOTS: [Slot; NUMBERS_MAX] = [const { Slot::new() }; NUMBERS_MAX];
 
 /// The highest number that was ever looked at.
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 impl Slot {
+    pub(super) const fn new() -> Self {
+        Self {
+            file: AtomicPtr::new(UNKNOWN),
+            position: AtomicU64::new(0),
+            next: [const { AtomicU64::new(0) }; 2],
+            stream: AtomicPtr::new(std::ptr::null_mut()),
+            flags: AtomicU32::new(0),
+        }
+    }
+
     /// The file's entry, if it is known and recorded.
     pub(super) fn entry(&self) -> Option<Entry> {
         let start = self.file.load(Ordering::Acquire);
@@ -124,7 +126,7 @@ pub(super) fn kernel_position(fd: c_int) -> u64 {
 pub(super) fn recorded(fd: c_int) -> Option<(&'static Slot, Entry)> {
     let slot = slot(fd)?;
     if slot.file.load(Ordering::Acquire) == UNKNOWN {
-        look_at(fd, slot, false, None);
+        look_at(fd, slot, None, false, None);
     }
     Some((slot, slot.entry()?))
 }
@@ -144,13 +146,13 @@ pub(super) fn all() -> impl Iterator<Item = (c_int, &'static Slot, Entry)> {
 }
 
 /// A number was opened by a hook just now; gives the file's entry if it is recorded.
-pub(super) fn opened(fd: c_int, is_new: bool, flags: c_int) -> Option<Entry> {
+pub(super) fn opened(fd: c_int, name: Name<'_>, is_new: bool, flags: c_int) -> Option<Entry> {
     let slot = slot(fd)?;
-    look_at(fd, slot, is_new, Some(flags));
+    look_at(fd, slot, name, is_new, Some(flags));
     slot.entry()
 }
 
-fn look_at(fd: c_int, slot: &Slot, is_new: bool, opened: Option<c_int>) {
+fn look_at(fd: c_int, slot: &Slot, name: Name<'_>, is_new: bool, opened: Option<c_int>) {
     HIGHEST.fetch_max(fd, Ordering::Relaxed);
     slot.stream.store(std::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: as above.
@@ -160,7 +162,8 @@ fn look_at(fd: c_int, slot: &Slot, is_new: bool, opened: Option<c_int>) {
         FileType::from_raw_mode(found.st_mode).is_file()
             && opened.is_none_or(|flags| flags & libc::O_PATH == 0)
     });
-    let Some(entry) = regular.as_ref().and_then(|found| files::entry(fd, found, is_new)) else {
+    let Some(entry) = regular.as_ref().and_then(|found| files::entry(fd, found, is_new, name))
+    else {
         slot.file.store((&raw const IGNORED).cast_mut(), Ordering::Release);
         return;
     };
@@ -193,8 +196,9 @@ fn look_at(fd: c_int, slot: &Slot, is_new: bool, opened: Option<c_int>) {
 /// Looks at the numbers that this program's standard streams have: what is printed on these by the C library
 /// alone shows in their positions only.
 pub(super) fn adopt_standard() {
-    for fd in 0..3 {
-        if let Some((slot, _)) = recorded(fd) {
+    for (fd, slot) in (0..3).zip(&SLOTS) {
+        look_at(fd, slot, None, false, None);
+        if slot.entry().is_some() {
             // Whoever has started the program waits for it more often than not.
             slot.flags.fetch_and(!SHARED, Ordering::Relaxed);
         }
@@ -261,5 +265,45 @@ pub(super) fn forget_ignored(first: u32, last: u32) {
         if let Some(slot) = slot(fd as c_int) {
             slot.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that no test has open.
+    const FREE: c_int = NUMBERS_MAX as c_int - 8;
+
+    #[test]
+    fn the_last_duplicate_is_alone_again() {
+        let entry: Entry =
+            Box::leak((0..file::WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into());
+        let first = slot(FREE).unwrap();
+        first.file.store(entry.as_ptr().cast_mut(), Ordering::Release);
+        first.position.store(77, Ordering::Relaxed);
+        first.flags.store(WRITES | HAS_STREAM, Ordering::Relaxed);
+        assert!(!first.is_shared());
+        duplicate(FREE, FREE + 1);
+        let (second, its_entry) = known(FREE + 1).unwrap();
+        assert!(std::ptr::eq(its_entry, entry));
+        assert!(first.is_shared() && second.is_shared() && second.has(WRITES));
+        // The stream is that of the number that it was opened on.
+        assert!(!second.has(HAS_STREAM));
+        assert_eq!(second.position.load(Ordering::Relaxed), 77);
+        duplicate(FREE + 1, FREE + 2);
+        closed(FREE, first, entry);
+        assert!(known(FREE).is_none());
+        assert!(second.is_shared(), "there is a third");
+        closed(FREE + 2, slot(FREE + 2).unwrap(), entry);
+        assert!(!second.is_shared());
+        closed(FREE + 1, second, entry);
+        assert!(known(FREE + 1).is_none());
+    }
+
+    #[test]
+    fn numbers_beyond_the_table_are_not_recorded() {
+        assert!(slot(NUMBERS_MAX as c_int).is_none() && slot(-1).is_none());
+        assert!(recorded(NUMBERS_MAX as c_int).is_none());
     }
 }

@@ -12,6 +12,7 @@ use super::text::Text;
 use super::{link, maps, standing};
 
 use crate::host_walk::{self, Goal};
+use crate::scope::RECORDS_ONLY;
 use crate::{guard, hook, host, pointers, report, settings};
 
 /// The job that this process is one of.
@@ -31,12 +32,12 @@ static JOB: OnceLock<Job> = OnceLock::new();
 
 /// The job, if there is one.
 pub(crate) fn get() -> Option<&'static Job> {
-    JOB.get()
+    if RECORDS_ONLY { None } else { JOB.get() }
 }
 
 /// The job, for a hook; none for a call of our own.
 pub(crate) fn active() -> Option<&'static Job> {
-    JOB.get().filter(|_| !guard::is_inside())
+    get().filter(|_| !guard::is_inside())
 }
 
 /// Names of the variables that a program started from here needs too.

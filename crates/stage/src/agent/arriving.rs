@@ -35,8 +35,9 @@ const THREADS: usize = 4;
 const TICK: Duration = Duration::from_millis(250);
 /// Reads that are remembered because a signal has come, at most.
 const DISTURBED_MAX: usize = 4096;
-/// How long programs that have files open when the agent ends may take to hear of it.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long programs that have files open when the agent ends may take to hear of it: on a busy machine they do not
+/// run at once.
+const LINGER: Duration = Duration::from_secs(2);
 const LINGER_STEP: Duration = Duration::from_millis(10);
 const ROOT: u64 = 1;
 /// The kernel's numbers of contents begin here.

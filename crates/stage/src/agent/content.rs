@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::agent::tree::Partial;
-use crate::agent::window::Window;
+use crate::agent::partial::Partial;
+use crate::agent::succession::Succession;
 use crate::message::{ContentDescription, Supplier};
 use crate::piece::{self, Buffer};
 use crate::supply::Bell;
@@ -53,12 +53,14 @@ pub(crate) struct State {
     pub(crate) whole: Option<Arc<File>>,
     /// Programs that have it open as it comes.
     pub(crate) readers: usize,
+    /// Of the pieces, whether programs were given some of them.
+    pub(crate) given: Vec<bool>,
+    /// How programs that have it open go on if it does not come any more.
+    pub(crate) succession: Option<Succession>,
     /// The inode number that it has or will have.
     pub(crate) inode: u64,
     /// Pieces were given to programs that turned out to be none of this content.
     pub(crate) is_doubtful: bool,
-    /// What is in memory of a content that is read through.
-    pub(crate) window: Window,
     /// How fast its supplier's connection was; 0 if that is not known.
     pub(crate) bytes_per_second: u64,
     /// Wrong pieces since the last right one.
@@ -122,6 +124,15 @@ impl State {
         }
     }
 
+    /// Programs are given something of a piece.
+    pub(crate) fn give(&mut self, index: u32) {
+        let index = index as usize;
+        if self.given.len() <= index {
+            self.given.resize(index + 1, false);
+        }
+        self.given[index] = true;
+    }
+
     fn wait(&mut self, bell: &Arc<Bell>) -> Have {
         self.keep(bell);
         Have::Nothing(self.stage)
@@ -142,8 +153,8 @@ impl State {
         self.file = None;
         self.direct = None;
         self.whole = None;
-        self.window = Window::default();
         self.checksums = Vec::new();
+        self.given = Vec::new();
         self.ring();
     }
 }

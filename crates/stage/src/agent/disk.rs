@@ -89,3 +89,90 @@ impl Disk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::RecvTimeoutError;
+    use std::time::Duration;
+
+    use super::*;
+
+    const PIECE: usize = 1 << 20;
+    /// What does not happen within this never does.
+    const LIMIT: Duration = Duration::from_secs(20);
+    const MOMENT: Duration = Duration::from_millis(100);
+
+    /// A receiver that has so many pieces written, of several contents.
+    fn receive(disk: &Arc<Disk>, pieces: usize, work: impl Fn(usize) + Send + Sync + 'static) {
+        let work = Arc::new(work);
+        for piece in 0..pieces {
+            let (room, work) = (disk.room(PIECE), Arc::clone(&work));
+            disk.give(piece as u64 % 5, move || {
+                let _room = room;
+                work(piece);
+            });
+        }
+    }
+
+    #[test]
+    fn receivers_wait_for_a_slow_disk_and_go_on() {
+        let disk = Arc::new(Disk::start().unwrap());
+        let (allow, allowed) = channel();
+        let allowed = Arc::new(Mutex::new(allowed));
+        let (said, heard) = channel();
+        let written: Arc<AtomicUsize> = Arc::default();
+        for _ in 0..3 {
+            let (disk, allowed, said) = (Arc::clone(&disk), Arc::clone(&allowed), said.clone());
+            let written = Arc::clone(&written);
+            std::thread::spawn(move || {
+                receive(&disk, 100, move |_| {
+                    let _: Result<(), _> = allowed.lock().recv();
+                    written.fetch_add(1, Ordering::Relaxed);
+                });
+                said.send(()).unwrap();
+            });
+        }
+        assert_eq!(heard.recv_timeout(MOMENT), Err(RecvTimeoutError::Timeout), "all wait");
+        assert!(*disk.waiting.bytes.lock() <= WAITING_BYTES_MAX);
+        for _ in 0..300 {
+            allow.send(()).unwrap();
+        }
+        for _ in 0..3 {
+            heard.recv_timeout(LIMIT).expect("a receiver waits for ever");
+        }
+        disk.end();
+        assert_eq!((written.load(Ordering::Relaxed), *disk.waiting.bytes.lock()), (300, 0));
+    }
+
+    #[test]
+    fn what_is_larger_than_all_room_is_written_by_itself() {
+        let disk = Disk::start().unwrap();
+        drop(disk.room(2 * WAITING_BYTES_MAX));
+        let small = disk.room(1);
+        assert_eq!(*disk.waiting.bytes.lock(), 1);
+        drop(small);
+        disk.end();
+    }
+
+    #[test]
+    fn nobody_waits_for_a_disk_that_has_ended() {
+        let disk = Arc::new(Disk::start().unwrap());
+        let (allow, allowed) = channel::<()>();
+        let (said, heard) = channel();
+        let receiving = Arc::clone(&disk);
+        let allowed = Mutex::new(allowed);
+        std::thread::spawn(move || {
+            receive(&receiving, 200, move |_| _ = allowed.lock().recv());
+            said.send(()).unwrap();
+        });
+        assert_eq!(heard.recv_timeout(MOMENT), Err(RecvTimeoutError::Timeout));
+        let ending = Arc::clone(&disk);
+        let end = std::thread::spawn(move || ending.end());
+        // The work under way ends; what is given after that is not done, and takes no room.
+        drop(allow);
+        heard.recv_timeout(LIMIT).expect("a receiver waits for ever");
+        end.join().unwrap();
+        assert_eq!(*disk.waiting.bytes.lock(), 0);
+    }
+}

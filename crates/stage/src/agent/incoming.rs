@@ -1,8 +1,7 @@
-//! What comes to a node: takes pieces from a supplier, checks them, passes them to whoever fetches them here
-//! and to the writing threads, and gives whole files their names. Never gives a name to what is not
-//! whole, and never says that something has arrived before it has its name.
+//! What comes to a node: takes pieces from a supplier, checks them, and passes them to whoever fetches them here
+//! and to the writing threads. Never passes on what has not been checked.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -13,12 +12,14 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::agent::content::{Content, Have, Stage, State};
-use crate::agent::direct;
-use crate::agent::disk::{Disk, Room};
+use crate::agent::disk::Disk;
 use crate::agent::eviction::{full, with_room};
+use crate::agent::partial::Partial;
 use crate::agent::progress::{Progress, WHOLE};
-use crate::agent::tree::{Partial, Tree};
+use crate::agent::succession::Outdated;
+use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
+use crate::agent::window::Windows;
 use crate::fetch::{After, EndHead, Fetcher, PieceHead, Receiver};
 use crate::message::{ContentDescription, ContentId, Part, Place, Supplier, ToFront};
 use crate::outbox::Outbox;
@@ -33,11 +34,14 @@ pub(crate) struct Incoming {
     pub(super) tree: Arc<Tree>,
     pub(super) wants: Arc<Wants>,
     pub(super) outbox: Outbox<ToFront>,
-    disk: Disk,
+    pub(super) disk: Disk,
     buffers: Buffers,
     pub(super) fetcher: Arc<Fetcher>,
     progress: Arc<Progress>,
     contents: Mutex<HashMap<ContentId, Arc<Content>>>,
+    /// What is in memory of contents that are read through.
+    pub(super) windows: Windows,
+    pub(super) outdated: Outdated,
     /// Of each map, whether its files may be read as they come; nothing until that is known.
     readable: OnceLock<Vec<bool>>,
     pub(super) is_over: AtomicBool,
@@ -70,6 +74,8 @@ impl Incoming {
                 fetcher,
                 progress,
                 contents,
+                windows: Windows::default(),
+                outdated: Outdated::default(),
                 readable,
                 is_over,
                 is_direct,
@@ -153,7 +159,7 @@ impl Incoming {
                 }
             }
         }
-        state.description = Some(description);
+        state.description = Some(Arc::clone(&description));
         state.supplier = Some(supplier);
         state.stage = Stage::Coming;
         state.wrong = 0;
@@ -161,6 +167,9 @@ impl Incoming {
         drop(state);
         if let Some(place) = place {
             self.wants.begin(&place, id);
+        }
+        for part in &description.parts {
+            self.succeed(&part.place, &description);
         }
         self.fetcher.fetch(supplier, id, 0, self);
     }
@@ -188,6 +197,7 @@ impl Incoming {
         let mut state = content.lock();
         if matches!(state.stage, Stage::Expected | Stage::Coming) {
             let supplier = state.supplier;
+            self.outdate(&mut state, id);
             self.give_up(&mut state, id, "it is not what it was at home any more");
             drop(state);
             if let Some(supplier) = supplier {
@@ -210,11 +220,12 @@ impl Incoming {
 
     /// Ends a content; programs that read it get errors for what has not come.
     pub(super) fn give_up(&self, state: &mut State, id: ContentId, why: &str) {
-        let readers = state.readers;
+        let fails_readers = state.readers > 0 && state.succession.is_none();
         state.give_up();
+        self.windows.forget(id);
         for part in state.description.iter().flat_map(|description| &description.parts) {
             self.wants.stop(&part.place, id);
-            if readers > 0 {
+            if fails_readers {
                 let path = String::from_utf8_lossy(&part.place.path).into_owned();
                 tracing::error!("{path}: {why}: programs that have it open get EIO");
             }
@@ -247,6 +258,7 @@ impl Incoming {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO).raw_os_error();
         for part in description.iter().flat_map(|description| &description.parts) {
             self.wants.decide(&part.place, Err(Errno::IO.raw_os_error()));
+            self.end_successions(&part.place);
         }
         self.outbox.say(ToFront::Failed { content: id, errno, why: error.to_string() });
     }
@@ -257,91 +269,12 @@ impl Incoming {
         self.outbox.say(ToFront::SupplierLost { content: id, supplier, at_piece });
     }
 
-    /// Has a piece written; small contents are written when they are whole.
-    fn write(&self, content: Arc<Content>, id: ContentId, index: u32, room: Room) {
-        let Some(incoming) = self.me.upgrade() else { return };
-        self.disk.give(id.0, move || {
-            let _room = room;
-            let (held, file, direct, offset) = {
-                let state = content.lock();
-                let held = state.held.get(&index).cloned();
-                let file = state.partial.as_ref().and_then(|partial| partial.file.clone());
-                let offset = state.description.as_ref().map(|content| content.offset_of(index));
-                (held, file, state.direct.clone(), offset)
-            };
-            let (Some(bytes), Some(file), Some(offset)) = (held, file, offset) else { return };
-            let direct = direct.filter(|_| direct::fits(&bytes, offset));
-            let written = with_room(&incoming.tree, || match &direct {
-                Some(direct) => direct::write_all_at(direct, &bytes, offset),
-                None => file.write_all_at(&bytes, offset),
-            });
-            match written {
-                Ok(()) => {
-                    content.lock().held.remove(&index);
-                }
-                Err(error) => {
-                    // Its bytes are to be free before anybody hears of it.
-                    drop((file, direct));
-                    incoming.cannot_keep(&content, id, &error);
-                }
-            }
-        });
-    }
-
-    /// Has what is whole get its names, behind all that is still to be written of it.
-    fn finish(&self, content: Arc<Content>, id: ContentId) {
-        let Some(incoming) = self.me.upgrade() else { return };
-        self.disk.give(id.0, move || {
-            if let Err(error) = incoming.publish(&content) {
-                incoming.fail(&content, id, &error);
-            }
-        });
-    }
-
-    fn publish(&self, content: &Content) -> io::Result<()> {
-        let (description, partial, held) = {
-            let mut state = content.lock();
-            let Some(description) = state.description.clone() else { return Ok(()) };
-            if state.stage != Stage::Whole {
-                return Ok(());
-            }
-            (description, state.partial.take(), state.held.clone())
-        };
-        if let (Some(mut partial), [part]) = (partial, &description.parts[..]) {
-            self.tree.publish(&mut partial, &part.place, &part.attributes)?;
-        } else {
-            let mut offset = 0;
-            for part in &description.parts {
-                with_room(&self.tree, || {
-                    let mut partial = self.tree.partial_of(&part.place)?;
-                    write_part(&partial, &description, part, offset, &held)?;
-                    self.tree.publish(&mut partial, &part.place, &part.attributes)
-                })?;
-                offset += part.attributes.size;
-            }
-        }
-        let mut state = content.lock();
-        if state.readers > 0 {
-            let whole = state.file.clone();
-            state.whole = whole;
-        }
-        state.stage = Stage::InTree;
-        state.file = None;
-        state.direct = None;
-        state.held.clear();
-        state.ring();
-        let bytes_per_second = state.bytes_per_second;
-        drop(state);
-        self.arrived(&description, bytes_per_second);
-        Ok(())
-    }
-
     fn is_in_tree(&self, content: &ContentDescription) -> bool {
         let stands = |part: &Part| matches!(self.tree.look(&part.place), Ok(Some(_)));
         content.parts.iter().all(stands)
     }
 
-    fn arrived(&self, content: &ContentDescription, bytes_per_second: u64) {
+    pub(super) fn arrived(&self, content: &ContentDescription, bytes_per_second: u64) {
         for part in &content.parts {
             self.wants.decide(&part.place, Ok(()));
         }
@@ -365,27 +298,6 @@ impl Incoming {
         }
         Ok(bytes)
     }
-}
-
-/// Writes a part of a small content, all of whose pieces are in memory.
-fn write_part(
-    file: &Partial,
-    content: &ContentDescription,
-    part: &Part,
-    from: u64,
-    held: &BTreeMap<u32, Arc<Buffer>>,
-) -> io::Result<()> {
-    let to = from + part.attributes.size;
-    let mut at = from;
-    while at < to {
-        let index = (at / u64::from(content.piece_bytes)) as u32;
-        let piece = held.get(&index).ok_or(io::ErrorKind::UnexpectedEof)?;
-        let begin = (at - content.offset_of(index)) as usize;
-        let bytes = (piece.len() - begin).min((to - at) as usize);
-        file.write_all_at(&piece[begin..begin + bytes], at - from)?;
-        at += bytes as u64;
-    }
-    Ok(())
 }
 
 impl Receiver for Incoming {

@@ -10,13 +10,17 @@ mod direct;
 mod disk;
 mod eviction;
 mod incoming;
+mod keeping;
 mod listings;
 mod lists;
 mod local;
 mod names;
+mod outdated;
 mod outgoing;
+mod partial;
 mod progress;
 mod reading;
+mod succession;
 mod tree;
 mod walk;
 mod wants;
@@ -248,7 +252,10 @@ impl Node {
                     self.incoming.resupply(content, supplier);
                 }
                 Ok(ToAgent::Abandon { content }) => self.incoming.abandon(content),
-                Ok(ToAgent::Refuse { place, errno }) => self.wants.decide(&place, Err(errno)),
+                Ok(ToAgent::Refuse { place, errno }) => {
+                    self.wants.decide(&place, Err(errno));
+                    self.incoming.end_successions(&place);
+                }
                 Ok(ToAgent::Out(Order::Keep { keeps })) => {
                     self.has_unsent.store(keeps, Ordering::Release);
                 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::agent::content::{Content, Have, Stage, State};
 use crate::agent::eviction::is_full;
 use crate::agent::incoming::{Incoming, WRONG_MAX};
-use crate::agent::window::Window;
+use crate::agent::window::Glance;
 use crate::fetch::{After, PieceHead};
 use crate::message::{ContentDescription, ContentId, Supplier, ToFront};
 use crate::piece::{self, Buffer};
@@ -28,6 +28,13 @@ pub(crate) enum Reading {
     NotYet,
     /// It is of no use to wait.
     Failed,
+}
+
+/// What came of a read of a content itself, whatever comes after it.
+pub(super) enum Own {
+    Read(Reading),
+    /// It does not come any more.
+    Gone,
 }
 
 /// What can be opened.
@@ -75,6 +82,11 @@ impl Incoming {
             // Whoever opens it next may find that there is room.
             self.give_up(&mut state, id, "nobody has it open");
             self.fetcher.give_up(Supplier::Front, id);
+        }
+        let succession = state.succession.take();
+        drop(state);
+        if let Some(succession) = succession {
+            self.forget_succession(&succession, id);
         }
     }
 
@@ -125,24 +137,41 @@ impl Incoming {
         into: &mut [u8],
         bell: &Arc<Bell>,
     ) -> Reading {
+        match self.read_own(content, id, index, from, into, bell) {
+            Own::Read(read) => read,
+            Own::Gone => self.read_later(content, id, index, from, into, bell),
+        }
+    }
+
+    /// The same, as long as this content comes.
+    pub(super) fn read_own(
+        self: &Arc<Self>,
+        content: &Content,
+        id: ContentId,
+        index: u32,
+        from: usize,
+        into: &mut [u8],
+        bell: &Arc<Bell>,
+    ) -> Own {
         let (file, offset) = match content.have(index, bell) {
-            Have::Nothing(Stage::Gone) | Have::End { .. } | Have::InTree { .. } => {
-                return Reading::Failed;
+            Have::Nothing(Stage::Gone) => return Own::Gone,
+            Have::End { .. } | Have::InTree { .. } => return Own::Read(Reading::Failed),
+            Have::Nothing(_) if content.lock().is_doubtful => return Own::Read(Reading::Failed),
+            Have::Nothing(_) => return Own::Read(Reading::NotYet),
+            Have::Through => {
+                return Own::Read(self.read_through_window(content, id, index, from, into, bell));
             }
-            Have::Nothing(_) if content.lock().is_doubtful => return Reading::Failed,
-            Have::Nothing(_) => return Reading::NotYet,
-            Have::Through => return self.read_through_window(content, id, index, from, into, bell),
             Have::Memory { bytes, .. } => {
                 into.copy_from_slice(&bytes[from..from + into.len()]);
-                return doubt(content);
+                return given(content, index);
             }
             Have::Partial { file, description, .. } => (file, description.offset_of(index)),
         };
         match file.read_exact_at(into, offset + from as u64) {
-            Ok(()) => doubt(content),
+            Ok(()) => given(content, index),
             Err(error) => {
                 tracing::error!("cannot read what has come of content {}: {error}", id.0);
-                Reading::Failed
+                Own::Read(Reading::Failed)
             }
         }
     }
@@ -163,11 +192,15 @@ impl Incoming {
         let Some(pieces) = state.description.as_ref().map(|content| content.pieces()) else {
             return Reading::Failed;
         };
-        let piece = state.window.get(index);
-        // Under the lock: what is asked for and what is given up keep their order.
-        if let Some(next) = state.window.want(index, pieces) {
-            self.fetcher.fetch(Supplier::Front, id, next, self);
-        }
+        let piece = match self.windows.read(id, index, pieces) {
+            Glance::Here(piece) => Some(piece),
+            Glance::Wait => None,
+            Glance::Ask(next, piece) => {
+                // Under the lock: what is asked for and what is given up keep their order.
+                self.fetcher.fetch(Supplier::Front, id, next, self);
+                piece
+            }
+        };
         let Some(piece) = piece else {
             state.keep(bell);
             return Reading::NotYet;
@@ -203,6 +236,7 @@ impl Incoming {
         }
         state.ring();
         drop(state);
+        self.end_successions(&place);
         self.wants.begin(&place, id);
         self.tell_through(&description, why);
     }
@@ -226,7 +260,7 @@ impl Incoming {
         let PieceHead { content: id, index, checksum } = head;
         let is_right = piece::checksum(&bytes) == checksum;
         let mut state = content.lock();
-        if state.stage != Stage::Through || !state.window.expects(index) {
+        if state.stage != Stage::Through || !self.windows.expects(id, index) {
             return After::Next;
         }
         let expected = state.description.as_ref().map(|content| content.bytes_of(index));
@@ -246,7 +280,7 @@ impl Incoming {
             return After::Next;
         }
         state.wrong = 0;
-        if state.window.take(index, bytes) {
+        if self.windows.take(id, index, bytes) {
             // Not by what is returned: another reader may have asked for more by then.
             self.fetcher.give_up(from, id);
         }
@@ -261,7 +295,7 @@ impl Incoming {
         if from != Supplier::Front || state.stage != Stage::Through {
             return;
         }
-        match state.window.lost() {
+        match self.windows.lost(id) {
             Ok(Some(next)) => self.fetcher.fetch(from, id, next, &me),
             Ok(None) => {}
             Err(()) => self.give_up(&mut state, id, "it does not come from home any more"),
@@ -281,18 +315,20 @@ impl State {
         self.partial = None;
         self.file = None;
         self.direct = None;
-        self.window = Window::default();
         self.wrong = 0;
     }
 }
 
-/// Whether what was read of a content is good: a file that it was read from may be another's since, if the content
-/// was given up.
-fn doubt(content: &Content) -> Reading {
-    let state = content.lock();
+/// Gives what was read of a content, if that is good: a file that it was read from may be another's since, if the
+/// content was given up.
+fn given(content: &Content, index: u32) -> Own {
+    let mut state = content.lock();
     match state.stage {
-        Stage::Gone | Stage::Expected => Reading::Failed,
-        _ if state.is_doubtful => Reading::Failed,
-        _ => Reading::Done(0),
+        Stage::Gone => Own::Gone,
+        _ if state.is_doubtful || state.stage == Stage::Expected => Own::Read(Reading::Failed),
+        _ => {
+            state.give(index);
+            Own::Read(Reading::Done(0))
+        }
     }
 }

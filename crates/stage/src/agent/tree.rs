@@ -7,12 +7,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-    symlink,
-};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use azekura_proto::staging::Attributes;
@@ -21,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
+use crate::agent::partial::Partial;
 use crate::message::Place;
 use crate::source;
 use crate::stamp::Stamp;
@@ -50,48 +47,6 @@ struct Staged {
     stamp: Stamp,
     /// When it was last asked for, in requests.
     asked: u64,
-}
-
-/// A file that is not whole yet.
-pub(crate) struct Partial {
-    path: PathBuf,
-    /// Open for writing until it gets its name: a program that somebody has open for writing cannot be run.
-    pub(crate) file: Option<Arc<File>>,
-    is_named: bool,
-}
-
-impl Partial {
-    fn new(path: PathBuf, file: File) -> Self {
-        Self { path, file: Some(Arc::new(file)), is_named: false }
-    }
-
-    /// The file, open for reading, whatever mode it gets.
-    pub(crate) fn reading(&self) -> io::Result<File> {
-        File::open(&self.path)
-    }
-
-    /// Writes at an offset.
-    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.write_all_at(bytes, offset)
-    }
-
-    fn inode(&self) -> io::Result<u64> {
-        Ok(self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.metadata()?.ino())
-    }
-
-    /// The same file, for writing past the page cache.
-    pub(crate) fn open_direct(&self) -> io::Result<File> {
-        File::options().write(true).custom_flags(libc::O_DIRECT).open(&self.path)
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.is_named {
-            // What cannot be removed goes with the agent's directory.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
 
 impl Tree {

@@ -83,8 +83,11 @@ impl Known {
         shape.piece_bytes.min(u64::from(PIECE_BYTES_MAX)) as u32
     }
 
-    /// How so many bytes come to these nodes.
-    pub(crate) fn plan(self, bytes: u64, receivers: &[NodeId]) -> Plan {
+    /// How so many bytes come to these nodes, when `beside` more go the same way with them or at once after them:
+    /// a stream of small contents is moved by what its links carry, as one large content is, and not by what one
+    /// of them needs for the way.
+    pub(crate) fn plan(self, bytes: u64, beside: u64, receivers: &[NodeId]) -> Plan {
+        let bytes = bytes.saturating_add(beside);
         let candidate = |node: &NodeId| Candidate::new(spread::NodeId(u32::from(node.0)));
         let candidates: Vec<_> = receivers.iter().map(candidate).collect();
         let spread = Spread::plan(bytes, &candidates, self.0);
@@ -126,7 +129,7 @@ mod tests {
     fn all_receivers_are_supplied_and_none_before_its_supplier() {
         let (known, receivers) = (Known::default(), nodes(40));
         for bytes in [0, 1, 100_000, 1 << 30] {
-            let planned = known.plan(bytes, &receivers).suppliers;
+            let planned = known.plan(bytes, 0, &receivers).suppliers;
             let mut nodes: Vec<_> = planned.iter().map(|(node, _)| *node).collect();
             for (place, (_, supplier)) in planned.iter().enumerate() {
                 let Supplier::Node(supplier) = supplier else { continue };
@@ -136,26 +139,33 @@ mod tests {
             assert_eq!(nodes, receivers);
             assert!(known.piece_bytes(bytes, 40) > 0);
         }
-        assert_eq!(known.plan(1000, &[]).suppliers, []);
+        assert_eq!(known.plan(1000, 0, &[]).suppliers, []);
     }
 
     #[test]
     fn large_contents_go_along_a_chain_and_small_ones_down_a_tree() {
         let known = Known::with_round_trip(Duration::from_micros(800));
-        assert_eq!(known.plan(64 * MIB, &nodes(16)).fan_out(), 1);
-        assert!(known.plan(8 << 10, &nodes(16)).fan_out() > 1);
-        assert!(known.plan(64 * MIB, &nodes(4000)).fan_out() > 1);
+        assert_eq!(known.plan(64 * MIB, 0, &nodes(16)).fan_out(), 1);
+        assert!(known.plan(8 << 10, 0, &nodes(16)).fan_out() > 1);
+        assert!(known.plan(64 * MIB, 0, &nodes(4000)).fan_out() > 1);
+    }
+
+    #[test]
+    fn a_stream_of_small_contents_goes_along_a_chain() {
+        let known = Known::with_round_trip(Duration::from_millis(2));
+        assert!(known.plan(MIB, 0, &nodes(16)).fan_out() > 1);
+        assert_eq!(known.plan(MIB, 39 * MIB, &nodes(16)).fan_out(), 1);
     }
 
     #[test]
     fn what_was_measured_decides() {
-        let (chain, mut known) = (Known::default().plan(MIB, &nodes(2)), Known::default());
-        let before = known.plan(4 * MIB, &nodes(16)).fan_out();
+        let (chain, mut known) = (Known::default().plan(MIB, 0, &nodes(2)), Known::default());
+        let before = known.plan(4 * MIB, 0, &nodes(16)).fan_out();
         // On a fast link that is long the way of many nodes costs more than sending twice.
         let mut long = Known::with_round_trip(Duration::from_millis(100));
         long.measured(&chain, Supplier::Front, MIB, 1 << 30);
         assert_eq!(before, 1);
-        assert!(long.plan(4 * MIB, &nodes(16)).fan_out() > 1);
+        assert!(long.plan(4 * MIB, 0, &nodes(16)).fan_out() > 1);
         // A short content says nothing, and a slow link keeps the pieces small.
         known.measured(&chain, Supplier::Front, MIB - 1, 1);
         assert_eq!(known.0.source.bytes_per_second, 0);

@@ -213,7 +213,8 @@ impl Scheduler {
         }
         takers.retain(|node| self.agents.contains_key(node));
         let takers: Vec<_> = takers.into_iter().collect();
-        let plan = self.links.plan(description.bytes(), &takers);
+        let beside = if description.is_small() { self.small_bytes_beside() } else { 0 };
+        let plan = self.links.plan(description.bytes(), beside, &takers);
         self.tell(Event::ContentBegun {
             content: id.0,
             path: path_of(&description),

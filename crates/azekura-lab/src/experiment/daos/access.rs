@@ -7,10 +7,10 @@ use azekura::report::format_bytes;
 
 use super::bandwidth::{self, Files, READ, WRITE};
 use super::fixture::{Conditions, Fixture, PROCESSES};
-use super::rates;
+use super::{phase, rates};
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+    Cells, Experiment, Figure, Line, Measure, Parameter, Point, ROUNDS, Settings, Value,
 };
 
 const TARGETS: u16 = 1;
@@ -52,10 +52,9 @@ impl Experiment for Access {
             "{PROCESSES} processes write and then read a file each (N-N) of up to {}, sequentially \
              and in transfers of one size. {PATHS} The pool is one engine with one target in \
              memory, on the same host; the chunk size is 1 MiB. Pages that the kernel keeps of a \
-             mount's files are dropped before reading. A phase ends after {:.2} s, whatever was \
-             moved by then. {}",
+             mount's files are dropped before reading. The paper's processes move 5 GiB each. {} {}",
             format_bytes(bandwidth::part_bytes(settings)),
-            settings.share_ms(2 * settings.rounds()) as f64 / 1000.0,
+            phase::described(settings, bandwidth::PHASES),
             settings.repetition(),
         )
     }
@@ -98,16 +97,19 @@ impl Experiment for Access {
         ]
     }
 
+    fn least_point_s(&self) -> f64 {
+        phase::least_point_s(bandwidth::PHASES, ROUNDS)
+    }
+
     fn start(&self, settings: &Settings) -> Result<Measure> {
         let (mut fixture, settings) = (Fixture::default(), *settings);
-        let limit_ms = settings.share_ms(2 * settings.rounds());
+        let limit_ms = settings.share_ms(bandwidth::PHASES * settings.rounds());
         Ok(Box::new(move |point| {
             let [path, transfer] = point.cells()?;
             let conditions =
                 Conditions { targets: TARGETS, access: access_of(path)?, ..Conditions::default() };
             let (files, bytes) = (Files::PerProcess, transfer.parse()?);
             bandwidth::measure(&mut fixture, conditions, files, bytes, &settings, limit_ms)
-                .map(Vec::from)
         }))
     }
 }
@@ -126,10 +128,9 @@ impl Experiment for AccessMetadata {
             "All processes work in one directory: they make empty files (up to {} in all), stat \
              them, open and close them for reading, and remove them. {PATHS} The pool is one engine \
              with one target in memory, on the same host. What the kernel remembers of a mount's \
-             names is dropped before each phase. A phase ends after {:.2} s, whatever was done by \
-             then. {}",
+             names is dropped before each turn. {} Making and removing are one turn. {}",
             rates::file_count(settings),
-            settings.share_ms(4 * settings.rounds()) as f64 / 1000.0,
+            phase::described(settings, rates::PHASES),
             settings.repetition(),
         )
     }
@@ -171,15 +172,19 @@ impl Experiment for AccessMetadata {
         ]
     }
 
+    fn least_point_s(&self) -> f64 {
+        phase::least_point_s(rates::PHASES, ROUNDS)
+    }
+
     fn start(&self, settings: &Settings) -> Result<Measure> {
         let (mut fixture, settings) = (Fixture::default(), *settings);
-        let limit_ms = settings.share_ms(4 * settings.rounds());
+        let limit_ms = settings.share_ms(rates::PHASES * settings.rounds());
         Ok(Box::new(move |point| {
             let [path, processes] = point.cells()?;
             let (access, processes) = (access_of(path)?, processes.parse()?);
             let conditions =
                 Conditions { targets: TARGETS, access, processes, ..Conditions::default() };
-            rates::measure(&mut fixture, conditions, &settings, limit_ms).map(Vec::from)
+            rates::measure(&mut fixture, conditions, &settings, limit_ms)
         }))
     }
 }

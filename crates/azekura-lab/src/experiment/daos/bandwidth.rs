@@ -2,10 +2,12 @@
 //! process on its own part of one file (N-1) or on a file of its own (N-N).
 
 use anyhow::Result;
-use azekura::load::{IoOrder, Motion, Order, Speed, Tally, WorkerPool};
+use azekura::load::{IoOrder, Motion, Order, WorkerPool};
 
 use super::fixture::{Conditions, Fixture, PROCESSES};
+use super::phase;
 use crate::experiment::frame::{Settings, Value};
+use crate::experiment::spread::Spread;
 
 /// What one process moves at most.
 const PART_BYTES: u64 = 512 << 20;
@@ -16,9 +18,17 @@ const LARGEST_BYTES: u64 = 4 << 20;
 /// Names of the columns.
 pub(super) const WRITE: &str = "write_mib_per_s";
 pub(super) const READ: &str = "read_mib_per_s";
-/// The columns.
-pub(super) const VALUES: [Value; 2] =
-    [Value { name: READ, title: "read, MiB/s" }, Value { name: WRITE, title: "write, MiB/s" }];
+/// Phases of a round.
+pub(super) const PHASES: usize = 2;
+/// The columns: means, and the least and the most of the rounds.
+pub(super) const VALUES: [Value; 6] = [
+    Value { name: READ, title: "read, MiB/s" },
+    Value { name: WRITE, title: "write, MiB/s" },
+    Value { name: "read_mib_per_s_min", title: "least" },
+    Value { name: "read_mib_per_s_max", title: "most" },
+    Value { name: "write_mib_per_s_min", title: "least" },
+    Value { name: "write_mib_per_s_max", title: "most" },
+];
 
 /// Which file a process works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,18 +98,16 @@ impl Load<'_> {
         })
     }
 
-    /// One write and one read of what was written.
-    fn round(&self, workers: &mut WorkerPool, processes: usize) -> Result<[f64; 2]> {
+    /// A phase of writing and one of reading what was written.
+    fn round(&self, workers: &mut WorkerPool, processes: usize) -> Result<[f64; PHASES]> {
         let writes: Vec<Order> =
             (0..processes).map(|process| self.order(process, true, self.part_bytes)).collect();
-        let written: Vec<Tally> = workers.run(&writes)?;
-        let reads: Vec<Order> = written
-            .iter()
-            .enumerate()
-            .map(|(process, tally)| self.order(process, false, tally.bytes))
-            .collect();
-        let read = workers.run(&reads)?;
-        Ok([Speed::of(&read).mib_per_s, Speed::of(&written).mib_per_s])
+        let written = phase::run(workers, &writes, self.limit_ms, || ())?;
+        let part = |(process, bytes)| self.order(process, false, bytes);
+        let bytes = written.last.iter().map(|tally| tally.bytes);
+        let reads: Vec<Order> = bytes.enumerate().map(part).collect();
+        let read = phase::run(workers, &reads, self.limit_ms, || ())?;
+        Ok([read.mib_per_s, written.mib_per_s])
     }
 }
 
@@ -114,7 +122,7 @@ pub(super) fn measure(
     transfer_bytes: u64,
     settings: &Settings,
     limit_ms: u64,
-) -> Result<[f64; 2]> {
+) -> Result<Vec<f64>> {
     let processes = conditions.processes;
     // As much in all, however many share it; whole transfers, so that parts do not overlap.
     let share = part_bytes(settings) * PROCESSES as u64 / processes as u64;
@@ -122,13 +130,9 @@ pub(super) fn measure(
     fixture.with_workers(conditions, |workers, dir| {
         let load = Load { dir: &dir, files, transfer_bytes, part_bytes, limit_ms };
         workers.run(&[Order::MakeDirectories(vec![dir.clone()])])?;
-        let mut sums = [0.0; 2];
-        for _ in 0..settings.rounds() {
-            let figures = load.round(workers, processes)?;
-            sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
-        }
+        let spread = Spread::of_rounds(settings.rounds(), |_| load.round(workers, processes))?;
         let files = (0..processes).map(|process| load.file(process)).collect();
         workers.run(&[Order::CleanUp { files, dirs: vec![dir.clone()] }])?;
-        Ok(sums.map(|sum| sum / settings.rounds() as f64))
+        Ok(spread.values())
     })
 }

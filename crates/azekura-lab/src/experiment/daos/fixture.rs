@@ -72,6 +72,11 @@ impl Fixture {
         measured
     }
 
+    /// The process id of the engine, if one is there.
+    pub(super) fn engine_pid(&self) -> Option<u32> {
+        self.pool.as_ref().map(|(_, pool)| pool.engine_pid())
+    }
+
     fn start_workers(&mut self, conditions: Conditions) -> Result<WorkerPool> {
         let pool = self.pool(conditions.targets)?;
         let container = pool.container(conditions.class, conditions.chunk_bytes)?;

@@ -3,10 +3,11 @@
 use anyhow::Result;
 
 use super::fixture::{Conditions, Fixture, TARGETS};
+use super::phase;
 use super::rates;
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Measure, Parameter, Point, Settings, Value,
+    Cells, Experiment, Figure, Measure, Parameter, Point, ROUNDS, Settings, Value,
 };
 
 pub(super) struct Metadata;
@@ -24,10 +25,10 @@ impl Experiment for Metadata {
         format!(
             "All processes work in one directory, through the native path: they make empty files \
              (up to {} in all), stat them, open and close them for reading, and remove them. The \
-             pool is one engine with {TARGETS} targets in memory, on the same host. A phase ends \
-             after {:.2} s, whatever was done by then. {}",
+             pool is one engine with {TARGETS} targets in memory, on the same host. {} Making and \
+             removing are one turn. {}",
             rates::file_count(settings),
-            settings.share_ms(4 * settings.rounds()) as f64 / 1000.0,
+            phase::described(settings, rates::PHASES),
             settings.repetition(),
         )
     }
@@ -58,13 +59,17 @@ impl Experiment for Metadata {
         }]
     }
 
+    fn least_point_s(&self) -> f64 {
+        phase::least_point_s(rates::PHASES, ROUNDS)
+    }
+
     fn start(&self, settings: &Settings) -> Result<Measure> {
         let (mut fixture, settings) = (Fixture::default(), *settings);
-        let limit_ms = settings.share_ms(4 * settings.rounds());
+        let limit_ms = settings.share_ms(rates::PHASES * settings.rounds());
         Ok(Box::new(move |point| {
             let [processes] = point.cells()?;
             let conditions = Conditions { processes: processes.parse()?, ..Conditions::default() };
-            rates::measure(&mut fixture, conditions, &settings, limit_ms).map(Vec::from)
+            rates::measure(&mut fixture, conditions, &settings, limit_ms)
         }))
     }
 }

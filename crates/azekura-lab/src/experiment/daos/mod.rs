@@ -3,11 +3,14 @@
 
 mod access;
 mod bandwidth;
+mod benchmarks;
 mod fixture;
 mod metadata;
+mod phase;
 mod rates;
 mod targets;
 mod transfer;
+mod workers;
 
 use super::frame::Experiment;
 
@@ -17,8 +20,11 @@ pub(super) fn every() -> Vec<Box<dyn Experiment>> {
         Box::new(transfer::Transfer::ByFiles),
         Box::new(transfer::Transfer::ByChunk),
         Box::new(targets::Targets),
+        Box::new(workers::Workers),
         Box::new(metadata::Metadata),
         Box::new(access::Access),
         Box::new(access::AccessMetadata),
+        Box::new(benchmarks::Ior),
+        Box::new(benchmarks::Mdtest),
     ]
 }

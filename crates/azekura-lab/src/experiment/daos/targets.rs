@@ -6,11 +6,12 @@ use azekura_proto::ObjectClass;
 
 use super::bandwidth::{self, Files, READ, WRITE};
 use super::fixture::{Conditions, Fixture, PROCESSES};
-use super::rates;
+use super::{phase, rates};
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+    Cells, Experiment, Figure, Line, Measure, Parameter, Point, ROUNDS, Settings, Value,
 };
+use crate::experiment::spread::join;
 
 /// As many as the paper's two client nodes ran together.
 const MANY_PROCESSES: usize = 32;
@@ -22,9 +23,11 @@ fn processes(settings: &Settings) -> usize {
     if settings.quick { PROCESSES } else { MANY_PROCESSES }
 }
 
-/// Of a point's time each of six phases in each round has one part.
+/// Of a point's time each of these phases in each round has one part.
+const PHASES: usize = bandwidth::PHASES + rates::PHASES;
+
 fn limit_ms(settings: &Settings) -> u64 {
-    settings.share_ms(6 * settings.rounds())
+    settings.share_ms(PHASES * settings.rounds())
 }
 
 impl Experiment for Targets {
@@ -41,13 +44,13 @@ impl Experiment for Targets {
             "{} processes write and then read, through the native path, a file each (N-N) in \
              transfers of {}, {} in all; then they make, stat, open and remove up to {} empty files \
              in one directory. The pool is one engine with its targets in memory, on the same host; \
-             the chunk size is 1 MiB, and a file lies on one target. A phase ends after {:.2} s, \
-             whatever was done by then. {}",
+             the chunk size is 1 MiB, and a file lies on one target. {} Making and removing files \
+             are one turn. {}",
             processes(settings),
             format_bytes(TRANSFER_BYTES),
             format_bytes(bandwidth::part_bytes(settings) * PROCESSES as u64),
             rates::file_count(settings),
-            limit_ms(settings) as f64 / 1000.0,
+            phase::described(settings, PHASES),
             settings.repetition(),
         )
     }
@@ -57,16 +60,8 @@ impl Experiment for Targets {
     }
 
     fn values(&self) -> &'static [Value] {
-        const {
-            &[
-                bandwidth::VALUES[0],
-                bandwidth::VALUES[1],
-                rates::VALUES[0],
-                rates::VALUES[1],
-                rates::VALUES[2],
-                rates::VALUES[3],
-            ]
-        }
+        const ALL: [Value; 18] = join(bandwidth::VALUES, rates::VALUES);
+        &ALL
     }
 
     fn points(&self, settings: &Settings) -> Vec<Point> {
@@ -91,6 +86,10 @@ impl Experiment for Targets {
             figure("bandwidth", "Bandwidth by targets", "MiB/s", bandwidth),
             figure("metadata", "Metadata by targets", "operations/s", rates::lines()),
         ]
+    }
+
+    fn least_point_s(&self) -> f64 {
+        phase::least_point_s(PHASES, ROUNDS)
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {

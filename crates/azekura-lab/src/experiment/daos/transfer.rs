@@ -7,9 +7,10 @@ use azekura_proto::ObjectClass;
 
 use super::bandwidth::{self, Files, READ, WRITE};
 use super::fixture::{Conditions, Fixture, PROCESSES, TARGETS};
+use super::phase;
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+    Cells, Experiment, Figure, Line, Measure, Parameter, Point, ROUNDS, Settings, Value,
 };
 
 /// Whether a file lies on one target or on all.
@@ -103,7 +104,7 @@ impl Experiment for Transfer {
 
     fn method(&self, settings: &Settings) -> String {
         let part = format_bytes(bandwidth::part_bytes(settings));
-        let phase_s = settings.share_ms(2 * settings.rounds()) as f64 / 1000.0;
+        let phase = phase::described(settings, bandwidth::PHASES);
         let repetition = settings.repetition();
         match self {
             Self::ByFiles => format!(
@@ -111,15 +112,13 @@ impl Experiment for Transfer {
                  each, sequentially and in transfers of one size: all their parts of one file \
                  (N-1), or a file each (N-N). The pool is one engine with {TARGETS} targets in \
                  memory, on the same host; the chunk size is 1 MiB. A file lies on one target (no \
-                 sharding) or on all. A phase ends after {phase_s:.2} s, whatever was moved by \
-                 then. {repetition}"
+                 sharding) or on all. The paper's processes move 2 GiB each. {phase} {repetition}"
             ),
             Self::ByChunk => format!(
                 "{PROCESSES} processes write and then read, through the native path, a file each \
                  (N-N) of up to {part}, sequentially and in transfers of one size. The pool is one \
                  engine with {TARGETS} targets in memory, on the same host. A file lies on one \
-                 target or on all. A phase ends after {phase_s:.2} s, whatever was moved by then. \
-                 {repetition}"
+                 target or on all. The paper's processes move 2 GiB each. {phase} {repetition}"
             ),
         }
     }
@@ -167,15 +166,18 @@ impl Experiment for Transfer {
         ]
     }
 
+    fn least_point_s(&self) -> f64 {
+        phase::least_point_s(bandwidth::PHASES, ROUNDS)
+    }
+
     fn start(&self, settings: &Settings) -> Result<Measure> {
         let (mut fixture, settings, varies) = (Fixture::default(), *settings, *self);
-        let limit_ms = settings.share_ms(2 * settings.rounds());
+        let limit_ms = settings.share_ms(bandwidth::PHASES * settings.rounds());
         Ok(Box::new(move |point| {
             let [sharding, variant, transfer] = point.cells()?;
             let (conditions, files) = varies.conditions(sharding, variant)?;
             let bytes = transfer.parse()?;
             bandwidth::measure(&mut fixture, conditions, files, bytes, &settings, limit_ms)
-                .map(Vec::from)
         }))
     }
 }

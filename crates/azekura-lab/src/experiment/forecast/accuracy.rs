@@ -3,10 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use azekura::host::programs;
 use azekura::load::ScratchDir;
+use azekura::report;
 use azekura_forecast::{Calibration, Model, Run, Runs, forecast};
 use azekura_netlab::{Lab, Topology};
 use azekura_proto::pool_map::Address;
@@ -37,6 +39,7 @@ const PAPER_OFF: Value = Value { name: "paper_error_percent", title: "paper, err
 const CONVENTIONAL_OFF: Value =
     Value { name: "equation_1_error_percent", title: "equation 1, error %" };
 const INSIDE: Value = Value { name: "inside", title: "inside" };
+const OTHERS: Value = Value { name: "others_percent", title: "others, %" };
 
 /// Pattern, order, files, ratio, processes: none of them is a batch of the calibration.
 const CASES: [(&str, &str, &str, &str, &str); 16] = [
@@ -66,16 +69,19 @@ const PLACES: [(&str, &str); 4] = [
     ("link", "pool over a link of 400 Mbit/s, natively"),
 ];
 
-/// Time of each calibration.
-const BUDGET_S: u64 = 60;
+/// Time of each calibration; its batches, and with them those that are forecast, grow with it.
+const BUDGET_S: u64 = 120;
 const QUICK_BUDGET_S: u64 = 3;
 const QUICK_BYTES: u64 = 4 << 20;
-/// On a disk that others use as well, small batches drown in what those do.
-const DISK_BYTES: u64 = 96 << 20;
 /// Runs of which the middle is taken.
 const RUNS: usize = 5;
 /// Input of a case over that of the calibration's usual batch.
 const SHARE: f64 = 0.75;
+
+/// So long it is watched, before the runs of a case, what other programs have of the processors.
+const WATCH: Duration = Duration::from_millis(100);
+/// Where they have more than this share, figures say little.
+const OTHERS_MOST: f64 = 0.1;
 
 const TARGETS: u16 = 4;
 const CONTAINER: &str = "default";
@@ -211,11 +217,10 @@ impl Place {
     fn calibrate(&mut self, settings: &Settings) -> Result<&Calibration> {
         if self.calibration.is_none() {
             let file = self.scratch.path("fs.toml");
-            let budget = if settings.quick { QUICK_BUDGET_S } else { BUDGET_S };
-            let budget = format!("{budget}s");
+            let budget = format!("{}s", budget_s(settings));
             let mut words = vec!["calibrate", &self.options[1], "-o", &file, "--budget", &budget];
-            let size = if settings.quick { QUICK_BYTES } else { DISK_BYTES }.to_string();
-            if settings.quick || self.name == "disk" {
+            let size = QUICK_BYTES.to_string();
+            if settings.quick {
                 words.extend(["--size", &size]);
             }
             self.run(&words)?;
@@ -256,6 +261,29 @@ impl Place {
     }
 }
 
+fn budget_s(settings: &Settings) -> u64 {
+    if settings.quick { QUICK_BUDGET_S } else { settings.scaled(BUDGET_S, QUICK_BUDGET_S) }
+}
+
+/// What processors have done since the machine started, in all and without waiting for work.
+fn ticks(stat: &str) -> Option<(f64, f64)> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let all: Vec<f64> =
+        line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let idle = all.get(3)? + all.get(4)?;
+    let total: f64 = all.iter().sum();
+    Some((total, total - idle))
+}
+
+/// The share of the processors that is in use while this program uses none.
+fn in_use_by_others() -> Option<f64> {
+    let look = || ticks(&std::fs::read_to_string("/proc/stat").ok()?);
+    let (total, busy) = look()?;
+    std::thread::sleep(WATCH);
+    let (total_then, busy_then) = look()?;
+    (total_then > total).then(|| (busy_then - busy) / (total_then - total))
+}
+
 fn middle(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -263,7 +291,7 @@ fn middle(numbers: &[f64]) -> f64 {
 }
 
 /// The columns, from a run and its forecasts.
-fn values_of(calibration: &Calibration, run: &Run) -> Result<Vec<f64>> {
+fn values_of(calibration: &Calibration, run: &Run, others: f64) -> Result<Vec<f64>> {
     let measured = middle(&run.seconds);
     let full = forecast(calibration, &run.job, Model::Full)?;
     let paper = forecast(calibration, &run.job, Model::Paper)?.seconds.0;
@@ -281,6 +309,7 @@ fn values_of(calibration: &Calibration, run: &Run) -> Result<Vec<f64>> {
         off(paper),
         off(conventional),
         f64::from(u8::from(inside)),
+        100.0 * others,
     ])
 }
 
@@ -296,16 +325,18 @@ impl Experiment for Accuracy {
     fn method(&self, settings: &Settings) -> String {
         let places: Vec<String> =
             PLACES.iter().map(|(name, what)| format!("*{name}* is a {what}")).collect();
-        let budget = if settings.quick { QUICK_BUDGET_S } else { BUDGET_S };
+        let budget = budget_s(settings);
         format!(
             "Each place is calibrated with `azekura calibrate --budget {budget}s`, and then 16 batches are \
              run by `azekura bench batch` that the calibration has not run: other numbers of files and \
              processes, other ratios, and {SHARE} of its input. {}. *measured* is the middle of {RUNS} runs, \
-             with cold caches; *full*, with its interval of 90 % from *low* to *high*, is what `azekura \
+             with cold caches, after one that does not count; *full*, with its interval of 90 % from *low* to *high*, is what `azekura \
              forecast` says, *paper* what it says with `--model paper`, *equation 1* the conventional \
              estimate. An error is forecast less measured, over measured; *inside* is 1 where the measured \
-             time lies in the interval.",
-            places.join(", ")
+             time lies in the interval. *others* is what other programs had of the processors just before the \
+             runs: where it is more than {:.0} %, or was during a calibration, figures say little.",
+            places.join(", "),
+            100.0 * OTHERS_MOST
         )
     }
 
@@ -326,6 +357,7 @@ impl Experiment for Accuracy {
                 PAPER_OFF,
                 CONVENTIONAL_OFF,
                 INSIDE,
+                OTHERS,
             ]
         }
     }
@@ -376,6 +408,7 @@ impl Experiment for Accuracy {
     fn start(&self, settings: &Settings) -> Result<Measure> {
         let settings = *settings;
         let mut at: Option<Place> = None;
+        let mut warned = false;
         Ok(Box::new(move |point| {
             let [place, _, pattern, order, files, ratio, processes] = point.cells()?;
             if at.as_ref().is_none_or(|at| at.name != place) {
@@ -388,8 +421,16 @@ impl Experiment for Accuracy {
             let most = here.calibrate(&settings)?.range.bytes.most;
             let bytes = (most as f64 / 2.0 * SHARE) as u64;
             let runs = if settings.quick { 1 } else { RUNS };
+            let others = in_use_by_others().unwrap_or(f64::NAN);
+            if others > OTHERS_MOST && !warned {
+                report::note(format_args!(
+                    "azekura-lab: other programs have {:.0} % of the processors: figures say little",
+                    100.0 * others
+                ));
+                warned = true;
+            }
             let run = here.measure(&[pattern, order, files, ratio, processes], bytes, runs)?;
-            values_of(here.calibrate(&settings)?, &run)
+            values_of(here.calibrate(&settings)?, &run, others)
         }))
     }
 }
@@ -403,5 +444,13 @@ mod tests {
         let settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
         assert!(Accuracy.points(&settings).len() >= 60);
         assert!(Topology::parse(LAB, "experiment").is_ok());
+    }
+
+    #[test]
+    fn processors_that_wait_for_storage_do_not_work() {
+        let stat = "cpu  10 1 20 60 5 1 2 1 99 0\ncpu0 1 1 1 1\n";
+        assert_eq!(ticks(stat), Some((100.0, 35.0)));
+        assert_eq!(ticks("intr 5\n"), None);
+        assert!(in_use_by_others().is_some_and(|share| (0.0..=1.0).contains(&share)));
     }
 }

@@ -275,6 +275,10 @@ impl Experiment for Paper {
         ]
     }
 
+    fn is_published(&self, line: &Line) -> bool {
+        line.only.iter().any(|(name, cell)| *name == SERIES.name && cell == MEASURED)
+    }
+
     fn start(&self, _settings: &Settings) -> Result<Measure> {
         Ok(Box::new(values_of))
     }

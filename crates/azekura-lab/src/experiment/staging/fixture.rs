@@ -20,7 +20,8 @@ pub(super) const NODES_MAX: usize = 16;
 pub(super) const LINK_BYTES_PER_S: f64 = 12_500_000.0;
 /// How the hosts are, for pages.
 pub(super) const METHOD: &str = "A server and the nodes are hosts of their own, made by `azekura-lab netlab`, each on a link of \
-     100 Mbit/s with a delay of 0.2 ms to one switch; of a link's 12.5 MB/s TCP has 11.77 in one \
+     100 Mbit/s with a delay of 0.2 ms to one switch; up to 1 ms of a burst arrives together \
+     (`lump`), which leaves the processors to the programs. Of a link's 12.5 MB/s TCP has 11.77 in one \
      direction when nothing goes in the other. Files are in memory on both sides.";
 
 /// How many this process has made.

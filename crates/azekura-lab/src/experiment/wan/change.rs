@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::fixture::{FarPool, LinkShape, METHOD, POLICY, USEFUL, USEFUL_BARS, Workload, bars};
+use super::fixture::{FarPool, LinkShape, METHOD, POLICY, USEFUL, USEFUL_RANGE, Workload};
 use super::pattern::Pattern;
 use super::reader::Reading;
 use crate::chart::Scale;
@@ -30,8 +30,8 @@ const PHASE_S: u64 = 20;
 const QUICK_PHASE_S: u64 = 1;
 const VALUES: [Value; 3] = [
     Value { name: USEFUL, title: "useful, MB/s" },
-    Value { name: USEFUL_BARS[0], title: "least" },
-    Value { name: USEFUL_BARS[1], title: "most" },
+    Value { name: USEFUL_RANGE[0], title: "least" },
+    Value { name: USEFUL_RANGE[1], title: "most" },
 ];
 
 pub(super) struct Changing;
@@ -115,10 +115,6 @@ impl Experiment for Changing {
             y_scale: Scale::Linear,
             lines: POLICIES.into_iter().chain([LINK]).map(line).collect(),
         }]
-    }
-
-    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
-        bars(value)
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {

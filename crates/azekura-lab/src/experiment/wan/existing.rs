@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload, bars};
+use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -63,7 +63,7 @@ impl Experiment for Existing {
         };
         vec![Figure {
             file: "existing",
-            title: "Requests of 1 MiB, near and far (the paper's figure 1)",
+            title: "Requests of 1 MiB, near and far",
             x: DELAY.name,
             x_title: "added round trip, ms",
             x_scale: Scale::Linear,
@@ -71,10 +71,6 @@ impl Experiment for Existing {
             y_scale: Scale::Linear,
             lines: PATTERNS.into_iter().map(line).collect(),
         }]
-    }
-
-    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
-        bars(value)
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::fixture::{
-    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, USEFUL, VALUES, Workload, bars, delays_ms,
+    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, USEFUL, VALUES, Workload, delays_ms,
 };
 use super::pattern::{Extent, Pattern};
 use crate::chart::Scale;
@@ -176,10 +176,6 @@ impl Experiment for Fixed {
         Pattern::chosen(settings).iter().map(figure).collect()
     }
 
-    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
-        bars(value)
-    }
-
     fn start(&self, settings: &Settings) -> Result<Measure> {
         let (mut far, settings) = (FarPool::start(settings)?, short(settings));
         Ok(Box::new(move |point| {
@@ -205,8 +201,8 @@ mod tests {
         std::fs::create_dir(&other).unwrap();
         std::fs::write(
             other.join("results.csv"),
-            "pattern,round_trip_ms,request_bytes,useful_mb_per_s,useful_least_mb_per_s,\
-             useful_most_mb_per_s,seconds,requests,asked_mb,size_bytes_chosen,round_trip_ms_seen\n\
+            "pattern,round_trip_ms,request_bytes,useful_mb_per_s,useful_mb_per_s_min,\
+             useful_mb_per_s_max,seconds,requests,asked_mb,size_bytes_chosen,round_trip_ms_seen\n\
              random-8M,0,4194304,90.0,90,90,1,1,1,4194304,9\n\
              random-8M,10,262144,20.0,20,20,1,1,1,262144,9\n\
              random-8M,10,4194304,70.0,70,71,1,2,3,4194304,9\n\
@@ -224,7 +220,8 @@ mod tests {
         let cost = |size_bytes| cost(Pattern::ShortStride, four, size_bytes);
         assert_eq!(cost(MIB / 2), (4, 2 * MIB));
         assert_eq!(cost(MIB / 4), (8, 2 * MIB));
-        assert_eq!(cost(8 * MIB), (2, 14 * MIB), "to the end of the last turn, and no further");
+        // From 0, and from the fourth region to the end of the last turn.
+        assert_eq!(cost(8 * MIB), (2, 8 * MIB + 7 * MIB / 2));
         assert_eq!(cost(512 * MIB), (1, 14 * MIB));
     }
 

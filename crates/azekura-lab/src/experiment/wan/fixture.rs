@@ -44,12 +44,12 @@ pub(super) const POLICY: Parameter =
 /// Name of the column of useful bytes per second.
 pub(super) const USEFUL: &str = "useful_mb_per_s";
 /// Names of the columns of its extremes.
-pub(super) const USEFUL_BARS: [&str; 2] = ["useful_least_mb_per_s", "useful_most_mb_per_s"];
+pub(super) const USEFUL_RANGE: [&str; 2] = ["useful_mb_per_s_min", "useful_mb_per_s_max"];
 /// The columns of a point.
 pub(super) const VALUES: [Value; 8] = [
     Value { name: USEFUL, title: "useful, MB/s" },
-    Value { name: USEFUL_BARS[0], title: "least" },
-    Value { name: USEFUL_BARS[1], title: "most" },
+    Value { name: USEFUL_RANGE[0], title: "least" },
+    Value { name: USEFUL_RANGE[1], title: "most" },
     Value { name: "seconds", title: "seconds" },
     Value { name: "requests", title: "requests" },
     Value { name: "asked_mb", title: "asked for, MB" },
@@ -64,11 +64,6 @@ pub(super) const SIZE_AT: usize = 6;
 /// The round trips of a run, in milliseconds.
 pub(super) fn delays_ms(settings: &Settings) -> &'static [u64] {
     if settings.quick { &QUICK_DELAYS_MS } else { &DELAYS_MS }
-}
-
-/// The bars of a value, if it has some.
-pub(super) fn bars(value: &str) -> Option<[&'static str; 2]> {
-    (value == USEFUL).then_some(USEFUL_BARS)
 }
 
 /// A pattern's figure over the round trips.

@@ -106,7 +106,7 @@ impl Experiment for Overhead {
         };
         vec![Figure {
             file: "overhead",
-            title: "Bookkeeping of a request (the paper's section 5.5)",
+            title: "Bookkeeping of a request",
             x: SIZE.name,
             x_title: "size of requests",
             x_scale: Scale::Sizes,

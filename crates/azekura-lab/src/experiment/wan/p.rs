@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload, bars};
+use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -85,15 +85,8 @@ impl Experiment for Patience {
                 })
                 .collect(),
         };
-        let titles = [
-            "512 KiB, gaps of 3 MiB, by p (the paper's figure 11)",
-            "25 MiB, then 50 times 512 KiB, by p (figure 12)",
-        ];
+        let titles = ["512 KiB, gaps of 3 MiB, by p", "25 MiB, then 50 times 512 KiB, by p"];
         PATTERNS.into_iter().zip(titles).map(figure).collect()
-    }
-
-    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
-        bars(value)
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {

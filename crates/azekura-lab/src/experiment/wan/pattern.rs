@@ -93,18 +93,18 @@ impl Pattern {
         }
     }
 
-    /// What it is, in words, with the figures of the paper that show it.
+    /// What it is, in words.
     pub(super) fn title(self) -> &'static str {
         match self {
-            Self::Sequential => "Front to back (the paper's figures 3 and 13)",
-            Self::ShortStride => "512 KiB, gaps of 3 MiB (figures 4 and 14)",
-            Self::MiddleStride => "3 MiB, gaps of 6 MiB (figures 5 and 15)",
-            Self::LongStride => "256 MiB, gaps of 768 MiB (figures 6 and 16)",
-            Self::RandomStride => "512 KiB, seeks of -2.5 to 5.5 MiB (figure 17)",
-            Self::Random => "8 MiB at random in 4 GiB (figures 7 and 18)",
-            Self::Mixed => "50 MiB, then 25 times 2 MiB with gaps (figure 19)",
-            Self::MixedShort => "25 MiB, then 50 times 512 KiB with gaps (as figure 12)",
-            Self::Shift => "1 GiB, then 61 KiB with gaps of 1 MiB (as figure 10)",
+            Self::Sequential => "Front to back",
+            Self::ShortStride => "512 KiB, gaps of 3 MiB",
+            Self::MiddleStride => "3 MiB, gaps of 6 MiB",
+            Self::LongStride => "256 MiB, gaps of 768 MiB",
+            Self::RandomStride => "512 KiB, seeks of -2.5 to 5.5 MiB",
+            Self::Random => "8 MiB at random in 4 GiB",
+            Self::Mixed => "50 MiB, then 25 times 2 MiB with gaps",
+            Self::MixedShort => "25 MiB, then 50 times 512 KiB with gaps",
+            Self::Shift => "1 GiB, then 61 KiB with gaps of 1 MiB",
         }
     }
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::fixed;
 use super::fixture::{
-    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, POLICY, USEFUL, VALUES, Workload, bars,
-    delays_ms, figure_by_delay,
+    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, POLICY, USEFUL, VALUES, Workload, delays_ms,
+    figure_by_delay,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
@@ -125,10 +125,6 @@ impl Experiment for Policies {
                 .map_or(Source::Missing, Source::Known);
         }
         Source::Measured
-    }
-
-    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
-        bars(value)
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {

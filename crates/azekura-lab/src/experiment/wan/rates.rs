@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 
 use super::fixture::{
-    DELAY, FarPool, LinkShape, METHOD, PATTERN, POLICY, SIZE, USEFUL, VALUES, Workload, bars,
+    DELAY, FarPool, LinkShape, METHOD, PATTERN, POLICY, SIZE, USEFUL, VALUES, Workload,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
@@ -113,10 +113,6 @@ impl Experiment for Rates {
                 &POLICIES[1..2],
             ),
         ]
-    }
-
-    fn bars(&self, value: &str) -> Option<[&'static str; 2]> {
-        bars(value)
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {

@@ -90,20 +90,8 @@ impl Experiment for Shifting {
             }],
         };
         vec![
-            figure(
-                "size",
-                "Size of requests (the paper's figure 10, right axis)",
-                "size",
-                Scale::Sizes,
-                VALUES[1],
-            ),
-            figure(
-                "utilisation",
-                "Utilisation of requests (figure 10, left axis)",
-                "%",
-                Scale::Linear,
-                VALUES[3],
-            ),
+            figure("size", "Size of requests", "size", Scale::Sizes, VALUES[1]),
+            figure("utilisation", "Utilisation of requests", "%", Scale::Linear, VALUES[3]),
         ]
     }
 

@@ -12,8 +12,8 @@ use super::case::Case;
 use crate::host::interrupt::Interrupt;
 use crate::host::programs;
 use crate::load::{
-    Backend, BatchOrder, BatchStep, CachesDropped, IoOrder, MdKind, MdOrder, Motion, Order,
-    RemoteWorker, Speed, Tally, WORKER_COMMAND, WorkerPool,
+    Backend, BatchStep, CachesDropped, IoOrder, MdKind, MdOrder, Motion, Order, RemoteWorker,
+    Speed, Tally, WORKER_COMMAND, WorkerPool,
 };
 use crate::stage::Launcher;
 
@@ -99,12 +99,18 @@ impl Crew {
 
     fn step(&mut self, case: &Case, step: BatchStep) -> Result<Vec<Tally>> {
         let orders = case.orders(step, &self.dir);
-        self.run(orders)
+        self.run(case.nodes, orders.into_iter().map(Order::Batch))
     }
 
-    fn run(&mut self, orders: Vec<BatchOrder>) -> Result<Vec<Tally>> {
-        let orders: Vec<Order> = orders.into_iter().map(Order::Batch).collect();
-        self.workers.run(&orders)
+    /// Has orders done that are for so many nodes, which may be fewer than there are: node after node for the
+    /// first process of each, then for the second.
+    fn run(&mut self, nodes: u32, orders: impl Iterator<Item = Order>) -> Result<Vec<Tally>> {
+        let all = self.nodes as usize;
+        let orders: Vec<(usize, Order)> = orders
+            .enumerate()
+            .map(|(index, order)| (worker_of(index, nodes as usize, all), order))
+            .collect();
+        self.workers.run_on(&orders)
     }
 
     /// Makes the input of a batch.
@@ -126,7 +132,7 @@ impl Crew {
         }
         let tallies = self.step(case, BatchStep::Forget)?;
         // The first process of each node has asked the kernel.
-        let firsts = tallies.iter().take(self.nodes as usize);
+        let firsts = tallies.iter().take(case.nodes as usize);
         let by_kernel =
             firsts.into_iter().all(|tally| tally.caches_dropped == Some(CachesDropped::ByKernel));
         Ok(Some(if by_kernel { CachesDropped::ByKernel } else { CachesDropped::ByAdvice }))
@@ -149,7 +155,7 @@ impl Crew {
     pub(crate) fn measure_and_keep(&mut self, case: &Case) -> Result<Measurement> {
         let tallies = self.step(case, BatchStep::Run)?;
         Ok(Measurement {
-            seconds: seconds_of(&tallies, self.nodes as usize),
+            seconds: seconds_of(&tallies, case.nodes as usize),
             spent: spent_of(&tallies),
         })
     }
@@ -161,7 +167,7 @@ impl Crew {
     pub(crate) fn check_room(&mut self, case: &Case) -> Result<()> {
         let mut order = case.orders(BatchStep::CheckRoom, &self.dir);
         order.truncate(1);
-        self.run(order).map(drop)
+        self.run(1, order.into_iter().map(Order::Batch)).map(drop)
     }
 
     /// Throughputs of one process that reads and writes buffers at random places of the usual batch's
@@ -220,7 +226,7 @@ impl Crew {
                 })
             };
             let orders: Vec<Order> = (0..case.all()).map(order).collect();
-            let tallies = self.workers.run(&orders)?;
+            let tallies = self.run(case.nodes, orders.into_iter())?;
             *seconds = 1.0 / Speed::of(&tallies).operations_per_s;
         }
         let [create_s, stat_s, open_s, unlink_s] = seconds;
@@ -242,6 +248,13 @@ impl Crew {
     pub(crate) fn clear(&mut self, case: &Case) -> Result<()> {
         self.step(case, BatchStep::Clear).map(drop)
     }
+}
+
+/// The number of the worker that has an order for so many of all nodes: the workers of all nodes come first, one
+/// of each, then the second ones.
+fn worker_of(index: usize, nodes: usize, all_nodes: usize) -> usize {
+    let nodes = nodes.max(1);
+    index / nodes * all_nodes + index % nodes
 }
 
 /// The longest of the nodes' times: each has a clock of its own, and begins when it is told to.
@@ -274,6 +287,13 @@ fn spent_of(tallies: &[Tally]) -> Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_fewer_nodes_stay_on_those() {
+        let workers = |nodes| (0..4).map(|index| worker_of(index, nodes, 2)).collect::<Vec<_>>();
+        assert_eq!(workers(2), [0, 1, 2, 3]);
+        assert_eq!(workers(1), [0, 2, 4, 6], "all of the first node");
+    }
 
     #[test]
     fn a_run_ends_with_the_last_process_of_the_slowest_node() {

@@ -105,6 +105,9 @@ pub(crate) struct BatchArgs {
     /// Runs of which the mean is taken
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Runs before these, which do not count
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    warm_up: u32,
     /// Leave the files of the last run, and say where they are
     #[arg(long)]
     keep: bool,
@@ -278,15 +281,19 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Measured> {
     let mut crew = args.nodes.start(backend, case.processes, interrupt)?;
-    let mut progress = Progress::count("running", u64::from(args.runs) + 1);
+    let all = args.warm_up.saturating_add(args.runs);
+    let mut progress = Progress::count("running", u64::from(all) + 1);
     crew.make_input(case)?;
     progress.advance(1);
     let mut measurements = Vec::new();
     let mut dropped = None;
-    for run in 1..=args.runs {
+    for run in 1..=all {
         dropped = crew.prepare(case)?;
-        let keep = args.keep && run == args.runs;
-        measurements.push(if keep { crew.measure_and_keep(case)? } else { crew.measure(case)? });
+        let keep = args.keep && run == all;
+        let measurement = if keep { crew.measure_and_keep(case)? } else { crew.measure(case)? };
+        if run > args.warm_up {
+            measurements.push(measurement);
+        }
         progress.advance(1);
     }
     if args.keep {

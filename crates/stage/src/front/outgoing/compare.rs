@@ -125,6 +125,7 @@ impl Plan {
         lists: Vec<(NodeId, Vec<Leaving>)>,
         hosts: &BTreeMap<NodeId, String>,
         memory: &mut Memory,
+        stands: &dyn Fn(&Place) -> bool,
     ) -> Self {
         let mut plan = Self::default();
         let mut places: BTreeMap<Place, Writers> = BTreeMap::new();
@@ -135,7 +136,7 @@ impl Plan {
                 }
             }
         }
-        let mut names = Names::new(&places, hosts);
+        let mut names = Names { hosts, places: &places, given: BTreeSet::new(), stands };
         for (place, writers) in &places {
             plan.add(place, writers, memory, &mut names);
         }
@@ -271,29 +272,30 @@ struct Names<'a> {
     hosts: &'a BTreeMap<NodeId, String>,
     places: &'a BTreeMap<Place, Writers>,
     given: BTreeSet<Place>,
+    /// Whether something stands at a place at home.
+    stands: &'a dyn Fn(&Place) -> bool,
 }
 
-impl<'a> Names<'a> {
-    fn new(places: &'a BTreeMap<Place, Writers>, hosts: &'a BTreeMap<NodeId, String>) -> Self {
-        Self { hosts, places, given: BTreeSet::new() }
-    }
-
-    /// The path with the name of the host behind it; with the number of the node if that is no name of its
-    /// own; and with more of them as long as something else has that name.
+impl Names<'_> {
+    /// The path with the name of the host behind it, or the number of the node if that is no name of its own;
+    /// and then with a number, if something has that name already, as from an earlier job.
     fn of(&mut self, place: &Place, node: NodeId, memory: &Memory) -> Vec<u8> {
         let host = self.hosts.get(&node).filter(|host| {
             self.hosts.values().filter(|other| other == host).count() == 1 && !host.contains('/')
         });
         let number = node.0.to_string();
-        let mut path = [&place.path, &b"."[..], host.unwrap_or(&number).as_bytes()].concat();
-        loop {
-            let name = Place { map: place.map, path };
-            let is_taken = self.places.contains_key(&name) || memory.owner.contains_key(&name);
-            if !is_taken && self.given.insert(name.clone()) {
-                return name.path;
-            }
-            path = [&name.path, &b"."[..], number.as_bytes()].concat();
+        let first = [&place.path, &b"."[..], host.unwrap_or(&number).as_bytes()].concat();
+        let mut name = Place { map: place.map, path: first.clone() };
+        let mut count = 1;
+        while self.places.contains_key(&name)
+            || memory.owner.contains_key(&name)
+            || (self.stands)(&name)
+            || !self.given.insert(name.clone())
+        {
+            count += 1;
+            name.path = [&first, format!(".{count}").as_bytes()].concat();
         }
+        name.path
     }
 }
 
@@ -323,7 +325,7 @@ mod tests {
         let node = |number: usize| NodeId(number as u16);
         let lists = lists.iter().enumerate().map(|(number, list)| (node(number), list.to_vec()));
         let hosts = hosts.iter().enumerate().map(|(number, host)| (node(number), (*host).into()));
-        Plan::new(lists.collect(), &hosts.collect(), memory)
+        Plan::new(lists.collect(), &hosts.collect(), memory, &|_| false)
     }
 
     fn names(tasks: &[Task]) -> Vec<(u16, &str)> {
@@ -349,7 +351,22 @@ mod tests {
         assert_eq!(names(&made.files), [(0, "x.0"), (1, "x.1")]);
         let taken = [file("z", false), file("z.a", false)];
         let made = plan(&[&taken, &[file("z", false)]], &["a", "b"], &mut memory);
-        assert_eq!(names(&made.files), [(0, "z.a.0"), (1, "z.b"), (0, "z.a")]);
+        assert_eq!(names(&made.files), [(0, "z.a.2"), (1, "z.b"), (0, "z.a")]);
+    }
+
+    #[test]
+    fn what_stands_at_home_keeps_its_name() {
+        let both = [(NodeId(0), vec![file("x", false)]), (NodeId(1), vec![file("x", false)])];
+        let hosts = BTreeMap::from([(NodeId(0), "a".to_owned()), (NodeId(1), "b".to_owned())]);
+        let stands = |found: &Place| [place("x.a"), place("x.a.2"), place("x.b")].contains(found);
+        let mut memory = Memory::default();
+        let made = Plan::new(both.to_vec(), &hosts, &mut memory, &stands);
+        assert_eq!(names(&made.files), [(0, "x.a.3"), (1, "x.b.2")]);
+        assert_eq!(made.conflicts, [(place("x"), vec![b"x.a.3".to_vec(), b"x.b.2".to_vec()])]);
+        // What a node has sent itself is replaced by what it sends later.
+        memory.sent_as.insert((place("x"), NodeId(0)), b"x.a.3".to_vec());
+        let made = Plan::new(both[..1].to_vec(), &hosts, &mut memory, &|_| true);
+        assert_eq!(names(&made.files), [(0, "x.a.3")]);
     }
 
     #[test]

@@ -94,7 +94,11 @@ impl Outgoing {
         for (_, list) in &mut lists {
             list.retain(|leaving| !self.is_at_home(leaving));
         }
-        let mut plan = Plan::new(lists, hosts, &mut self.memory.lock());
+        let stands = |place: &Place| {
+            let home = &*self.sources[usize::from(place.map)];
+            home.attributes(&place.path).is_ok()
+        };
+        let mut plan = Plan::new(lists, hosts, &mut self.memory.lock(), &stands);
         let home = |task: &Task| &*self.sources[usize::from(task.place.map)];
         plan.directories.retain(|task| !homewards::has_dir(home(task), &task.at));
         plan

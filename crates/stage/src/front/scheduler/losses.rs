@@ -153,11 +153,12 @@ impl Scheduler {
     pub(super) fn node_failed(&mut self, node: NodeId, id: ContentId, why: String) {
         let Some(content) = self.state.contents.get(&id) else { return };
         let path = path_of(&content.description);
+        // First: programs that have it open must not wait for another version.
+        self.say(node, ToAgent::Abandon { content: id });
         for part in &content.description.parts {
             let place = part.place.clone();
             self.say(node, ToAgent::Refuse { place, errno: Errno::IO.raw_os_error() });
         }
-        self.say(node, ToAgent::Abandon { content: id });
         self.tell(Event::Failed { path, node: Some(node), why });
         self.take_out(node, id);
     }
@@ -214,15 +215,16 @@ impl Scheduler {
         let Some(content) = self.state.contents.remove(&id) else { return };
         self.state.under_way.remove(&id);
         let waiting = content.route.waiting();
+        // First: programs that have it open must not wait for another version.
+        for node in &waiting {
+            self.say(*node, ToAgent::Abandon { content: id });
+        }
         for part in &content.description.parts {
             if let Some(wanted) = self.state.files.get_mut(&part.place) {
                 wanted.content = None;
                 wanted.by.extend(&waiting);
             }
             self.refuse(&part.place, errno, "it cannot be read");
-        }
-        for node in waiting {
-            self.say(node, ToAgent::Abandon { content: id });
         }
     }
 }

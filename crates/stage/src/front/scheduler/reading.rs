@@ -24,6 +24,8 @@ const LARGE_MAX: usize = 4;
 const BUNDLES_MAX: usize = 16;
 /// Bundles that are read at once. Files that are wanted meanwhile wait, and travel together.
 const READING_MAX: usize = 2;
+/// Waiting small files that are counted when the way of a bundle is chosen: more do not change it.
+const LOOKED_AT: usize = 4096;
 /// Openings that stall beside those that do not, at most; and as many bundles, and contents.
 const STALLED_MAX: usize = 16;
 
@@ -69,6 +71,17 @@ impl Scheduler {
         {
             self.read_bundle();
         }
+    }
+
+    /// Bytes of small files that travel or wait to, as far as they change the way of a bundle.
+    pub(super) fn small_bytes_beside(&self) -> u64 {
+        let State { files, contents, small, under_way, .. } = &self.state;
+        let travelling = under_way.iter().filter_map(|id| contents.get(id));
+        let travelling = travelling.map(|content| &content.description);
+        let travelling = travelling.filter(|content| content.is_small());
+        let waiting = small.iter().take(LOOKED_AT).filter_map(|place| files.get(place));
+        travelling.map(|content| content.bytes()).sum::<u64>()
+            + waiting.map(|wanted| wanted.bytes).sum::<u64>()
     }
 
     fn large_under_way(&self) -> Vec<ContentId> {

@@ -1,0 +1,15 @@
+//! Objects, key-values and arrays of cells, over the object API of a pool.
+
+mod array;
+mod cursor;
+mod fetch;
+mod handle;
+mod keys;
+mod kv;
+mod list;
+mod memory;
+mod open;
+mod punch;
+mod query;
+pub(crate) mod table;
+mod update;

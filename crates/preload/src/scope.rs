@@ -1,0 +1,8 @@
+//! Which of two libraries this source is built as: all of it (`libazekura_preload.so`), or what
+//! `azekura profile` needs of it (`libazekura_recorder.so`, built by `crates/recorder`). A build of many short
+//! programs pays for every page that the loader touches, so the second serves neither pool nor job: it says
+//! no where a hook asks for one, and what nobody reaches then is left out by the linker.
+
+/// Whether this library records and does nothing else. The hooks are the same in both: a call that is
+/// nobody's passes here as it does there.
+pub(crate) const RECORDS_ONLY: bool = cfg!(records_only);
