@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::fixture::{FarPool, LinkShape, METHOD, POLICY, USEFUL, USEFUL_RANGE, Workload};
+use super::fixture::{FarPool, LinkShape, POLICY, USEFUL, USEFUL_RANGE, Workload, method};
 use super::pattern::Pattern;
 use super::reader::Reading;
 use crate::chart::Scale;
@@ -74,8 +74,9 @@ impl Experiment for Changing {
             .map(|shape| format!("{} Mbit/s and {} ms", shape.rate_mbit, shape.round_trip_ms))
             .collect();
         format!(
-            "{METHOD} This experiment goes by time: every {} s the link becomes another, {}. The pattern is \
+            "{} This experiment goes by time: every {} s the link becomes another, {}. The pattern is \
              3 MiB with gaps of 6 MiB, in a file of 32 GiB. {}",
+            method(),
             phase_s(settings),
             phases.join(", then "),
             settings.repetition()

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload};
+use super::fixture::{DELAY, FarPool, PATTERN, USEFUL, VALUES, Workload, method};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -33,8 +33,9 @@ impl Experiment for Existing {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} {} The paper's delays here are 50 us and 25 ms, and it does not say what its random \
+            "{} {} The paper's delays here are 50 us and 25 ms, and it does not say what its random \
              access was: two kinds are measured.",
+            method(),
             settings.repetition()
         )
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::fixture::{
-    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, USEFUL, VALUES, Workload, delays_ms,
+    DELAY, FarPool, GOODPUT_MB_PER_S, PATTERN, USEFUL, VALUES, Workload, delays_ms, method,
 };
 use super::pattern::{Extent, Pattern};
 use crate::chart::Scale;
@@ -122,9 +122,10 @@ impl Experiment for Fixed {
             .map(|(pattern, delay)| sizes_in_time(settings, pattern, delay).1)
             .sum();
         format!(
-            "{METHOD} Requests are all of one size, one at a time (`--read-policy fixed=SIZE`). A run \
+            "{} Requests are all of one size, one at a time (`--read-policy fixed=SIZE`). A run \
              has a quarter of the turns of wan-policies. {} Sizes with which a run would take more than {:.0} s are left out: {left_out} of {}, all of them \
              small sizes at long round trips.",
+            method(),
             settings.repetition(),
             patience_s(settings),
             sizes(settings).len() * Pattern::chosen(settings).len() * delays_ms(settings).len(),

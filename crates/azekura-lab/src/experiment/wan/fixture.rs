@@ -30,9 +30,9 @@ const CLIENT: &str = "client";
 const SERVER: &str = "server";
 const PORT: u16 = 7070;
 const LAB: &str = "hosts = ['client', 'server']
-    links = [{ name = 'wan', between = ['client', 'server'], rate = '1gbit', queue = 'auto' }]
-    [tcp]
-    congestion = 'cubic'";
+    links = [{ name = 'wan', between = ['client', 'server'], rate = '1gbit', queue = 'auto' }]";
+/// Where the system says which congestion controls it gives to anybody.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 pub(super) const PATTERN: Parameter =
     Parameter { name: "pattern", title: "pattern", cells: Cells::Plain };
@@ -84,16 +84,28 @@ pub(super) fn figure_by_delay(
     }
 }
 
+/// The congestion control of a link's connections: one that goes by losses, as the paper's. Small requests never
+/// show what a link can do to one that paces (BBR).
+fn congestion_control() -> &'static str {
+    let allowed = std::fs::read_to_string(ALLOWED).unwrap_or_default();
+    if allowed.split_whitespace().any(|name| name == "cubic") { "cubic" } else { "reno" }
+}
+
 /// How the link and the file are, for pages.
-pub(super) const METHOD: &str = "A client reads a file over a link of 1 Gbit/s, made by `azekura-lab netlab`, to which a round trip is \
-     added (half of it in each direction); TCP (cubic, with buffers for the longest round trip) then \
-     moves at most 117.7 MB/s. The pool is one engine with 4 targets in memory. The file has holes, \
-     which the engine reads from its storage and sends as zeros like any bytes. `sync-adaptive` and \
-     `fixed=SIZE` read a file on one target (class S1): a window is one request over one connection, as \
-     in the paper. `predictive` and `sync-adaptive-striped` are Azekura's own way: a file over all \
-     targets, read in parts over several connections. Every run begins cold, with a new process and new \
-     connections. A region of up to 8 MiB is read by one call, a longer one by calls of 1 MiB. A run is \
-     whole turns of the pattern, whatever time that takes. MB are 10^6 bytes.";
+pub(super) fn method() -> String {
+    format!(
+        "A client reads a file over a link of 1 Gbit/s, made by `azekura-lab netlab`, to which a round trip is \
+         added (half of it in each direction); TCP ({}, with buffers for the longest round trip) then \
+         moves at most 117.7 MB/s. The pool is one engine with 4 targets in memory. The file has holes, \
+         which the engine reads from its storage and sends as zeros like any bytes. `sync-adaptive` and \
+         `fixed=SIZE` read a file on one target (class S1): a window is one request over one connection, as \
+         in the paper. `predictive` and `sync-adaptive-striped` are Azekura's own way: a file over all \
+         targets, read in parts over several connections. Every run begins cold, with a new process and new \
+         connections. A region of up to 8 MiB is read by one call, a longer one by calls of 1 MiB. A run is \
+         whole turns of the pattern, whatever time that takes. MB are 10^6 bytes.",
+        congestion_control()
+    )
+}
 
 /// Runs of a point as values: the mean, and the extremes of the speed. The size is the one of the middle.
 pub(super) fn values_of(readings: &[Reading]) -> Vec<f64> {
@@ -186,6 +198,11 @@ impl<'a> Workload<'a> {
     }
 }
 
+fn topology() -> Result<Topology> {
+    let text = format!("{LAB}\n[tcp]\ncongestion = '{}'", congestion_control());
+    Ok(Topology::parse(&text, "experiment")?)
+}
+
 /// The hosts, and what runs in them.
 pub(super) struct FarPool {
     // The engine and its directory go before the hosts.
@@ -202,7 +219,7 @@ impl FarPool {
     /// # Errors
     /// If this process may not, or the engine does not start.
     pub(super) fn start(settings: &Settings) -> Result<Self> {
-        let lab = Lab::up(&Topology::parse(LAB, "experiment")?)?;
+        let lab = Lab::up(&topology()?)?;
         let address = Address::Tcp(format!("{}:{PORT}", lab.address(SERVER)?));
         // In the host's network only: the engine outlives the host for a moment, and removes what it
         // has made.
@@ -327,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_lab_is_well_described() {
-        assert!(Topology::parse(LAB, "experiment").is_ok());
+        assert!(topology().is_ok());
         assert!(LinkShape { rate_mbit: 2500, round_trip_ms: 5 }.change().is_ok());
     }
 }

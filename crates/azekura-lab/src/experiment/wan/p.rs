@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::fixture::{DELAY, FarPool, METHOD, PATTERN, USEFUL, VALUES, Workload};
+use super::fixture::{DELAY, FarPool, PATTERN, USEFUL, VALUES, Workload, method};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -37,8 +37,9 @@ impl Experiment for Patience {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} {} mixed-p is in turn 25 MiB front to back, and 50 times 512 KiB with seeks of \
+            "{} {} mixed-p is in turn 25 MiB front to back, and 50 times 512 KiB with seeks of \
              1.5 MiB. In the paper p changes the speed by less than 10 %.",
+            method(),
             settings.repetition()
         )
     }

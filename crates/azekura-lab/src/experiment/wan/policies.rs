@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::fixed;
 use super::fixture::{
-    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, POLICY, USEFUL, VALUES, Workload, delays_ms,
-    figure_by_delay,
+    DELAY, FarPool, GOODPUT_MB_PER_S, PATTERN, POLICY, USEFUL, VALUES, Workload, delays_ms,
+    figure_by_delay, method,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
@@ -59,9 +59,10 @@ impl Experiment for Policies {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} {} Optimal is the best fixed size of wan-fixed, if that was run into the same \
+            "{} {} Optimal is the best fixed size of wan-fixed, if that was run into the same \
              directory before. The link's line is its goodput; one request per region is what a \
              program gets that asks for each region by itself and waits for it.",
+            method(),
             settings.repetition()
         )
     }

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 
 use super::fixture::{
-    DELAY, FarPool, LinkShape, METHOD, PATTERN, POLICY, SIZE, USEFUL, VALUES, Workload,
+    DELAY, FarPool, LinkShape, PATTERN, POLICY, SIZE, USEFUL, VALUES, Workload, method,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
@@ -48,8 +48,9 @@ impl Experiment for Rates {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} Here the link is of 100 Mbit/s, 1 or 2.5 Gbit/s; over the slowest a run has a \
+            "{} Here the link is of 100 Mbit/s, 1 or 2.5 Gbit/s; over the slowest a run has a \
              quarter of the turns. {}",
+            method(),
             settings.repetition()
         )
     }

@@ -8,7 +8,7 @@ use azekura_policy::simulation::published::{DELAYS_MS, TABLES};
 
 use super::fixed;
 use super::fixture::{
-    DELAY, FarPool, METHOD, PATTERN, SIZE_AT, USEFUL, Workload, delays_ms, figure_by_delay,
+    DELAY, FarPool, PATTERN, SIZE_AT, USEFUL, Workload, delays_ms, figure_by_delay, method,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
@@ -64,10 +64,11 @@ impl Experiment for Sizes {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} {} The size is the one at which most time was spent in the second half; of several \
+            "{} {} The size is the one at which most time was spent in the second half; of several \
              runs, that of the middle. The delay of the paper's tables is taken as the round trip that was \
              added. Optimal is the best fixed size of wan-fixed, if that was run into the same directory \
              before.",
+            method(),
             settings.repetition()
         )
     }

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use azekura_posix::TraceRecord;
 
-use super::fixture::{FarPool, METHOD, Workload};
+use super::fixture::{FarPool, Workload, method};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -56,8 +56,9 @@ impl Experiment for Shifting {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} The pattern is shift: {} MiB front to back, then 61 KiB with seeks of 1 MiB. The \
+            "{} The pattern is shift: {} MiB front to back, then 61 KiB with seeks of 1 MiB. The \
              added round trip is {DELAY_MS} ms. All points are requests of one reading.",
+            method(),
             settings.scaled(1024, 1)
         )
     }
