@@ -1,16 +1,18 @@
 //! `wan-existing`: what requests of a plain fixed size do, near and far (the paper's figure 1).
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
+use super::fixed;
 use super::fixture::{DELAY, FarPool, PATTERN, USEFUL, VALUES, Workload, method};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+    Experiment, Figure, Line, Measure, Parameter, Point, ROUNDS, Settings, Value,
 };
 
 /// The size of the file system that the paper has there.
 const POLICY: &str = "fixed=1M";
+const SIZE_BYTES: u64 = 1 << 20;
 const PATTERNS: [Pattern; 3] = [Pattern::Sequential, Pattern::ShortStride, Pattern::Random];
 /// The paper's local network, of 50 us, and its wide one.
 const DELAYS_MS: [u64; 2] = [0, 25];
@@ -33,9 +35,10 @@ impl Experiment for Existing {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{} {} The paper's delays here are 50 us and 25 ms, and it does not say what its random \
-             access was: two kinds are measured.",
+            "{} A run has as many turns as take about {:.0} s. {} The paper's delays here are 50 us \
+             and 25 ms, and it does not say what its random access was: two kinds are measured.",
             method(),
+            settings.point_s / settings.rounds() as f64,
             settings.repetition()
         )
     }
@@ -46,6 +49,10 @@ impl Experiment for Existing {
 
     fn values(&self) -> &'static [Value] {
         &VALUES
+    }
+
+    fn least_point_s(&self) -> f64 {
+        fixed::RUN_S * ROUNDS as f64
     }
 
     fn points(&self, settings: &Settings) -> Vec<Point> {
@@ -78,7 +85,11 @@ impl Experiment for Existing {
         let (mut far, settings) = (FarPool::start(settings)?, *settings);
         Ok(Box::new(move |point| {
             let [pattern, delay] = point.cells()?;
-            far.values(&Workload::of_cells(pattern, delay, POLICY, &settings)?)
+            let workload = Workload::of_cells(pattern, delay, POLICY, &settings)?;
+            let round_trip_ms = workload.link.round_trip_ms;
+            let extent = fixed::extent(&settings, workload.pattern, round_trip_ms, SIZE_BYTES)
+                .context("such a run would take too long")?;
+            far.values(&Workload { extent, ..workload })
         }))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::fixture::{
     DELAY, FarPool, GOODPUT_MB_PER_S, PATTERN, USEFUL, VALUES, Workload, delays_ms, method,
@@ -11,21 +11,21 @@ use super::fixture::{
 use super::pattern::{Extent, Pattern};
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+    Cells, Experiment, Figure, Line, Measure, Parameter, Point, ROUNDS, Settings, Value,
 };
-use crate::experiment::results;
+use crate::experiment::results::{self, Row};
 
 const NAME: &str = "wan-fixed";
 const SIZE: Parameter =
     Parameter { name: "request_bytes", title: "size of requests", cells: Cells::Bytes };
 /// Powers of two from 64 KiB to 512 MiB.
 const SHIFTS: std::ops::RangeInclusive<u32> = 16..=29;
-const QUICK_SHIFTS: [u32; 2] = [18, 22];
-/// There are many points, and a fixed size needs no time to settle: a run has this share of the turns.
-const SHARE: f64 = 0.25;
-/// A run that would take so many times the seconds of a point is left out.
-const PATIENCE: f64 = 10.0;
-const PATIENCE_MIN_S: f64 = 10.0;
+const QUICK_SHIFTS: [u32; 2] = [20, 22];
+/// There are many points, and a fixed size needs no time to settle: a run has as many turns as take about so
+/// long. TCP has then found its window also with the longest round trip.
+pub(super) const RUN_S: f64 = 5.0;
+/// A run that would take so many times as long with one turn is left out.
+const PATIENCE: f64 = 4.0;
 
 pub(super) struct Fixed;
 
@@ -55,30 +55,63 @@ fn cost(pattern: Pattern, extent: Extent, size_bytes: u64) -> (u64, u64) {
     (requests, bytes)
 }
 
-/// The settings of a run.
-fn short(settings: &Settings) -> Settings {
-    Settings { scale: settings.scale * SHARE, ..*settings }
-}
-
 /// About how long a run takes, in seconds.
-fn expected_s(settings: &Settings, pattern: Pattern, round_trip_ms: u64, size_bytes: u64) -> f64 {
-    let (requests, bytes) = cost(pattern, pattern.extent(&short(settings)), size_bytes);
+fn expected_s(pattern: Pattern, extent: Extent, round_trip_ms: u64, size_bytes: u64) -> f64 {
+    let (requests, bytes) = cost(pattern, extent, size_bytes);
     requests as f64 * round_trip_ms as f64 / 1e3 + bytes as f64 / 1e6 / GOODPUT_MB_PER_S
 }
 
-fn patience_s(settings: &Settings) -> f64 {
-    (settings.point_s * PATIENCE).max(PATIENCE_MIN_S)
+/// Seconds of a run, of which a point has several.
+fn run_s(settings: &Settings) -> f64 {
+    settings.point_s / settings.rounds() as f64
+}
+
+/// How much of a pattern a run reads by requests of one size; `None` if one turn takes too long.
+pub(super) fn extent(
+    settings: &Settings,
+    pattern: Pattern,
+    round_trip_ms: u64,
+    size_bytes: u64,
+) -> Option<Extent> {
+    let whole = pattern.extent(settings);
+    let share = run_s(settings) / expected_s(pattern, whole, round_trip_ms, size_bytes);
+    if share >= 1.0 {
+        return Some(whole);
+    }
+    let extent = pattern.extent(&Settings { scale: settings.scale * share, ..*settings });
+    let takes_s = expected_s(pattern, extent, round_trip_ms, size_bytes);
+    (takes_s <= run_s(settings) * PATIENCE).then_some(extent)
 }
 
 /// Sizes that do not take too long, and how many do.
 fn sizes_in_time(settings: &Settings, pattern: Pattern, round_trip_ms: u64) -> (Vec<u64>, usize) {
     let mut sizes = sizes(settings);
     let all = sizes.len();
-    sizes.retain(|bytes| {
-        expected_s(settings, pattern, round_trip_ms, *bytes) <= patience_s(settings)
-    });
+    sizes.retain(|bytes| extent(settings, pattern, round_trip_ms, *bytes).is_some());
     let left_out = all - sizes.len();
     (sizes, left_out)
+}
+
+/// What was measured for a pattern and delay, out of results beside the directory `dir`.
+fn measured(dir: &Path, pattern: Pattern, round_trip_ms: u64) -> Option<Vec<Row>> {
+    let mut rows = results::rows(&dir.parent()?.join(NAME), &Fixed)?;
+    let delay = round_trip_ms.to_string();
+    rows.retain(|row| {
+        row.point.cells().is_ok_and(|[a, b, _]| a == pattern.name() && b == delay.as_str())
+    });
+    Some(rows)
+}
+
+/// The values of one size for a pattern and delay, if it was measured.
+pub(super) fn of_size(
+    dir: &Path,
+    pattern: Pattern,
+    round_trip_ms: u64,
+    size_bytes: u64,
+) -> Option<Vec<f64>> {
+    let size = size_bytes.to_string();
+    let rows = measured(dir, pattern, round_trip_ms)?;
+    rows.into_iter().find(|row| row.point.0.last() == Some(&size)).map(|row| row.values)
 }
 
 /// The values of the best size for a pattern and delay, out of results beside the directory `dir`;
@@ -89,15 +122,9 @@ pub(super) fn best(
     pattern: Pattern,
     round_trip_ms: u64,
 ) -> Option<Vec<f64>> {
-    let dir = dir.parent()?.join(NAME);
-    let rows = results::rows(&dir, &Fixed)?;
     // It may have been run at another scale, and have left out other sizes.
-    let settings = &results::settings(&dir).unwrap_or(*settings);
-    let delay = round_trip_ms.to_string();
-    let fits = |point: &Point| {
-        point.cells().is_ok_and(|[a, b, _]| a == pattern.name() && b == delay.as_str())
-    };
-    let all: Vec<_> = rows.into_iter().filter(|row| fits(&row.point)).collect();
+    let settings = &results::settings(&dir.parent()?.join(NAME)).unwrap_or(*settings);
+    let all = measured(dir, pattern, round_trip_ms)?;
     let is_whole = sizes_in_time(settings, pattern, round_trip_ms).0.iter().all(|bytes| {
         all.iter().any(|row| row.point.0.last().is_some_and(|cell| *cell == bytes.to_string()))
     });
@@ -122,12 +149,14 @@ impl Experiment for Fixed {
             .map(|(pattern, delay)| sizes_in_time(settings, pattern, delay).1)
             .sum();
         format!(
-            "{} Requests are all of one size, one at a time (`--read-policy fixed=SIZE`). A run \
-             has a quarter of the turns of wan-policies. {} Sizes with which a run would take more than {:.0} s are left out: {left_out} of {}, all of them \
-             small sizes at long round trips.",
+            "{} Requests are all of one size, one at a time (`--read-policy fixed=SIZE`). A run has as many \
+             turns as take about {:.0} s, and not more than one of wan-policies. {} Sizes with which one turn \
+             would take more than {:.0} s are left out: {left_out} of {}, all of them small sizes at long \
+             round trips.",
             method(),
+            run_s(settings),
             settings.repetition(),
-            patience_s(settings),
+            run_s(settings) * PATIENCE,
             sizes(settings).len() * Pattern::chosen(settings).len() * delays_ms(settings).len(),
         )
     }
@@ -138,6 +167,10 @@ impl Experiment for Fixed {
 
     fn values(&self) -> &'static [Value] {
         &VALUES
+    }
+
+    fn least_point_s(&self) -> f64 {
+        RUN_S * ROUNDS as f64
     }
 
     fn points(&self, settings: &Settings) -> Vec<Point> {
@@ -178,11 +211,15 @@ impl Experiment for Fixed {
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let (mut far, settings) = (FarPool::start(settings)?, short(settings));
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
         Ok(Box::new(move |point| {
             let [pattern, delay, bytes] = point.cells()?;
             let policy = format!("fixed={bytes}");
-            far.values(&Workload::of_cells(pattern, delay, &policy, &settings)?)
+            let workload = Workload::of_cells(pattern, delay, &policy, &settings)?;
+            let round_trip_ms = workload.link.round_trip_ms;
+            let extent = extent(&settings, workload.pattern, round_trip_ms, bytes.parse()?)
+                .context("such a run would take too long")?;
+            far.values(&Workload { extent, ..workload })
         }))
     }
 }
@@ -205,13 +242,16 @@ mod tests {
             "pattern,round_trip_ms,request_bytes,useful_mb_per_s,useful_mb_per_s_min,\
              useful_mb_per_s_max,seconds,requests,asked_mb,size_bytes_chosen,round_trip_ms_seen\n\
              random-8M,0,4194304,90.0,90,90,1,1,1,4194304,9\n\
-             random-8M,10,262144,20.0,20,20,1,1,1,262144,9\n\
+             random-8M,10,1048576,20.0,20,20,1,1,1,1048576,9\n\
              random-8M,10,4194304,70.0,70,71,1,2,3,4194304,9\n\
              sequential,10,4194304,99.0,99,99,1,1,1,4194304,9\n",
         )
         .unwrap();
         assert_eq!(find(10), Some(vec![70.0, 70.0, 71.0, 1.0, 2.0, 3.0, 4_194_304.0, 9.0]));
         assert_eq!(find(0), None, "a size is missing");
+        let plain = of_size(&own, Pattern::Random, 10, 1 << 20).unwrap();
+        assert!((plain[0] - 20.0).abs() < 1e-9);
+        assert_eq!(of_size(&own, Pattern::Random, 0, 1 << 20), None);
     }
 
     #[test]
@@ -227,11 +267,26 @@ mod tests {
     }
 
     #[test]
+    fn a_run_has_whole_turns_for_its_time() {
+        let settings = Settings { quick: false, scale: 1.0, point_s: RUN_S * ROUNDS as f64 };
+        for (round_trip_ms, size_bytes) in [(0, 1 << 29), (0, 1 << 20), (100, 1 << 20)] {
+            for pattern in Pattern::ALL {
+                let extent = extent(&settings, pattern, round_trip_ms, size_bytes);
+                let Some(extent) = extent else { continue };
+                let takes_s = expected_s(pattern, extent, round_trip_ms, size_bytes);
+                assert!(takes_s <= RUN_S * 1.01 || extent.turns == 1, "{pattern:?} {takes_s}");
+                assert!(takes_s <= RUN_S * PATIENCE, "{pattern:?} {takes_s}");
+            }
+        }
+    }
+
+    #[test]
     fn what_takes_too_long_is_left_out() {
-        let settings = Settings { quick: false, scale: 1.0, point_s: 6.0 };
-        let (sizes, left_out) = sizes_in_time(&settings, Pattern::ShortStride, 100);
+        let settings = Settings { quick: false, scale: 1.0, point_s: 15.0 };
+        let (sizes, left_out) = sizes_in_time(&settings, Pattern::Mixed, 100);
         assert!(left_out > 0 && sizes.len() > 8, "{left_out}");
         assert_eq!(sizes.last(), Some(&(512 << 20)));
-        assert_eq!(sizes_in_time(&settings, Pattern::ShortStride, 0).1, 0);
+        assert_eq!(sizes_in_time(&settings, Pattern::Mixed, 0).1, 0);
+        assert_eq!(sizes_in_time(&settings, Pattern::ShortStride, 100).1, 0, "its turns are short");
     }
 }

@@ -118,13 +118,13 @@ impl Pattern {
         match self {
             // Read front to back, any part is a turn: the paper's 6 GB in parts of 32 MiB.
             Self::Sequential => (32 * MIB, 192),
-            Self::ShortStride => (512 * KIB + 3 * MIB, 1024),
-            Self::MiddleStride => (9 * MIB, 400),
-            Self::LongStride => (GIB, 8),
-            Self::RandomStride => (RANDOM_STRIDE_BYTES, 1024),
-            Self::Random => (8 * MIB, 128),
-            Self::Mixed => (200 * MIB, 16),
-            Self::MixedShort => (125 * MIB, 24),
+            Self::ShortStride => (512 * KIB + 3 * MIB, 512),
+            Self::MiddleStride => (9 * MIB, 200),
+            Self::LongStride => (GIB, 4),
+            Self::RandomStride => (RANDOM_STRIDE_BYTES, 512),
+            Self::Random => (8 * MIB, 64),
+            Self::Mixed => (200 * MIB, 8),
+            Self::MixedShort => (125 * MIB, 12),
             // Of the sparse part.
             Self::Shift => (61 * KIB + MIB, 1024),
         }
@@ -295,13 +295,13 @@ mod tests {
     #[test]
     fn random_patterns_stay_in_their_bounds_and_are_drawn_again_the_same() {
         let places = first(Pattern::Random, 1000);
-        assert_eq!(places.len(), 128, "as many as a point has turns");
+        assert_eq!(places.len(), 64, "as many as a point has turns");
         assert!(places.iter().all(|(offset, bytes)| offset + bytes <= 4 * GIB));
         assert!(places.windows(2).any(|pair| pair[1].0 < pair[0].0));
         assert_eq!(places, first(Pattern::Random, 1000));
 
         let places = first(Pattern::RandomStride, 4000);
-        assert_eq!(places.len(), 1024);
+        assert_eq!(places.len(), 512);
         let seeks = places.windows(2).map(|pair| pair[1].0 as i64 - (pair[0].0 + pair[0].1) as i64);
         let seeks: Vec<i64> = seeks.collect();
         let (back, on) = (-5 * MIB as i64 / 2, 11 * MIB as i64 / 2);
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(sparse.len(), 1025);
         assert_eq!(sparse[1024].1, 61 * KIB);
         let mixed = first(Pattern::Mixed, 2000);
-        assert_eq!(mixed.iter().filter(|(_, bytes)| *bytes == 50 * MIB).count(), 16);
-        assert_eq!(mixed.iter().filter(|(_, bytes)| *bytes == 2 * MIB).count(), 16 * 25);
+        assert_eq!(mixed.iter().filter(|(_, bytes)| *bytes == 50 * MIB).count(), 8);
+        assert_eq!(mixed.iter().filter(|(_, bytes)| *bytes == 2 * MIB).count(), 8 * 25);
     }
 }

@@ -15,8 +15,14 @@ use crate::chart::Scale;
 use crate::experiment::frame::{
     Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
 };
+use crate::experiment::results;
 
-const MEASURED: [&str; 4] = ["predictive", "sync-adaptive", "sync-adaptive-striped", "fixed=1M"];
+const NAME: &str = "wan-policies";
+const ADAPTIVE: &str = "sync-adaptive";
+const MEASURED: [&str; 3] = ["predictive", ADAPTIVE, "sync-adaptive-striped"];
+/// One of the fixed sizes that `wan-fixed` has measured, and that size.
+const PLAIN: &str = "fixed=1M";
+const PLAIN_BYTES: u64 = 1 << 20;
 /// The best of the fixed sizes that `wan-fixed` has measured.
 const OPTIMAL: &str = "optimal";
 /// What the link carries.
@@ -25,6 +31,13 @@ const LINK: &str = "link";
 const REGIONS: &str = "request-per-region";
 
 pub(super) struct Policies;
+
+/// What `sync-adaptive` came to for a pattern and delay, out of results beside the directory `dir`.
+pub(super) fn adaptive(dir: &Path, pattern: Pattern, round_trip_ms: u64) -> Option<Vec<f64>> {
+    let rows = results::rows(&dir.parent()?.join(NAME), &Policies)?;
+    let point = Point::of([pattern.name().into(), round_trip_ms.to_string(), ADAPTIVE.to_owned()]);
+    rows.into_iter().find(|row| row.point == point).map(|row| row.values)
+}
 
 /// Useful MB/s when each region is one request and none is sent before the last is answered.
 fn per_region_mb_per_s(region_bytes: u64, round_trip_ms: u64) -> f64 {
@@ -35,7 +48,7 @@ fn per_region_mb_per_s(region_bytes: u64, round_trip_ms: u64) -> f64 {
 /// The lines of a pattern's figure.
 fn policies_of(pattern: Pattern) -> Vec<&'static str> {
     let mut policies: Vec<&str> = MEASURED.into();
-    policies.extend([OPTIMAL, LINK]);
+    policies.extend([PLAIN, OPTIMAL, LINK]);
     policies.extend(pattern.region_bytes().map(|_| REGIONS));
     policies
 }
@@ -50,7 +63,7 @@ fn limit(pattern: Pattern, policy: &str, round_trip_ms: u64) -> Option<f64> {
 
 impl Experiment for Policies {
     fn name(&self) -> &'static str {
-        "wan-policies"
+        NAME
     }
 
     fn about(&self) -> &'static str {
@@ -59,8 +72,8 @@ impl Experiment for Policies {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{} {} Optimal is the best fixed size of wan-fixed, if that was run into the same \
-             directory before. The link's line is its goodput; one request per region is what a \
+            "{} {} Fixed sizes are those of wan-fixed, if that was run into the same directory before, \
+             and Optimal is the best of them. The link's line is its goodput; one request per region is what a \
              program gets that asks for each region by itself and waits for it.",
             method(),
             settings.repetition()
@@ -120,6 +133,10 @@ impl Experiment for Policies {
                 0.0,
                 round_trip_ms,
             ]);
+        }
+        if policy == PLAIN {
+            return fixed::of_size(dir, pattern, round_trip_ms, PLAIN_BYTES)
+                .map_or(Source::Missing, Source::Known);
         }
         if policy == OPTIMAL {
             return fixed::best(dir, settings, pattern, round_trip_ms)

@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use azekura_policy::simulation::published::{DELAYS_MS, TABLES};
 
-use super::fixed;
 use super::fixture::{
     DELAY, FarPool, PATTERN, SIZE_AT, USEFUL, Workload, delays_ms, figure_by_delay, method,
 };
 use super::pattern::Pattern;
+use super::{fixed, policies};
 use crate::chart::Scale;
 use crate::experiment::frame::{
     Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
@@ -66,8 +66,8 @@ impl Experiment for Sizes {
         format!(
             "{} {} The size is the one at which most time was spent in the second half; of several \
              runs, that of the middle. The delay of the paper's tables is taken as the round trip that was \
-             added. Optimal is the best fixed size of wan-fixed, if that was run into the same directory \
-             before.",
+             added. What wan-policies has measured is not measured again, if that was run into the same \
+             directory before; Optimal is the best fixed size of wan-fixed, if that was.",
             method(),
             settings.repetition()
         )
@@ -116,7 +116,9 @@ impl Experiment for Sizes {
             return Source::Measured;
         };
         match whose {
-            ADAPTIVE => Source::Measured,
+            ADAPTIVE => policies::adaptive(dir, named, delay)
+                .and_then(|found| values(pattern, delay, whose, &found))
+                .map_or(Source::Measured, Source::Known),
             OPTIMAL => fixed::best(dir, settings, named, delay)
                 .and_then(|best| values(pattern, delay, whose, &best))
                 .map_or(Source::Missing, Source::Known),
