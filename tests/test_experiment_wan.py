@@ -13,7 +13,17 @@ from pools import LAB, alive, wait_until
 
 pytestmark = pytest.mark.root
 
-NAMES = ("wan-fixed", "wan-policies", "wan-sizes", "wan-p", "wan-trace")
+NAMES = (
+    "wan-change",
+    "wan-existing",
+    "wan-fixed",
+    "wan-overhead",
+    "wan-p",
+    "wan-policies",
+    "wan-rates",
+    "wan-sizes",
+    "wan-trace",
+)
 SCRATCH = "azekura-bench-"
 
 
@@ -37,7 +47,7 @@ def key_of(row):
 
 def test_every_experiment_over_a_link(world, tmp_path):
     done = world.run_lab(
-        *("experiment", "run", "wan-*", "--quick", "--out", tmp_path), check=False, limit_s=55
+        *("experiment", "run", "wan-*", "--quick", "--out", tmp_path), check=False, limit_s=170
     )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(NAMES)
@@ -45,7 +55,11 @@ def test_every_experiment_over_a_link(world, tmp_path):
         page = (tmp_path / name / "README.md").read_text()
         assert f"\n`{name}`: " in page
         assert "missing" not in page
-        assert json.loads((tmp_path / name / "run.json").read_text())["quick"]
+        run = json.loads((tmp_path / name / "run.json").read_text())
+        assert run["quick"]
+        [session] = run["sessions"]
+        assert {"commit", "dirty", "command_line"} <= set(session)
+        assert session["load_after"]["busy_percent"] >= 0
         plots = list((tmp_path / name).glob("*.svg"))
         assert plots
         for plot in plots:
@@ -66,7 +80,8 @@ def test_every_experiment_over_a_link(world, tmp_path):
     for row in policies:
         named[key_of(row)][row["policy"]] = float(row["useful_mb_per_s"])
     for key, speeds in named.items():
-        assert {"predictive", "sync-adaptive", "fixed=1M", "optimal", "link"} <= set(speeds)
+        measured = {"predictive", "sync-adaptive", "sync-adaptive-striped", "fixed=1M"}
+        assert measured | {"optimal", "link"} <= set(speeds)
         best = max(float(row["useful_mb_per_s"]) for row in fixed if key_of(row) == key)
         assert speeds["optimal"] == best
         assert 0 < speeds["predictive"] <= speeds["link"] * 1.1
@@ -74,7 +89,13 @@ def test_every_experiment_over_a_link(world, tmp_path):
 
     sizes = rows_of(tmp_path / "wan-sizes")
     assert {row["pattern"] for row in sizes} == {"sequential", "stride-512K-3M"}
-    assert all(float(row["chosen_mib"]) > 0 for row in sizes)
+    assert all(float(row["size_mib"]) > 0 for row in sizes)
+    assert {row["whose"] for row in sizes} == {
+        "adaptive",
+        "optimal",
+        "paper-adaptive",
+        "paper-optimal",
+    }
     used = [float(row["used_percent"]) for row in rows_of(tmp_path / "wan-trace")]
     assert used
     assert all(0 <= share <= 100 for share in used)
@@ -93,6 +114,21 @@ def test_optimal_waits_for_the_sizes(world, tmp_path):
     assert after[: len(before)] == before
     assert {row["policy"] for row in after[len(before) :]} == {"optimal"}
     assert "missing" not in (directory / "README.md").read_text()
+
+
+def test_points_are_chosen_and_the_others_come_later(world, tmp_path):
+    run = ("experiment", "run", "--quick", "--out", tmp_path, "wan-existing")
+    world.run_lab(*run, "--only", "sequential")
+    directory = tmp_path / "wan-existing"
+    assert [row["pattern"] for row in rows_of(directory)] == ["sequential"]
+    assert "2 of 3 points are missing" in (directory / "README.md").read_text()
+    done = world.run_lab(*run, "--resume", "--only", "nosuch", check=False)
+    assert done.returncode != 0
+    assert "random-8M" in done.stderr
+    world.run_lab(*run, "--resume")
+    assert len(rows_of(directory)) == 3
+    sessions = json.loads((directory / "run.json").read_text())["sessions"]
+    assert len(sessions) == 2
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -115,7 +151,7 @@ def test_a_run_that_was_cut_short_leaves_nothing_and_goes_on(world, tmp_path, ho
     before = csv_file.read_text()
     world.run_lab(*command, "--resume")
     assert csv_file.read_text().startswith(before[: before.rfind("\n") + 1])
-    assert measured() == 10
+    assert measured() == 20
 
 
 def test_without_root(world, tmp_path):

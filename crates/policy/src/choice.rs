@@ -10,6 +10,9 @@ use crate::predict::PredictiveParameters;
 /// Largest request of `fixed=SIZE`, in bytes.
 const FIXED_MAX_BYTES: u64 = 1 << 30;
 
+/// What stands behind the name of a policy whose requests are cut into parts.
+const STRIPED: &str = "-striped";
+
 /// What a mount keeps in flight, as a share of the bandwidth-delay product: one for the pause, one for
 /// the way, and a reserve.
 const KERNEL_HEADROOM: f64 = 2.75;
@@ -21,6 +24,9 @@ pub enum ReadPolicy {
     SyncAdaptive(AdaptiveParameters),
     /// One request at a time, always of this many bytes.
     Fixed(u64),
+    /// One of the two above, each of whose requests is cut into parts that go over several connections,
+    /// and to several targets where the file is striped.
+    Striped(Box<Self>),
     /// The pattern is predicted and requests are kept in flight.
     Predictive(PredictiveParameters),
     /// Every read is one request of just its bytes.
@@ -34,6 +40,19 @@ impl Default for ReadPolicy {
 }
 
 impl ReadPolicy {
+    /// What it is but for the way that its requests take.
+    pub fn unstriped(&self) -> &Self {
+        match self {
+            Self::Striped(inner) => inner.unstriped(),
+            other => other,
+        }
+    }
+
+    /// Whether a window is one request, over one connection.
+    pub fn is_one_at_a_time(&self) -> bool {
+        matches!(self, Self::SyncAdaptive(_) | Self::Fixed(_))
+    }
+
     /// The same for a mount. Its kernel asks for the attributes of a file now and then, and does not
     /// go on reading before it has them: nothing is asked for during a round trip or more. So much
     /// is kept in flight that the link has enough to do until what is asked for next has come.
@@ -43,7 +62,7 @@ impl ReadPolicy {
             Self::Predictive(parameters) => {
                 Self::Predictive(PredictiveParameters { headroom: KERNEL_HEADROOM, ..parameters })
             }
-            Self::SyncAdaptive(_) | Self::Fixed(_) | Self::Off => self,
+            Self::SyncAdaptive(_) | Self::Fixed(_) | Self::Striped(_) | Self::Off => self,
         }
     }
 }
@@ -67,7 +86,7 @@ impl fmt::Display for ReadPolicyError {
             Self::UnknownName(name) => write!(
                 f,
                 "no read policy is called \"{name}\"; give predictive, sync-adaptive, fixed=SIZE \
-                 (as fixed=1M) or off"
+                 (as fixed=1M) or off; sync-adaptive and fixed=SIZE also with -striped behind"
             ),
             Self::BadSize(size) => write!(
                 f,
@@ -92,6 +111,11 @@ impl FromStr for ReadPolicy {
     type Err = ReadPolicyError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(inner) = text.strip_suffix(STRIPED) {
+            let inner = inner.parse::<Self>().ok().filter(Self::is_one_at_a_time);
+            let unknown = || ReadPolicyError::UnknownName(text.to_owned());
+            return inner.map(|inner| Self::Striped(Box::new(inner))).ok_or_else(unknown);
+        }
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
@@ -123,6 +147,7 @@ impl fmt::Display for ReadPolicy {
                 }
                 write!(f, "fixed={bytes}")
             }
+            Self::Striped(inner) => write!(f, "{inner}{STRIPED}"),
             Self::Predictive(_) => f.write_str("predictive"),
             Self::Off => f.write_str("off"),
         }
@@ -157,7 +182,17 @@ mod tests {
 
     #[test]
     fn every_policy_is_read_back_from_its_text() {
-        for text in ["sync-adaptive", "fixed=1M", "fixed=64K", "fixed=1000", "predictive", "off"] {
+        let texts = [
+            "sync-adaptive",
+            "fixed=1M",
+            "fixed=64K",
+            "fixed=1000",
+            "predictive",
+            "off",
+            "sync-adaptive-striped",
+            "fixed=4M-striped",
+        ];
+        for text in texts {
             let policy: ReadPolicy = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
         }
@@ -169,6 +204,9 @@ mod tests {
     fn errors_say_what_to_give() {
         let error = |text: &str| text.parse::<ReadPolicy>().unwrap_err();
         assert!(error("adaptive").to_string().contains("sync-adaptive"));
+        for text in ["off-striped", "predictive-striped", "fixed=1M-striped-striped", "-striped"] {
+            assert_eq!(error(text), ReadPolicyError::UnknownName(text.into()));
+        }
         assert_eq!(error("fixed"), ReadPolicyError::BadSize(String::new()));
         assert_eq!(error("fixed=1X"), ReadPolicyError::BadSize("1X".into()));
         assert_eq!(error("fixed=0"), ReadPolicyError::SizeOutOfRange(0));

@@ -24,7 +24,10 @@ pub mod simulation;
 pub mod spread;
 pub mod writing;
 
-pub use adaptive::{AdaptiveParameters, Decision, DecisionRecord, Plan, SyncAdaptive};
+pub use adaptive::{
+    AdaptiveParameters, Decision, DecisionRecord, Fall, Interpretation, Plan, Rounding, ShrinkMean,
+    SyncAdaptive, Trial,
+};
 pub use budget::Budget;
 pub use choice::{ReadPolicy, ReadPolicyError};
 pub use link::{LinkEstimate, LinkEstimator, SentRequest};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{CachePolicy, Credentials, File, Namespace, OFlags, OpenOptions, ReadPolicy};
+use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
 
@@ -20,8 +21,11 @@ fn predictive() -> ReadPolicy {
     ReadPolicy::Predictive(parameters)
 }
 
-fn policies() -> [ReadPolicy; 3] {
-    [predictive(), "sync-adaptive".parse().unwrap(), "fixed=1M".parse().unwrap()]
+fn policies() -> [ReadPolicy; 5] {
+    let windows = ["sync-adaptive", "fixed=1M", "sync-adaptive-striped", "fixed=1M-striped"];
+    let [adaptive, fixed, adaptive_striped, fixed_striped] =
+        windows.map(|text| text.parse().unwrap());
+    [predictive(), adaptive, fixed, adaptive_striped, fixed_striped]
 }
 
 fn client(cluster: &Cluster, policy: ReadPolicy) -> Namespace {
@@ -212,4 +216,29 @@ fn threads_that_share_a_handle_each_get_their_own_bytes() {
             });
         }
     });
+}
+
+#[test]
+fn a_window_is_one_request_where_the_file_has_one_shard() {
+    let inheritance = Inheritance { file_class: ObjectClass::S1, ..Inheritance::default() };
+    let cluster = Cluster::start_far(1, 2, inheritance);
+    let expected = contents();
+    cluster.root().write("/file", &expected).unwrap();
+    // The second is more than a write may have at a time.
+    for (policy, requests) in [("fixed=1M", 8), ("fixed=8M", 1), ("fixed=8M-striped", 32)] {
+        let client = client(&cluster, policy.parse().unwrap());
+        let file = read_only(&client, "/file");
+        let before = cluster.count("read");
+        let mut buffer = vec![0; READ_BYTES];
+        for at in (0..FILE_BYTES).step_by(READ_BYTES) {
+            assert_eq!(file.read_at(&mut buffer, at as u64).unwrap(), READ_BYTES);
+            assert!(buffer == expected[at..at + READ_BYTES], "{policy}: at {at}");
+        }
+        let sent = cluster.count("read") - before;
+        if policy.ends_with("striped") {
+            assert!(sent >= requests, "{policy}: {sent} requests");
+        } else {
+            assert_eq!(sent, requests, "{policy}");
+        }
+    }
 }

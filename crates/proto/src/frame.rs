@@ -5,7 +5,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::limits::{FRAME_BODY_BYTES_MAX, FRAME_BULK_BYTES_MAX};
+use crate::limits::{FRAME_BODY_BYTES_MAX, FRAME_BULK_BYTES_MAX, READ_BULK_BYTES_MAX};
 
 /// Bytes of the frame head.
 pub const HEAD_BYTES: usize = 8;
@@ -37,10 +37,21 @@ pub enum FrameError {
 
 impl FrameHead {
     /// Reads and checks a head.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLarge`] if a part passes its bound.
     pub fn decode(bytes: [u8; HEAD_BYTES]) -> Result<Self, FrameError> {
+        Self::decode_within(bytes, FRAME_BULK_BYTES_MAX)
+    }
+
+    /// The same for a receiver who may have asked for that much bulk data.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLarge`] if a part passes its bound.
+    pub fn decode_within(bytes: [u8; HEAD_BYTES], bulk_bytes_max: u32) -> Result<Self, FrameError> {
         let both = u64::from_le_bytes(bytes);
         let head = Self { body_bytes: both as u32, bulk_bytes: (both >> 32) as u32 };
-        if head.body_bytes > FRAME_BODY_BYTES_MAX || head.bulk_bytes > FRAME_BULK_BYTES_MAX {
+        if head.body_bytes > FRAME_BODY_BYTES_MAX || head.bulk_bytes > bulk_bytes_max {
             return Err(FrameError::TooLarge {
                 body_bytes: head.body_bytes,
                 bulk_bytes: head.bulk_bytes,
@@ -68,7 +79,7 @@ pub fn encode_into<T: Serialize>(
     out.extend_from_slice(&[0; HEAD_BYTES]);
     let encoded = postcard::to_extend(message, Appender(out)).is_ok();
     let body_bytes = (out.len() - start - HEAD_BYTES).min(u32::MAX as usize) as u32;
-    if !encoded || body_bytes > FRAME_BODY_BYTES_MAX || bulk_bytes > FRAME_BULK_BYTES_MAX {
+    if !encoded || body_bytes > FRAME_BODY_BYTES_MAX || bulk_bytes > READ_BULK_BYTES_MAX {
         out.truncate(start);
         return Err(FrameError::TooLarge { body_bytes, bulk_bytes });
     }
@@ -113,6 +124,9 @@ mod tests {
         assert!(FrameHead::decode(huge).is_err());
         let huge = FrameHead { body_bytes: 0, bulk_bytes: u32::MAX }.encode();
         assert!(FrameHead::decode(huge).is_err());
+        let long = FrameHead { body_bytes: 0, bulk_bytes: FRAME_BULK_BYTES_MAX + 1 };
+        assert!(FrameHead::decode(long.encode()).is_err(), "only for who has asked for it");
+        assert_eq!(FrameHead::decode_within(long.encode(), READ_BULK_BYTES_MAX), Ok(long));
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub const BATCH_UPDATES_MAX: usize = 256;
 pub const FRAME_BODY_BYTES_MAX: u32 = 512 * 1024;
 /// Largest bulk part of a frame, in bytes: what one read or write request moves.
 pub const FRAME_BULK_BYTES_MAX: u32 = 4 * 1024 * 1024;
+/// Most bytes of one shard that a client may read by one request, where it wants a long answer: an
+/// engine sends them from the file, and the client has asked for them, so that nobody is made to keep
+/// what he has not planned for.
+pub const READ_BULK_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 /// Largest listing page an engine sends, in bytes. Stays below the body's bound with its head.
 pub const PAGE_BYTES_MAX: u32 = 256 * 1024;
 

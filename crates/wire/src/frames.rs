@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
+use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use serde::Serialize;
 
 use crate::socket::Socket;
@@ -43,6 +44,8 @@ pub struct FrameReader {
     body: Vec<u8>,
     patience: Duration,
     stranger: Option<StrangerBounds>,
+    /// Most bulk bytes of a frame.
+    bulk_bytes_max: u32,
     /// How long the rest of a frame that has begun may be waited for, but for its size.
     frame_time: Option<Duration>,
     /// The same for the current frame, and how much of it has gone.
@@ -70,6 +73,7 @@ impl FrameReader {
             body: Vec::new(),
             patience: Duration::ZERO,
             stranger: None,
+            bulk_bytes_max: FRAME_BULK_BYTES_MAX,
             frame_time: None,
             allowed: Duration::MAX,
             waited: Duration::ZERO,
@@ -85,6 +89,12 @@ impl FrameReader {
     /// The peer has proven who it is. The socket's time-outs are to be set again.
     pub fn trust(&mut self) {
         self.stranger = None;
+    }
+
+    /// Frames may have so much bulk data: for a side that asks for them, and checks what came against
+    /// what it has asked for.
+    pub fn accept_bulk(&mut self, bytes_max: u32) {
+        self.bulk_bytes_max = bytes_max;
     }
 
     /// Bounds the time that waiting for the rest of a frame may take in all, beside what a slow link
@@ -122,7 +132,7 @@ impl FrameReader {
         }
         let mut head = [0; HEAD_BYTES];
         head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
-        let head = FrameHead::decode(head)?;
+        let head = FrameHead::decode_within(head, self.bulk_bytes_max)?;
         self.check_stranger(head)?;
         if let Some(limit) = self.frame_time {
             let bytes = head.body_bytes + head.bulk_bytes;
@@ -159,7 +169,7 @@ impl FrameReader {
         }
         let mut head = [0; HEAD_BYTES];
         head.copy_from_slice(&self.input[self.start..self.start + HEAD_BYTES]);
-        let head = FrameHead::decode(head)?;
+        let head = FrameHead::decode_within(head, self.bulk_bytes_max)?;
         let body_bytes = head.body_bytes as usize;
         if HEAD_BYTES + body_bytes > INPUT_BYTES {
             // Only a listing is as long as this; what is asked for without waiting is short.

@@ -13,6 +13,8 @@ mod runner;
 #[cfg(test)]
 mod sample;
 mod scratch_pool;
+mod selection;
+mod session;
 mod spread;
 mod staging;
 mod twin;
@@ -32,6 +34,8 @@ pub(crate) use wan::{READER_COMMAND, ReaderArgs, read as run_reader};
 use frame::{Experiment, Settings};
 use results::{Before, RunRecord};
 use runner::Interruption;
+use selection::Selection;
+use session::Session;
 
 /// Where results go, unless something else is said.
 const DEFAULT_OUT: &str = "azekura-experiments";
@@ -80,7 +84,8 @@ pub(crate) struct KeptArgs {
 #[command(after_long_help = "Example:\n  \
     azekura-lab experiment run daos-transfer\n  \
     azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1\n  \
-    azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1 --resume\n\n\
+    azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1 --resume\n  \
+    azekura-lab experiment run wan-policies --only random-8M --delay 0,100 --policy predictive\n\n\
     Results are kept point by point: a run that was interrupted goes on with --resume.")]
 #[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct RunArgs {
@@ -108,6 +113,8 @@ pub(crate) struct RunArgs {
     /// Measure everything anew, also where results are there
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 fn parse_positive(text: &str) -> Result<f64, String> {
@@ -276,22 +283,39 @@ fn command_line() -> String {
 
 fn run_all(args: &RunArgs) -> Result<Verdict> {
     let experiments = chosen(&args.names)?;
+    args.selection.check(&experiments, |experiment| args.settings(experiment))?;
     let stop = Interruption::listen()?;
     let mut verdict = Verdict::Good;
     for experiment in &experiments {
         let dir = args.out.join(experiment.name());
         let settings = args.settings(experiment.as_ref());
+        let session = Session::begin(command_line(), azekura::host::date::now());
+        if session.load_before.is_busy() {
+            report::note(format_args!(
+                "{}: the machine is busy with other work (processors {:.0} %): what is measured now \
+                 may be too low",
+                experiment.name(),
+                session.load_before.busy_percent
+            ));
+        }
         let record = RunRecord {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command_line: command_line(),
-            begun: azekura::host::date::now(),
+            command_line: session.command_line.clone(),
+            begun: session.begun.clone(),
             quick: settings.quick,
             scale: settings.scale,
             point_s: settings.point_s,
             machine: Machine::here(),
+            sessions: vec![session],
             method: experiment.method(&settings),
         };
-        let outcome = runner::run(experiment.as_ref(), record, &dir, args.before(), &stop)?;
+        let outcome = runner::run(
+            experiment.as_ref(),
+            record,
+            &dir,
+            (args.before(), &args.selection),
+            &stop,
+        )?;
         if outcome.failed > 0 {
             verdict = Verdict::Bad;
         }

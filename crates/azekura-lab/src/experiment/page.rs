@@ -11,6 +11,7 @@ use azekura::report::{format_bytes, format_rate};
 use super::frame::{Cells, Experiment, Figure, Line, PAPERS, Parameter, range_of, ranged};
 use super::published::{self, PublishedValue};
 use super::results::{Row, RunRecord, write_whole};
+use super::session::Session;
 use super::twin;
 use crate::chart::{self, Chart, Curve, Published};
 
@@ -110,6 +111,11 @@ impl Source<'_> {
             let title = twin::picture(name, figure.file, figure.title);
             let _ = writeln!(text, "![{title}]({}.svg)\n", figure.file);
         }
+        if run.sessions.iter().any(Session::was_busy) {
+            text.push_str(
+                "**Other work ran on the machine beside this run: the figures may be too low.**\n\n",
+            );
+        }
         if let Some(discussion) = discussion {
             let _ = writeln!(text, "{}\n", discussion.trim());
         }
@@ -135,6 +141,14 @@ impl Source<'_> {
             run.scale,
             run.point_s,
         );
+        for (number, session) in run.sessions.iter().enumerate() {
+            if number > 0 {
+                let _ =
+                    writeln!(text, "| went on | {}, `{}` |", session.begun, session.command_line);
+            }
+            let _ = writeln!(text, "| commit | {} |", session.described());
+            let _ = writeln!(text, "| load | {} |", session.load_described());
+        }
         text
     }
 
@@ -213,6 +227,9 @@ mod tests {
             "2 processors (Abacus), 8 GiB of memory, Linux 6.0",
             "azekura 1.2.3",
             "`azekura-lab experiment run sample`",
+            "| commit | c0ffee, with changes that are not committed |",
+            "| load | processors busy 50 % before, cut short |",
+            "**Other work ran on the machine",
         ] {
             assert!(page.contains(text), "{text:?} is missing in\n{page}");
         }

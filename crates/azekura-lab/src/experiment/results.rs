@@ -12,6 +12,7 @@ use azekura::outcome::usage;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Experiment, Point, Settings, Value, ranged};
+use super::session::{Load, Session};
 
 pub(crate) const CSV_FILE: &str = "results.csv";
 const RUN_FILE: &str = "run.json";
@@ -33,6 +34,9 @@ pub(crate) struct RunRecord {
     pub(crate) point_s: f64,
     /// The machine.
     pub(crate) machine: Machine,
+    /// The sittings in which it was measured; none in records of earlier versions.
+    #[serde(default)]
+    pub(crate) sessions: Vec<Session>,
     /// How it was done, as the experiment said then; empty in older records.
     #[serde(default)]
     pub(crate) method: String,
@@ -68,6 +72,7 @@ pub(crate) struct Row {
 /// Rows in a file that grows.
 pub(crate) struct Results {
     file: File,
+    run_file: PathBuf,
     /// What is known so far.
     pub(crate) rows: Vec<Row>,
     /// How it was measured.
@@ -99,9 +104,10 @@ impl Results {
                 Before::Overwrite => {}
             }
         }
-        write_whole(&run_file, &format!("{}\n", serde_json::to_string_pretty(&run)?))?;
         write_whole(&csv, &heading(experiment))?;
-        Ok(Self { file: open_end(&csv)?, rows: Vec::new(), run })
+        let results = Self { file: open_end(&csv)?, run_file, rows: Vec::new(), run };
+        results.keep_record()?;
+        Ok(results)
     }
 
     fn resume(
@@ -112,7 +118,7 @@ impl Results {
     ) -> Result<Self> {
         let text = std::fs::read_to_string(run_file)
             .with_context(|| format!("cannot read {}", run_file.display()))?;
-        let run: RunRecord = serde_json::from_str(&text)
+        let mut run: RunRecord = serde_json::from_str(&text)
             .with_context(|| format!("{} is damaged: use --overwrite", run_file.display()))?;
         if run.settings() != now.settings() || run.machine.processor != now.machine.processor {
             bail!(usage(format!(
@@ -139,7 +145,25 @@ impl Results {
         // A line that was being written when the run was cut short is measured again.
         file.set_len(whole_bytes).with_context(|| format!("cannot cut {}", csv.display()))?;
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { file, rows, run })
+        run.sessions.extend(now.sessions.iter().cloned());
+        let results = Self { file, run_file: run_file.to_owned(), rows, run };
+        results.keep_record()?;
+        Ok(results)
+    }
+
+    fn keep_record(&self) -> Result<()> {
+        write_whole(&self.run_file, &format!("{}\n", serde_json::to_string_pretty(&self.run)?))
+    }
+
+    /// Notes how busy the machine is at the end of this sitting.
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub(crate) fn end_session(&mut self, load: Load) -> Result<()> {
+        if let Some(session) = self.run.sessions.last_mut() {
+            session.load_after = Some(load);
+        }
+        self.keep_record()
     }
 
     /// Whether a point has been measured.
@@ -222,6 +246,12 @@ pub(crate) fn rows(dir: &Path, experiment: &dyn Experiment) -> Option<Vec<Row>> 
     parse(&text, experiment).ok().map(|(rows, _)| rows)
 }
 
+/// How the results in a directory were measured; `None` if that is not known.
+pub(crate) fn settings(dir: &Path) -> Option<Settings> {
+    let text = std::fs::read_to_string(dir.join(RUN_FILE)).ok()?;
+    serde_json::from_str(&text).ok().map(|run: RunRecord| run.settings())
+}
+
 /// What was kept in a directory: how it was measured, and its rows.
 ///
 /// # Errors
@@ -290,7 +320,13 @@ mod tests {
             format!("{text}a,2048,9.000,9.000\n"),
             "half a line is gone"
         );
-        assert_eq!(open(Before::Resume).unwrap().rows.len(), 3);
+        let mut results = open(Before::Resume).unwrap();
+        assert_eq!(results.rows.len(), 3);
+        results.end_session(Load::default()).unwrap();
+        let run = open(Before::Resume).unwrap().run;
+        let ended: Vec<bool> =
+            run.sessions.iter().map(|session| session.load_after.is_some()).collect();
+        assert_eq!(ended, [false, false, true, false], "every sitting is kept");
         assert!(open(Before::Overwrite).unwrap().rows.is_empty());
     }
 

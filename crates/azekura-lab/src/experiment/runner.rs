@@ -14,6 +14,8 @@ use signal_hook::flag;
 use super::frame::{Experiment, Point, Settings, Source};
 use super::page;
 use super::results::{Before, Results, RunRecord};
+use super::selection::Selection;
+use super::session::Load;
 
 /// Somebody wants the run to end early.
 #[derive(Clone, Default)]
@@ -60,18 +62,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The points that are to be measured. Those that are known without are added to the results, and
+/// The points that are to be measured, of those that were selected. Those that are known without are added to the results, and
 /// those for which other results are missing are left for another run.
 fn to_measure<'a>(
     experiment: &dyn Experiment,
     settings: &Settings,
     points: &'a [Point],
-    dir: &Path,
+    (dir, selection): (&Path, &Selection),
     results: &mut Results,
 ) -> Result<Vec<&'a Point>> {
     let mut missing = Vec::new();
     for point in points {
-        if results.has(point) {
+        if results.has(point) || !selection.admits(experiment, point) {
             continue;
         }
         match experiment.source(point, settings, dir) {
@@ -91,14 +93,14 @@ pub(crate) fn run(
     experiment: &dyn Experiment,
     record: RunRecord,
     dir: &Path,
-    before: Before,
+    (before, selection): (Before, &Selection),
     stop: &Interruption,
 ) -> Result<Outcome> {
     let settings = record.settings();
     let mut results = Results::open(dir, experiment, record, before)?;
     let points = experiment.points(&settings);
     let kept = points.iter().filter(|point| results.has(point)).count();
-    let missing = to_measure(experiment, &settings, &points, dir, &mut results)?;
+    let missing = to_measure(experiment, &settings, &points, (dir, selection), &mut results)?;
     let mut outcome = Outcome { measured: 0, kept, failed: 0 };
     if !missing.is_empty() {
         let mut progress = Progress::count(experiment.name(), points.len() as u64);
@@ -140,6 +142,7 @@ pub(crate) fn run(
             progress.advance(1);
         }
     }
+    results.end_session(Load::now())?;
     page::write(dir, experiment, &results.run, &results.rows)?;
     Ok(outcome)
 }
@@ -191,7 +194,9 @@ mod tests {
     fn what_is_known_is_not_measured_and_what_cannot_be_known_yet_waits() {
         let dir = tempfile::tempdir().unwrap();
         let stop = Interruption::default();
-        let go = |before| run(&Derived, record(), dir.path(), before, &stop).unwrap();
+        let go = |before| {
+            run(&Derived, record(), dir.path(), (before, &Selection::default()), &stop).unwrap()
+        };
         assert_eq!(go(Before::Refuse), Outcome { measured: 2, kept: 0, failed: 0 });
         let page = std::fs::read_to_string(dir.path().join("README.md")).unwrap();
         assert!(page.contains("2 of 6 points are missing."), "{page}");
@@ -203,7 +208,9 @@ mod tests {
     fn a_point_that_fails_does_not_stop_the_others() {
         let dir = tempfile::tempdir().unwrap();
         let stop = Interruption::default();
-        let go = |before| run(&Sample, record(), dir.path(), before, &stop).unwrap();
+        let go = |before| {
+            run(&Sample, record(), dir.path(), (before, &Selection::default()), &stop).unwrap()
+        };
         assert_eq!(go(Before::Refuse), Outcome { measured: 4, kept: 0, failed: 2 });
         assert_eq!(
             go(Before::Resume),
@@ -218,10 +225,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stop = Interruption::default();
         stop.0.store(true, Ordering::Relaxed);
-        let error = run(&Sample, record(), dir.path(), Before::Refuse, &stop).unwrap_err();
+        let all = Selection::default();
+        let go = |before| run(&Sample, record(), dir.path(), (before, &all), &stop);
+        let error = go(Before::Refuse).unwrap_err();
         assert!(error.to_string().contains("--resume"), "{error}");
         stop.0.store(false, Ordering::Relaxed);
-        let outcome = run(&Sample, record(), dir.path(), Before::Resume, &stop).unwrap();
+        let outcome = go(Before::Resume).unwrap();
         assert_eq!(outcome.measured, 4);
     }
 }

@@ -5,6 +5,7 @@ use azekura::host::machine::Machine;
 
 use super::frame::{Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value};
 use super::results::RunRecord;
+use super::session::{Load, Session};
 use crate::chart::Scale;
 
 pub(super) struct Sample;
@@ -89,6 +90,14 @@ pub(super) fn record() -> RunRecord {
             memory_bytes: 8 << 30,
             kernel: "6.0".to_owned(),
         },
+        sessions: vec![Session {
+            command_line: "azekura-lab experiment run sample".to_owned(),
+            begun: "2001-02-03 04:05 UTC".to_owned(),
+            commit: "c0ffee".to_owned(),
+            dirty: true,
+            load_before: Load { busy_percent: 50.0, average: 1.0 },
+            load_after: None,
+        }],
         method: String::new(),
     }
 }

@@ -171,8 +171,35 @@ const TWINS: &[Twin] = &[
     Twin {
         name: "wan-p",
         title: "Requests between attempts to grow",
-        of: ("Figure 12", ADAPTIVE),
-        pictures: &[("p", "Mixed pattern by p", "12")],
+        of: ("Figures 11 and 12", ADAPTIVE),
+        pictures: &[
+            ("stride-512K-3M", "512 KiB read, 3 MiB left out, by p", "11"),
+            ("mixed-p", "25 MiB front to back, then 50 gaps, in turn, by p", "12"),
+        ],
+    },
+    Twin {
+        name: "wan-existing",
+        title: "Requests of one fixed size, near and far",
+        of: ("Figure 1", ADAPTIVE),
+        pictures: &[("existing", "Requests of 1 MiB, near and far", "1")],
+    },
+    Twin {
+        name: "wan-overhead",
+        title: "What the bookkeeping of sync-adaptive costs",
+        of: ("Section 5.5", ADAPTIVE),
+        pictures: &[],
+    },
+    Twin {
+        name: "wan-rates",
+        title: "Read policies over links of other rates",
+        of: ("", ""),
+        pictures: &[],
+    },
+    Twin {
+        name: "wan-change",
+        title: "Read policies while the link changes",
+        of: ("", ""),
+        pictures: &[],
     },
     Twin {
         name: "wan-trace",

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use azekura_platform::Signal;
 use azekura_policy::LinkEstimate;
-use azekura_proto::limits::CONNECT_EARLY_FROM_US;
+use azekura_proto::limits::{CONNECT_EARLY_FROM_US, READ_CONNECTIONS_MAX};
 use azekura_proto::{EngineId, TargetId};
 use azekura_rpc::Channel;
 use azekura_rpc::transport::Line;
@@ -47,12 +47,22 @@ impl std::fmt::Debug for Pipeline {
 impl Pipeline {
     /// A pipeline without connections.
     pub fn new(pool: Arc<Pool>) -> Arc<Self> {
+        Self::over(pool, READ_CONNECTIONS_MAX)
+    }
+
+    /// A pipeline that never has more than one connection to an engine, over which every request is
+    /// sent as soon as it is given.
+    pub fn single(pool: Arc<Pool>) -> Arc<Self> {
+        Self::over(pool, 1)
+    }
+
+    fn over(pool: Arc<Pool>, connections_max: usize) -> Arc<Self> {
         let clock = Clock { started: pool.platform().now() };
         Arc::new(Self {
             pool,
             process: AtomicU32::new(this_process()),
             clock,
-            scheduler: Mutex::new(Scheduler::new(clock)),
+            scheduler: Mutex::new(Scheduler::new(clock, connections_max)),
             changed: Signal::new(),
         })
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use azekura_policy::{LinkEstimator, SentRequest};
 use azekura_proto::EngineId;
-use azekura_proto::limits::READ_CONNECTIONS_MAX;
 use azekura_rpc::{Arrival, Channel, Destination, Outgoing};
 
 use super::fetch::Fetch;
@@ -96,6 +95,8 @@ pub(super) struct Scheduler {
     next_number: u64,
     pub(super) ways: HashMap<EngineId, Way>,
     clock: Clock,
+    /// Most connections to an engine.
+    connections_max: usize,
     /// What one connection carries per round trip, in bytes.
     connection_window_bytes: u64,
     /// The version of the pool's map that requests are sent by.
@@ -103,12 +104,13 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(super) fn new(clock: Clock, connections_max: usize) -> Self {
         Self {
             channels: Vec::new(),
             next_number: 0,
             ways: HashMap::new(),
             clock,
+            connections_max,
             connection_window_bytes: connection_window_bytes(),
             map_version: 0,
         }
@@ -162,7 +164,8 @@ impl Scheduler {
             if fetch.is_over() {
                 continue;
             }
-            let is_light = fetch.asked_bytes() == 0;
+            // Where there is no other connection to deal it to, waiting would only cost time.
+            let is_light = fetch.asked_bytes() == 0 || self.connections_max == 1;
             // Connections that come in a moment get their share.
             let first_bytes = if way.opening > 0 { FIRST_BYTES / 2 } else { FIRST_BYTES };
             let free = |open: &&mut ReadChannel| {
@@ -311,7 +314,7 @@ impl Scheduler {
         let by_window =
             link.hoped_product_bytes().saturating_mul(3) / (self.connection_window_bytes * 2);
         let by_delay = link.round_trip_us / ROUND_TRIP_PER_CONNECTION_US;
-        let wanted = (by_window.max(by_delay) as usize + 1).min(READ_CONNECTIONS_MAX);
+        let wanted = (by_window.max(by_delay) as usize + 1).min(self.connections_max);
         wanted.saturating_sub(self.channels_of(engine) + way.opening)
     }
 }

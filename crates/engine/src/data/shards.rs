@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use azekura_proto::attr::FileKind;
-use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX, LEASED_WRITE_BYTES_MAX};
+use azekura_proto::limits::{FILE_BYTES_MAX, LEASED_WRITE_BYTES_MAX, READ_BULK_BYTES_MAX};
 use azekura_proto::message::{Allocation, Answer, Reply, ShardRef};
 use azekura_proto::{Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
@@ -48,7 +48,7 @@ pub(crate) fn read(
     (offset, bytes): (u64, u32),
     bulk: &mut Bulk<'_, '_>,
 ) -> Answer {
-    if bytes > FRAME_BULK_BYTES_MAX {
+    if bytes > READ_BULK_BYTES_MAX {
         return Err(Status::TooLarge);
     }
     let striped = check_file(target, data)?;

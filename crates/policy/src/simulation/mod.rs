@@ -6,6 +6,7 @@
 
 mod link;
 mod machines;
+pub mod published;
 mod random;
 mod reader;
 mod staging;

@@ -85,7 +85,7 @@ impl Reader {
         file_bytes: u64,
         reads: impl Iterator<Item = ByteRange>,
     ) -> Outcome {
-        match policy {
+        match policy.unstriped() {
             ReadPolicy::SyncAdaptive(parameters) => {
                 self.one_at_a_time(SyncAdaptive::new(parameters.clone()), file_bytes, reads)
             }
@@ -96,7 +96,7 @@ impl Reader {
                 let budget = Arc::new(Budget::new(self.budget_bytes));
                 self.ahead(Some(ReadAhead::new(parameters.clone(), budget)), file_bytes, reads)
             }
-            ReadPolicy::Off => self.ahead(None, file_bytes, reads),
+            ReadPolicy::Off | ReadPolicy::Striped(_) => self.ahead(None, file_bytes, reads),
         }
     }
 

@@ -9,6 +9,7 @@ use azekura_client::{Fetch, Pipeline};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{ByteRange, LinkEstimate};
 use azekura_proto::Layout;
+use azekura_proto::limits::READ_BULK_BYTES_MAX;
 
 use super::reading::Reading;
 use crate::changes::ChangeCount;
@@ -72,6 +73,8 @@ pub(super) struct FarFile {
     pub(super) changes: ChangeCount,
     /// Its length as last heard of, in bytes.
     pub(super) bytes: u64,
+    /// Whether a range is cut into no more requests than it has pieces.
+    is_whole: bool,
     leases: Vec<Lease>,
     refused_until: Option<Instant>,
     platform: SharedPlatform,
@@ -84,19 +87,29 @@ impl FarFile {
             pipeline: Arc::clone(reading.pipeline()),
             changes: reading.changes.count_of(layout.oid()),
             bytes,
+            is_whole: reading.policy.is_one_at_a_time(),
             leases: vec![Lease::default(); usize::from(layout.shards())],
             refused_until: None,
             platform: Arc::clone(&reading.platform),
         }
     }
 
-    /// Asks for ranges without waiting, each in several requests.
+    /// Most bytes of a request.
+    fn request_bytes(&self, link: LinkEstimate) -> u64 {
+        match (self.is_whole, link.untried) {
+            (true, _) => READ_BULK_BYTES_MAX.into(),
+            (false, true) => FIRST_REQUEST_BYTES,
+            (false, false) => REQUEST_BYTES,
+        }
+    }
+
+    /// Asks for ranges without waiting, each in as many requests as its size takes.
     pub(super) fn send(
         &self,
         link: LinkEstimate,
         ranges: &[ByteRange],
     ) -> Vec<(ByteRange, Vec<Part>)> {
-        let request_bytes = if link.untried { FIRST_REQUEST_BYTES } else { REQUEST_BYTES };
+        let request_bytes = self.request_bytes(link);
         let mut fetches = Vec::new();
         let mut part = |piece: Piece| {
             let Piece { target, data, local_offset, .. } = piece;

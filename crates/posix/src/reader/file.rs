@@ -75,8 +75,8 @@ impl FileReader {
             let window = Window::new(policy, reading, file());
             Way::Window(this_process(), Box::new(Mutex::new(window)))
         };
-        match &reading.policy {
-            ReadPolicy::Off => Way::Direct,
+        match reading.policy.unstriped() {
+            ReadPolicy::Off | ReadPolicy::Striped(_) => Way::Direct,
             ReadPolicy::Predictive(_) if !reading.is_remote(layout) => Way::Direct,
             ReadPolicy::Predictive(parameters) => {
                 let readahead = Readahead::new(parameters, reading, file());

@@ -57,7 +57,14 @@ impl Reading {
 
     /// The connections for reads in flight.
     pub(super) fn pipeline(&self) -> &Arc<Pipeline> {
-        self.pipeline.get_or_init(|| Pipeline::new(Arc::clone(&self.pool)))
+        self.pipeline.get_or_init(|| {
+            let pool = Arc::clone(&self.pool);
+            if self.policy.is_one_at_a_time() {
+                Pipeline::single(pool)
+            } else {
+                Pipeline::new(pool)
+            }
+        })
     }
 
     /// Whether any of the file's data are reached over a network.

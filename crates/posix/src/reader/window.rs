@@ -1,5 +1,7 @@
 //! One request at a time, of the size that the policy says, kept as a window of one. As in the method's
-//! paper, a read that is not in the window throws it away and waits for the whole of the next one.
+//! paper, a read that is not in the window throws it away and waits for the whole of the next one. The
+//! window is one request over one connection where the file has one shard, and one for each piece of a
+//! striped file; a policy that is called striped cuts it into parts for several connections.
 
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ impl Window {
             changes: file.changes.now(),
             file,
             policy,
-            is_fixed: matches!(reading.policy, ReadPolicy::Fixed(_)),
+            is_fixed: matches!(reading.policy.unstriped(), ReadPolicy::Fixed(_)),
             parts: Vec::new(),
             hit_bytes: 0,
             trace: reading.trace.clone(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
 use azekura_proto::frame;
+use azekura_proto::limits::{FRAME_BULK_BYTES_MAX, READ_BULK_BYTES_MAX};
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_wire::{
@@ -152,6 +153,8 @@ fn converse(connection: Connection, caller: &Caller) -> io::Result<Conversation>
     if caller.role == Role::Client && matches!(*socket, Socket::Unix(_)) {
         reader.set_patience(LOCAL_PATIENCE);
     }
+    // A reply is checked against what its request allows it.
+    reader.accept_bulk(READ_BULK_BYTES_MAX);
     let receiver = Receiver { reader, timeout: caller.timeout, turn: caller.timeout };
     Ok(Conversation::new(Box::new(Sender { writer }), Box::new(receiver), socket))
 }
@@ -180,6 +183,9 @@ impl SendHalf for Sender {
         more: bool,
     ) -> Result<(), Failure> {
         let bulk_bytes = u32::try_from(bulk.len()).unwrap_or(u32::MAX);
+        if bulk_bytes > FRAME_BULK_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
         self.writer.queue(&(head, request), bulk_bytes).map_err(|_| Failure::TooLarge)?;
         if more && bulk.is_empty() && self.writer.queued_bytes() <= QUEUE_BYTES {
             return Ok(());

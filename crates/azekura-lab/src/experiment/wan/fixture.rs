@@ -2,6 +2,7 @@
 //! reading program in the other. Owns how a point is measured, and the columns that it gives.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use azekura::host::programs;
@@ -10,7 +11,7 @@ use azekura_netlab::{Change, Lab, Topology};
 use azekura_posix::TraceRecord;
 use azekura_proto::pool_map::Address;
 
-use super::pattern::Pattern;
+use super::pattern::{Extent, Pattern};
 use super::reader::{READER_COMMAND, Reading};
 use crate::chart::Scale;
 use crate::experiment::frame::{Cells, Figure, Line, Parameter, Settings, Value};
@@ -19,8 +20,9 @@ use crate::experiment::scratch_pool::EngineProcess;
 /// Round trips that the link adds, in milliseconds.
 const DELAYS_MS: [u64; 6] = [0, 10, 25, 50, 75, 100];
 const QUICK_DELAYS_MS: [u64; 2] = [0, 10];
-/// What TCP can carry over the link at most, in MB/s (10^6 bytes).
+/// What TCP can carry over the link of 1 Gbit/s at most, in MB/s (10^6 bytes).
 pub(super) const GOODPUT_MB_PER_S: f64 = 117.7;
+const GIGABIT: u64 = 1000;
 
 const TARGETS: u16 = 4;
 const LINK: &str = "wan";
@@ -28,25 +30,36 @@ const CLIENT: &str = "client";
 const SERVER: &str = "server";
 const PORT: u16 = 7070;
 const LAB: &str = "hosts = ['client', 'server']
-    links = [{ name = 'wan', between = ['client', 'server'], rate = '1gbit', queue = 'auto' }]
-    sysctl = { 'net.ipv4.tcp_no_metrics_save' = '1' }";
+    links = [{ name = 'wan', between = ['client', 'server'], rate = '1gbit', queue = 'auto' }]";
+/// Where the system says which congestion controls it gives to anybody.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 pub(super) const PATTERN: Parameter =
     Parameter { name: "pattern", title: "pattern", cells: Cells::Plain };
 pub(super) const DELAY: Parameter =
     Parameter { name: "round_trip_ms", title: "round trip, ms", cells: Cells::Plain };
+pub(super) const POLICY: Parameter =
+    Parameter { name: "policy", title: "policy", cells: Cells::Plain };
 
 /// Name of the column of useful bytes per second.
 pub(super) const USEFUL: &str = "useful_mb_per_s";
-/// The columns of a reading.
-pub(super) const VALUES: [Value; 6] = [
+/// Names of the columns of its extremes.
+pub(super) const USEFUL_RANGE: [&str; 2] = ["useful_mb_per_s_min", "useful_mb_per_s_max"];
+/// The columns of a point.
+pub(super) const VALUES: [Value; 8] = [
     Value { name: USEFUL, title: "useful, MB/s" },
+    Value { name: USEFUL_RANGE[0], title: "least" },
+    Value { name: USEFUL_RANGE[1], title: "most" },
     Value { name: "seconds", title: "seconds" },
     Value { name: "requests", title: "requests" },
     Value { name: "asked_mb", title: "asked for, MB" },
-    Value { name: "size_bytes_chosen", title: "size at the end, bytes" },
+    Value { name: SIZE, title: "size at the end, bytes" },
     Value { name: "round_trip_ms_seen", title: "round trip as the client saw it, ms" },
 ];
+/// Name of the column of the size that a reading comes to.
+pub(super) const SIZE: &str = "size_bytes_chosen";
+/// Where it stands among the values.
+pub(super) const SIZE_AT: usize = 6;
 
 /// The round trips of a run, in milliseconds.
 pub(super) fn delays_ms(settings: &Settings) -> &'static [u64] {
@@ -61,7 +74,7 @@ pub(super) fn figure_by_delay(
 ) -> Figure {
     Figure {
         file: pattern.name(),
-        title: pattern.name(),
+        title: pattern.title(),
         x: DELAY.name,
         x_title: "added round trip, ms",
         x_scale: Scale::Linear,
@@ -71,49 +84,103 @@ pub(super) fn figure_by_delay(
     }
 }
 
-/// How the link and the file are, for pages.
-pub(super) const METHOD: &str = "A client reads a file over a link of 1 Gbit/s, made by `azekura-lab netlab`, to which a round trip is \
-     added (half of it in each direction); TCP then moves at most 117.7 MB/s. The pool is one engine \
-     with 4 targets in memory. The file has holes, which the engine reads from its storage and sends \
-     as zeros like any bytes. Every point begins cold, with a new process and new connections. A \
-     region of up to 8 MiB is read by one call, a longer one by calls of 1 MiB. A point ends with \
-     the file, or at the first call after its time that the last request does not answer. Each \
-     figure is of one run; MB are 10^6 bytes.";
+/// The congestion control of a link's connections: one that goes by losses, as the paper's. Small requests never
+/// show what a link can do to one that paces (BBR).
+fn congestion_control() -> &'static str {
+    let allowed = std::fs::read_to_string(ALLOWED).unwrap_or_default();
+    if allowed.split_whitespace().any(|name| name == "cubic") { "cubic" } else { "reno" }
+}
 
-/// A point's speed and requests as values.
-pub(super) fn values_of(reading: &Reading) -> Vec<f64> {
-    let useful_mb_per_s = reading.useful_bytes as f64 / 1e6 / reading.seconds.max(1e-9);
+/// How the link and the file are, for pages.
+pub(super) fn method() -> String {
+    format!(
+        "A client reads a file over a link of 1 Gbit/s, made by `azekura-lab netlab`, to which a round trip is \
+         added (half of it in each direction); TCP ({}, with buffers for the longest round trip) then \
+         moves at most 117.7 MB/s. The pool is one engine with 4 targets in memory. The file has holes, \
+         which the engine reads from its storage and sends as zeros like any bytes. `sync-adaptive` and \
+         `fixed=SIZE` read a file on one target (class S1): a window is one request over one connection, as \
+         in the paper. `predictive` and `sync-adaptive-striped` are Azekura's own way: a file over all \
+         targets, read in parts over several connections. Every run begins cold, with a new process and new \
+         connections. A region of up to 8 MiB is read by one call, a longer one by calls of 1 MiB. A run is \
+         whole turns of the pattern, whatever time that takes. MB are 10^6 bytes.",
+        congestion_control()
+    )
+}
+
+/// Runs of a point as values: the mean, and the extremes of the speed. The size is the one of the middle.
+pub(super) fn values_of(readings: &[Reading]) -> Vec<f64> {
+    let count = readings.len().max(1) as f64;
+    let mean = |of: fn(&Reading) -> f64| readings.iter().map(of).sum::<f64>() / count;
+    let speeds = || readings.iter().map(Reading::mb_per_s);
+    let mut sizes: Vec<u64> = readings.iter().map(|reading| reading.settled_bytes).collect();
+    sizes.sort_unstable();
     vec![
-        useful_mb_per_s,
-        reading.seconds,
-        reading.requests as f64,
-        reading.asked_bytes as f64 / 1e6,
-        reading.settled_bytes as f64,
-        reading.round_trip_us as f64 / 1000.0,
+        mean(Reading::mb_per_s),
+        speeds().reduce(f64::min).unwrap_or(0.0),
+        speeds().reduce(f64::max).unwrap_or(0.0),
+        mean(|reading| reading.seconds),
+        mean(|reading| reading.requests as f64),
+        mean(|reading| reading.asked_bytes as f64 / 1e6),
+        sizes.get(sizes.len() / 2).copied().unwrap_or(0) as f64,
+        mean(|reading| reading.round_trip_us as f64 / 1000.0),
     ]
 }
 
-/// What one reading is like.
+/// A link, alike in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkShape {
+    pub(super) rate_mbit: u64,
+    pub(super) round_trip_ms: u64,
+}
+
+impl LinkShape {
+    /// The paper's.
+    pub(super) const fn gigabit(round_trip_ms: u64) -> Self {
+        Self { rate_mbit: GIGABIT, round_trip_ms }
+    }
+
+    /// What TCP can carry over it, in MB/s.
+    pub(super) fn goodput_mb_per_s(self) -> f64 {
+        GOODPUT_MB_PER_S * self.rate_mbit as f64 / GIGABIT as f64
+    }
+
+    fn change(self) -> Result<Change> {
+        let delay = format!("delay={}us", self.round_trip_ms * 500);
+        Ok(Change::parse(&[delay, format!("rate={}mbit", self.rate_mbit)])?)
+    }
+}
+
+/// What one run is like.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload<'a> {
     pub(super) pattern: Pattern,
-    pub(super) round_trip_ms: u64,
+    pub(super) extent: Extent,
+    pub(super) link: LinkShape,
     pub(super) policy: &'a str,
     /// The parameter p of sync-adaptive.
     pub(super) p: Option<u32>,
-    pub(super) limit_ms: u64,
-    pub(super) requests_max: u64,
+    /// It may end early: after so many requests, or so much time.
+    pub(super) requests_max: Option<u64>,
+    pub(super) limit_ms: Option<u64>,
 }
 
 impl<'a> Workload<'a> {
-    /// A reading bounded by time alone.
+    /// A whole point of a pattern over the paper's link.
     pub(super) fn new(
         pattern: Pattern,
         round_trip_ms: u64,
         policy: &'a str,
-        limit_ms: u64,
+        settings: &Settings,
     ) -> Self {
-        Self { pattern, round_trip_ms, policy, p: None, limit_ms, requests_max: u64::MAX }
+        Self {
+            pattern,
+            extent: pattern.extent(settings),
+            link: LinkShape::gigabit(round_trip_ms),
+            policy,
+            p: None,
+            requests_max: None,
+            limit_ms: None,
+        }
     }
 
     /// The same, from the cells of a point.
@@ -124,11 +191,16 @@ impl<'a> Workload<'a> {
         pattern: &str,
         round_trip_ms: &str,
         policy: &'a str,
-        limit_ms: u64,
+        settings: &Settings,
     ) -> Result<Self> {
         let pattern = Pattern::named(pattern).context("no such pattern")?;
-        Ok(Self::new(pattern, round_trip_ms.parse()?, policy, limit_ms))
+        Ok(Self::new(pattern, round_trip_ms.parse()?, policy, settings))
     }
+}
+
+fn topology() -> Result<Topology> {
+    let text = format!("{LAB}\n[tcp]\ncongestion = '{}'", congestion_control());
+    Ok(Topology::parse(&text, "experiment")?)
 }
 
 /// The hosts, and what runs in them.
@@ -137,7 +209,7 @@ pub(super) struct FarPool {
     scratch: ScratchDir,
     engine: EngineProcess,
     lab: Lab,
-    settings: Settings,
+    rounds: usize,
     made: Vec<u64>,
 }
 
@@ -147,7 +219,7 @@ impl FarPool {
     /// # Errors
     /// If this process may not, or the engine does not start.
     pub(super) fn start(settings: &Settings) -> Result<Self> {
-        let lab = Lab::up(&Topology::parse(LAB, "experiment")?)?;
+        let lab = Lab::up(&topology()?)?;
         let address = Address::Tcp(format!("{}:{PORT}", lab.address(SERVER)?));
         // In the host's network only: the engine outlives the host for a moment, and removes what it
         // has made.
@@ -155,25 +227,53 @@ impl FarPool {
             Ok(lab.within(SERVER, || command.spawn())??)
         })?;
         let scratch = engine.scratch()?;
-        Ok(Self { scratch, engine, lab, settings: *settings, made: Vec::new() })
+        Ok(Self { scratch, engine, lab, rounds: settings.rounds(), made: Vec::new() })
     }
 
-    /// Reads once. The file is made first, if no point before has read it.
+    /// The values of a point: of as many runs as there are to be.
     ///
     /// # Errors
     /// What the reading program said.
-    pub(super) fn read(&mut self, workload: Workload<'_>) -> Result<Reading> {
-        let file_bytes = workload.pattern.file_bytes(&self.settings);
-        if !self.made.contains(&file_bytes) {
-            self.delay(0)?;
-            self.run_reader(&Workload { limit_ms: 0, ..workload }, file_bytes)?;
-            self.made.push(file_bytes);
-        }
-        self.delay(workload.round_trip_ms)?;
-        self.run_reader(&workload, file_bytes)
+    pub(super) fn values(&mut self, workload: &Workload<'_>) -> Result<Vec<f64>> {
+        let readings: Result<Vec<_>> = (0..self.rounds).map(|_| self.read(workload)).collect();
+        Ok(values_of(&readings?))
     }
 
-    /// The requests of the last reading.
+    /// Reads once.
+    ///
+    /// # Errors
+    /// What the reading program said.
+    pub(super) fn read(&mut self, workload: &Workload<'_>) -> Result<Reading> {
+        self.read_while(workload, &[])
+    }
+
+    /// The same, over a link that changes so long after the beginning.
+    ///
+    /// # Errors
+    /// What the reading program said, or if the link cannot be changed.
+    pub(super) fn read_while(
+        &mut self,
+        workload: &Workload<'_>,
+        changes: &[(Duration, LinkShape)],
+    ) -> Result<Reading> {
+        self.make(workload)?;
+        self.lab.set(LINK, &workload.link.change()?)?;
+        let trace = self.scratch.path("trace");
+        std::fs::write(&trace, "").with_context(|| format!("cannot write {trace}"))?;
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let this = &*self;
+            let reader = scope.spawn(move || this.run_reader(workload, false));
+            for (after, shape) in changes {
+                let left = after.saturating_sub(begun.elapsed());
+                std::thread::sleep(left);
+                self.lab.set(LINK, &shape.change()?)?;
+            }
+            reader.join().ok().context("the reading program is lost")?
+        })
+    }
+
+    /// The requests of the last run.
     ///
     /// # Errors
     /// If its trace cannot be read.
@@ -181,22 +281,28 @@ impl FarPool {
         Ok(TraceRecord::load(self.scratch.path("trace").as_ref())?)
     }
 
-    fn delay(&self, round_trip_ms: u64) -> Result<()> {
-        let one_way = format!("delay={}us", round_trip_ms * 500);
-        Ok(self.lab.set(LINK, &Change::parse(&[one_way])?)?)
+    /// Makes the file, if no run before has read it.
+    fn make(&mut self, workload: &Workload<'_>) -> Result<()> {
+        let bytes = workload.extent.file_bytes;
+        if !self.made.contains(&bytes) {
+            self.lab.set(LINK, &LinkShape::gigabit(0).change()?)?;
+            self.run_reader(workload, true)?;
+            self.made.push(bytes);
+        }
+        Ok(())
     }
 
-    fn run_reader(&self, workload: &Workload<'_>, file_bytes: u64) -> Result<Reading> {
-        let trace = self.scratch.path("trace");
-        std::fs::write(&trace, "").with_context(|| format!("cannot write {trace}"))?;
+    fn run_reader(&self, workload: &Workload<'_>, makes: bool) -> Result<Reading> {
         let mut command = Command::new(programs::own()?);
         command.arg(READER_COMMAND);
-        command.args(["--pool", &self.engine.pool_name(), "--trace", &trace]);
+        command.args(["--pool", &self.engine.pool_name(), "--trace", &self.scratch.path("trace")]);
         command.args(["--pattern", workload.pattern.name(), "--policy", workload.policy]);
-        command.arg(format!("--file-bytes={file_bytes}"));
-        command.arg(format!("--limit-ms={}", workload.limit_ms));
-        command.arg(format!("--requests={}", workload.requests_max));
+        command.arg(format!("--file-bytes={}", workload.extent.file_bytes));
+        command.arg(format!("--turns={}", workload.extent.turns));
+        command.args(workload.limit_ms.map(|ms| format!("--limit-ms={ms}")));
+        command.args(workload.requests_max.map(|requests| format!("--requests={requests}")));
         command.args(workload.p.map(|p| format!("--p={p}")));
+        command.args(makes.then_some("--make"));
         for variable in ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"] {
             command.env(variable, self.scratch.dir());
         }
@@ -216,21 +322,29 @@ mod tests {
 
     #[test]
     fn values_go_with_their_columns() {
-        let reading = Reading {
+        let reading = |seconds: f64, settled_bytes| Reading {
             useful_bytes: 5_000_000,
-            seconds: 0.5,
+            seconds,
             requests: 3,
             asked_bytes: 8_000_000,
-            settled_bytes: 1 << 20,
+            settled_bytes,
             round_trip_us: 50,
+            by_second: Vec::new(),
         };
-        assert_eq!(values_of(&reading), [10.0, 0.5, 3.0, 8.0, 1_048_576.0, 0.05]);
-        assert_eq!(values_of(&reading).len(), VALUES.len());
-        assert_eq!(VALUES[0].name, USEFUL);
+        let values = values_of(&[reading(0.5, 1), reading(1.0, 4), reading(0.25, 2)]);
+        let mean = 35.0 / 3.0;
+        let seconds = 1.75 / 3.0;
+        for (value, wanted) in values.iter().zip([mean, 5.0, 20.0, seconds, 3.0, 8.0, 2.0, 0.05]) {
+            assert!((value - wanted).abs() < 1e-9, "{values:?}");
+        }
+        assert_eq!(values.len(), VALUES.len());
+        assert_eq!((VALUES[0].name, VALUES[SIZE_AT].name), (USEFUL, SIZE));
+        assert_eq!(values_of(&[]).len(), VALUES.len());
     }
 
     #[test]
     fn the_lab_is_well_described() {
-        assert!(Topology::parse(LAB, "experiment").is_ok());
+        assert!(topology().is_ok());
+        assert!(LinkShape { rate_mbit: 2500, round_trip_ms: 5 }.change().is_ok());
     }
 }

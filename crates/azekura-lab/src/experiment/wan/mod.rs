@@ -1,11 +1,15 @@
 //! Reading far files: the evaluation of the paper on adaptive remote access (Ohtsuji and Tatebe), over
 //! links made on this machine. Needs root.
 
+mod change;
+mod existing;
 mod fixed;
 mod fixture;
+mod overhead;
 mod p;
 mod pattern;
 mod policies;
+mod rates;
 mod reader;
 mod sizes;
 mod trace;
@@ -16,10 +20,14 @@ pub(crate) use reader::{READER_COMMAND, ReaderArgs, read};
 /// All of them.
 pub(super) fn every() -> Vec<Box<dyn Experiment>> {
     vec![
+        Box::new(existing::Existing),
         Box::new(fixed::Fixed),
         Box::new(policies::Policies),
         Box::new(sizes::Sizes),
         Box::new(p::Patience),
         Box::new(trace::Shifting),
+        Box::new(rates::Rates),
+        Box::new(change::Changing),
+        Box::new(overhead::Overhead),
     ]
 }

@@ -1,9 +1,9 @@
 //! `wan-p`: how long sync-adaptive should wait before it tries again to grow, after a growth that did
-//! no good.
+//! no good (the paper's figures 11 and 12).
 
 use anyhow::Result;
 
-use super::fixture::{DELAY, FarPool, METHOD, USEFUL, VALUES, Workload, values_of};
+use super::fixture::{DELAY, FarPool, PATTERN, USEFUL, VALUES, Workload, method};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -16,6 +16,9 @@ const QUICK_COUNTS: [u32; 2] = [2, 16];
 const DELAYS_MS: [u64; 2] = [0, 10];
 
 pub(super) struct Patience;
+
+/// A pattern that stays as it is, and one that changes.
+const PATTERNS: [Pattern; 2] = [Pattern::ShortStride, Pattern::MixedShort];
 
 /// The paper has no added delay; a second line costs little.
 fn delays_ms(settings: &Settings) -> &'static [u64] {
@@ -34,15 +37,15 @@ impl Experiment for Patience {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} The pattern is mixed-p: in turn 25 MiB front to back, and 50 times 512 KiB with \
-             seeks of 1.5 MiB. A point reads for about {} s. In the paper p changes the speed by \
-             less than 10 %.",
-            settings.point_s
+            "{} {} mixed-p is in turn 25 MiB front to back, and 50 times 512 KiB with seeks of \
+             1.5 MiB. In the paper p changes the speed by less than 10 %.",
+            method(),
+            settings.repetition()
         )
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        const { &[DELAY, P] }
+        const { &[PATTERN, DELAY, P] }
     }
 
     fn values(&self) -> &'static [Value] {
@@ -51,38 +54,48 @@ impl Experiment for Patience {
 
     fn points(&self, settings: &Settings) -> Vec<Point> {
         let counts: &[u32] = if settings.quick { &QUICK_COUNTS } else { &COUNTS };
-        let at = |delay: &u64| {
-            let delay = delay.to_string();
-            counts.iter().map(move |p| Point::of([delay.clone(), p.to_string()]))
-        };
-        delays_ms(settings).iter().flat_map(at).collect()
+        let mut points = Vec::new();
+        for pattern in PATTERNS {
+            for delay in delays_ms(settings) {
+                points.extend(counts.iter().map(|p| {
+                    Point::of([pattern.name().to_owned(), delay.to_string(), p.to_string()])
+                }));
+            }
+        }
+        points
     }
 
     fn figures(&self, settings: &Settings) -> Vec<Figure> {
-        let line = |delay: &u64| Line {
-            title: format!("{delay} ms"),
-            value: USEFUL,
-            only: vec![(DELAY.name, delay.to_string())],
-        };
-        vec![Figure {
-            file: "p",
-            title: "mixed-p by p",
+        let figure = |(pattern, title): (Pattern, &'static str)| Figure {
+            file: pattern.name(),
+            title,
             x: P.name,
             x_title: "p",
             x_scale: Scale::Powers,
             y_title: "useful MB/s",
             y_scale: Scale::Linear,
-            lines: delays_ms(settings).iter().map(line).collect(),
-        }]
+            lines: delays_ms(settings)
+                .iter()
+                .map(|delay| Line {
+                    title: format!("{delay} ms"),
+                    value: USEFUL,
+                    only: vec![
+                        (PATTERN.name, pattern.name().to_owned()),
+                        (DELAY.name, delay.to_string()),
+                    ],
+                })
+                .collect(),
+        };
+        let titles = ["512 KiB, gaps of 3 MiB, by p", "25 MiB, then 50 times 512 KiB, by p"];
+        PATTERNS.into_iter().zip(titles).map(figure).collect()
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let (mut far, limit_ms) = (FarPool::start(settings)?, settings.share_ms(1));
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
         Ok(Box::new(move |point| {
-            let [delay, p] = point.cells()?;
-            let (pattern, delay) = (Pattern::MixedShort, delay.parse()?);
-            let workload = Workload::new(pattern, delay, "sync-adaptive", limit_ms);
-            Ok(values_of(&far.read(Workload { p: Some(p.parse()?), ..workload })?))
+            let [pattern, delay, p] = point.cells()?;
+            let workload = Workload::of_cells(pattern, delay, "sync-adaptive", &settings)?;
+            far.values(&Workload { p: Some(p.parse()?), ..workload })
         }))
     }
 }

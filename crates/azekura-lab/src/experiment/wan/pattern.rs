@@ -1,5 +1,6 @@
 //! The nine access patterns of the paper on adaptive remote access: which regions of a file are read
-//! one after the other. Owns their names and figures; reads nothing itself.
+//! one after the other, and how much of it is a point. A point is whole turns of the pattern, so that each
+//! size of request pays for all that it asks for. Owns their names and figures; reads nothing itself.
 
 use crate::experiment::frame::Settings;
 
@@ -9,16 +10,28 @@ const GIB: u64 = 1 << 30;
 /// A region up to this long is read in one call, a longer one in calls of [`LONG_CALL_BYTES`].
 const WHOLE_CALL_BYTES: u64 = 8 * MIB;
 const LONG_CALL_BYTES: u64 = MIB;
-/// Files are no shorter than this, however small the scale.
-const FILE_BYTES_MIN: u64 = 16 * MIB;
-/// Longest file. It has holes, so it takes no memory.
-const LONG_FILE_BYTES: u64 = 32 * GIB;
+/// The file of random places, as long as the paper's.
+const RANDOM_FILE_BYTES: u64 = 4 * GIB;
+/// How far a seek of random-stride goes on at most, with what is read before it.
+const RANDOM_STRIDE_BYTES: u64 = 6 * MIB;
+/// A pattern that is read by time has a file that no reading comes to the end of. It has holes, so it takes
+/// no memory.
+const ENDLESS_BYTES: u64 = 32 * GIB;
 
 /// Bytes that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) offset: u64,
     pub(super) bytes: u64,
+}
+
+/// How much of a pattern is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Length of the file in bytes.
+    pub(super) file_bytes: u64,
+    /// Turns of the pattern.
+    pub(super) turns: u64,
 }
 
 /// An order of regions.
@@ -40,7 +53,7 @@ pub(super) enum Pattern {
     Mixed,
     /// In turn 25 MiB front to back, and 50 times 512 KiB with seeks of 1.5 MiB.
     MixedShort,
-    /// 1 GiB of 32 front to back, then 61 KiB with seeks of 1 MiB.
+    /// 1 GiB front to back, then 61 KiB with seeks of 1 MiB.
     Shift,
 }
 
@@ -80,25 +93,60 @@ impl Pattern {
         }
     }
 
+    /// What it is, in words.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Sequential => "Front to back",
+            Self::ShortStride => "512 KiB, gaps of 3 MiB",
+            Self::MiddleStride => "3 MiB, gaps of 6 MiB",
+            Self::LongStride => "256 MiB, gaps of 768 MiB",
+            Self::RandomStride => "512 KiB, seeks of -2.5 to 5.5 MiB",
+            Self::Random => "8 MiB at random in 4 GiB",
+            Self::Mixed => "50 MiB, then 25 times 2 MiB with gaps",
+            Self::MixedShort => "25 MiB, then 50 times 512 KiB with gaps",
+            Self::Shift => "1 GiB, then 61 KiB with gaps of 1 MiB",
+        }
+    }
+
     /// The pattern of this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|pattern| pattern.name() == name)
     }
 
-    /// The length of its file in bytes.
-    pub(super) fn file_bytes(self, settings: &Settings) -> u64 {
-        let bytes = match self {
-            Self::Sequential => 6 * GIB,
-            Self::Random => 4 * GIB,
-            Self::ShortStride
-            | Self::MiddleStride
-            | Self::LongStride
-            | Self::RandomStride
-            | Self::Mixed
-            | Self::MixedShort
-            | Self::Shift => LONG_FILE_BYTES,
+    /// The length of a turn in the file, in bytes, where turns follow each other; and turns in a point.
+    fn turns(self) -> (u64, u64) {
+        match self {
+            // Read front to back, any part is a turn: the paper's 6 GB in parts of 32 MiB.
+            Self::Sequential => (32 * MIB, 192),
+            Self::ShortStride => (512 * KIB + 3 * MIB, 512),
+            Self::MiddleStride => (9 * MIB, 200),
+            Self::LongStride => (GIB, 4),
+            Self::RandomStride => (RANDOM_STRIDE_BYTES, 512),
+            Self::Random => (8 * MIB, 64),
+            Self::Mixed => (200 * MIB, 8),
+            Self::MixedShort => (125 * MIB, 12),
+            // Of the sparse part.
+            Self::Shift => (61 * KIB + MIB, 1024),
+        }
+    }
+
+    /// How much of it is a point: so many turns, and the file that holds them.
+    pub(super) fn extent(self, settings: &Settings) -> Extent {
+        let (turn_bytes, turns) = self.turns();
+        let turns = settings.scaled(turns, 1);
+        let file_bytes = match self {
+            Self::Random => RANDOM_FILE_BYTES,
+            Self::Shift => settings.scaled(GIB, MIB) + turns * turn_bytes,
+            _ => turns * turn_bytes,
         };
-        settings.scaled(bytes, FILE_BYTES_MIN)
+        Extent { file_bytes, turns }
+    }
+
+    /// More of it than a reading of some seconds comes through.
+    pub(super) fn endless(self) -> Extent {
+        let (turn_bytes, _) = self.turns();
+        let turns = ENDLESS_BYTES / turn_bytes;
+        Extent { file_bytes: ENDLESS_BYTES / turn_bytes * turn_bytes, turns }
     }
 
     /// The length of its regions in bytes, where all have the same and one request for each is how
@@ -113,22 +161,27 @@ impl Pattern {
         }
     }
 
-    /// The regions in a file of this length, up to its end; random ones for as many bytes as the
-    /// file has. The same seed draws the same places.
-    pub(super) fn regions(self, file_bytes: u64, seed: u64) -> Box<dyn Iterator<Item = Region>> {
+    /// The regions of an extent. The same seed draws the same places.
+    pub(super) fn regions(self, extent: Extent, seed: u64) -> Box<dyn Iterator<Item = Region>> {
+        let Extent { file_bytes, turns } = extent;
         match self {
             Self::Sequential => Box::new(std::iter::once(Region { offset: 0, bytes: file_bytes })),
             Self::ShortStride => Box::new(stride(0, file_bytes, 512 * KIB, 3 * MIB)),
             Self::MiddleStride => Box::new(stride(0, file_bytes, 3 * MIB, 6 * MIB)),
             Self::LongStride => Box::new(stride(0, file_bytes, 256 * MIB, 768 * MIB)),
-            Self::RandomStride => Box::new(random_stride(file_bytes, Chance(seed))),
-            Self::Random => Box::new(random(file_bytes, 8 * MIB, Chance(seed))),
+            Self::RandomStride => {
+                Box::new(random_stride(file_bytes, Chance(seed)).take(turns as usize))
+            }
+            Self::Random => {
+                Box::new(random(file_bytes, 8 * MIB, Chance(seed)).take(turns as usize))
+            }
             Self::Mixed => Box::new(mixed(file_bytes, 50 * MIB, 25, 2 * MIB, 4 * MIB)),
             Self::MixedShort => {
                 Box::new(mixed(file_bytes, 25 * MIB, 50, 512 * KIB, MIB + 512 * KIB))
             }
             Self::Shift => {
-                let front = Region { offset: 0, bytes: Self::shift_bytes(file_bytes) };
+                let (turn_bytes, _) = self.turns();
+                let front = Region { offset: 0, bytes: file_bytes - turns * turn_bytes };
                 let rest = stride(front.bytes, file_bytes, 61 * KIB, MIB);
                 Box::new(std::iter::once(front).chain(rest))
             }
@@ -136,8 +189,8 @@ impl Pattern {
     }
 
     /// The same, as calls of a program.
-    pub(super) fn calls(self, file_bytes: u64, seed: u64) -> impl Iterator<Item = Region> {
-        self.regions(file_bytes, seed).flat_map(|region| {
+    pub(super) fn calls(self, extent: Extent, seed: u64) -> impl Iterator<Item = Region> {
+        self.regions(extent, seed).flat_map(|region| {
             let call_bytes =
                 if region.bytes <= WHOLE_CALL_BYTES { region.bytes } else { LONG_CALL_BYTES };
             let starts = (0..region.bytes).step_by(call_bytes.max(1) as usize);
@@ -146,11 +199,6 @@ impl Pattern {
                 bytes: call_bytes.min(region.bytes - done),
             })
         })
-    }
-
-    /// Where shift becomes sparse, in a file of this length.
-    pub(super) fn shift_bytes(file_bytes: u64) -> u64 {
-        file_bytes / (LONG_FILE_BYTES / GIB)
     }
 
     /// Bytes of the longest call.
@@ -181,9 +229,7 @@ fn stride(start: u64, file_bytes: u64, bytes: u64, skip: u64) -> impl Iterator<I
 }
 
 fn random(file_bytes: u64, bytes: u64, mut chance: Chance) -> impl Iterator<Item = Region> {
-    let bytes = bytes.min(file_bytes);
-    (0..file_bytes / bytes.max(1))
-        .map(move |_| Region { offset: chance.below(file_bytes - bytes + 1), bytes })
+    std::iter::repeat_with(move || Region { offset: chance.below(file_bytes - bytes + 1), bytes })
 }
 
 fn random_stride(file_bytes: u64, mut chance: Chance) -> impl Iterator<Item = Region> {
@@ -220,7 +266,7 @@ mod tests {
     const FULL: Settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
 
     fn first(pattern: Pattern, count: usize) -> Vec<(u64, u64)> {
-        let regions = pattern.regions(pattern.file_bytes(&FULL), 1);
+        let regions = pattern.regions(pattern.extent(&FULL), 1);
         regions.take(count).map(|region| (region.offset, region.bytes)).collect()
     }
 
@@ -249,13 +295,13 @@ mod tests {
     #[test]
     fn random_patterns_stay_in_their_bounds_and_are_drawn_again_the_same() {
         let places = first(Pattern::Random, 1000);
-        assert_eq!(places.len(), 512, "as many bytes as the file has");
+        assert_eq!(places.len(), 64, "as many as a point has turns");
         assert!(places.iter().all(|(offset, bytes)| offset + bytes <= 4 * GIB));
         assert!(places.windows(2).any(|pair| pair[1].0 < pair[0].0));
         assert_eq!(places, first(Pattern::Random, 1000));
 
         let places = first(Pattern::RandomStride, 4000);
-        assert_eq!(places.len(), 4000);
+        assert_eq!(places.len(), 512);
         let seeks = places.windows(2).map(|pair| pair[1].0 as i64 - (pair[0].0 + pair[0].1) as i64);
         let seeks: Vec<i64> = seeks.collect();
         let (back, on) = (-5 * MIB as i64 / 2, 11 * MIB as i64 / 2);
@@ -264,20 +310,36 @@ mod tests {
     }
 
     #[test]
-    fn calls_cover_regions_and_stay_in_the_file_however_short_it_is() {
+    fn a_point_is_whole_turns_however_small_the_scale() {
         for pattern in Pattern::ALL {
             assert_eq!(Pattern::named(pattern.name()), Some(pattern));
-            for scale in [1e-6, 0.01] {
-                let file_bytes = pattern.file_bytes(&Settings { scale, ..FULL });
-                let mut sum = 0;
-                for call in pattern.calls(file_bytes, 7) {
+            for scale in [1e-6, 0.01, 1.0] {
+                let extent = pattern.extent(&Settings { scale, ..FULL });
+                let (mut sum, mut last) = (0, Region { offset: 0, bytes: 0 });
+                for call in pattern.calls(extent, 7) {
                     assert!(call.bytes > 0 && call.bytes as usize <= Pattern::call_bytes_max());
-                    assert!(call.offset + call.bytes <= file_bytes, "{pattern:?} {call:?}");
+                    assert!(call.offset + call.bytes <= extent.file_bytes, "{pattern:?} {call:?}");
                     sum += call.bytes;
+                    last = call;
                 }
-                let regions = pattern.regions(file_bytes, 7);
-                assert_eq!(sum, regions.map(|region| region.bytes).sum::<u64>());
+                let regions: Vec<Region> = pattern.regions(extent, 7).collect();
+                assert_eq!(sum, regions.iter().map(|region| region.bytes).sum::<u64>());
+                if let Some(bytes) = pattern.region_bytes() {
+                    assert!(regions.iter().all(|region| region.bytes == bytes), "{pattern:?}");
+                    assert_eq!(regions.len() as u64, extent.turns, "{pattern:?}");
+                }
+                assert!(last.offset > 0 || extent.turns == 1, "{pattern:?} {scale}");
             }
         }
+    }
+
+    #[test]
+    fn a_point_of_a_changing_pattern_has_all_its_parts() {
+        let sparse = first(Pattern::Shift, 2000);
+        assert_eq!(sparse.len(), 1025);
+        assert_eq!(sparse[1024].1, 61 * KIB);
+        let mixed = first(Pattern::Mixed, 2000);
+        assert_eq!(mixed.iter().filter(|(_, bytes)| *bytes == 50 * MIB).count(), 8);
+        assert_eq!(mixed.iter().filter(|(_, bytes)| *bytes == 2 * MIB).count(), 8 * 25);
     }
 }

@@ -7,17 +7,22 @@ use anyhow::Result;
 
 use super::fixed;
 use super::fixture::{
-    DELAY, FarPool, GOODPUT_MB_PER_S, METHOD, PATTERN, USEFUL, VALUES, Workload, delays_ms,
-    figure_by_delay, values_of,
+    DELAY, FarPool, GOODPUT_MB_PER_S, PATTERN, POLICY, USEFUL, VALUES, Workload, delays_ms,
+    figure_by_delay, method,
 };
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
+    Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
 };
+use crate::experiment::results;
 
-const POLICY: Parameter = Parameter { name: "policy", title: "policy", cells: Cells::Plain };
-const MEASURED: [&str; 3] = ["predictive", "sync-adaptive", "fixed=1M"];
+const NAME: &str = "wan-policies";
+const ADAPTIVE: &str = "sync-adaptive";
+const MEASURED: [&str; 3] = ["predictive", ADAPTIVE, "sync-adaptive-striped"];
+/// One of the fixed sizes that `wan-fixed` has measured, and that size.
+const PLAIN: &str = "fixed=1M";
+const PLAIN_BYTES: u64 = 1 << 20;
 /// The best of the fixed sizes that `wan-fixed` has measured.
 const OPTIMAL: &str = "optimal";
 /// What the link carries.
@@ -26,6 +31,13 @@ const LINK: &str = "link";
 const REGIONS: &str = "request-per-region";
 
 pub(super) struct Policies;
+
+/// What `sync-adaptive` came to for a pattern and delay, out of results beside the directory `dir`.
+pub(super) fn adaptive(dir: &Path, pattern: Pattern, round_trip_ms: u64) -> Option<Vec<f64>> {
+    let rows = results::rows(&dir.parent()?.join(NAME), &Policies)?;
+    let point = Point::of([pattern.name().into(), round_trip_ms.to_string(), ADAPTIVE.to_owned()]);
+    rows.into_iter().find(|row| row.point == point).map(|row| row.values)
+}
 
 /// Useful MB/s when each region is one request and none is sent before the last is answered.
 fn per_region_mb_per_s(region_bytes: u64, round_trip_ms: u64) -> f64 {
@@ -36,7 +48,7 @@ fn per_region_mb_per_s(region_bytes: u64, round_trip_ms: u64) -> f64 {
 /// The lines of a pattern's figure.
 fn policies_of(pattern: Pattern) -> Vec<&'static str> {
     let mut policies: Vec<&str> = MEASURED.into();
-    policies.extend([OPTIMAL, LINK]);
+    policies.extend([PLAIN, OPTIMAL, LINK]);
     policies.extend(pattern.region_bytes().map(|_| REGIONS));
     policies
 }
@@ -51,7 +63,7 @@ fn limit(pattern: Pattern, policy: &str, round_trip_ms: u64) -> Option<f64> {
 
 impl Experiment for Policies {
     fn name(&self) -> &'static str {
-        "wan-policies"
+        NAME
     }
 
     fn about(&self) -> &'static str {
@@ -60,11 +72,11 @@ impl Experiment for Policies {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} A point reads for about {} s. Optimal is the best fixed size of wan-fixed, if \
-             that was run into the same directory before. The link's line is its goodput; one \
-             request per region is what a program gets that asks for each region by itself and \
-             waits for it.",
-            settings.point_s
+            "{} {} Fixed sizes are those of wan-fixed, if that was run into the same directory before, \
+             and Optimal is the best of them. The link's line is its goodput; one request per region is what a \
+             program gets that asks for each region by itself and waits for it.",
+            method(),
+            settings.repetition()
         )
     }
 
@@ -110,7 +122,21 @@ impl Experiment for Policies {
             return Source::Measured;
         };
         if let Some(mb_per_s) = limit(pattern, policy, round_trip_ms) {
-            return Source::Known(vec![mb_per_s, 0.0, 0.0, 0.0, 0.0, round_trip_ms as f64]);
+            let round_trip_ms = round_trip_ms as f64;
+            return Source::Known(vec![
+                mb_per_s,
+                mb_per_s,
+                mb_per_s,
+                0.0,
+                0.0,
+                0.0,
+                0.0,
+                round_trip_ms,
+            ]);
+        }
+        if policy == PLAIN {
+            return fixed::of_size(dir, pattern, round_trip_ms, PLAIN_BYTES)
+                .map_or(Source::Missing, Source::Known);
         }
         if policy == OPTIMAL {
             return fixed::best(dir, settings, pattern, round_trip_ms)
@@ -120,10 +146,10 @@ impl Experiment for Policies {
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let (mut far, limit_ms) = (FarPool::start(settings)?, settings.share_ms(1));
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
         Ok(Box::new(move |point| {
             let [pattern, delay, policy] = point.cells()?;
-            Ok(values_of(&far.read(Workload::of_cells(pattern, delay, policy, limit_ms)?)?))
+            far.values(&Workload::of_cells(pattern, delay, policy, &settings)?)
         }))
     }
 }

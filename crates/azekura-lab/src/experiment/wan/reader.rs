@@ -1,7 +1,6 @@
 //! The reading program of an experiment, in a process of its own in the host `client`: reads one file
-//! by one pattern and one policy, for a bounded time, and says what came of it. Its requests are
-//! learned from the trace that the file system writes, so that nothing is measured that users could
-//! not see.
+//! by one pattern and one policy, in whole turns, and says what came of it. Its requests are learned from
+//! the trace that the file system writes, so that nothing is measured that users could not see.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -22,7 +21,7 @@ use azekura_proto::{ObjectClass, Status, TargetId};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::{Pattern, Region};
+use super::pattern::{Extent, Pattern};
 
 /// The hidden command that the reading process runs.
 pub(crate) const READER_COMMAND: &str = "experiment-reader";
@@ -30,7 +29,9 @@ pub(crate) const READER_COMMAND: &str = "experiment-reader";
 /// and its holes are sent as zeros.
 const WRITTEN_CHUNKS: u64 = 16;
 const CHUNK_BYTES: u64 = 1 << 20;
+/// Containers whose files lie on one target, as the paper's, and on all of them.
 const CONTAINER: &str = "far";
+const STRIPED_CONTAINER: &str = "far-striped";
 
 /// The hidden command's arguments.
 #[derive(Debug, Args)]
@@ -40,16 +41,22 @@ pub(crate) struct ReaderArgs {
     pool: String,
     #[arg(long)]
     pattern: String,
-    /// Length of the file; it is made if it is not there
+    /// Length of the file
     #[arg(long)]
     file_bytes: u64,
+    /// Turns of the pattern that are read
+    #[arg(long)]
+    turns: u64,
+    /// Only make the file, in both containers
+    #[arg(long)]
+    make: bool,
     #[arg(long)]
     policy: String,
     /// The parameter p of sync-adaptive
     #[arg(long)]
     p: Option<u32>,
-    /// About how long to read; 0 only makes the file
-    #[arg(long)]
+    /// Stop after this time
+    #[arg(long, default_value_t = u64::MAX)]
     limit_ms: u64,
     /// Stop after as many requests
     #[arg(long, default_value_t = u64::MAX)]
@@ -59,7 +66,7 @@ pub(crate) struct ReaderArgs {
 }
 
 /// What was read, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Reading {
     /// Bytes that the pattern wanted and got.
     pub(super) useful_bytes: u64,
@@ -73,6 +80,15 @@ pub(super) struct Reading {
     pub(super) settled_bytes: u64,
     /// The round trip as the client saw it at the end, in microseconds.
     pub(super) round_trip_us: u64,
+    /// Bytes that the pattern got in each second.
+    pub(super) by_second: Vec<u64>,
+}
+
+impl Reading {
+    /// Useful bytes per second, in MB/s.
+    pub(super) fn mb_per_s(&self) -> f64 {
+        self.useful_bytes as f64 / 1e6 / self.seconds.max(1e-9)
+    }
 }
 
 /// Reads a trace while it is written.
@@ -80,6 +96,22 @@ struct Tail {
     file: File,
     rest: String,
     lines: Vec<TraceRecord>,
+}
+
+/// When bytes of the pattern came.
+struct Seconds {
+    started: Instant,
+    bytes: Vec<u64>,
+}
+
+impl Seconds {
+    fn add(&mut self, bytes: u64) {
+        let second = self.started.elapsed().as_secs() as usize;
+        if self.bytes.len() <= second {
+            self.bytes.resize(second + 1, 0);
+        }
+        self.bytes[second] += bytes;
+    }
 }
 
 impl Tail {
@@ -96,13 +128,6 @@ impl Tail {
             self.rest.drain(..=end);
         }
         Ok(())
-    }
-
-    /// Whether a call is answered by the last request alone.
-    fn holds(&self, call: Region) -> bool {
-        self.lines.last().is_some_and(|asked| {
-            call.offset >= asked.offset && call.offset + call.bytes <= asked.offset + asked.bytes
-        })
     }
 }
 
@@ -131,17 +156,17 @@ fn policy_of(args: &ReaderArgs) -> Result<ReadPolicy> {
     Ok(policy)
 }
 
-/// Makes the container that the file is in, unless it is there.
-fn make_container(pool: &Pool) -> Result<()> {
-    match pool.container_open(CONTAINER) {
+/// Makes a container, unless it is there.
+fn make_container(pool: &Pool, name: &str, file_class: ObjectClass) -> Result<()> {
+    match pool.container_open(name) {
         Ok(_) => Ok(()),
         Err(ClientError::Status(Status::NotFound)) => {
             let inheritance = Inheritance {
-                file_class: ObjectClass::SX,
+                file_class,
                 chunk_bytes: CHUNK_BYTES as u32,
                 ..Inheritance::default()
             };
-            let request = ContainerCreate { name: CONTAINER.to_owned(), inheritance };
+            let request = ContainerCreate { name: name.to_owned(), inheritance };
             pool.call(TargetId(0), request).context("cannot make a container")?;
             Ok(())
         }
@@ -170,36 +195,42 @@ fn make_file(names: &Namespace, path: &str, bytes: u64) -> Result<()> {
 /// If the file cannot be made or read.
 pub(crate) fn read(args: &ReaderArgs) -> Result<()> {
     let pattern = Pattern::named(&args.pattern).context("no such pattern")?;
+    let pool = connect::pool(&args.pool)?;
+    let path = format!("/holes.{}", args.file_bytes);
+    if args.make {
+        return make(&pool, &path, args.file_bytes);
+    }
     let config = FsConfig {
         read_policy: policy_of(args)?,
         trace: Some(Trace::append_to(&args.trace, None)?),
         ..FsConfig::default()
     };
-    let is_window = match &config.read_policy {
-        ReadPolicy::SyncAdaptive(_) | ReadPolicy::Fixed(_) => true,
-        ReadPolicy::Predictive(_) | ReadPolicy::Off => false,
-    };
-    let pool = connect::pool(&args.pool)?;
-    if args.limit_ms == 0 {
-        make_container(&pool)?;
-    }
-    let fs = FileSystem::mount(pool, CONTAINER, config)?;
-    let names = Namespace::new(Arc::clone(&fs), Credentials::of_process());
-    let path = format!("/holes.{}", args.file_bytes);
-    let reading = if args.limit_ms == 0 {
-        make_file(&names, &path, args.file_bytes)?;
-        Reading::default()
-    } else {
-        read_file(args, pattern, is_window, &names, &path)?
-    };
+    let is_single = config.read_policy.is_one_at_a_time();
+    let container = if is_single { CONTAINER } else { STRIPED_CONTAINER };
+    let fs = FileSystem::mount(pool, container, config)?;
+    let reading = read_file(args, pattern, &names_of(&fs), &path)?;
     report::say(serde_json::to_string(&reading)?);
+    Ok(())
+}
+
+fn names_of(fs: &Arc<FileSystem>) -> Namespace {
+    Namespace::new(Arc::clone(fs), Credentials::of_process())
+}
+
+/// Makes the file in both containers.
+fn make(pool: &Arc<Pool>, path: &str, bytes: u64) -> Result<()> {
+    for (name, class) in [(CONTAINER, ObjectClass::S1), (STRIPED_CONTAINER, ObjectClass::SX)] {
+        make_container(pool, name, class)?;
+        let fs = FileSystem::mount(Arc::clone(pool), name, FsConfig::default())?;
+        make_file(&names_of(&fs), path, bytes)?;
+    }
+    report::say(serde_json::to_string(&Reading::default())?);
     Ok(())
 }
 
 fn read_file(
     args: &ReaderArgs,
     pattern: Pattern,
-    is_window: bool,
     names: &Namespace,
     path: &str,
 ) -> Result<Reading> {
@@ -210,12 +241,10 @@ fn read_file(
     let mut buffer = vec![0; Pattern::call_bytes_max()];
     let limit = Duration::from_millis(args.limit_ms);
     let mut useful_bytes = 0;
-    let started = Instant::now();
-    for call in pattern.calls(args.file_bytes, 1) {
-        let is_late = started.elapsed() >= limit || tail.lines.len() as u64 >= args.requests;
-        // What a window holds has been paid for: to stop in the middle of it would count its cost
-        // and only a part of its use.
-        if is_late && useful_bytes > 0 && !(is_window && tail.holds(call)) {
+    let mut seconds = Seconds { started: Instant::now(), bytes: Vec::new() };
+    let extent = Extent { file_bytes: args.file_bytes, turns: args.turns };
+    for call in pattern.calls(extent, 1) {
+        if seconds.started.elapsed() >= limit || tail.lines.len() as u64 >= args.requests {
             break;
         }
         let into = &mut buffer[..call.bytes as usize];
@@ -228,17 +257,19 @@ fn read_file(
             done += got;
         }
         useful_bytes += call.bytes;
+        seconds.add(call.bytes);
         tail.follow()?;
     }
-    let seconds = started.elapsed().as_secs_f64();
+    let elapsed_s = seconds.started.elapsed().as_secs_f64();
     let lines = &tail.lines;
     Ok(Reading {
         useful_bytes,
-        seconds,
+        seconds: elapsed_s,
         requests: lines.iter().map(|asked| asked.ranges).sum(),
         asked_bytes: lines.iter().map(|asked| asked.bytes).sum(),
         settled_bytes: settled_bytes(lines),
         round_trip_us: lines.last().map_or(0, |asked| asked.round_trip_us),
+        by_second: seconds.bytes,
     })
 }
 
@@ -260,18 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_within_the_last_request_costs_nothing() {
+    fn half_a_line_of_a_trace_waits_for_its_end() {
         let path = tempfile::NamedTempFile::new().unwrap();
         let mut tail = Tail::open(path.path()).unwrap();
-        assert!(!tail.holds(Region { offset: 0, bytes: 1 }));
         let line = serde_json::to_string(&asked(7, 64)).unwrap();
         std::fs::write(path.path(), format!("{line}\n{{\"pid\"")).unwrap();
         tail.follow().unwrap();
         assert_eq!(tail.lines.len(), 1, "half a line waits");
-        for (offset, bytes, holds) in
-            [(100, 50, true), (120, 30, true), (99, 2, false), (149, 2, false)]
-        {
-            assert_eq!(tail.holds(Region { offset, bytes }), holds, "{offset} {bytes}");
-        }
     }
 }

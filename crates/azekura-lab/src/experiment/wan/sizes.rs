@@ -1,66 +1,56 @@
-//! `wan-sizes`: the sizes of requests that sync-adaptive comes to, beside those of the paper.
+//! `wan-sizes`: the sizes of requests that sync-adaptive comes to, and the best fixed ones, beside those
+//! of the paper (its tables 1 to 5).
+
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use azekura_policy::simulation::published::{DELAYS_MS, TABLES};
 
 use super::fixture::{
-    DELAY, FarPool, METHOD, PATTERN, USEFUL, Workload, delays_ms, figure_by_delay, values_of,
+    DELAY, FarPool, PATTERN, SIZE_AT, USEFUL, Workload, delays_ms, figure_by_delay, method,
 };
 use super::pattern::Pattern;
+use super::{fixed, policies};
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Experiment, Figure, Line, Measure, Parameter, Point, Settings, Value,
+    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
 };
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const PATTERNS: [Pattern; 5] = [
-    Pattern::Sequential,
-    Pattern::ShortStride,
-    Pattern::MiddleStride,
-    Pattern::LongStride,
-    Pattern::Random,
-];
-const VALUES: [Value; 5] = [
-    Value { name: "chosen_mib", title: "chosen, MiB" },
-    Value { name: "paper_adaptive_mib", title: "paper's Adaptive, MiB" },
-    Value { name: "paper_optimal_mib", title: "paper's Optimal, MiB" },
-    Value { name: "powers_off", title: "off the paper's Adaptive, powers of two" },
+const MIB: f64 = (1 << 20) as f64;
+const WHOSE: Parameter = Parameter { name: "whose", title: "whose", cells: Cells::Plain };
+const ADAPTIVE: &str = "adaptive";
+const OPTIMAL: &str = "optimal";
+const PAPER_ADAPTIVE: &str = "paper-adaptive";
+const PAPER_OPTIMAL: &str = "paper-optimal";
+const ALL: [&str; 4] = [ADAPTIVE, OPTIMAL, PAPER_ADAPTIVE, PAPER_OPTIMAL];
+const VALUES: [Value; 3] = [
+    Value { name: "size_mib", title: "size, MiB" },
+    Value { name: "powers_off", title: "off the paper's, powers of two" },
     Value { name: USEFUL, title: "useful, MB/s" },
 ];
-
-/// What the paper's method chose, in bytes, and what was best.
-struct Paper {
-    adaptive_bytes: u64,
-    optimal_bytes: u64,
-}
+/// Tables of a quick run.
+const QUICK_TABLES: usize = 2;
 
 pub(super) struct Sizes;
 
-/// The cell of the paper's table; `None` for what it has not.
-fn paper(pattern: Pattern, round_trip_ms: u64) -> Option<Paper> {
-    let cell = |adaptive_bytes, optimal_bytes| Some(Paper { adaptive_bytes, optimal_bytes });
-    let largest = cell(512 * MIB, 512 * MIB);
-    match (pattern, round_trip_ms) {
-        (Pattern::Sequential, 0) => cell(512 * MIB, 128 * MIB),
-        (Pattern::Sequential, 10) => cell(512 * MIB, 256 * MIB),
-        (Pattern::ShortStride, 0) => cell(512 * KIB, MIB),
-        (Pattern::MiddleStride, 0) => cell(MIB, MIB),
-        (Pattern::ShortStride, 10) | (Pattern::MiddleStride, 10 | 25) => cell(4 * MIB, 4 * MIB),
-        (Pattern::Sequential | Pattern::ShortStride, 25 | 50 | 75 | 100)
-        | (Pattern::MiddleStride, 50 | 75 | 100) => largest,
-        (Pattern::LongStride, 0) => cell(128 * MIB, 128 * MIB),
-        (Pattern::LongStride, 10) => cell(128 * MIB, 256 * MIB),
-        (Pattern::LongStride, 25) => cell(256 * MIB, 256 * MIB),
-        (Pattern::LongStride, 50 | 75 | 100) => cell(256 * MIB, 128 * MIB),
-        (Pattern::Random, 0 | 10 | 25) => cell(8 * MIB, 8 * MIB),
-        (Pattern::Random, 50 | 75 | 100) => cell(16 * MIB, 8 * MIB),
-        _ => None,
-    }
+/// The paper's size for a cell, of Adaptive or of Optimal, in bytes.
+fn published(pattern: &str, round_trip_ms: u64, is_optimal: bool) -> Option<u64> {
+    let table = TABLES.into_iter().find(|table| table.pattern == pattern)?;
+    let at = DELAYS_MS.into_iter().position(|delay_ms| delay_ms == round_trip_ms)?;
+    Some(if is_optimal { table.optimal_bytes[at] } else { table.adaptive_bytes[at] })
 }
 
 /// The patterns of a run.
-fn patterns(settings: &Settings) -> &'static [Pattern] {
-    if settings.quick { &PATTERNS[..2] } else { &PATTERNS }
+fn patterns(settings: &Settings) -> Vec<Pattern> {
+    let count = if settings.quick { QUICK_TABLES } else { TABLES.len() };
+    TABLES.into_iter().take(count).filter_map(|table| Pattern::named(table.pattern)).collect()
+}
+
+/// The values of a size that was found.
+fn values(pattern: &str, round_trip_ms: u64, whose: &str, found: &[f64]) -> Option<Vec<f64>> {
+    let bytes = published(pattern, round_trip_ms, whose == OPTIMAL)? as f64;
+    let (size, useful) = (found.get(SIZE_AT)?.max(1.0), found.first()?);
+    Some(vec![size / MIB, (size / bytes).log2(), *useful])
 }
 
 impl Experiment for Sizes {
@@ -69,20 +59,22 @@ impl Experiment for Sizes {
     }
 
     fn about(&self) -> &'static str {
-        "Sizes of requests that sync-adaptive comes to, beside those of its paper"
+        "Sizes of requests that sync-adaptive comes to and the best fixed ones, beside those of its paper"
     }
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} The size is the one at which most time was spent in the second half of about {} \
-             s. The delay of the paper's table is taken as the round trip that was added. From its \
-             first size, the method needs 1 GB to come to the largest, which takes 9 s.",
-            settings.point_s
+            "{} {} The size is the one at which most time was spent in the second half; of several \
+             runs, that of the middle. The delay of the paper's tables is taken as the round trip that was \
+             added. What wan-policies has measured is not measured again, if that was run into the same \
+             directory before; Optimal is the best fixed size of wan-fixed, if that was.",
+            method(),
+            settings.repetition()
         )
     }
 
     fn parameters(&self) -> &'static [Parameter] {
-        const { &[PATTERN, DELAY] }
+        const { &[PATTERN, DELAY, WHOSE] }
     }
 
     fn values(&self) -> &'static [Value] {
@@ -90,46 +82,58 @@ impl Experiment for Sizes {
     }
 
     fn points(&self, settings: &Settings) -> Vec<Point> {
-        let at = |pattern: &Pattern| {
-            let name = pattern.name().to_owned();
-            delays_ms(settings)
-                .iter()
-                .map(move |delay| Point::of([name.clone(), delay.to_string()]))
-        };
-        patterns(settings).iter().flat_map(at).collect()
+        let mut points = Vec::new();
+        for pattern in patterns(settings) {
+            for delay in delays_ms(settings) {
+                points.extend(ALL.map(|whose| {
+                    Point::of([pattern.name().into(), delay.to_string(), whose.into()])
+                }));
+            }
+        }
+        points
     }
 
     fn figures(&self, settings: &Settings) -> Vec<Figure> {
-        let figure = |pattern: &Pattern| {
-            let line = |(title, value): (&str, Value)| Line {
-                title: title.to_owned(),
-                value: value.name,
-                only: vec![(PATTERN.name, pattern.name().to_owned())],
+        let figure = |pattern: Pattern| {
+            let line = |whose: &str| Line {
+                title: whose.to_owned(),
+                value: VALUES[0].name,
+                only: vec![
+                    (PATTERN.name, pattern.name().to_owned()),
+                    (WHOSE.name, whose.to_owned()),
+                ],
             };
-            let titles = ["chosen", "paper's Adaptive", "paper's Optimal"];
-            let lines = titles.into_iter().zip(VALUES).map(line).collect();
-            figure_by_delay(*pattern, ("MiB", Scale::Powers), lines)
+            // What was measured last, so that it is not hidden under the paper's.
+            let lines = ALL.into_iter().rev().map(line).collect();
+            figure_by_delay(pattern, ("MiB", Scale::Powers), lines)
         };
-        patterns(settings).iter().map(figure).collect()
+        patterns(settings).into_iter().map(figure).collect()
+    }
+
+    fn source(&self, point: &Point, settings: &Settings, dir: &Path) -> Source {
+        let Ok([pattern, delay, whose]) = point.cells() else { return Source::Measured };
+        let (Some(named), Ok(delay)) = (Pattern::named(pattern), delay.parse()) else {
+            return Source::Measured;
+        };
+        match whose {
+            ADAPTIVE => policies::adaptive(dir, named, delay)
+                .and_then(|found| values(pattern, delay, whose, &found))
+                .map_or(Source::Measured, Source::Known),
+            OPTIMAL => fixed::best(dir, settings, named, delay)
+                .and_then(|best| values(pattern, delay, whose, &best))
+                .map_or(Source::Missing, Source::Known),
+            _ => published(pattern, delay, whose == PAPER_OPTIMAL)
+                .map_or(Source::Missing, |bytes| Source::Known(vec![bytes as f64 / MIB, 0.0, 0.0])),
+        }
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let (mut far, limit_ms) = (FarPool::start(settings)?, settings.share_ms(1));
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
         Ok(Box::new(move |point| {
-            let [pattern, delay] = point.cells()?;
-            let workload = Workload::of_cells(pattern, delay, "sync-adaptive", limit_ms)?;
-            let paper = paper(workload.pattern, workload.round_trip_ms)
-                .context("the paper has no such cell")?;
-            let reading = far.read(workload)?;
-            let mib = |bytes: u64| bytes as f64 / MIB as f64;
-            let times = reading.settled_bytes.max(1) as f64 / paper.adaptive_bytes as f64;
-            Ok(vec![
-                mib(reading.settled_bytes),
-                mib(paper.adaptive_bytes),
-                mib(paper.optimal_bytes),
-                times.log2(),
-                values_of(&reading)[0],
-            ])
+            let [pattern, delay, whose] = point.cells()?;
+            let workload = Workload::of_cells(pattern, delay, "sync-adaptive", &settings)?;
+            values(pattern, delay.parse()?, whose, &far.values(&workload)?)
+                .context("the paper has no such cell")
         }))
     }
 }
@@ -141,20 +145,23 @@ mod tests {
     #[test]
     fn the_paper_has_thirty_cells() {
         let settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
-        let mut cells = 0;
-        for pattern in Pattern::ALL {
-            for delay in delays_ms(&settings) {
-                let Some(cell) = paper(pattern, *delay) else { continue };
-                assert!(PATTERNS.contains(&pattern));
-                for bytes in [cell.adaptive_bytes, cell.optimal_bytes] {
-                    assert!(bytes.is_power_of_two() && (512 * KIB..=512 * MIB).contains(&bytes));
-                }
-                cells += 1;
-            }
-        }
-        assert_eq!(cells, 30);
-        assert_eq!(Sizes.points(&settings).len(), 30);
-        assert_eq!(paper(Pattern::LongStride, 75).unwrap().optimal_bytes, 128 * MIB);
-        assert!(paper(Pattern::Random, 11).is_none());
+        assert_eq!(Sizes.points(&settings).len(), 4 * 30);
+        assert_eq!(published("stride-256M-768M", 75, true), Some(128 << 20));
+        assert_eq!(published("stride-256M-768M", 75, false), Some(256 << 20));
+        assert_eq!(published("random-8M", 11, false), None);
+        assert_eq!(published("mixed", 10, false), None);
+    }
+
+    #[test]
+    fn sizes_are_held_against_their_like() {
+        let mut found = vec![50.0; 8];
+        found[SIZE_AT] = (512 << 20) as f64;
+        let values = |whose| values("sequential", 0, whose, &found).unwrap();
+        assert_eq!(values(ADAPTIVE), [512.0, 0.0, 50.0]);
+        assert_eq!(values(OPTIMAL), [512.0, 2.0, 50.0]);
+        let point = Point::of(["sequential".into(), "10".into(), PAPER_OPTIMAL.into()]);
+        let settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
+        let source = Sizes.source(&point, &settings, Path::new("nowhere/at-all"));
+        assert_eq!(source, Source::Known(vec![256.0, 0.0, 0.0]));
     }
 }

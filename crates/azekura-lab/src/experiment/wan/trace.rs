@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use azekura_posix::TraceRecord;
 
-use super::fixture::{FarPool, METHOD, Workload};
+use super::fixture::{FarPool, Workload, method};
 use super::pattern::Pattern;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -23,8 +23,6 @@ const REQUESTS: u64 = 120;
 const QUICK_REQUESTS: u64 = 6;
 /// The round trip, in milliseconds. With more, holes of 1 MiB are cheaper to read than to leave out.
 const DELAY_MS: u64 = 0;
-/// The whole trace is one reading, which may take as long as so many points.
-const POINTS: u64 = 10;
 
 pub(super) struct Shifting;
 
@@ -36,7 +34,7 @@ fn request_count(settings: &Settings) -> u64 {
 fn values_of(requests: &[TraceRecord], number: usize) -> Result<Vec<f64>> {
     let pair = requests
         .get(number.saturating_sub(1)..=number)
-        .context("the reading ended before this request: use more --seconds-per-point")?;
+        .context("the reading ended before this request: use a larger --scale")?;
     let used = pair[1].utilisation.context("the trace says nothing of its use")?;
     Ok(vec![
         pair[0].us.saturating_sub(requests[0].us) as f64 / 1e6,
@@ -58,11 +56,10 @@ impl Experiment for Shifting {
 
     fn method(&self, settings: &Settings) -> String {
         format!(
-            "{METHOD} The pattern is shift: {} MiB front to back, then 61 KiB with seeks of 1 MiB. The \
-             added round trip is {DELAY_MS} ms. All points are requests of one reading, which takes up to \
-             {} s.",
-            Pattern::shift_bytes(Pattern::Shift.file_bytes(settings)) >> 20,
-            settings.point_s * POINTS as f64
+            "{} The pattern is shift: {} MiB front to back, then 61 KiB with seeks of 1 MiB. The \
+             added round trip is {DELAY_MS} ms. All points are requests of one reading.",
+            method(),
+            settings.scaled(1024, 1)
         )
     }
 
@@ -100,9 +97,9 @@ impl Experiment for Shifting {
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let (mut far, limit_ms) = (FarPool::start(settings)?, settings.share_ms(1) * POINTS);
+        let (mut far, settings) = (FarPool::start(settings)?, *settings);
         // One more than is shown: each says how much of the one before was used.
-        let requests_max = request_count(settings) + 1;
+        let requests_max = Some(request_count(&settings) + 1);
         let mut read: Option<Vec<TraceRecord>> = None;
         Ok(Box::new(move |point| {
             let [number] = point.cells()?;
@@ -111,8 +108,8 @@ impl Experiment for Shifting {
                 Some(requests) => requests,
                 none => {
                     let (pattern, policy) = (Pattern::Shift, "sync-adaptive");
-                    let workload = Workload::new(pattern, DELAY_MS, policy, limit_ms);
-                    far.read(Workload { requests_max, ..workload })?;
+                    let workload = Workload::new(pattern, DELAY_MS, policy, &settings);
+                    far.read(&Workload { requests_max, ..workload })?;
                     none.insert(far.last_requests()?)
                 }
             };
