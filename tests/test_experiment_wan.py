@@ -15,6 +15,7 @@ pytestmark = pytest.mark.root
 
 NAMES = (
     "wan-change",
+    "wan-engines",
     "wan-existing",
     "wan-fixed",
     "wan-overhead",

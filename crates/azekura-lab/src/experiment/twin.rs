@@ -196,6 +196,12 @@ const TWINS: &[Twin] = &[
         pictures: &[],
     },
     Twin {
+        name: "wan-engines",
+        title: "A file over engines at different distances",
+        of: ("", ""),
+        pictures: &[],
+    },
+    Twin {
         name: "wan-change",
         title: "Read policies while the link changes",
         of: ("", ""),

@@ -1,6 +1,7 @@
 //! What all wan experiments stand on: two hosts with a link between them, an engine in one and a
 //! reading program in the other. Owns how a point is measured, and the columns that it gives.
 
+use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use super::pattern::{Extent, Pattern};
 use super::reader::{READER_COMMAND, Reading};
 use crate::chart::Scale;
 use crate::experiment::frame::{Cells, Figure, Line, Parameter, Settings, Value};
-use crate::experiment::scratch_pool::EngineProcess;
+use crate::experiment::scratch_pool::{EngineProcess, EngineProcesses};
 
 /// Round trips that the link adds, in milliseconds.
 const DELAYS_MS: [u64; 6] = [0, 10, 25, 50, 75, 100];
@@ -25,12 +26,8 @@ pub(super) const GOODPUT_MB_PER_S: f64 = 117.7;
 const GIGABIT: u64 = 1000;
 
 const TARGETS: u16 = 4;
-const LINK: &str = "wan";
 const CLIENT: &str = "client";
-const SERVER: &str = "server";
 const PORT: u16 = 7070;
-const LAB: &str = "hosts = ['client', 'server']
-    links = [{ name = 'wan', between = ['client', 'server'], rate = '1gbit', queue = 'auto' }]";
 /// Where the system says which congestion controls it gives to anybody.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
@@ -144,9 +141,12 @@ impl LinkShape {
         GOODPUT_MB_PER_S * self.rate_mbit as f64 / GIGABIT as f64
     }
 
-    fn change(self) -> Result<Change> {
-        let delay = format!("delay={}us", self.round_trip_ms * 500);
-        Ok(Change::parse(&[delay, format!("rate={}mbit", self.rate_mbit)])?)
+    /// What one of so many links has to become for their round trips to differ by that much, and to share the rate.
+    fn change(self, spread_ms: u64, number: usize, links: usize) -> Result<Change> {
+        let first_us = (self.round_trip_ms * 1000).saturating_sub(spread_ms * 500);
+        let step_us = spread_ms * 1000 * number as u64 / (links.max(2) as u64 - 1);
+        let delay = format!("delay={}us", u64::midpoint(first_us, step_us));
+        Ok(Change::parse(&[delay, format!("rate={}mbit", self.rate_mbit / links.max(1) as u64)])?)
     }
 }
 
@@ -157,6 +157,9 @@ pub(super) struct Workload<'a> {
     pub(super) extent: Extent,
     pub(super) link: LinkShape,
     pub(super) policy: &'a str,
+    /// By how much the round trip to the last engine is longer than that to the first, where there are several:
+    /// those of `link` are the mean, and its rate is that of all links together.
+    pub(super) spread_ms: u64,
     /// The parameter p of sync-adaptive.
     pub(super) p: Option<u32>,
     /// It may end early: after so many requests, or so much time.
@@ -176,6 +179,7 @@ impl<'a> Workload<'a> {
             pattern,
             extent: pattern.extent(settings),
             link: LinkShape::gigabit(round_trip_ms),
+            spread_ms: 0,
             policy,
             p: None,
             requests_max: None,
@@ -198,17 +202,59 @@ impl<'a> Workload<'a> {
     }
 }
 
-fn topology() -> Result<Topology> {
-    let text = format!("{LAB}\n[tcp]\ncongestion = '{}'", congestion_control());
+/// The engines of a pool.
+enum Engines {
+    One(EngineProcess),
+    Several(EngineProcesses),
+}
+
+impl Engines {
+    fn pool_name(&self) -> String {
+        match self {
+            Self::One(engine) => engine.pool_name(),
+            Self::Several(engines) => engines.pool_name(),
+        }
+    }
+}
+
+fn server(number: usize) -> String {
+    format!("server{}", number + 1)
+}
+
+fn link(number: usize) -> String {
+    format!("wan{}", number + 1)
+}
+
+/// A client, and servers on a link each.
+fn topology(servers: usize) -> Result<Topology> {
+    let mut text = format!("hosts = ['{CLIENT}'");
+    for number in 0..servers {
+        // Text in a string always has room.
+        let _ = write!(text, ", '{}'", server(number));
+    }
+    let _ = writeln!(text, "]\n[tcp]\ncongestion = '{}'", congestion_control());
+    for number in 0..servers {
+        let _ = writeln!(
+            text,
+            "[[links]]\nname = '{}'\nbetween = ['{CLIENT}', '{}']\nrate = '1gbit'\nqueue = 'auto'",
+            link(number),
+            server(number)
+        );
+    }
     Ok(Topology::parse(&text, "experiment")?)
+}
+
+fn address(lab: &Lab, number: usize) -> Result<Address> {
+    Ok(Address::Tcp(format!("{}:{PORT}", lab.address(&server(number))?)))
 }
 
 /// The hosts, and what runs in them.
 pub(super) struct FarPool {
-    // The engine and its directory go before the hosts.
+    // The engines and their directory go before the hosts.
     scratch: ScratchDir,
-    engine: EngineProcess,
+    engines: Engines,
     lab: Lab,
+    links: usize,
     rounds: usize,
     made: Vec<u64>,
 }
@@ -219,15 +265,48 @@ impl FarPool {
     /// # Errors
     /// If this process may not, or the engine does not start.
     pub(super) fn start(settings: &Settings) -> Result<Self> {
-        let lab = Lab::up(&topology()?)?;
-        let address = Address::Tcp(format!("{}:{PORT}", lab.address(SERVER)?));
+        let lab = Lab::up(&topology(1)?)?;
         // In the host's network only: the engine outlives the host for a moment, and removes what it
         // has made.
-        let engine = EngineProcess::start(TARGETS, Some(&address), |command| {
-            Ok(lab.within(SERVER, || command.spawn())??)
+        let engine = EngineProcess::start(TARGETS, Some(&address(&lab, 0)?), |command| {
+            Ok(lab.within(&server(0), || command.spawn())??)
         })?;
         let scratch = engine.scratch()?;
-        Ok(Self { scratch, engine, lab, rounds: settings.rounds(), made: Vec::new() })
+        Ok(Self::of(lab, 1, scratch, Engines::One(engine), settings))
+    }
+
+    /// The same with an engine for each target, each behind a link of its own.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub(super) fn start_several(settings: &Settings) -> Result<Self> {
+        let servers = usize::from(TARGETS);
+        let lab = Lab::up(&topology(servers)?)?;
+        let addresses: Vec<Address> =
+            (0..servers).map(|number| address(&lab, number)).collect::<Result<_>>()?;
+        let engines = EngineProcesses::start(&addresses, 1, |number, command| {
+            Ok(lab.within(&server(number), || command.spawn())??)
+        })?;
+        let scratch = ScratchDir::make_in(engines.dir().dir().as_ref(), "mount")?;
+        Ok(Self::of(lab, servers, scratch, Engines::Several(engines), settings))
+    }
+
+    fn of(
+        lab: Lab,
+        links: usize,
+        scratch: ScratchDir,
+        engines: Engines,
+        settings: &Settings,
+    ) -> Self {
+        Self { scratch, engines, lab, links, rounds: settings.rounds(), made: Vec::new() }
+    }
+
+    /// Makes all links such.
+    fn shape(&self, shape: LinkShape, spread_ms: u64) -> Result<()> {
+        for number in 0..self.links {
+            self.lab.set(&link(number), &shape.change(spread_ms, number, self.links)?)?;
+        }
+        Ok(())
     }
 
     /// The values of a point: of as many runs as there are to be.
@@ -257,7 +336,7 @@ impl FarPool {
         changes: &[(Duration, LinkShape)],
     ) -> Result<Reading> {
         self.make(workload)?;
-        self.lab.set(LINK, &workload.link.change()?)?;
+        self.shape(workload.link, workload.spread_ms)?;
         let trace = self.scratch.path("trace");
         std::fs::write(&trace, "").with_context(|| format!("cannot write {trace}"))?;
         let begun = Instant::now();
@@ -267,7 +346,7 @@ impl FarPool {
             for (after, shape) in changes {
                 let left = after.saturating_sub(begun.elapsed());
                 std::thread::sleep(left);
-                self.lab.set(LINK, &shape.change()?)?;
+                self.shape(*shape, workload.spread_ms)?;
             }
             reader.join().ok().context("the reading program is lost")?
         })
@@ -285,7 +364,7 @@ impl FarPool {
     fn make(&mut self, workload: &Workload<'_>) -> Result<()> {
         let bytes = workload.extent.file_bytes;
         if !self.made.contains(&bytes) {
-            self.lab.set(LINK, &LinkShape::gigabit(0).change()?)?;
+            self.shape(LinkShape::gigabit(0), 0)?;
             self.run_reader(workload, true)?;
             self.made.push(bytes);
         }
@@ -295,7 +374,7 @@ impl FarPool {
     fn run_reader(&self, workload: &Workload<'_>, makes: bool) -> Result<Reading> {
         let mut command = Command::new(programs::own()?);
         command.arg(READER_COMMAND);
-        command.args(["--pool", &self.engine.pool_name(), "--trace", &self.scratch.path("trace")]);
+        command.args(["--pool", &self.engines.pool_name(), "--trace", &self.scratch.path("trace")]);
         command.args(["--pattern", workload.pattern.name(), "--policy", workload.policy]);
         command.arg(format!("--file-bytes={}", workload.extent.file_bytes));
         command.arg(format!("--turns={}", workload.extent.turns));
@@ -344,7 +423,17 @@ mod tests {
 
     #[test]
     fn the_lab_is_well_described() {
-        assert!(topology().is_ok());
-        assert!(LinkShape { rate_mbit: 2500, round_trip_ms: 5 }.change().is_ok());
+        assert!(topology(1).is_ok() && topology(4).is_ok());
+    }
+
+    #[test]
+    fn links_share_the_rate_and_differ_in_delay() {
+        let shape = LinkShape::gigabit(50);
+        let change = |words: [&str; 2]| Change::parse(&words).unwrap();
+        let of = |spread_ms, number, links| shape.change(spread_ms, number, links).unwrap();
+        assert_eq!(of(0, 0, 1), change(["delay=25000us", "rate=1000mbit"]));
+        assert_eq!(of(60, 0, 4), change(["delay=10000us", "rate=250mbit"]));
+        assert_eq!(of(60, 1, 4), change(["delay=20000us", "rate=250mbit"]));
+        assert_eq!(of(60, 3, 4), change(["delay=40000us", "rate=250mbit"]));
     }
 }

@@ -2,6 +2,7 @@
 //! links made on this machine. Needs root.
 
 mod change;
+mod engines;
 mod existing;
 mod fixed;
 mod fixture;
@@ -28,6 +29,7 @@ pub(super) fn every() -> Vec<Box<dyn Experiment>> {
         Box::new(trace::Shifting),
         Box::new(rates::Rates),
         Box::new(change::Changing),
+        Box::new(engines::SeveralEngines),
         Box::new(overhead::Overhead),
     ]
 }
