@@ -24,8 +24,9 @@ const QUICK_SHIFTS: [u32; 2] = [20, 22];
 /// There are many points, and a fixed size needs no time to settle: a run has as many turns as take about so
 /// long. TCP has then found its window also with the longest round trip.
 pub(super) const RUN_S: f64 = 5.0;
-/// A run that would take so many times as long with one turn is left out.
+/// A run that would take so many times as long with one turn is left out, unless that is no time at all.
 const PATIENCE: f64 = 4.0;
+const PATIENCE_MIN_S: f64 = 5.0;
 
 pub(super) struct Fixed;
 
@@ -66,6 +67,10 @@ fn run_s(settings: &Settings) -> f64 {
     settings.point_s / settings.rounds() as f64
 }
 
+fn patience_s(settings: &Settings) -> f64 {
+    (run_s(settings) * PATIENCE).max(PATIENCE_MIN_S)
+}
+
 /// How much of a pattern a run reads by requests of one size; `None` if one turn takes too long.
 pub(super) fn extent(
     settings: &Settings,
@@ -80,7 +85,7 @@ pub(super) fn extent(
     }
     let extent = pattern.extent(&Settings { scale: settings.scale * share, ..*settings });
     let takes_s = expected_s(pattern, extent, round_trip_ms, size_bytes);
-    (takes_s <= run_s(settings) * PATIENCE).then_some(extent)
+    (takes_s <= patience_s(settings)).then_some(extent)
 }
 
 /// Sizes that do not take too long, and how many do.
@@ -156,7 +161,7 @@ impl Experiment for Fixed {
             method(),
             run_s(settings),
             settings.repetition(),
-            run_s(settings) * PATIENCE,
+            patience_s(settings),
             sizes(settings).len() * Pattern::chosen(settings).len() * delays_ms(settings).len(),
         )
     }
