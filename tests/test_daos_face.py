@@ -142,7 +142,9 @@ def test_every_call_and_its_errors(build, module_world, pool):
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("name", ["events", "families", "objects", "paths"])
+@pytest.mark.parametrize(
+    "name", ["arrays", "directories", "events", "families", "objects", "paths", "versions"]
+)
 def test_what_calls_give(build, module_world, pool, name):
     done = run([build(name, f"{name}.c"), pool.name, f"of-{name}"], module_world.environment)
     assert (done.stdout, done.stderr) == ("", "")

@@ -169,6 +169,21 @@ daos_anchor_is_eof(const daos_anchor_t *anchor)
 	return anchor->da_type == DAOS_ANCHOR_TYPE_EOF;
 }
 
+/* For listings: no more than daos_anchor_set_zero(). */
+static inline int
+daos_anchor_init(daos_anchor_t *anchor, unsigned int opts)
+{
+	(void)opts;
+	daos_anchor_set_zero(anchor);
+	return 0;
+}
+
+static inline void
+daos_anchor_fini(daos_anchor_t *anchor)
+{
+	(void)anchor;
+}
+
 #ifdef __cplusplus
 }
 #endif

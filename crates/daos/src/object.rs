@@ -357,12 +357,7 @@ pub(crate) unsafe extern "C" fn dfs_obj_global2local(
         // SAFETY: a list with its buffer, by the contract.
         let contents: GlobalObject =
             unsafe { global::take(Kind::Object, &iov) }.map_err(errno_of_der)?;
-        let oid = contents.oid;
-        if oid.container().0 != mount.container()
-            || oid.home().0 >= mount.fs().pool().target_count()
-        {
-            return Err(Errno::INVAL);
-        }
+        let oid = mount.own(contents.oid)?;
         let flags = if flags == 0 {
             kept(OFlags::from_bits_retain(contents.flags))
         } else {

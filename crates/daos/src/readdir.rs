@@ -19,9 +19,10 @@ pub(crate) const AFTER_DOTS: u64 = 2;
 /// Bytes of a page for each entry that is wanted.
 const ENTRY_BYTES: u32 = 48;
 /// Bytes of a page at most.
-const PAGE_BYTES_MAX: u32 = 64 * 1024;
+pub(crate) const PAGE_BYTES_MAX: u32 = 64 * 1024;
 
-fn cookie_of(anchor: &Anchor) -> u64 {
+/// The cookie to go on after.
+pub(crate) fn cookie_of(anchor: &Anchor) -> u64 {
     if anchor.kind == START { AFTER_DOTS } else { anchor.number() }
 }
 

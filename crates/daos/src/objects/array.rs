@@ -2,9 +2,10 @@
 
 use std::ffi::{c_int, c_uint};
 
-use azekura_client::Objects as _;
-use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
-use azekura_proto::message::Condition;
+use azekura_client::{Objects as _, ShardIo};
+use azekura_proto::Layout;
+use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, FILE_BYTES_MAX};
+use azekura_proto::message::{Allocation, Condition};
 
 use crate::data::{Part, parts_of, pieces};
 use crate::event::{finish, launch};
@@ -157,18 +158,20 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// The parts of memory, and the ranges in bytes.
-    fn parts(&self, cell_bytes: u64) -> Result<(Vec<Part>, ByteRanges), Der> {
+    /// The ranges in bytes.
+    fn byte_ranges(&self, cell_bytes: u64) -> Result<ByteRanges, Der> {
         // SAFETY: by the contract.
         let ranges = unsafe { place(self.ranges) }.ok_or(Der::Inval)?;
         // SAFETY: by the contract.
         let ranges: &[Range] = unsafe { items(ranges.ranges.cast_const(), ranges.count as usize) }
             .ok_or(Der::Inval)?;
         let bytes = |cells: u64| cells.checked_mul(cell_bytes).ok_or(Der::Overflow);
-        let ranges = ranges
-            .iter()
-            .map(|range| Ok((bytes(range.index)?, bytes(range.length)?)))
-            .collect::<Result<Vec<_>, Der>>()?;
+        ranges.iter().map(|range| Ok((bytes(range.index)?, bytes(range.length)?))).collect()
+    }
+
+    /// The parts of memory, and the ranges in bytes.
+    fn parts(&self, cell_bytes: u64) -> Result<(Vec<Part>, ByteRanges), Der> {
+        let ranges = self.byte_ranges(cell_bytes)?;
         // SAFETY: by the contract.
         let iovs = unsafe { pieces(self.list) }.map_err(|_| Der::Inval)?;
         let parts = parts_of(ranges.iter().copied(), iovs).map_err(|_| Der::Inval)?;
@@ -227,6 +230,27 @@ impl Transfer {
             Ok(())
         })
     }
+
+    /// Makes holes; what lies beyond the end of the array is one already.
+    fn punch(&self) -> c_int {
+        daos_call(|| {
+            check_no_transaction(self.transaction)?;
+            let object = open::object(self.object)?;
+            let (cell_bytes, chunk_bytes) = object.cells()?;
+            let ranges = self.byte_ranges(cell_bytes)?;
+            object.check_writable()?;
+            let Some(oid) = object.find()? else { return Ok(()) };
+            let layout = Layout::of_array(object.pool().placement(), oid, chunk_bytes);
+            let array = ShardIo::new(object.pool(), layout);
+            for (from, bytes) in ranges {
+                let end = from.saturating_add(bytes).min(FILE_BYTES_MAX);
+                if from < end {
+                    array.allocate(from, end, Allocation::PunchHole)?;
+                }
+            }
+            Ok(())
+        })
+    }
 }
 
 /// See `daos_array.h`.
@@ -255,6 +279,19 @@ pub(crate) unsafe extern "C" fn daos_array_write(
     let given = Transfer { object, transaction, ranges, list };
     // SAFETY: by the contract.
     unsafe { launch(event, number_of_der, given, Transfer::write) }
+}
+
+/// See `daos_array.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_array_punch(
+    object: Handle,
+    transaction: Handle,
+    ranges: *mut ArrayRanges,
+    event: *mut Event,
+) -> c_int {
+    let given = Transfer { object, transaction, ranges, list: std::ptr::null_mut() };
+    // SAFETY: by the contract.
+    unsafe { launch(event, number_of_der, given, Transfer::punch) }
 }
 
 fn size(object: Handle, transaction: Handle) -> Result<u64, Der> {

@@ -1,6 +1,7 @@
 //! Objects, key-values and arrays of cells, over the object API of a pool.
 
 mod array;
+mod array_handle;
 mod cursor;
 mod fetch;
 mod handle;

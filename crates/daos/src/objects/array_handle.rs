@@ -1,0 +1,65 @@
+//! Open arrays as bytes, of which another process makes open arrays.
+
+use std::ffi::{c_int, c_uint};
+
+use serde::{Deserialize, Serialize};
+
+use crate::global::{self, Kind};
+use crate::handles;
+use crate::objects::open::{self, Form, OPEN_READ_ONLY, OpenObject};
+use crate::status::{Der, daos_call};
+use crate::types::{Handle, Iov, ObjectId, place};
+
+/// An open array of a container that the receiver has.
+#[derive(Serialize, Deserialize)]
+struct GlobalArray {
+    container: u32,
+    id: (u64, u64),
+    read_only: bool,
+    cell_bytes: u64,
+    chunk_cells: u64,
+}
+
+/// See `daos_array.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_array_local2global(handle: Handle, iov: *mut Iov) -> c_int {
+    daos_call(|| {
+        let object = open::object(handle)?;
+        let Form::Array { cell_bytes, chunk_cells } = object.form else { return Err(Der::NoHdl) };
+        let contents = GlobalArray {
+            container: object.container.container.id.0,
+            id: (object.id.hi, object.id.lo),
+            read_only: object.read_only,
+            cell_bytes,
+            chunk_cells,
+        };
+        // SAFETY: a list with its buffer, by the contract.
+        unsafe { global::give(Kind::Array, &contents, iov) }
+    })
+}
+
+/// See `daos_array.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_array_global2local(
+    container: Handle,
+    iov: Iov,
+    mode: c_uint,
+    handle: *mut Handle,
+) -> c_int {
+    daos_call(|| {
+        let container = handles::container(container)?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        let handle = unsafe { place(handle) }.ok_or(Der::Inval)?;
+        // SAFETY: a list with its buffer, by the contract.
+        let contents: GlobalArray = unsafe { global::take(Kind::Array, &iov) }?;
+        let GlobalArray { cell_bytes, chunk_cells, .. } = contents;
+        if contents.container != container.container.id.0 || cell_bytes == 0 || chunk_cells == 0 {
+            return Err(Der::Inval);
+        }
+        let read_only = if mode == 0 { contents.read_only } else { mode & OPEN_READ_ONLY != 0 };
+        let id = ObjectId { hi: contents.id.0, lo: contents.id.1 };
+        let form = Form::Array { cell_bytes, chunk_cells };
+        *handle = open::add(OpenObject::new(container, id, read_only, form));
+        Ok(())
+    })
+}
