@@ -32,6 +32,9 @@ extern "C" {
 /* To be called before the other functions; counted, each with its daos_fini(). */
 int daos_init(void);
 int daos_fini(void);
+/* In a child of a fork: the parent's queues are gone, handles stay. No call of the parent's may be under way
+ * at the fork. -DER_UNINIT. */
+int daos_reinit(void);
 
 /*
  * Connects to a pool. `pool` is the name or id of a pool that is known on this machine, the path of a

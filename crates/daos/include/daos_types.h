@@ -42,6 +42,12 @@ typedef struct {
 /* A key of an object: bytes of any value. */
 typedef d_iov_t daos_key_t;
 
+static inline bool
+daos_key_is_null(daos_key_t key)
+{
+	return key.iov_buf == NULL || key.iov_buf_len == 0;
+}
+
 /* Sixteen bytes; the same type as in <uuid/uuid.h>, whose functions programs expect to come along. */
 typedef unsigned char uuid_t[16];
 

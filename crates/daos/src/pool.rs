@@ -46,6 +46,17 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
     })
 }
 
+/// See `daos.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn daos_reinit() -> c_int {
+    daos_call(|| {
+        handles::check_started()?;
+        // Threads and connections are told apart by process already.
+        queue::close_all();
+        Ok(())
+    })
+}
+
 /// The pool that a label means: a name, path or URL as everywhere; the id of a pool that is known here;
 /// or the name or id of the pool that `AZEKURA_POOL` leads to.
 fn find(label: &str) -> Result<PoolFile, PoolFileError> {

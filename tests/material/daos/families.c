@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <daos.h>
@@ -201,16 +202,50 @@ parents_with_calls(void)
 	CHECK_RC(daos_eq_destroy(queue, 0), 0);
 }
 
+/* A child of a fork has the handles, and queues of its own. */
+static void
+after_a_fork(void)
+{
+	daos_handle_t queue, fresh;
+	daos_event_t event, *polled;
+	daos_size_t got;
+	int status;
+	pid_t child;
+
+	CHECK_RC(daos_eq_create(&queue), 0);
+	child = fork();
+	if (child == 0) {
+		CHECK_RC(daos_reinit(), 0);
+		CHECK_RC(daos_eq_query(queue, DAOS_EQR_ALL, 0, NULL), -DER_NONEXIST);
+		CHECK_RC(daos_eq_create(&fresh), 0);
+		CHECK_RC(daos_event_init(&event, fresh, NULL), 0);
+		memory[0] = 'c';
+		CHECK_RC(dfs_write(dfs, file, &list, 0, &event), 0);
+		CHECK_RC(daos_eq_poll(fresh, 1, DAOS_EQ_WAIT, 1, &polled), 1);
+		CHECK(event.ev_error == 0);
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	CHECK_RC(daos_eq_query(queue, DAOS_EQR_ALL, 0, NULL), 0);
+	CHECK_RC(daos_event_init(&event, queue, NULL), 0);
+	CHECK_RC(dfs_read(dfs, file, &list, 0, &got, &event), 0);
+	CHECK_RC(daos_eq_poll(queue, 1, DAOS_EQ_WAIT, 1, &polled), 1);
+	CHECK(event.ev_error == 0 && got == BYTES && memory[0] == 'c');
+	CHECK_RC(daos_eq_destroy(queue, 0), 0);
+}
+
 int
 main(int argc, char **argv)
 {
 	daos_handle_t pool, container;
 
 	CHECK(argc == 3);
+	CHECK_RC(daos_reinit(), -DER_UNINIT);
 	CHECK_RC(daos_init(), 0);
 	CHECK_RC(daos_pool_connect(argv[1], NULL, DAOS_PC_RW, &pool, NULL, NULL), 0);
 	CHECK_RC(dfs_cont_create_with_label(pool, argv[2], NULL, NULL, &container, &dfs), 0);
 	CHECK_RC(dfs_open(dfs, NULL, "f", S_IFREG | 0600, O_RDWR | O_CREAT, OC_SX, 65536, NULL, &file), 0);
+	after_a_fork();
 	callbacks(pool);
 	barriers();
 	parents_with_calls();
