@@ -137,6 +137,9 @@ int dfs_readx(dfs_t *dfs, dfs_obj_t *obj, dfs_iod_t *iod, d_sg_list_t *sgl, daos
 	      daos_event_t *ev);
 int dfs_writex(dfs_t *dfs, dfs_obj_t *obj, dfs_iod_t *iod, d_sg_list_t *sgl, daos_event_t *ev);
 int dfs_get_size(dfs_t *dfs, dfs_obj_t *obj, daos_size_t *size);
+/* A handle of an open file for daos_array_*(), with cells of one byte, for as long as the file is open; not to
+ * be closed. EISDIR, EINVAL. */
+int dfs_get_file_oh(dfs_obj_t *obj, daos_handle_t *oh);
 /* Of the file with this id; `chunk_size` is not read. */
 int dfs_get_size_by_oid(dfs_t *dfs, daos_obj_id_t oid, daos_size_t chunk_size, daos_size_t *size);
 /* Makes a hole. With DFS_MAX_FSIZE, or from the end of the file on, sets the length to `off`. */

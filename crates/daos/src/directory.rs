@@ -9,9 +9,9 @@ use azekura_proto::ObjectClass;
 use crate::class;
 use crate::mount::{Mount, mounted};
 use crate::object::{Object, name_of, opened};
-use crate::readdir::{AFTER_DOTS, END, PAGE_BYTES_MAX, START, WITHIN, cookie_of};
+use crate::readdir::{AFTER_DOTS, PAGE_BYTES_MAX, cookie_of};
 use crate::status::dfs_call;
-use crate::types::{Anchor, c_text, place};
+use crate::types::{Anchor, END, START, WITHIN, c_text, place};
 
 /// `dfs_filler_cb_t`.
 type Filler = unsafe extern "C" fn(*mut Mount, *mut Object, *const c_char, *mut c_void) -> c_int;

@@ -8,12 +8,8 @@ use crate::mount::{Mount, mounted};
 use crate::object::{Object, opened};
 use crate::stat::fill_stat;
 use crate::status::dfs_call;
-use crate::types::{Anchor, Dirent, items_mut, place};
+use crate::types::{Anchor, Dirent, END, START, WITHIN, items_mut, place};
 
-/// Kinds of anchors: at the start, in the middle, at the end.
-pub(crate) const START: u16 = 0;
-pub(crate) const WITHIN: u16 = 1;
-pub(crate) const END: u16 = 3;
 /// The cookie behind the dot entries.
 pub(crate) const AFTER_DOTS: u64 = 2;
 /// Bytes of a page for each entry that is wanted.

@@ -108,7 +108,7 @@ fn of_errno(errno: Errno) -> Der {
     match errno {
         Errno::NOENT => Der::Nonexist,
         Errno::EXIST => Der::Exist,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => Der::NoPerm,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF => Der::NoPerm,
         Errno::INVAL | Errno::NAMETOOLONG => Der::Inval,
         Errno::NOSPC | Errno::NFILE => Der::Nospace,
         Errno::BUSY | Errno::AGAIN => Der::Busy,
@@ -116,6 +116,12 @@ fn of_errno(errno: Errno) -> Der {
         Errno::OPNOTSUPP => Der::Nosys,
         Errno::STALE => Der::Stale,
         _ => Der::Io,
+    }
+}
+
+impl From<Errno> for Der {
+    fn from(errno: Errno) -> Self {
+        of_errno(errno)
     }
 }
 

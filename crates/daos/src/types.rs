@@ -255,6 +255,11 @@ pub(crate) struct Anchor {
     pub(crate) buf: [u8; 104],
 }
 
+/// Kinds of anchors: at the start, in the middle, at the end.
+pub(crate) const START: u16 = 0;
+pub(crate) const WITHIN: u16 = 1;
+pub(crate) const END: u16 = 3;
+
 impl Anchor {
     /// What [`Anchor::set_number`] has kept.
     pub(crate) fn number(&self) -> u64 {

@@ -6,9 +6,8 @@ use std::ffi::{c_char, c_int};
 
 use crate::event::finish;
 use crate::handles;
-use crate::readdir::END;
 use crate::status::{Der, daos_call};
-use crate::types::{Anchor, EpochRange, Event, Handle, place};
+use crate::types::{Anchor, END, EpochRange, Event, Handle, place};
 
 /// What a call comes to that asks for a version of a container, if all else is as it should be.
 fn none_of(container: Handle) -> Result<(), Der> {

@@ -1,11 +1,14 @@
 /*
- * Arrays of cells: holes, and open arrays in other processes.
+ * Arrays of cells: holes, open arrays in other processes, and files as arrays.
  *
  * arrays POOL CONTAINER
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include <daos.h>
+#include <daos_fs.h>
 
 #include "check.h"
 
@@ -156,6 +159,99 @@ shared(daos_handle_t array, const char *name)
 	CHECK_RC(daos_cont_destroy(pool, other_name, 0, NULL), 0);
 }
 
+/* A file as an array of bytes: either way gives what the other wrote. */
+static void
+files(void)
+{
+	enum { BYTES = 300 * 1000 };
+	static char data[BYTES], back[BYTES], buffer[256];
+	daos_range_t where = {5, BYTES};
+	daos_array_iod_t iod = {1, &where, 0, 0};
+	daos_size_t size, cell, chunk;
+	daos_handle_t array, same, other;
+	daos_array_stbuf_t stat;
+	d_iov_t iov, bytes;
+	d_sg_list_t list = {1, 0, &iov};
+	daos_event_t event;
+	dfs_obj_t *file, *reader, *dir;
+	dfs_t *dfs;
+	bool done;
+
+	for (int at = 0; at < BYTES; at++)
+		data[at] = (char)(at * 7 + at / 253);
+	CHECK_RC(dfs_mount(pool, container, O_RDWR, &dfs), 0);
+	CHECK_RC(dfs_open(dfs, NULL, "file", S_IFREG | 0600, O_RDWR | O_CREAT, OC_SX, 65536, NULL, &file), 0);
+	CHECK_RC(dfs_lookup(dfs, "/", O_RDWR, &dir, NULL, NULL), 0);
+	CHECK_RC(dfs_get_file_oh(dir, &array), EISDIR);
+	CHECK_RC(dfs_get_file_oh(NULL, &array), EINVAL);
+	CHECK_RC(dfs_get_file_oh(file, NULL), EINVAL);
+	CHECK_RC(dfs_get_file_oh(file, &array), 0);
+	CHECK_RC(dfs_get_file_oh(file, &same), 0);
+	CHECK(array.cookie == same.cookie);
+	CHECK_RC(daos_array_get_attr(array, &chunk, &cell), 0);
+	CHECK(cell == 1 && chunk == 65536);
+
+	d_iov_set(&iov, data, BYTES);
+	CHECK_RC(daos_event_init(&event, DAOS_HDL_INVAL, NULL), 0);
+	CHECK_RC(daos_array_write(array, none, &iod, &list, &event), 0);
+	CHECK_RC(daos_event_test(&event, DAOS_EQ_WAIT, &done), 0);
+	CHECK(done && event.ev_error == 0);
+	d_iov_set(&iov, back, BYTES);
+	CHECK_RC(dfs_read(dfs, file, &list, 5, &size, NULL), 0);
+	CHECK(size == BYTES && memcmp(back, data, BYTES) == 0);
+	CHECK_RC(daos_array_get_size(array, none, &size, NULL), 0);
+	CHECK(size == BYTES + 5);
+	memset(back, 1, BYTES);
+	where.rg_idx = 10;
+	CHECK_RC(daos_array_read(array, none, &iod, &list, NULL), 0);
+	CHECK(memcmp(back, data + 5, BYTES - 5) == 0 && back[BYTES - 1] == 0);
+	CHECK(iod.arr_nr_read == BYTES - 5 && iod.arr_nr_short_read == 5);
+	where = (daos_range_t){1005, 200 * 1000};
+	CHECK_RC(daos_array_punch(array, none, &iod, NULL), 0);
+	CHECK_RC(dfs_read(dfs, file, &list, 5, &size, NULL), 0);
+	CHECK(size == BYTES && memcmp(back, data, 1000) == 0);
+	for (int at = 1000; at < BYTES; at++)
+		CHECK(back[at] == (at < 201 * 1000 ? 0 : data[at]));
+	CHECK_RC(daos_array_set_size(array, none, 99, NULL), 0);
+	CHECK_RC(dfs_get_size(dfs, file, &size), 0);
+	CHECK(size == 99);
+	CHECK_RC(daos_array_stat(array, none, &stat, NULL), 0);
+	CHECK(stat.st_size == 99);
+	CHECK_RC(daos_array_destroy(array, none, NULL), -DER_NO_PERM);
+	CHECK_RC(daos_obj_punch(array, none, 0, NULL), -DER_NO_HDL);
+
+	/* One that another process makes of it; in a container of its own there is no such file. */
+	d_iov_set(&bytes, buffer, sizeof(buffer));
+	CHECK_RC(daos_array_local2global(array, &bytes), 0);
+	CHECK_RC(daos_array_global2local(container, bytes, 0, &other), 0);
+	where = (daos_range_t){0, 4};
+	d_iov_set(&iov, data, 4);
+	CHECK_RC(daos_array_write(other, none, &iod, &list, NULL), 0);
+	CHECK_RC(daos_array_close(other, NULL), 0);
+	CHECK_RC(daos_array_global2local(container, bytes, DAOS_OO_RO, &other), 0);
+	CHECK_RC(daos_array_write(other, none, &iod, &list, NULL), -DER_NO_PERM);
+	CHECK_RC(daos_array_set_size(other, none, 0, NULL), -DER_NO_PERM);
+	CHECK_RC(daos_array_punch(other, none, &iod, NULL), -DER_NO_PERM);
+	memset(back, 1, 4);
+	d_iov_set(&iov, back, 4);
+	CHECK_RC(daos_array_read(other, none, &iod, &list, NULL), 0);
+	CHECK(memcmp(back, data, 4) == 0);
+	CHECK_RC(daos_array_close(other, NULL), 0);
+
+	/* It ends with the file; and a file that was opened for reading only is not written to. */
+	CHECK_RC(dfs_dup(dfs, file, O_RDONLY, &reader), 0);
+	CHECK_RC(dfs_release(file), 0);
+	CHECK_RC(daos_array_get_size(array, none, &size, NULL), -DER_NO_HDL);
+	CHECK_RC(dfs_get_file_oh(reader, &array), 0);
+	CHECK_RC(daos_array_get_size(array, none, &size, NULL), 0);
+	CHECK_RC(daos_array_write(array, none, &iod, &list, NULL), -DER_NO_PERM);
+	CHECK_RC(dfs_remove(dfs, NULL, "file", false, NULL), 0);
+	CHECK_RC(dfs_release(reader), 0);
+	CHECK_RC(daos_array_global2local(container, bytes, 0, &other), -DER_STALE);
+	CHECK_RC(dfs_release(dir), 0);
+	CHECK_RC(dfs_umount(dfs), 0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -180,6 +276,7 @@ main(int argc, char **argv)
 	CHECK_RC(daos_array_write(array, none, &iod, &list, NULL), 0);
 	holes(array);
 	shared(array, argv[2]);
+	files();
 	CHECK_RC(daos_array_close(array, NULL), 0);
 	CHECK_RC(daos_cont_close(container, NULL), 0);
 	CHECK_RC(daos_pool_disconnect(pool, NULL), 0);

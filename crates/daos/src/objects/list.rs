@@ -10,9 +10,10 @@ use crate::objects::cursor::Cursor;
 use crate::objects::memory::{list, room, scatter};
 use crate::objects::open::{self, Form, OpenObject};
 use crate::objects::table;
-use crate::readdir::{END, START};
 use crate::status::{Der, daos_call};
-use crate::types::{Anchor, Event, Handle, KeyDescriptor, ObjectId, SgList, items_mut, place};
+use crate::types::{
+    Anchor, END, Event, Handle, KeyDescriptor, ObjectId, START, SgList, items_mut, place,
+};
 
 /// Most keys of one answer.
 const KEYS_MAX: u32 = 256;

@@ -2,6 +2,7 @@
 
 mod array;
 mod array_handle;
+pub(crate) mod cells;
 mod cursor;
 mod fetch;
 mod handle;
