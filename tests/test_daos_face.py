@@ -192,9 +192,10 @@ def test_what_calls_give(build, module_world, pool, name):
     pool.check()
 
 
-def test_events_are_met_over_the_network(build, world):
+@pytest.mark.parametrize("name", ["arrays", "directories", "events", "families", "versions"])
+def test_calls_give_the_same_over_the_network(build, world, name):
     engines = world.engines(2, targets=2)
-    run([build("events-far", "events.c"), engines.pool.name, "far"], world.environment)
+    run([build(f"{name}-far", f"{name}.c"), engines.pool.name, "far"], world.environment)
 
 
 @pytest.mark.parametrize(("name", "chunk_bytes"), [("S1", 65536), ("S2", 4096), ("SX", 262144)])

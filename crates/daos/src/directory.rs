@@ -9,7 +9,7 @@ use azekura_proto::ObjectClass;
 use crate::class;
 use crate::mount::{Mount, mounted};
 use crate::object::{Object, name_of, opened};
-use crate::readdir::{AFTER_DOTS, PAGE_BYTES_MAX, cookie_of};
+use crate::readdir::{AFTER_DOTS, PAGE_BYTES_MAX, cookie_of, page_bytes};
 use crate::status::dfs_call;
 use crate::types::{Anchor, END, START, WITHIN, c_text, place};
 
@@ -57,8 +57,8 @@ impl Visit {
         let (mount, dir) = unsafe { (mounted(self.dfs)?, opened(self.object)?.directory()?) };
         let first = self.entries_left;
         while anchor.kind != END && !self.is_over() {
-            let (cookie, wanted) = (cookie_of(anchor), AttrsWanted::No);
-            let page = mount.fs().readdir(mount.caller(), dir, cookie, PAGE_BYTES_MAX, wanted)?;
+            let (cookie, bytes) = (cookie_of(anchor), page_bytes(self.entries_left));
+            let page = mount.fs().readdir(mount.caller(), dir, cookie, bytes, AttrsWanted::No)?;
             let mut seen = 0;
             for found in &page.entries {
                 // SAFETY: the caller's promise.

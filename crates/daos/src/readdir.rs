@@ -17,6 +17,11 @@ const ENTRY_BYTES: u32 = 48;
 /// Bytes of a page at most.
 pub(crate) const PAGE_BYTES_MAX: u32 = 64 * 1024;
 
+/// Bytes of a page for so many entries; one of a longer name comes too.
+pub(crate) fn page_bytes(entries: u32) -> u32 {
+    entries.saturating_mul(ENTRY_BYTES).min(PAGE_BYTES_MAX)
+}
+
 /// The cookie to go on after.
 pub(crate) fn cookie_of(anchor: &Anchor) -> u64 {
     if anchor.kind == START { AFTER_DOTS } else { anchor.number() }
@@ -50,7 +55,7 @@ unsafe fn list(
         (items_mut(entries, room as usize).ok_or(Errno::INVAL)?, items_mut(stats, room as usize))
     };
     let attrs = if stats.is_some() { AttrsWanted::All } else { AttrsWanted::No };
-    let page_bytes = room.saturating_mul(ENTRY_BYTES).min(PAGE_BYTES_MAX);
+    let page_bytes = page_bytes(room);
     let mut cookie = cookie_of(anchor);
     let mut filled = 0;
     let mut end = false;
