@@ -106,6 +106,10 @@ def layout(world, place):
 def test_the_prefix_has_what_build_systems_look_for(prefix):
     for name in ["daos.h", "daos_fs.h", "daos_uns.h", "gurt/common.h", "gurt/hash.h"]:
         assert (prefix / "include" / name).is_file()
+    source = Path(__file__).resolve().parents[1] / "crates/daos/include"
+    ours = {header.relative_to(source) for header in source.rglob("*.h")}
+    include = prefix / "include"
+    assert {header.relative_to(include) for header in include.rglob("*.h")} == ours
     whole = (prefix / "lib64/libdaos.so").resolve()
     for part in ["daos", "dfs", "duns", "gurt", "cart", "daos_common"]:
         name = f"lib{part}.so"
