@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -105,11 +106,53 @@ def layout(world, place):
 def test_the_prefix_has_what_build_systems_look_for(prefix):
     for name in ["daos.h", "daos_fs.h", "daos_uns.h", "gurt/common.h", "gurt/hash.h"]:
         assert (prefix / "include" / name).is_file()
+    source = Path(__file__).resolve().parents[1] / "crates/daos/include"
+    ours = {header.relative_to(source) for header in source.rglob("*.h")}
+    include = prefix / "include"
+    assert {header.relative_to(include) for header in include.rglob("*.h")} == ours
     whole = (prefix / "lib64/libdaos.so").resolve()
     for part in ["daos", "dfs", "duns", "gurt", "cart", "daos_common"]:
         name = f"lib{part}.so"
         for directory in ["lib", "lib64"]:
             assert (prefix / directory / name).resolve() == whole
+
+
+def exported(prefix):
+    """The functions of the library."""
+    listed = run(["nm", "-D", "--defined-only", prefix / "lib64/libdaos.so"]).stdout
+    return {line.split()[2] for line in listed.splitlines() if line.split()[1] == "T"}
+
+
+def test_each_function_of_the_library_is_declared(prefix, tmp_path):
+    """In the headers: each one can be named by a program, and all that they declare is there."""
+    headers = sorted((prefix / "include").rglob("*.h"))
+    names = exported(prefix)
+    source = tmp_path / "all.c"
+    lines = [f"#include <{header.relative_to(prefix / 'include')}>" for header in headers]
+    lines += ["void (*const all[])(void) = {", *(f"(void (*)(void)){name}," for name in sorted(names))]
+    source.write_text("\n".join([*lines, "};", ""]))
+    # Functions of all types are put into one array.
+    lenient = [flag for flag in STRICT if flag != "-Wextra"]
+    run(["cc", *lenient, f"-I{prefix}/include", "-c", source, "-o", tmp_path / "all.o"])
+    declared = set()
+    for header in headers:
+        text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
+        prototype = r"^(?!static|typedef)[a-z][\w ]*[ *]\**((?:d|daos|dfs|duns)_\w+)\([^;{]*\);"
+        declared.update(re.findall(prototype, text, flags=re.MULTILINE))
+    assert declared == names
+
+
+def test_the_page_names_every_function_and_its_state(prefix):
+    page = (Path(__file__).resolve().parents[1] / "docs/DAOS.md").read_text()
+    table = page.split("| Functions | State |\n|---|---|\n")[1].split("\n\n")[0]
+    states = {}
+    for row in table.splitlines():
+        _, names, state, _ = row.split("|")
+        for name in re.findall(r"`(\w+)`", names):
+            assert name not in states, f"{name} stands there twice"
+            states[name] = state.split()[0].strip(",:;")
+    assert set(states.values()) <= {"served", "refused", "missing"}
+    assert {name for name, state in states.items() if state != "missing"} == exported(prefix)
 
 
 def test_each_header_stands_alone(prefix, tmp_path):
@@ -142,7 +185,9 @@ def test_every_call_and_its_errors(build, module_world, pool):
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("name", ["events", "objects", "paths"])
+@pytest.mark.parametrize(
+    "name", ["arrays", "directories", "events", "families", "objects", "paths", "versions"]
+)
 def test_what_calls_give(build, module_world, pool, name):
     done = run([build(name, f"{name}.c"), pool.name, f"of-{name}"], module_world.environment)
     assert (done.stdout, done.stderr) == ("", "")
@@ -151,9 +196,10 @@ def test_what_calls_give(build, module_world, pool, name):
     pool.check()
 
 
-def test_events_are_met_over_the_network(build, world):
+@pytest.mark.parametrize("name", ["arrays", "directories", "events", "families", "versions"])
+def test_calls_give_the_same_over_the_network(build, world, name):
     engines = world.engines(2, targets=2)
-    run([build("events-far", "events.c"), engines.pool.name, "far"], world.environment)
+    run([build(f"{name}-far", f"{name}.c"), engines.pool.name, "far"], world.environment)
 
 
 @pytest.mark.parametrize(("name", "chunk_bytes"), [("S1", 65536), ("S2", 4096), ("SX", 262144)])

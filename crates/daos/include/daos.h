@@ -8,6 +8,7 @@
 #ifndef AZEKURA_DAOS_H
 #define AZEKURA_DAOS_H
 
+#include <daos_api.h>
 #include <daos_array.h>
 #include <daos_cont.h>
 #include <daos_errno.h>
@@ -31,6 +32,9 @@ extern "C" {
 /* To be called before the other functions; counted, each with its daos_fini(). */
 int daos_init(void);
 int daos_fini(void);
+/* In a child of a fork: the parent's queues are gone, handles stay. No call of the parent's may be under way
+ * at the fork. -DER_UNINIT. */
+int daos_reinit(void);
 
 /*
  * Connects to a pool. `pool` is the name or id of a pool that is known on this machine, the path of a
@@ -44,6 +48,44 @@ int daos_pool_disconnect(daos_handle_t poh, daos_event_t *ev);
 /* What a pool is like; its space if DPI_SPACE stands in info->pi_bits. `ranks`, `prop`: not read. */
 int daos_pool_query(daos_handle_t poh, void *ranks, daos_pool_info_t *info, daos_prop_t *prop,
 		    daos_event_t *ev);
+
+/* A container of a pool: the id and the name that open it. */
+struct daos_pool_cont_info {
+	uuid_t pci_uuid;
+	char pci_label[DAOS_PROP_LABEL_MAX_LEN + 1];
+};
+/* Lists all containers. *ncont is the room that there is, and becomes their number; with `cbuf` NULL only
+ * that. -DER_TRUNC without room for all. */
+int daos_pool_list_cont(daos_handle_t poh, daos_size_t *ncont, struct daos_pool_cont_info *cbuf,
+			daos_event_t *ev);
+
+typedef enum {
+	DAOS_TS_UNKNOWN,
+	DAOS_TS_DOWN_OUT,
+	DAOS_TS_DOWN,
+	DAOS_TS_UP,
+	DAOS_TS_UP_IN,
+	DAOS_TS_NEW,
+	DAOS_TS_DRAIN,
+} daos_target_state_t;
+
+/* Not told. */
+typedef struct {
+	int foo;
+} daos_target_perf_t;
+
+typedef struct {
+	uint32_t ta_padding;
+	/* DAOS_TS_UP_IN. */
+	daos_target_state_t ta_state;
+	daos_target_perf_t ta_perf;
+	/* Of the device, which other targets may share. */
+	struct daos_space ta_space;
+} daos_target_info_t;
+/* A target, by its place among those of an engine, and the engine's place in the pool. -DER_NONEXIST,
+ * -DER_UNREACH. */
+int daos_pool_query_target(daos_handle_t poh, uint32_t tgt, uint32_t rank, daos_target_info_t *info,
+			   daos_event_t *ev);
 
 /*
  * A handle as bytes that another process, also on another host, makes a handle of. With

@@ -48,6 +48,10 @@ int daos_array_open_with_attr(daos_handle_t coh, daos_obj_id_t oid, daos_handle_
 			      unsigned int mode, daos_size_t cell_size, daos_size_t chunk_size,
 			      daos_handle_t *oh, daos_event_t *ev);
 int daos_array_close(daos_handle_t oh, daos_event_t *ev);
+/* As daos_cont_local2global(), of an open array; `mode` of 0 opens it as it was. -DER_INVAL for an array of
+ * another container, -DER_STALE for a file that is gone. */
+int daos_array_local2global(daos_handle_t oh, d_iov_t *glob);
+int daos_array_global2local(daos_handle_t coh, d_iov_t glob, unsigned int mode, daos_handle_t *oh);
 
 /* Reads into, and writes from, memory that has as many bytes as the ranges; else -DER_INVAL. What nobody
  * has written reads as zeros. */
@@ -56,13 +60,17 @@ int daos_array_read(daos_handle_t oh, daos_handle_t th, daos_array_iod_t *iod, d
 int daos_array_write(daos_handle_t oh, daos_handle_t th, daos_array_iod_t *iod, d_sg_list_t *sgl,
 		     daos_event_t *ev);
 
+/* Makes holes of these ranges, which read as zeros; the length stays as it is. With an event it goes on in
+ * the background. */
+int daos_array_punch(daos_handle_t oh, daos_handle_t th, daos_array_iod_t *iod, daos_event_t *ev);
+
 /* In cells. */
 int daos_array_get_size(daos_handle_t oh, daos_handle_t th, daos_size_t *size, daos_event_t *ev);
 int daos_array_set_size(daos_handle_t oh, daos_handle_t th, daos_size_t size, daos_event_t *ev);
 /* st_max_epoch becomes 0. */
 int daos_array_stat(daos_handle_t oh, daos_handle_t th, daos_array_stbuf_t *stbuf, daos_event_t *ev);
 int daos_array_get_attr(daos_handle_t oh, daos_size_t *chunk_size, daos_size_t *cell_size);
-/* Removes all cells, and the sizes that are kept; the handle stays. */
+/* Removes all cells, and the sizes that are kept; the handle stays. -DER_NO_PERM for that of a file. */
 int daos_array_destroy(daos_handle_t oh, daos_handle_t th, daos_event_t *ev);
 
 #ifdef __cplusplus

@@ -64,7 +64,8 @@ int daos_cont_del_attr(daos_handle_t coh, int n, const char *const names[], daos
 /* Numbers that nobody else gets from this container: num_oids of them from *oid on. */
 int daos_cont_alloc_oids(daos_handle_t coh, daos_size_t num_oids, uint64_t *oid, daos_event_t *ev);
 
-/* There are no snapshots: -DER_NOSYS. */
+/* There are no snapshots: -DER_NOSYS. -DER_INVAL without a place for the epoch. */
+int daos_cont_create_snap(daos_handle_t coh, daos_epoch_t *epoch, char *name, daos_event_t *ev);
 enum daos_snapshot_opts {
 	DAOS_SNAP_OPT_CR = 1 << 0,
 	DAOS_SNAP_OPT_OIT = 1 << 1,
@@ -72,6 +73,10 @@ enum daos_snapshot_opts {
 int daos_cont_create_snap_opt(daos_handle_t coh, daos_epoch_t *epoch, char *name,
 			      enum daos_snapshot_opts opts, daos_event_t *ev);
 int daos_cont_destroy_snap(daos_handle_t coh, daos_epoch_range_t epr, daos_event_t *ev);
+int daos_cont_rollback(daos_handle_t coh, daos_epoch_t epoch, daos_event_t *ev);
+/* So *nr becomes 0, and the listing is at its end. */
+int daos_cont_list_snap(daos_handle_t coh, int *nr, daos_epoch_t *epochs, char **names,
+			daos_anchor_t *anchor, daos_event_t *ev);
 
 #ifdef __cplusplus
 }

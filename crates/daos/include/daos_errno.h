@@ -40,6 +40,8 @@ enum daos_errno {
 
 /* The name of an error, given negative or positive. Never NULL; not to be freed. */
 const char *d_errstr(int rc);
+/* What it means, in words. Likewise. */
+const char *d_errdesc(int rc);
 
 #ifdef __cplusplus
 }

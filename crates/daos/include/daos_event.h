@@ -62,17 +62,32 @@ int daos_eq_query(daos_handle_t eqh, daos_eq_query_t query, unsigned int nevents
  * -DER_NO_PERM.
  */
 int daos_event_init(daos_event_t *ev, daos_handle_t eqh, daos_event_t *parent);
-/* Ends an event with its children, and takes it out of its queue. -DER_BUSY while it runs. */
+/* Ends an event with its children, and takes it out of its queue. -DER_BUSY while it runs, -DER_INVAL for
+ * a child whose parent runs or was not asked for. */
 int daos_event_fini(daos_event_t *ev);
-/* The next child after `child`; the first after NULL. NULL after the last. */
+/* The next child after `child` in the order of daos_event_init(); the first after NULL. NULL after the last. */
 daos_event_t *daos_event_next(daos_event_t *parent, daos_event_t *child);
 
 /* Waits until an event that is no child does not run any more, or the timeout is over; *flag says which.
- * -DER_NO_PERM for a child. */
+ * What has completed comes out of its queue. -DER_NO_PERM for a child, -DER_NONEXIST if its queue is gone. */
 int daos_event_test(daos_event_t *ev, int64_t timeout, bool *flag);
 
-/* No more children: the parent runs, and completes with the last of them and the first error of theirs.
- * It alone comes out of its queue. -DER_INVAL without children. */
+/*
+ * Calls `cb` with `arg`, the event and what its call came to, once, when the next call of the event is over
+ * and before the event completes: on the thread that has carried the call out. Several are called in the
+ * order in which they came. What `cb` gives becomes ev_error if the call itself, and the others before,
+ * gave 0. It may call anything, but has to wait for no event. Not called if the event ends without a call.
+ * -DER_INVAL; -DER_NO_PERM once the event has completed, until it was asked for; -DER_BUSY for the 65th.
+ */
+typedef int (*daos_event_comp_cb_t)(void *arg, daos_event_t *ev, int rc);
+int daos_event_register_comp_cb(daos_event_t *ev, daos_event_comp_cb_t cb, void *arg);
+
+/*
+ * No more children: the parent runs, and completes with the last of them and the first error of theirs.
+ * It alone comes out of its queue. A call that is given the parent does the same, and completes not before
+ * its children. All children have to be launched by then (-DER_NO_PERM), and a child ends only where its
+ * parent does not run. -DER_INVAL without children.
+ */
 int daos_event_parent_barrier(daos_event_t *ev);
 
 /* Completes the event and its children with -DER_CANCELED where nobody has begun with the call; what was

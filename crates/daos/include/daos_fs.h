@@ -85,6 +85,17 @@ int dfs_query(dfs_t *dfs, dfs_attr_t *attr);
 int dfs_local2global(dfs_t *dfs, d_iov_t *glob);
 int dfs_global2local(daos_handle_t poh, daos_handle_t coh, int flags, d_iov_t glob, dfs_t **dfs);
 
+/* As these, with all that a process needs which has neither the pool nor the container; the bytes hold the
+ * pool's secret. The mount is to be ended by dfs_disconnect(). */
+int dfs_local2global_all(dfs_t *dfs, d_iov_t *glob);
+int dfs_global2local_all(int flags, d_iov_t glob, dfs_t **dfs);
+
+/* Handles of the pool and the container of a mount, each to be given back. EINVAL for any other. */
+int dfs_pool_get(dfs_t *dfs, daos_handle_t *poh);
+int dfs_pool_put(dfs_t *dfs, daos_handle_t poh);
+int dfs_cont_get(dfs_t *dfs, daos_handle_t *coh);
+int dfs_cont_put(dfs_t *dfs, daos_handle_t coh);
+
 /* What all paths of dfs_lookup() start with and what is taken off them; NULL for nothing. */
 int dfs_set_prefix(dfs_t *dfs, const char *prefix);
 
@@ -126,6 +137,11 @@ int dfs_readx(dfs_t *dfs, dfs_obj_t *obj, dfs_iod_t *iod, d_sg_list_t *sgl, daos
 	      daos_event_t *ev);
 int dfs_writex(dfs_t *dfs, dfs_obj_t *obj, dfs_iod_t *iod, d_sg_list_t *sgl, daos_event_t *ev);
 int dfs_get_size(dfs_t *dfs, dfs_obj_t *obj, daos_size_t *size);
+/* A handle of an open file for daos_array_*(), with cells of one byte, for as long as the file is open; not to
+ * be closed. EISDIR, EINVAL. */
+int dfs_get_file_oh(dfs_obj_t *obj, daos_handle_t *oh);
+/* Of the file with this id; `chunk_size` is not read. */
+int dfs_get_size_by_oid(dfs_t *dfs, daos_obj_id_t oid, daos_size_t chunk_size, daos_size_t *size);
 /* Makes a hole. With DFS_MAX_FSIZE, or from the end of the file on, sets the length to `off`. */
 int dfs_punch(dfs_t *dfs, dfs_obj_t *obj, daos_off_t off, daos_size_t len);
 
@@ -139,6 +155,9 @@ int dfs_move(dfs_t *dfs, dfs_obj_t *parent, const char *name, dfs_obj_t *new_par
 /* Swaps two names. */
 int dfs_exchange(dfs_t *dfs, dfs_obj_t *parent1, const char *name1, dfs_obj_t *parent2,
 		 const char *name2);
+
+/* For an object that was moved: an open object goes with its id, so nothing is to be done. */
+int dfs_update_parent(dfs_obj_t *obj, dfs_obj_t *src_obj, const char *name);
 
 /* Attributes of a name, of which a symlink is not followed, or of an open object. NULL or "/" as the
  * name is the parent itself. */
@@ -175,7 +194,7 @@ int dfs_listxattr(dfs_t *dfs, dfs_obj_t *obj, char *list, daos_size_t *size);
 int dfs_get_symlink_value(dfs_obj_t *obj, char *buf, daos_size_t *size);
 
 /* What an open object is: its id, its mode, the chunk size of a file in bytes, and all of that with the
- * classes that new entries of the container get. */
+ * classes that new entries of the directory get, or, where it is none, of the container. */
 typedef struct {
 	daos_oclass_id_t doi_oclass_id;
 	daos_size_t doi_chunk_size;
@@ -195,6 +214,27 @@ int dfs_readdir(dfs_t *dfs, dfs_obj_t *obj, daos_anchor_t *anchor, uint32_t *nr,
 /* As this, with the attributes of each, of which symlinks are not followed. */
 int dfs_readdirplus(dfs_t *dfs, dfs_obj_t *obj, daos_anchor_t *anchor, uint32_t *nr,
 		    struct dirent *dirs, struct stat *stbufs);
+/*
+ * As dfs_readdir(), with a call of `op`, which may be NULL, for each name; together they have at most `size`
+ * bytes. What `op` gives, if not 0, ends the listing behind that name, and is given. E2BIG if not even the
+ * first name has so few bytes.
+ */
+typedef int (*dfs_filler_cb_t)(dfs_t *dfs, dfs_obj_t *obj, const char name[], void *arg);
+int dfs_iterate(dfs_t *dfs, dfs_obj_t *obj, daos_anchor_t *anchor, uint32_t *nr, size_t size,
+		dfs_filler_cb_t op, void *arg);
+/* Makes an anchor of which a listing goes on with this name. ENOENT. */
+int dfs_dir_anchor_set(dfs_obj_t *obj, const char name[], daos_anchor_t *anchor);
+/* Parts of a directory that may be listed at the same time: one. `anchors` may be NULL, or has room for *nr
+ * of them. EINVAL for an `index` beyond it. */
+int dfs_obj_anchor_split(dfs_obj_t *obj, uint32_t *nr, daos_anchor_t *anchors);
+int dfs_obj_anchor_set(dfs_obj_t *obj, uint32_t index, daos_anchor_t *anchor);
+
+/* What new entries of a directory get, and new ones in those; 0 is what the container gives. `flags` is not
+ * read. ENOTDIR. */
+int dfs_obj_set_chunk_size(dfs_t *dfs, dfs_obj_t *obj, int flags, daos_size_t csize);
+int dfs_obj_set_oclass(dfs_t *dfs, dfs_obj_t *obj, int flags, daos_oclass_id_t cid);
+/* The class for "KIND:SIZE": KIND is file, dir or directory, SIZE is single (one target) or max (all). */
+int dfs_suggest_oclass(dfs_t *dfs, const char *hint, daos_oclass_id_t *cid);
 
 #ifdef __cplusplus
 }

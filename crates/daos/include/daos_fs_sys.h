@@ -32,6 +32,9 @@ int dfs_sys_set_prefix(dfs_sys_t *dfs_sys, const char *prefix);
 int dfs_sys_local2global(dfs_sys_t *dfs_sys, d_iov_t *glob);
 int dfs_sys_global2local(daos_handle_t poh, daos_handle_t coh, int mflags, int sflags, d_iov_t glob,
 			 dfs_sys_t **dfs_sys);
+/* As dfs_local2global_all(). */
+int dfs_sys_local2global_all(dfs_sys_t *dfs_sys, d_iov_t *glob);
+int dfs_sys_global2local_all(int mflags, int sflags, d_iov_t glob, dfs_sys_t **dfs_sys);
 /* The mount, which stays that of *dfs_sys. */
 int dfs_sys2base(dfs_sys_t *dfs_sys, dfs_t **dfs);
 

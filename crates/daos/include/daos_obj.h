@@ -64,6 +64,30 @@ daos_obj_id_is_nil(daos_obj_id_t oid)
 	return oid.hi == 0 && oid.lo == 0;
 }
 
+static inline bool
+daos_is_array_type(enum daos_otype_t type)
+{
+	return type == DAOS_OT_ARRAY || type == DAOS_OT_ARRAY_ATTR || type == DAOS_OT_ARRAY_BYTE;
+}
+
+static inline bool
+daos_is_array(daos_obj_id_t oid)
+{
+	return daos_is_array_type(daos_obj_id2type(oid));
+}
+
+static inline bool
+daos_is_kv_type(enum daos_otype_t type)
+{
+	return type == DAOS_OT_KV_HASHED || type == DAOS_OT_KV_UINT64 || type == DAOS_OT_KV_LEXICAL;
+}
+
+static inline bool
+daos_is_kv(daos_obj_id_t oid)
+{
+	return daos_is_kv_type(daos_obj_id2type(oid));
+}
+
 typedef uint16_t daos_oclass_hints_t;
 
 /*
@@ -175,6 +199,11 @@ int daos_obj_list_dkey(daos_handle_t oh, daos_handle_t th, uint32_t *nr, daos_ke
 int daos_obj_list_akey(daos_handle_t oh, daos_handle_t th, daos_key_t *dkey, uint32_t *nr,
 		       daos_key_desc_t *kds, d_sg_list_t *sgl, daos_anchor_t *anchor,
 		       daos_event_t *ev);
+
+/* Parts of an object whose dkeys may be listed at the same time: one. `anchors` may be NULL, or has room for
+ * *nr of them. -DER_INVAL for an `index` beyond it. */
+int daos_obj_anchor_split(daos_handle_t oh, uint32_t *nr, daos_anchor_t *anchors);
+int daos_obj_anchor_set(daos_handle_t oh, uint32_t index, daos_anchor_t *anchor);
 
 /*
  * Lists where an array has records, in rising order only. What is there is told in the steps in which the

@@ -42,6 +42,12 @@ typedef struct {
 /* A key of an object: bytes of any value. */
 typedef d_iov_t daos_key_t;
 
+static inline bool
+daos_key_is_null(daos_key_t key)
+{
+	return key.iov_buf == NULL || key.iov_buf_len == 0;
+}
+
 /* Sixteen bytes; the same type as in <uuid/uuid.h>, whose functions programs expect to come along. */
 typedef unsigned char uuid_t[16];
 
@@ -167,6 +173,21 @@ static inline bool
 daos_anchor_is_eof(const daos_anchor_t *anchor)
 {
 	return anchor->da_type == DAOS_ANCHOR_TYPE_EOF;
+}
+
+/* For listings: no more than daos_anchor_set_zero(). */
+static inline int
+daos_anchor_init(daos_anchor_t *anchor, unsigned int opts)
+{
+	(void)opts;
+	daos_anchor_set_zero(anchor);
+	return 0;
+}
+
+static inline void
+daos_anchor_fini(daos_anchor_t *anchor)
+{
+	(void)anchor;
 }
 
 #ifdef __cplusplus

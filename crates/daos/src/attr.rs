@@ -8,11 +8,11 @@ use azekura_proto::Status;
 use azekura_proto::limits::{BATCH_UPDATES_MAX, VALUE_BYTES_MAX};
 use azekura_proto::message::{Condition, ValueUpdate};
 
-use crate::event::{Unread, finish};
+use crate::event::finish;
 use crate::handles::{self, ContainerHandle};
 use crate::objects::table::values_of;
 use crate::status::{Der, daos_call};
-use crate::types::{EpochRange, Event, Handle, c_bytes, items, items_mut, place};
+use crate::types::{Event, Handle, c_bytes, items, items_mut, place};
 
 /// The dkey of all attributes; each is an akey.
 const ATTRIBUTES: &[u8] = b"a";
@@ -227,28 +227,4 @@ pub(crate) unsafe extern "C" fn daos_cont_alloc_oids(
     });
     // SAFETY: null or one of the caller's, by the contract.
     unsafe { finish(event, rc) }
-}
-
-/// See `daos_cont.h`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn daos_cont_create_snap_opt(
-    _handle: Handle,
-    _epoch: Unread,
-    _name: Unread,
-    _options: u32,
-    event: *mut Event,
-) -> c_int {
-    // SAFETY: null or one of the caller's, by the contract.
-    unsafe { finish(event, daos_call(|| Err(Der::Nosys))) }
-}
-
-/// See `daos_cont.h`.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn daos_cont_destroy_snap(
-    _handle: Handle,
-    _epochs: EpochRange,
-    event: *mut Event,
-) -> c_int {
-    // SAFETY: null or one of the caller's, by the contract.
-    unsafe { finish(event, daos_call(|| Err(Der::Nosys))) }
 }

@@ -304,7 +304,7 @@ pub(crate) unsafe extern "C" fn dfs_obj_get_info(
         // SAFETY: null or the caller's to write to, by the contract.
         let info = unsafe { place(info) }.ok_or(Errno::INVAL)?;
         let attr = mount.fs().getattr(object.oid())?;
-        let defaults = mount.fs().container().inheritance;
+        let defaults = attr.inheritance.unwrap_or(mount.fs().container().inheritance);
         *info = ObjectInfo {
             class: id_of(object.oid().class()),
             chunk_bytes: attr.chunk_bytes.into(),

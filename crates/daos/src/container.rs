@@ -84,6 +84,19 @@ pub(crate) fn open(pool: Arc<PoolHandle>, container: Container, read_only: bool)
     handles::add_container(ContainerHandle { pool, container, read_only })
 }
 
+/// The container that another process had open.
+pub(crate) fn found_again(pool: &PoolHandle, contents: &GlobalContainer) -> Result<Container, Der> {
+    let container = pool.pool.container_open(&contents.name)?;
+    // Another one may have taken its name.
+    if container.id.0 == contents.id { Ok(container) } else { Err(Der::Stale) }
+}
+
+/// What another process needs to open it in the same way.
+pub(crate) fn to_global(open: &ContainerHandle) -> GlobalContainer {
+    let container = &open.container;
+    GlobalContainer { name: container.name.clone(), id: container.id.0, read_only: open.read_only }
+}
+
 /// See `daos_cont.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_open(
@@ -182,12 +195,7 @@ pub(crate) unsafe extern "C" fn daos_cont_destroy(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_cont_local2global(handle: Handle, iov: *mut Iov) -> c_int {
     daos_call(|| {
-        let open = handles::container(handle)?;
-        let contents = GlobalContainer {
-            name: open.container.name.clone(),
-            id: open.container.id.0,
-            read_only: open.read_only,
-        };
+        let contents = to_global(&*handles::container(handle)?);
         // SAFETY: a list with its buffer, by the contract.
         unsafe { global::give(Kind::Container, &contents, iov) }
     })
@@ -206,11 +214,7 @@ pub(crate) unsafe extern "C" fn daos_cont_global2local(
         let handle = unsafe { place(handle) }.ok_or(Der::Inval)?;
         // SAFETY: a list with its buffer, by the contract.
         let contents: GlobalContainer = unsafe { global::take(Kind::Container, &iov) }?;
-        let container = pool.pool.container_open(&contents.name)?;
-        if container.id.0 != contents.id {
-            // Another one has taken its name.
-            return Err(Der::Stale);
-        }
+        let container = found_again(&pool, &contents)?;
         *handle = open(pool, container, contents.read_only);
         Ok(())
     })

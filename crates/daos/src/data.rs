@@ -3,13 +3,13 @@
 
 use std::ffi::c_int;
 
-use azekura_posix::{Allocation, AttrUpdate, Errno};
+use azekura_posix::{Allocation, AttrUpdate, Errno, FileKind};
 
 use crate::event::launch;
 use crate::mount::{Mount, mounted};
 use crate::object::{Object, opened};
 use crate::status::{dfs_call, number_of_errno};
-use crate::types::{Event, Iov, Range, RangeList, SgList, items, place};
+use crate::types::{Event, Handle, Iov, ObjectId, Range, RangeList, SgList, items, place};
 
 /// As a length: everything from the offset on.
 const TO_THE_END: u64 = u64::MAX;
@@ -259,6 +259,40 @@ pub(crate) unsafe extern "C" fn dfs_get_size(
         let bytes = unsafe { place(bytes) }.ok_or(Errno::INVAL)?;
         object.file()?;
         *bytes = mount.fs().getattr(object.oid())?.size;
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_get_file_oh(object: *mut Object, handle: *mut Handle) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let (object, handle) = unsafe { (opened(object)?, place(handle).ok_or(Errno::INVAL)?) };
+        *handle = object.array()?;
+        Ok(())
+    })
+}
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_get_size_by_oid(
+    dfs: *mut Mount,
+    id: ObjectId,
+    _chunk_bytes: u64,
+    bytes: *mut u64,
+) -> c_int {
+    dfs_call(|| {
+        // SAFETY: by the contract.
+        let mount = unsafe { mounted(dfs) }?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        let bytes = unsafe { place(bytes) }.ok_or(Errno::INVAL)?;
+        let attr = mount.fs().getattr(mount.own(id.to_ours().ok_or(Errno::INVAL)?)?)?;
+        match attr.kind {
+            FileKind::Regular => *bytes = attr.size,
+            FileKind::Directory => return Err(Errno::ISDIR),
+            _ => return Err(Errno::INVAL),
+        }
         Ok(())
     })
 }

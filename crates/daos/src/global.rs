@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Container = 2,
     Mount = 3,
     Object = 4,
+    Array = 5,
+    Whole = 6,
 }
 
 /// All that a process on another host needs to reach a pool. Holds the pool's secret, since a file of
@@ -66,6 +68,14 @@ pub(crate) struct GlobalMount {
     pub(crate) container: u32,
     pub(crate) writable: bool,
     pub(crate) prefix: Vec<u8>,
+}
+
+/// A mount with all that it takes to make it: the receiver need not have anything. Holds the pool's secret.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct GlobalWhole {
+    pub(crate) pool: GlobalPool,
+    pub(crate) container: GlobalContainer,
+    pub(crate) mount: GlobalMount,
 }
 
 /// An open object of a mount that the receiver has.

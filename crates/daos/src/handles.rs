@@ -21,6 +21,7 @@ pub(crate) struct PoolHandle {
 }
 
 /// An open container.
+#[derive(Clone)]
 pub(crate) struct ContainerHandle {
     pub(crate) pool: Arc<PoolHandle>,
     pub(crate) container: Container,
@@ -77,8 +78,8 @@ pub(crate) fn check_started() -> Result<(), Der> {
 }
 
 /// A handle of a connection.
-pub(crate) fn add_pool(pool: PoolHandle) -> Handle {
-    insert(Entry::Pool(Arc::new(pool)))
+pub(crate) fn add_pool(pool: impl Into<Arc<PoolHandle>>) -> Handle {
+    insert(Entry::Pool(pool.into()))
 }
 
 /// A handle of a container.

@@ -3,14 +3,14 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, WritePolicy};
+use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, Oid, WritePolicy};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message::Container;
 use parking_lot::RwLock;
 
 use crate::global::{self, GlobalMount, Kind};
 use crate::handles::{self, ContainerHandle, PoolHandle};
-use crate::status::{Der, dfs_call, errno_of_der, errno_of_mount};
+use crate::status::{dfs_call, errno_of_der, errno_of_mount};
 use crate::types::{DfsAttr, Handle, Iov, Uuid, c_bytes, c_text, place, put};
 use crate::{class, container};
 
@@ -18,6 +18,8 @@ use crate::{class, container};
 pub(crate) struct Mount {
     names: Namespace,
     container: u32,
+    /// What was mounted, for those who want handles of it.
+    open: ContainerHandle,
     writable: bool,
     /// What is taken off paths, without a slash at its end.
     prefix: RwLock<Vec<u8>>,
@@ -39,6 +41,7 @@ impl Mount {
         Ok(Box::new(Self {
             container: fs.container().id.0,
             names: Namespace::new(fs, Credentials::of_process()),
+            open: open.clone(),
             writable,
             prefix: RwLock::default(),
         }))
@@ -62,6 +65,39 @@ impl Mount {
     /// The container's number.
     pub(crate) fn container(&self) -> u32 {
         self.container
+    }
+
+    /// The container as it was opened.
+    pub(crate) fn open(&self) -> &ContainerHandle {
+        &self.open
+    }
+
+    /// An id that is said to be of this container; `EINVAL` if it cannot be.
+    pub(crate) fn own(&self, oid: Oid) -> Result<Oid, Errno> {
+        let here =
+            oid.container().0 == self.container && oid.home().0 < self.fs().pool().target_count();
+        if here { Ok(oid) } else { Err(Errno::INVAL) }
+    }
+
+    /// What another process needs to mount it in the same way.
+    pub(crate) fn to_global(&self) -> GlobalMount {
+        let prefix = self.prefix.read().clone();
+        GlobalMount { container: self.container, writable: self.writable, prefix }
+    }
+
+    /// The container mounted as another process has done; `flags` of 0 are those of that process.
+    pub(crate) fn from_global(
+        open: &ContainerHandle,
+        flags: c_int,
+        contents: GlobalMount,
+    ) -> Result<Box<Self>, Errno> {
+        if contents.container != open.container.id.0 {
+            return Err(Errno::INVAL);
+        }
+        let sent = if contents.writable { libc::O_RDWR } else { libc::O_RDONLY };
+        let mount = Self::new(open, if flags == 0 { sent } else { flags })?;
+        *mount.prefix.write() = contents.prefix;
+        Ok(mount)
     }
 
     /// `EROFS` for a mount that only reads.
@@ -190,12 +226,7 @@ pub(crate) unsafe extern "C" fn dfs_umount(dfs: *mut Mount) -> c_int {
 pub(crate) unsafe extern "C" fn dfs_local2global(dfs: *mut Mount, iov: *mut Iov) -> c_int {
     dfs_call(|| {
         // SAFETY: by the contract.
-        let mount = unsafe { mounted(dfs) }?;
-        let contents = GlobalMount {
-            container: mount.container,
-            writable: mount.writable,
-            prefix: mount.prefix.read().clone(),
-        };
+        let contents = unsafe { mounted(dfs) }?.to_global();
         // SAFETY: a list with its buffer, by the contract.
         unsafe { global::give(Kind::Mount, &contents, iov) }.map_err(errno_of_der)
     })
@@ -217,13 +248,7 @@ pub(crate) unsafe extern "C" fn dfs_global2local(
         // SAFETY: a list with its buffer, by the contract.
         let contents: GlobalMount =
             unsafe { global::take(Kind::Mount, &iov) }.map_err(errno_of_der)?;
-        if contents.container != open.container.id.0 {
-            return Err(errno_of_der(Der::Inval));
-        }
-        let sent = if contents.writable { libc::O_RDWR } else { libc::O_RDONLY };
-        let mount = Mount::new(&open, if flags == 0 { sent } else { flags })?;
-        *mount.prefix.write() = contents.prefix;
-        *dfs = Box::into_raw(mount);
+        *dfs = Box::into_raw(Mount::from_global(&open, flags, contents)?);
         Ok(())
     })
 }

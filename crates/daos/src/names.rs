@@ -230,3 +230,24 @@ pub(crate) unsafe extern "C" fn dfs_chmod(
         mount.fs().setattr(mount.caller(), oid, None, &update).map(drop)
     })
 }
+
+/// See `daos_fs.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_update_parent(
+    object: *mut Object,
+    other: *mut Object,
+    name: *const c_char,
+) -> c_int {
+    dfs_call(|| {
+        // An object is known by its id, whatever it is called and wherever.
+        // SAFETY: by the contract.
+        unsafe {
+            opened(object)?;
+            opened(other)?;
+            if !name.is_null() {
+                name_of(name)?;
+            }
+        }
+        Ok(())
+    })
+}

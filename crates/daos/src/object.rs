@@ -2,17 +2,21 @@
 //! name, or by what another process has sent.
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use azekura_posix::{Attr, Errno, FileKind, FileSystem, NewEntry, OFlags, Oid, OpenFile, Striping};
+use azekura_posix::{
+    Attr, Credentials, Errno, FileKind, FileSystem, NewEntry, OFlags, Oid, OpenFile, Striping,
+};
 use libc::mode_t;
 
 use crate::class;
 use crate::global::{self, GlobalObject, Kind};
+use crate::handles;
 use crate::mount::{Mount, mounted};
+use crate::objects::cells::{self, FileCells};
 use crate::stat::{fill_stat, mode_of};
 use crate::status::{dfs_call, errno_of_der};
-use crate::types::{Iov, c_bytes, place, put};
+use crate::types::{Handle, Iov, c_bytes, place, put};
 
 /// The flags of `open` that count; a position, and so `O_APPEND`, is always given.
 const FLAGS_READ: c_int =
@@ -25,8 +29,19 @@ pub(crate) struct Object {
     oid: Oid,
     kind: FileKind,
     /// Regular files are held open.
-    file: Option<OpenFile>,
+    file: Option<Arc<OpenFile>>,
     flags: OFlags,
+    /// A handle of it as an array, once somebody has asked for one.
+    array: OnceLock<Handle>,
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if let Some(handle) = self.array.get() {
+            // It may have been closed as any other.
+            let _ = handles::remove_object(*handle);
+        }
+    }
 }
 
 impl Object {
@@ -46,7 +61,8 @@ impl Object {
 
     fn of(mount: &Mount, attr: &Attr, file: Option<OpenFile>, flags: OFlags) -> Self {
         let fs = Arc::clone(mount.fs());
-        Self { fs, oid: attr.oid, kind: attr.kind, file, flags: kept(flags) }
+        let (file, array) = (file.map(Arc::new), OnceLock::new());
+        Self { fs, oid: attr.oid, kind: attr.kind, file, flags: kept(flags), array }
     }
 
     /// The file system that it is in.
@@ -67,6 +83,23 @@ impl Object {
     /// Its id, if it is a directory; else `ENOTDIR`.
     pub(crate) fn directory(&self) -> Result<Oid, Errno> {
         if self.kind == FileKind::Directory { Ok(self.oid) } else { Err(Errno::NOTDIR) }
+    }
+
+    /// The file as an array of bytes, for which it stays open. Errors as of [`Object::file`].
+    pub(crate) fn cells(&self) -> Result<FileCells, Errno> {
+        let chunk_bytes = self.fs.getattr(self.file()?.oid())?.chunk_bytes.into();
+        let file = self.file.clone().ok_or(Errno::INVAL)?;
+        let (fs, caller) = (Arc::clone(&self.fs), Credentials::of_process());
+        Ok(FileCells { fs, caller, file, chunk_bytes })
+    }
+
+    /// The handle of the file as an array, which ends with the object.
+    pub(crate) fn array(&self) -> Result<Handle, Errno> {
+        if let Some(known) = self.array.get() {
+            return Ok(*known);
+        }
+        let cells = self.cells()?;
+        Ok(*self.array.get_or_init(|| cells::add_file(cells)))
     }
 
     /// The open file; `EISDIR` for a directory, `EINVAL` for the rest.
@@ -357,12 +390,7 @@ pub(crate) unsafe extern "C" fn dfs_obj_global2local(
         // SAFETY: a list with its buffer, by the contract.
         let contents: GlobalObject =
             unsafe { global::take(Kind::Object, &iov) }.map_err(errno_of_der)?;
-        let oid = contents.oid;
-        if oid.container().0 != mount.container()
-            || oid.home().0 >= mount.fs().pool().target_count()
-        {
-            return Err(Errno::INVAL);
-        }
+        let oid = mount.own(contents.oid)?;
         let flags = if flags == 0 {
             kept(OFlags::from_bits_retain(contents.flags))
         } else {

@@ -46,6 +46,17 @@ pub(crate) extern "C" fn daos_fini() -> c_int {
     })
 }
 
+/// See `daos.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn daos_reinit() -> c_int {
+    daos_call(|| {
+        handles::check_started()?;
+        // Threads and connections are told apart by process already.
+        queue::close_all();
+        Ok(())
+    })
+}
+
 /// The pool that a label means: a name, path or URL as everywhere; the id of a pool that is known here;
 /// or the name or id of the pool that `AZEKURA_POOL` leads to.
 fn find(label: &str) -> Result<PoolFile, PoolFileError> {
@@ -183,13 +194,23 @@ pub(crate) unsafe extern "C" fn daos_pool_query(
     unsafe { finish(event, rc) }
 }
 
+/// What another process needs to connect in the same way.
+pub(crate) fn to_global(pool: &PoolHandle) -> Result<GlobalPool, Der> {
+    GlobalPool::new((*pool.pool.map()).clone(), &pool.secret, pool.read_only)
+}
+
+/// A connection as another process has it.
+pub(crate) fn from_global(contents: GlobalPool) -> Result<PoolHandle, Der> {
+    handles::check_started()?;
+    let read_only = contents.read_only;
+    connect(&contents.into_pool_file()?, read_only)
+}
+
 /// See `daos.h`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_pool_local2global(handle: Handle, iov: *mut Iov) -> c_int {
     daos_call(|| {
-        let pool = handles::pool(handle)?;
-        let map = (*pool.pool.map()).clone();
-        let contents = GlobalPool::new(map, &pool.secret, pool.read_only)?;
+        let contents = to_global(&*handles::pool(handle)?)?;
         // SAFETY: a list with its buffer, by the contract.
         unsafe { global::give(Kind::Pool, &contents, iov) }
     })
@@ -204,8 +225,7 @@ pub(crate) unsafe extern "C" fn daos_pool_global2local(iov: Iov, handle: *mut Ha
         let handle = unsafe { place(handle) }.ok_or(Der::Inval)?;
         // SAFETY: a list with its buffer, by the contract.
         let contents: GlobalPool = unsafe { global::take(Kind::Pool, &iov) }?;
-        let read_only = contents.read_only;
-        *handle = handles::add_pool(connect(&contents.into_pool_file()?, read_only)?);
+        *handle = handles::add_pool(from_global(contents)?);
         Ok(())
     })
 }

@@ -8,20 +8,22 @@ use crate::mount::{Mount, mounted};
 use crate::object::{Object, opened};
 use crate::stat::fill_stat;
 use crate::status::dfs_call;
-use crate::types::{Anchor, Dirent, items_mut, place};
+use crate::types::{Anchor, Dirent, END, START, WITHIN, items_mut, place};
 
-/// Kinds of anchors: at the start, in the middle, at the end.
-pub(crate) const START: u16 = 0;
-pub(crate) const WITHIN: u16 = 1;
-pub(crate) const END: u16 = 3;
 /// The cookie behind the dot entries.
 pub(crate) const AFTER_DOTS: u64 = 2;
 /// Bytes of a page for each entry that is wanted.
 const ENTRY_BYTES: u32 = 48;
 /// Bytes of a page at most.
-const PAGE_BYTES_MAX: u32 = 64 * 1024;
+pub(crate) const PAGE_BYTES_MAX: u32 = 64 * 1024;
 
-fn cookie_of(anchor: &Anchor) -> u64 {
+/// Bytes of a page for so many entries; one of a longer name comes too.
+pub(crate) fn page_bytes(entries: u32) -> u32 {
+    entries.saturating_mul(ENTRY_BYTES).min(PAGE_BYTES_MAX)
+}
+
+/// The cookie to go on after.
+pub(crate) fn cookie_of(anchor: &Anchor) -> u64 {
     if anchor.kind == START { AFTER_DOTS } else { anchor.number() }
 }
 
@@ -53,7 +55,7 @@ unsafe fn list(
         (items_mut(entries, room as usize).ok_or(Errno::INVAL)?, items_mut(stats, room as usize))
     };
     let attrs = if stats.is_some() { AttrsWanted::All } else { AttrsWanted::No };
-    let page_bytes = room.saturating_mul(ENTRY_BYTES).min(PAGE_BYTES_MAX);
+    let page_bytes = page_bytes(room);
     let mut cookie = cookie_of(anchor);
     let mut filled = 0;
     let mut end = false;

@@ -77,6 +77,30 @@ impl Der {
             Self::Rec2Big => c"DER_REC2BIG",
         }
     }
+
+    fn description(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::NoPerm => c"no permission",
+            Self::NoHdl => c"no such handle",
+            Self::Inval => c"wrong argument",
+            Self::Exist => c"it is there already",
+            Self::Nonexist => c"it is not there",
+            Self::Unreach => c"a target or engine does not answer",
+            Self::Nospace => c"no space or memory left",
+            Self::Nosys => c"not implemented",
+            Self::Busy => c"in use",
+            Self::Proto => c"the other side speaks another protocol",
+            Self::Uninit => c"the library is not started",
+            Self::Trunc => c"the buffer is too short",
+            Self::Overflow => c"too large for what takes it",
+            Self::Canceled => c"given up",
+            Self::Misc => c"an error inside the library",
+            Self::Io => c"input or output failed",
+            Self::Stale => c"it has changed since",
+            Self::Key2Big => c"a key is too large for the buffer",
+            Self::Rec2Big => c"a value is too large for the buffer",
+        }
+    }
 }
 
 /// The error of an errno.
@@ -84,7 +108,7 @@ fn of_errno(errno: Errno) -> Der {
     match errno {
         Errno::NOENT => Der::Nonexist,
         Errno::EXIST => Der::Exist,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => Der::NoPerm,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF => Der::NoPerm,
         Errno::INVAL | Errno::NAMETOOLONG => Der::Inval,
         Errno::NOSPC | Errno::NFILE => Der::Nospace,
         Errno::BUSY | Errno::AGAIN => Der::Busy,
@@ -92,6 +116,12 @@ fn of_errno(errno: Errno) -> Der {
         Errno::OPNOTSUPP => Der::Nosys,
         Errno::STALE => Der::Stale,
         _ => Der::Io,
+    }
+}
+
+impl From<Errno> for Der {
+    fn from(errno: Errno) -> Self {
+        of_errno(errno)
     }
 }
 
@@ -181,16 +211,23 @@ pub(crate) fn call_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
-/// The name of an error number.
+fn of_number(rc: c_int) -> Option<Der> {
+    let number = rc.unsigned_abs();
+    Der::ALL.into_iter().find(|der| *der as u32 == number)
+}
+
+/// See `daos_errno.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn d_errstr(rc: c_int) -> *const c_char {
-    let number = rc.unsigned_abs();
-    let found = Der::ALL.into_iter().find(|der| *der as u32 == number);
-    match (number, found) {
-        (0, _) => c"DER_SUCCESS".as_ptr(),
-        (_, Some(der)) => der.name().as_ptr(),
-        (_, None) => c"DER_UNKNOWN".as_ptr(),
-    }
+    let name = if rc == 0 { Some(c"DER_SUCCESS") } else { of_number(rc).map(Der::name) };
+    name.unwrap_or(c"DER_UNKNOWN").as_ptr()
+}
+
+/// See `daos_errno.h`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn d_errdesc(rc: c_int) -> *const c_char {
+    let words = if rc == 0 { Some(c"success") } else { of_number(rc).map(Der::description) };
+    words.unwrap_or(c"unknown error").as_ptr()
 }
 
 #[cfg(test)]
@@ -218,5 +255,10 @@ mod tests {
         assert_eq!(name(-1005), c"DER_NONEXIST");
         assert_eq!(name(0), c"DER_SUCCESS");
         assert_eq!(name(-3), c"DER_UNKNOWN");
+        // SAFETY: the function gives static text.
+        let words = |rc| unsafe { std::ffi::CStr::from_ptr(d_errdesc(rc)) };
+        assert_eq!(words(1005), c"it is not there");
+        assert_eq!(words(0), c"success");
+        assert_eq!(words(-3), c"unknown error");
     }
 }

@@ -118,8 +118,8 @@ pub(crate) struct PathAttr {
     pub(crate) chunk_bytes: u64,
     pub(crate) props: *mut Props,
     pub(crate) flags: u32,
-    pub(crate) pool: [c_char; 128],
-    pub(crate) container: [c_char; 128],
+    pub(crate) pool: [c_char; LABEL_BYTES],
+    pub(crate) container: [c_char; LABEL_BYTES],
     pub(crate) system: *mut c_char,
     pub(crate) rest: *mut c_char,
     pub(crate) on_lustre: bool,
@@ -153,6 +153,12 @@ impl ObjectId {
     pub(crate) fn of(oid: Oid) -> Self {
         let value = u128::from_be_bytes(oid.to_bytes());
         Self { lo: value as u64, hi: (value >> 64) as u64 }
+    }
+
+    /// The object of ours that has this id, if one can.
+    pub(crate) fn to_ours(self) -> Option<Oid> {
+        let value = u128::from(self.hi) << 64 | u128::from(self.lo);
+        Oid::from_bytes(&value.to_be_bytes())
     }
 }
 
@@ -208,6 +214,27 @@ pub(crate) struct PoolInfo {
     pub(crate) space: PoolSpace,
 }
 
+/// Room for a label with its zero.
+pub(crate) const LABEL_BYTES: usize = 128;
+
+/// `struct daos_pool_cont_info`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ListedContainer {
+    pub(crate) uuid: Uuid,
+    pub(crate) label: [c_char; LABEL_BYTES],
+}
+
+/// `daos_target_info_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct TargetInfo {
+    pub(crate) padding: u32,
+    pub(crate) state: u32,
+    pub(crate) performance: i32,
+    pub(crate) space: Space,
+}
+
 /// `daos_cont_info_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -227,6 +254,11 @@ pub(crate) struct Anchor {
     pub(crate) sub_anchors: u64,
     pub(crate) buf: [u8; 104],
 }
+
+/// Kinds of anchors: at the start, in the middle, at the end.
+pub(crate) const START: u16 = 0;
+pub(crate) const WITHIN: u16 = 1;
+pub(crate) const END: u16 = 3;
 
 impl Anchor {
     /// What [`Anchor::set_number`] has kept.

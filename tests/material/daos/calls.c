@@ -77,6 +77,8 @@ pools_and_containers(const char *name)
 	CHECK_RC(dfs_mount(pool, pool, O_RDWR, &dfs), EINVAL);
 	CHECK_RC(dfs_mount(pool, container, O_RDWR, &dfs), 0);
 	CHECK(strcmp(d_errstr(-DER_NONEXIST), "DER_NONEXIST") == 0);
+	CHECK(strcmp(d_errdesc(-DER_NONEXIST), "it is not there") == 0);
+	CHECK(strcmp(d_errdesc(-99), "unknown error") == 0);
 }
 
 static void

@@ -348,6 +348,34 @@ key_values(void)
 }
 
 static void
+parts_of_a_listing(daos_handle_t object)
+{
+	daos_anchor_t parts[2];
+	daos_handle_t array, bad = {.cookie = 1 << 30};
+	uint32_t count = 0;
+
+	CHECK_RC(daos_obj_anchor_split(object, &count, NULL), 0);
+	CHECK(count == 1);
+	memset(parts, 0xff, sizeof(parts));
+	CHECK_RC(daos_obj_anchor_split(object, &count, parts), 0);
+	CHECK(count == 1 && daos_anchor_is_zero(&parts[0]) && !daos_anchor_is_zero(&parts[1]));
+	CHECK_RC(daos_obj_anchor_split(object, NULL, parts), -DER_INVAL);
+	CHECK_RC(daos_obj_anchor_split(bad, &count, parts), -DER_NO_HDL);
+	CHECK_RC(daos_obj_anchor_set(object, 0, &parts[1]), 0);
+	CHECK(daos_anchor_is_zero(&parts[1]));
+	CHECK_RC(daos_obj_anchor_set(object, 1, &parts[1]), -DER_INVAL);
+	CHECK_RC(daos_obj_anchor_set(object, 0, NULL), -DER_INVAL);
+	CHECK_RC(daos_obj_anchor_set(bad, 0, &parts[1]), -DER_NO_HDL);
+	CHECK_RC(daos_array_open_with_attr(container, new_id(DAOS_OT_ARRAY_BYTE, OC_S1), none, DAOS_OO_RO, 1, 1, &array, NULL), 0);
+	CHECK_RC(daos_obj_anchor_split(array, &count, parts), -DER_NO_HDL);
+	CHECK_RC(daos_obj_anchor_set(array, 0, parts), -DER_NO_HDL);
+	CHECK_RC(daos_array_close(array, NULL), 0);
+	CHECK(daos_is_array(new_id(DAOS_OT_ARRAY_ATTR, OC_S1)) && !daos_is_kv(new_id(DAOS_OT_ARRAY, OC_S1)));
+	CHECK(daos_is_kv(new_id(DAOS_OT_KV_LEXICAL, OC_S1)) && !daos_is_array(new_id(DAOS_OT_MULTI_HASHED, OC_S1)));
+	CHECK(daos_key_is_null((daos_key_t){NULL, 0, 0}) && !daos_key_is_null((daos_key_t){parts, 1, 1}));
+}
+
+static void
 arrays(void)
 {
 	enum { CELLS = 3000 };
@@ -500,6 +528,7 @@ containers(const char *name)
 
 	CHECK(objects_of(id) == 0);
 	CHECK_RC(daos_obj_open(container, id, DAOS_OO_RW, &object, NULL), 0);
+	parts_of_a_listing(object);
 	CHECK(objects_of(id) == 0);
 	CHECK_RC(update_one(object, 0, "d", "a", "x", 1), 0);
 	CHECK(objects_of(id) == 1);

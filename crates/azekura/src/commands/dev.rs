@@ -27,8 +27,9 @@ macro_rules! header {
     };
 }
 
-const HEADERS: [(&str, &str); 17] = [
+const HEADERS: [(&str, &str); 18] = [
     header!("daos.h"),
+    header!("daos_api.h"),
     header!("daos_array.h"),
     header!("daos_cont.h"),
     header!("daos_errno.h"),

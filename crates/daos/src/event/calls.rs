@@ -1,8 +1,9 @@
 //! The calls about single events, and about parents with their children.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
-use crate::event::{At, MARK, Private, QUEUES, State, cancel, deadline, wait};
+use crate::event::callbacks::Function;
+use crate::event::{At, MARK, Private, QUEUES, State, cancel, complete, deadline, wait};
 use crate::status::{Der, call_or, daos_call};
 use crate::types::{Event, Handle, put};
 
@@ -23,9 +24,11 @@ pub(crate) unsafe extern "C" fn daos_event_init(
             queue: queue.cookie,
             parent,
             first_child: std::ptr::null_mut(),
+            last_child: std::ptr::null_mut(),
             next_sibling: std::ptr::null_mut(),
             children_running: 0,
             state: State::Ready,
+            own_running: false,
         };
         if !parent.is_null() {
             // SAFETY: an event of the caller's, by the contract.
@@ -37,10 +40,18 @@ pub(crate) unsafe extern "C" fn daos_event_init(
                 return Err(Der::NoPerm);
             }
             private.queue = above.queue;
-            private.next_sibling = std::mem::replace(&mut above.first_child, event);
+            let before = std::mem::replace(&mut above.last_child, event);
+            if before.is_null() {
+                above.first_child = event;
+            } else {
+                // SAFETY: a child is alive as long as it belongs to its parent, by the contract.
+                unsafe { At(before).private() }.next_sibling = event;
+            }
         } else if queue.cookie != 0 {
             queues.queue(queue.cookie)?;
         }
+        // What was in this memory before was never ended.
+        drop(queues.callbacks.take(event.addr()));
         // SAFETY: not null, so the caller's to write to, by the contract; the private part is large
         // enough and aligned.
         unsafe {
@@ -51,24 +62,39 @@ pub(crate) unsafe extern "C" fn daos_event_init(
     })
 }
 
-/// Takes a child out of its family.
+/// Takes a child out of its family, none of which may be running.
 ///
 /// # Safety
 /// The event and its family are the caller's, and the lock is held.
-unsafe fn leave_parent(event: At, private: &mut Private) {
+unsafe fn leave_parent(event: At, private: &mut Private) -> Result<(), Der> {
     if private.parent.is_null() {
-        return;
+        return Ok(());
     }
     // SAFETY: the caller's promise; the links of a family lead from child to child.
     unsafe {
-        let mut link = &raw mut At(private.parent).private().first_child;
-        while !(*link).is_null() && *link != event.0 {
-            link = &raw mut At(*link).private().next_sibling;
+        let above = At(private.parent).private();
+        if above.state != State::Ready {
+            return Err(Der::Inval);
         }
-        if *link == event.0 {
-            *link = private.next_sibling;
+        let mut before = std::ptr::null_mut();
+        let mut child = above.first_child;
+        while !child.is_null() && child != event.0 {
+            before = child;
+            child = At(child).private().next_sibling;
+        }
+        if child.is_null() {
+            return Ok(());
+        }
+        if before.is_null() {
+            above.first_child = private.next_sibling;
+        } else {
+            At(before).private().next_sibling = private.next_sibling;
+        }
+        if above.last_child == event.0 {
+            above.last_child = before;
         }
     }
+    Ok(())
 }
 
 /// See `daos_event.h`.
@@ -82,19 +108,22 @@ pub(crate) unsafe extern "C" fn daos_event_fini(event: *mut Event) -> c_int {
         if private.state == State::Running || private.children_running > 0 {
             return Err(Der::Busy);
         }
+        // SAFETY: by the contract.
+        unsafe { leave_parent(event, private) }?;
         let mut child = private.first_child;
         while !child.is_null() {
             // SAFETY: a child is alive as long as it belongs to its parent, by the contract.
             let below = unsafe { At(child).private() };
             below.mark = 0;
+            drop(queues.callbacks.take(child.addr()));
             child = below.next_sibling;
         }
-        // SAFETY: by the contract.
-        unsafe { leave_parent(event, private) };
         if let Ok(queue) = queues.queue(private.queue) {
             queue.completed.retain(|other| *other != event);
         }
         private.mark = 0;
+        // Who wanted to know of a call that never was is not called.
+        drop(queues.callbacks.take(event.address()));
         Ok(())
     })
 }
@@ -136,6 +165,9 @@ pub(crate) unsafe extern "C" fn daos_event_test(
             if !private.parent.is_null() {
                 return Err(Der::NoPerm);
             }
+            if private.queue != 0 {
+                queues.queue(private.queue)?;
+            }
             let over = private.state != State::Running;
             if over {
                 private.state = State::Ready;
@@ -154,23 +186,48 @@ pub(crate) unsafe extern "C" fn daos_event_test(
 
 /// See `daos_event.h`.
 #[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_event_register_comp_cb(
+    event: *mut Event,
+    function: Option<Function>,
+    argument: *mut c_void,
+) -> c_int {
+    daos_call(|| {
+        let function = function.ok_or(Der::Inval)?;
+        let mut queues = QUEUES.lock();
+        // SAFETY: an event of the caller's, by the contract.
+        if unsafe { At(event).checked() }?.state == State::Completed {
+            return Err(Der::NoPerm);
+        }
+        queues.callbacks.add(event.addr(), function, argument)
+    })
+}
+
+/// See `daos_event.h`.
+#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn daos_event_parent_barrier(event: *mut Event) -> c_int {
     daos_call(|| {
         let event = At(event);
         let mut queues = QUEUES.lock();
         // SAFETY: an event of the caller's, by the contract.
         let private = unsafe { event.checked() }?;
-        if private.first_child.is_null() || private.state != State::Ready {
+        if private.first_child.is_null() {
             return Err(Der::Inval);
         }
-        private.state = State::Running;
-        let none_running = private.children_running == 0;
-        if let Ok(queue) = queues.queue(private.queue) {
-            queue.running.insert(event);
+        // SAFETY: the event and its children are the caller's, by the contract.
+        if private.state != State::Ready || unsafe { event.has_idle_children() } {
+            return Err(Der::NoPerm);
         }
-        if none_running {
+        if !private.parent.is_null() {
+            return Err(Der::NoPerm);
+        }
+        if private.queue != 0 {
+            queues.queue(private.queue)?.running.insert(event);
+        }
+        private.state = State::Running;
+        if private.children_running == 0 {
+            drop(queues);
             // SAFETY: it runs since a moment ago, and is alive, by the contract.
-            unsafe { queues.complete(event, (*event.0).error) };
+            complete(event, unsafe { (*event.0).error });
         }
         Ok(())
     })

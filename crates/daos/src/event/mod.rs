@@ -1,7 +1,8 @@
 //! Events. Owns what stands in the private part of an event, and the states that an event passes
 //! through: ready, running, completed, and ready again once somebody was told. Everything about events
-//! happens under one lock, which is never held while a call is carried out.
+//! happens under one lock, which is never held while a call is carried out or somebody is called back.
 
+mod callbacks;
 mod calls;
 pub(crate) mod queue;
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::event::callbacks::Callbacks;
 use crate::status::{Der, number_of_der};
 use crate::types::Event;
 use crate::workers;
@@ -38,12 +40,15 @@ struct Private {
     /// The cookie of its queue; 0 for none.
     queue: u64,
     parent: *mut Event,
-    /// The first of its children, and the next child of its parent.
+    /// The first and the last of its children, and the next child of its parent.
     first_child: *mut Event,
+    last_child: *mut Event,
     next_sibling: *mut Event,
     /// Children that are running.
     children_running: u32,
     state: State,
+    /// A call of its own is not over yet. A parent need not have one.
+    own_running: bool,
 }
 
 const _: () = assert!(size_of::<Private>() <= size_of::<[u64; 20]>());
@@ -80,6 +85,25 @@ impl At {
             if mark == MARK { Ok(self.private()) } else { Err(Der::Inval) }
         }
     }
+
+    /// True if a child has not been launched.
+    ///
+    /// # Safety
+    /// As [`At::private`]; a child is alive as long as it belongs to its parent.
+    unsafe fn has_idle_children(self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut child = self.private().first_child;
+            while !child.is_null() {
+                let below = At(child).private();
+                if below.state == State::Ready {
+                    return true;
+                }
+                child = below.next_sibling;
+            }
+        }
+        false
+    }
 }
 
 /// A queue: events that were started on it, and those of them that are over and not asked for yet.
@@ -93,6 +117,8 @@ struct Queue {
 struct Queues {
     open: HashMap<u64, Queue>,
     last: u64,
+    /// Who wants to be called when an event is over.
+    callbacks: Callbacks,
 }
 
 static QUEUES: LazyLock<Mutex<Queues>> = LazyLock::new(Mutex::default);
@@ -129,7 +155,8 @@ impl Queues {
         // Of an event of no queue nobody need be told that it has completed.
         let alone = private.queue == 0 && private.parent.is_null();
         let free = private.state == State::Ready || alone && private.state == State::Completed;
-        if !free || !private.first_child.is_null() {
+        // SAFETY: the caller's promise.
+        if !free || unsafe { event.has_idle_children() } {
             return Err(Der::NoPerm);
         }
         if !private.parent.is_null() {
@@ -143,47 +170,74 @@ impl Queues {
             self.queue(private.queue)?.running.insert(event);
         }
         private.state = State::Running;
-        // SAFETY: the event is the caller's, as its mark has shown.
-        unsafe { (*event.0).error = 0 };
+        private.own_running = true;
+        if private.first_child.is_null() {
+            // SAFETY: the event is the caller's, as its mark has shown.
+            unsafe { (*event.0).error = 0 };
+        }
         Ok(())
     }
 
-    /// A call is over.
+    /// The call of an event, or of the last child that it waits for, is over. Gives the parent that is
+    /// over with it, and its result.
     ///
     /// # Safety
     /// The event is running.
-    unsafe fn complete(&mut self, event: At, rc: c_int) {
+    unsafe fn complete(&mut self, event: At, rc: c_int) -> Option<(At, c_int)> {
         // SAFETY: a running event is alive, by the contract.
         let private = unsafe {
-            (*event.0).error = rc;
+            if (*event.0).error == 0 {
+                (*event.0).error = rc;
+            }
             event.private()
         };
-        private.state = State::Completed;
-        if !private.parent.is_null() {
-            let parent = At(private.parent);
-            // SAFETY: a parent outlives its children, by the contract.
-            unsafe {
-                let family = parent.private();
-                family.children_running -= 1;
-                if (*parent.0).error == 0 {
-                    (*parent.0).error = rc;
-                }
-                if family.children_running == 0 && family.state == State::Running {
-                    self.complete(parent, (*parent.0).error);
-                }
-            }
-        } else if let Some(queue) = self.open.get_mut(&private.queue) {
-            queue.running.remove(&event);
-            queue.completed.push_back(event);
+        private.own_running = false;
+        if private.children_running > 0 {
+            // It is over with the last of them.
+            return None;
         }
+        private.state = State::Completed;
         CHANGED.notify_all();
+        if private.parent.is_null() {
+            if let Some(queue) = self.open.get_mut(&private.queue) {
+                queue.running.remove(&event);
+                queue.completed.push_back(event);
+            }
+            return None;
+        }
+        let parent = At(private.parent);
+        // SAFETY: a parent outlives its children, by the contract.
+        unsafe {
+            let family = parent.private();
+            family.children_running -= 1;
+            if (*parent.0).error == 0 {
+                (*parent.0).error = rc;
+            }
+            let over = family.children_running == 0
+                && family.state == State::Running
+                && !family.own_running;
+            over.then(|| (parent, (*parent.0).error))
+        }
     }
 }
 
-/// Completes an event that runs.
+/// Completes an event that runs: those are called who want to know, then it is over.
 fn complete(event: At, rc: c_int) {
-    // SAFETY: whoever carries a call out completes its event, and nobody else does.
-    unsafe { QUEUES.lock().complete(event, rc) };
+    let mut queues = QUEUES.lock();
+    let mut next = Some((event, rc));
+    while let Some((event, rc)) = next {
+        let mut result = rc;
+        while let Some(callbacks) = queues.callbacks.take(event.address()) {
+            // They may call anything, so not under the lock.
+            MutexGuard::unlocked(&mut queues, || {
+                // SAFETY: the event runs, so it is alive, by the contract.
+                unsafe { callbacks::call(callbacks, event.0, rc, &mut result) };
+            });
+        }
+        // SAFETY: whoever carries a call out completes its event, and nobody else does; a parent that
+        // is over with it does not run on either.
+        next = unsafe { queues.complete(event, result) };
+    }
 }
 
 /// Ends a call that was carried out already: its result goes to the event, if there is one.
@@ -194,14 +248,11 @@ pub(crate) unsafe fn finish(event: *mut Event, rc: c_int) -> c_int {
     if event.is_null() {
         return rc;
     }
-    let mut queues = QUEUES.lock();
     // SAFETY: the caller's promise.
-    unsafe {
-        match queues.begin(At(event)) {
-            Ok(()) => queues.complete(At(event), rc),
-            Err(der) => return number_of_der(der),
-        }
+    if let Err(der) = unsafe { QUEUES.lock().begin(At(event)) } {
+        return number_of_der(der);
     }
+    complete(At(event), rc);
     0
 }
 

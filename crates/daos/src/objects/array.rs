@@ -3,12 +3,12 @@
 use std::ffi::{c_int, c_uint};
 
 use azekura_client::Objects as _;
-use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use azekura_proto::message::Condition;
 
 use crate::data::{Part, parts_of, pieces};
 use crate::event::{finish, launch};
 use crate::handles;
+use crate::objects::cells::cells;
 use crate::objects::handle::daos_obj_close;
 use crate::objects::open::{self, Form, OPEN_READ_ONLY, OpenObject, check_no_transaction};
 use crate::objects::update::put_one;
@@ -19,18 +19,6 @@ use crate::types::{
 
 /// The keys under which the sizes stand: dkey 0, as no chunk has it.
 const SIZES: (&[u8], &[u8]) = (&[0; 8], b"sizes");
-
-impl OpenObject {
-    /// Bytes of a cell, and of a chunk as the pool deals it over targets.
-    fn cells(&self) -> Result<(u64, u32), Der> {
-        let Form::Array { cell_bytes, chunk_cells } = self.form else { return Err(Der::NoHdl) };
-        let wanted = cell_bytes.saturating_mul(chunk_cells);
-        // What the pool can have and is nearest: cells are found by their place, wherever they lie.
-        let page = u64::from(CHUNK_BYTES_MIN);
-        let chunk = wanted.div_ceil(page).saturating_mul(page).min(CHUNK_BYTES_MAX.into());
-        Ok((cell_bytes, chunk as u32))
-    }
-}
 
 fn form_of(cell_bytes: u64, chunk_cells: u64) -> Result<Form, Der> {
     if cell_bytes == 0 || chunk_cells == 0 {
@@ -157,18 +145,20 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// The parts of memory, and the ranges in bytes.
-    fn parts(&self, cell_bytes: u64) -> Result<(Vec<Part>, ByteRanges), Der> {
+    /// The ranges in bytes.
+    fn byte_ranges(&self, cell_bytes: u64) -> Result<ByteRanges, Der> {
         // SAFETY: by the contract.
         let ranges = unsafe { place(self.ranges) }.ok_or(Der::Inval)?;
         // SAFETY: by the contract.
         let ranges: &[Range] = unsafe { items(ranges.ranges.cast_const(), ranges.count as usize) }
             .ok_or(Der::Inval)?;
         let bytes = |cells: u64| cells.checked_mul(cell_bytes).ok_or(Der::Overflow);
-        let ranges = ranges
-            .iter()
-            .map(|range| Ok((bytes(range.index)?, bytes(range.length)?)))
-            .collect::<Result<Vec<_>, Der>>()?;
+        ranges.iter().map(|range| Ok((bytes(range.index)?, bytes(range.length)?))).collect()
+    }
+
+    /// The parts of memory, and the ranges in bytes.
+    fn parts(&self, cell_bytes: u64) -> Result<(Vec<Part>, ByteRanges), Der> {
+        let ranges = self.byte_ranges(cell_bytes)?;
         // SAFETY: by the contract.
         let iovs = unsafe { pieces(self.list) }.map_err(|_| Der::Inval)?;
         let parts = parts_of(ranges.iter().copied(), iovs).map_err(|_| Der::Inval)?;
@@ -178,28 +168,19 @@ impl Transfer {
     fn read(&self) -> c_int {
         daos_call(|| {
             check_no_transaction(self.transaction)?;
-            let object = open::object(self.object)?;
-            let (cell_bytes, chunk_bytes) = object.cells()?;
+            let cells = cells(self.object)?;
+            let cell_bytes = cells.cell_bytes();
             let (parts, ranges) = self.parts(cell_bytes)?;
-            let oid = object.find()?;
             let mut all_there = true;
             for part in parts {
                 // SAFETY: the caller's memory to write to, by the contract.
-                let room = unsafe { part.room() };
-                room.fill(0);
-                let got = match oid {
-                    Some(oid) => object.pool().array_read(oid, chunk_bytes, part.offset, room)?,
-                    None => 0,
-                };
+                let got = cells.read(part.offset, unsafe { part.room() })?;
                 all_there &= got == part.bytes;
             }
             let wanted = ranges.iter().map(|(_, bytes)| bytes / cell_bytes).sum();
             let mut there = wanted;
             if !all_there {
-                let size = match oid {
-                    Some(oid) => object.pool().array_size(oid, chunk_bytes)?,
-                    None => 0,
-                };
+                let size = cells.size()?;
                 let before_end = |&(from, bytes): &(u64, u64)| {
                     size.saturating_sub(from).min(bytes).div_ceil(cell_bytes)
                 };
@@ -215,16 +196,18 @@ impl Transfer {
     fn write(&self) -> c_int {
         daos_call(|| {
             check_no_transaction(self.transaction)?;
-            let object = open::object(self.object)?;
-            let (cell_bytes, chunk_bytes) = object.cells()?;
-            let (parts, _) = self.parts(cell_bytes)?;
-            let oid = object.find_or_make()?;
-            for part in parts {
-                // SAFETY: the caller's memory to read, by the contract.
-                let data = unsafe { part.data() };
-                object.pool().array_write(oid, chunk_bytes, part.offset, data)?;
-            }
-            Ok(())
+            let cells = cells(self.object)?;
+            let (parts, _) = self.parts(cells.cell_bytes())?;
+            // SAFETY: the caller's memory to read, by the contract.
+            parts.into_iter().try_for_each(|part| cells.write(part.offset, unsafe { part.data() }))
+        })
+    }
+
+    fn punch(&self) -> c_int {
+        daos_call(|| {
+            check_no_transaction(self.transaction)?;
+            let cells = cells(self.object)?;
+            cells.punch(&self.byte_ranges(cells.cell_bytes())?)
         })
     }
 }
@@ -257,12 +240,23 @@ pub(crate) unsafe extern "C" fn daos_array_write(
     unsafe { launch(event, number_of_der, given, Transfer::write) }
 }
 
+/// See `daos_array.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_array_punch(
+    object: Handle,
+    transaction: Handle,
+    ranges: *mut ArrayRanges,
+    event: *mut Event,
+) -> c_int {
+    let given = Transfer { object, transaction, ranges, list: std::ptr::null_mut() };
+    // SAFETY: by the contract.
+    unsafe { launch(event, number_of_der, given, Transfer::punch) }
+}
+
 fn size(object: Handle, transaction: Handle) -> Result<u64, Der> {
     check_no_transaction(transaction)?;
-    let object = open::object(object)?;
-    let (cell_bytes, chunk_bytes) = object.cells()?;
-    let Some(oid) = object.find()? else { return Ok(0) };
-    Ok(object.pool().array_size(oid, chunk_bytes)?.div_ceil(cell_bytes))
+    let cells = cells(object)?;
+    Ok(cells.size()?.div_ceil(cells.cell_bytes()))
 }
 
 /// See `daos_array.h`.
@@ -270,12 +264,12 @@ fn size(object: Handle, transaction: Handle) -> Result<u64, Der> {
 pub(crate) unsafe extern "C" fn daos_array_get_size(
     object: Handle,
     transaction: Handle,
-    cells: *mut u64,
+    count: *mut u64,
     event: *mut Event,
 ) -> c_int {
     let rc = daos_call(|| {
         // SAFETY: null or the caller's to write to, by the contract.
-        *unsafe { place(cells) }.ok_or(Der::Inval)? = size(object, transaction)?;
+        *unsafe { place(count) }.ok_or(Der::Inval)? = size(object, transaction)?;
         Ok(())
     });
     // SAFETY: null or one of the caller's, by the contract.
@@ -305,16 +299,13 @@ pub(crate) unsafe extern "C" fn daos_array_stat(
 pub(crate) unsafe extern "C" fn daos_array_set_size(
     object: Handle,
     transaction: Handle,
-    cells: u64,
+    count: u64,
     event: *mut Event,
 ) -> c_int {
     let rc = daos_call(|| {
         check_no_transaction(transaction)?;
-        let object = open::object(object)?;
-        let (cell_bytes, chunk_bytes) = object.cells()?;
-        let bytes = cells.checked_mul(cell_bytes).ok_or(Der::Overflow)?;
-        let oid = object.find_or_make()?;
-        Ok(object.pool().array_truncate(oid, chunk_bytes, bytes)?)
+        let cells = cells(object)?;
+        cells.set_size(count.checked_mul(cells.cell_bytes()).ok_or(Der::Overflow)?)
     });
     // SAFETY: null or one of the caller's, by the contract.
     unsafe { finish(event, rc) }
@@ -328,14 +319,11 @@ pub(crate) unsafe extern "C" fn daos_array_get_attr(
     cell_bytes: *mut u64,
 ) -> c_int {
     daos_call(|| {
-        let Form::Array { cell_bytes: cell, chunk_cells: chunk } = open::object(object)?.form
-        else {
-            return Err(Der::NoHdl);
-        };
+        let cells = cells(object)?;
         // SAFETY: both are null or the caller's to write to, by the contract.
         unsafe {
-            put(chunk_cells, chunk);
-            put(cell_bytes, cell);
+            put(chunk_cells, cells.chunk_cells());
+            put(cell_bytes, cells.cell_bytes());
         }
         Ok(())
     })
@@ -350,12 +338,7 @@ pub(crate) unsafe extern "C" fn daos_array_destroy(
 ) -> c_int {
     let rc = daos_call(|| {
         check_no_transaction(transaction)?;
-        let object = open::object(object)?;
-        object.cells()?;
-        object.check_writable()?;
-        let Some(oid) = object.find()? else { return Ok(()) };
-        object.pool().punch_all(oid)?;
-        Ok(object.pool().array_remove(oid)?)
+        cells(object)?.destroy()
     });
     // SAFETY: null or one of the caller's, by the contract.
     unsafe { finish(event, rc) }

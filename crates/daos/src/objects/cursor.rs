@@ -4,9 +4,8 @@
 use azekura_client::KeyCursor;
 use parking_lot::Mutex;
 
-use crate::readdir::{END, START, WITHIN};
 use crate::status::Der;
-use crate::types::Anchor;
+use crate::types::{Anchor, END, START, WITHIN};
 
 /// Most listings of a handle that are under way; the oldest are forgotten.
 const CURSORS_MAX: usize = 1024;

@@ -10,10 +10,10 @@ use crate::objects::list::{Room, list_dkeys};
 use crate::objects::memory::key;
 use crate::objects::open::{self, check_no_transaction};
 use crate::objects::update::{ARRAY, SINGLE};
-use crate::readdir::{END, START, WITHIN};
 use crate::status::{Der, daos_call};
 use crate::types::{
-    Anchor, EpochRange, Event, Handle, Iov, KeyDescriptor, RecordRange, SgList, items_mut, place,
+    Anchor, END, EpochRange, Event, Handle, Iov, KeyDescriptor, RecordRange, START, SgList, WITHIN,
+    items_mut, place,
 };
 
 /// See `daos_obj.h`.

@@ -10,9 +10,10 @@ use crate::objects::cursor::Cursor;
 use crate::objects::memory::{list, room, scatter};
 use crate::objects::open::{self, Form, OpenObject};
 use crate::objects::table;
-use crate::readdir::END;
 use crate::status::{Der, daos_call};
-use crate::types::{Anchor, Event, Handle, KeyDescriptor, ObjectId, SgList, items_mut, place};
+use crate::types::{
+    Anchor, END, Event, Handle, KeyDescriptor, ObjectId, START, SgList, items_mut, place,
+};
 
 /// Most keys of one answer.
 const KEYS_MAX: u32 = 256;
@@ -206,4 +207,42 @@ pub(crate) unsafe extern "C" fn daos_oit_list(
     });
     // SAFETY: null or one of the caller's, by the contract.
     unsafe { finish(event, rc) }
+}
+
+/// See `daos_obj.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_obj_anchor_split(
+    object: Handle,
+    count: *mut u32,
+    anchors: *mut Anchor,
+) -> c_int {
+    daos_call(|| {
+        open::object(object)?.check_values()?;
+        // SAFETY: null or the caller's, by the contract; of so many anchors the first.
+        let (count, first) = unsafe { (place(count), place(anchors)) };
+        let room = std::mem::replace(count.ok_or(Der::Inval)?, 1);
+        if let (Some(first), 1..) = (first, room) {
+            first.kind = START;
+        }
+        Ok(())
+    })
+}
+
+/// See `daos_obj.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn daos_obj_anchor_set(
+    object: Handle,
+    index: u32,
+    anchor: *mut Anchor,
+) -> c_int {
+    daos_call(|| {
+        open::object(object)?.check_values()?;
+        // SAFETY: null or the caller's to write to, by the contract.
+        let anchor = unsafe { place(anchor) }.ok_or(Der::Inval)?;
+        if index > 0 {
+            return Err(Der::Inval);
+        }
+        anchor.kind = START;
+        Ok(())
+    })
 }

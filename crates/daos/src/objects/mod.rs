@@ -1,6 +1,8 @@
 //! Objects, key-values and arrays of cells, over the object API of a pool.
 
 mod array;
+mod array_handle;
+pub(crate) mod cells;
 mod cursor;
 mod fetch;
 mod handle;

@@ -11,6 +11,7 @@ use azekura_posix::{Attr, Errno, Oid};
 
 use crate::connect::connect;
 use crate::handles;
+use crate::lent::{dfs_global2local_all, dfs_local2global_all};
 use crate::mount::{Mount, dfs_global2local, dfs_local2global, dfs_set_prefix};
 use crate::status::{dfs_call, errno_of_der};
 use crate::types::{DfsAttr, Handle, Iov, c_bytes, c_text, place, put};
@@ -183,6 +184,35 @@ pub(crate) unsafe extern "C" fn dfs_sys_global2local(
     // SAFETY: by the contract; the mount is given out only if there is one.
     unsafe {
         let rc = dfs_global2local(pool, handle, flags, iov, &raw mut mount);
+        if rc == 0 {
+            give(mount, sys);
+        }
+        rc
+    }
+}
+
+/// See `daos_fs_sys.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_sys_local2global_all(sys: *mut Sys, iov: *mut Iov) -> c_int {
+    // SAFETY: by the contract.
+    unsafe { dfs_local2global_all(base(sys), iov) }
+}
+
+/// See `daos_fs_sys.h`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dfs_sys_global2local_all(
+    flags: c_int,
+    _sys_flags: c_int,
+    iov: Iov,
+    sys: *mut *mut Sys,
+) -> c_int {
+    if sys.is_null() {
+        return libc::EINVAL;
+    }
+    let mut mount = std::ptr::null_mut();
+    // SAFETY: by the contract; the mount is given out only if there is one.
+    unsafe {
+        let rc = dfs_global2local_all(flags, iov, &raw mut mount);
         if rc == 0 {
             give(mount, sys);
         }
