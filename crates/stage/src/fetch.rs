@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_proto::frame;
-use azekura_wire::{Connection, FrameReader, FrameWriter, RecvError};
+use azekura_wire::{Connection, FrameReader, FrameWriter, RecvError, Socket};
 use parking_lot::Mutex;
 
 use crate::doors::{OpenSockets, spawn};
 use crate::lumps::Lumps;
-use crate::message::{ContentId, FetchRequest, PIECE_BYTES_MAX, Supplied, Supplier};
+use crate::message::{AT_HOME_AHEAD, ContentId, FetchRequest, PIECE_BYTES_MAX, Supplied, Supplier};
 use crate::piece::{Buffer, Buffers};
 
 /// A supplier that is waited for and sends nothing for so long is lost.
@@ -32,6 +32,11 @@ pub(crate) enum After {
 /// Who takes what has been fetched. Called by one thread for each supplier.
 pub(crate) trait Receiver: Send + Sync + 'static {
     fn piece(&self, from: Supplier, piece: PieceHead, bytes: Buffer) -> After;
+    /// A piece that this host's home has. By default it is to be sent after all.
+    fn piece_at_home(&self, from: Supplier, piece: PieceHead) -> After {
+        let _ = from;
+        After::Again(piece.index)
+    }
     fn end(&self, from: Supplier, end: EndHead) -> After;
     /// The supplier gives no more of it.
     fn lost(&self, from: Supplier, content: ContentId, why: &str);
@@ -77,7 +82,28 @@ struct LineState {
     /// Requests that wait for the connection.
     waiting: Vec<FetchRequest>,
     writer: Option<FrameWriter>,
+    /// The supplier is on this host.
+    is_beside: bool,
     is_dead: bool,
+}
+
+/// What is asked for first of a content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wish {
+    /// Its bytes.
+    Bytes,
+    /// Its bytes, but for those that can be read at home if the supplier is on this host.
+    BytesFromAfar,
+}
+
+impl Wish {
+    /// Of a node: the front alone has files at home, and bundles are none.
+    pub(crate) fn of(supplier: Supplier, is_small: bool) -> Self {
+        match supplier {
+            Supplier::Front if !is_small => Self::BytesFromAfar,
+            _ => Self::Bytes,
+        }
+    }
 }
 
 impl Fetcher {
@@ -91,9 +117,13 @@ impl Fetcher {
         supplier: Supplier,
         content: ContentId,
         piece: u32,
+        wish: Wish,
         receiver: &Arc<impl Receiver>,
     ) {
-        let request = FetchRequest::From { content, piece };
+        let request = match wish {
+            Wish::Bytes => FetchRequest::From { content, piece },
+            Wish::BytesFromAfar => FetchRequest::Beside { content, piece },
+        };
         let mut lines = self.lines.lock();
         if let Some(line) = lines.get(&supplier)
             && line.ask(request.clone(), content)
@@ -130,8 +160,9 @@ impl Fetcher {
             Ok(connection) => match self.open.enter(&connection) {
                 Err(error) => error.to_string(),
                 Ok(_entered) => {
+                    let is_beside = is_on_this_host(connection.socket());
                     let (writer, reader) = connection.split();
-                    line.connected(writer);
+                    line.connected(writer, is_beside);
                     self.read(line, reader, receiver)
                 }
             },
@@ -190,9 +221,10 @@ impl Line {
         self.state.lock().send(request);
     }
 
-    fn connected(&self, writer: FrameWriter) {
+    fn connected(&self, writer: FrameWriter, is_beside: bool) {
         let mut state = self.state.lock();
         state.writer = Some(writer);
+        state.is_beside = is_beside;
         for request in std::mem::take(&mut state.waiting) {
             state.send(request);
         }
@@ -208,6 +240,7 @@ impl Line {
         let content = match supplied {
             Supplied::Beat => return,
             Supplied::Piece { content, .. }
+            | Supplied::AtHome { content, .. }
             | Supplied::End { content, .. }
             | Supplied::Gone { content } => content,
         };
@@ -218,6 +251,16 @@ impl Line {
         let after = match supplied {
             Supplied::Piece { content, index, checksum } => {
                 receiver.piece(self.supplier, PieceHead { content, index, checksum }, bytes)
+            }
+            Supplied::AtHome { content, index, checksum } => {
+                drop(bytes);
+                let after =
+                    receiver.piece_at_home(self.supplier, PieceHead { content, index, checksum });
+                // One message for several pieces: each wakes a thread of the supplier.
+                if after == After::Next && (index + 1).is_multiple_of(AT_HOME_AHEAD / 2) {
+                    self.send(FetchRequest::Taken { content, piece: index + 1 });
+                }
+                after
             }
             Supplied::End { content, digest } => {
                 receiver.end(self.supplier, EndHead { content, digest, bytes_per_second })
@@ -234,7 +277,7 @@ impl Line {
             After::Again(piece) => self.send(FetchRequest::From { content, piece }),
             After::Enough => {
                 let was_fetched = self.state.lock().fetched.remove(&content);
-                if was_fetched && matches!(supplied, Supplied::Piece { .. }) {
+                if was_fetched && !matches!(supplied, Supplied::End { .. }) {
                     self.send(FetchRequest::Enough { content });
                 }
             }
@@ -248,7 +291,24 @@ impl LineState {
             self.waiting.push(request);
             return;
         };
+        let request = match request {
+            FetchRequest::Beside { content, piece } if !self.is_beside => {
+                FetchRequest::From { content, piece }
+            }
+            request => request,
+        };
         // If it fails the reading thread finds the connection broken too.
         let _ = writer.queue(&request, 0).map(|()| writer.flush(&[]));
+    }
+}
+
+/// Whether both ends of a connection are on one host, as hosts are told apart by their addresses.
+fn is_on_this_host(socket: &Socket) -> bool {
+    match socket {
+        Socket::Unix(_) => true,
+        Socket::Tcp(stream) => match (stream.local_addr(), stream.peer_addr()) {
+            (Ok(ours), Ok(theirs)) => ours.ip().to_canonical() == theirs.ip().to_canonical(),
+            _ => false,
+        },
     }
 }

@@ -144,6 +144,11 @@ pub(crate) enum FetchRequest {
     From { content: ContentId, piece: u32 },
     /// No more of it.
     Enough { content: ContentId },
+    /// As `From`, by a receiver on the supplier's host: what it can read at home itself need not be sent, only
+    /// said, a few pieces ahead of those that it says it has taken.
+    Beside { content: ContentId, piece: u32 },
+    /// All pieces before this one have been read at home.
+    Taken { content: ContentId, piece: u32 },
 }
 
 /// What a supplier says.
@@ -157,7 +162,13 @@ pub(crate) enum Supplied {
     Gone { content: ContentId },
     /// There is nothing to send at the moment.
     Beat,
+    /// A piece that the receiver is to read at home: whether it is the same there, the checksum tells.
+    AtHome { content: ContentId, index: u32, checksum: u64 },
 }
+
+/// Pieces that are said ahead of what has been read at home: so few that what the supplier has read is still in
+/// memory.
+pub(crate) const AT_HOME_AHEAD: u32 = 8;
 
 /// A name in a directory of the source, and what is known of it.
 pub(crate) type Entry = (Vec<u8>, Attributes);

@@ -186,10 +186,11 @@ impl Stock {
         let before = file.state()?;
         let attributes = before.attributes.clone();
         check_regular(&attributes)?;
+        let is_at_hand = file.is_at_hand();
         let open = Mutex::new(Some(Arc::from(file)));
         let part = Part { place: place.clone(), attributes };
         let ahead = Box::default();
-        Ok(self.add(vec![part], audience, Origin::File { open, before, ahead }))
+        Ok(self.add(vec![part], audience, Origin::File { open, before, ahead, is_at_hand }))
     }
 
     /// Reads small files into one content.
@@ -282,6 +283,13 @@ impl Shelf for Stock {
             Origin::Memory(bytes) => stocked.offer_of(bytes, index, &self.buffers),
             Origin::File { ahead, .. } => self.offer_ahead(&stocked, ahead, index, bell),
         }
+    }
+
+    fn is_at_hand(&self, id: ContentId) -> bool {
+        let is_at_hand = |stocked: &Arc<Stocked>| {
+            matches!(stocked.origin, Origin::File { is_at_hand: true, .. })
+        };
+        self.table.lock().contents.get(&id).is_some_and(is_at_hand)
     }
 }
 

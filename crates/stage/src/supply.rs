@@ -3,14 +3,14 @@
 //! other. The same for the front and for agents, which differ in where the bytes come from.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::frame;
 use azekura_wire::{Connection, FrameReader, FrameWriter};
 use parking_lot::{Condvar, Mutex};
 
 use crate::doors::spawn;
-use crate::message::{ContentId, FetchRequest, Supplied};
+use crate::message::{AT_HOME_AHEAD, ContentId, FetchRequest, Supplied};
 use crate::piece::Buffer;
 
 /// A supplier that has nothing to send says so this often.
@@ -37,6 +37,12 @@ pub(crate) enum Offer {
 pub(crate) trait Shelf: Send + Sync + 'static {
     /// What there is of a piece. If it is not there yet, the bell is kept, to be rung once.
     fn offer(&self, content: ContentId, index: u32, bell: &Arc<Bell>) -> Offer;
+
+    /// Whether a receiver on this host may read it at home itself.
+    fn is_at_hand(&self, content: ContentId) -> bool {
+        let _ = content;
+        false
+    }
 }
 
 /// What wakes a thread that waits for pieces of several contents.
@@ -73,6 +79,8 @@ struct Wanted {
 struct Fetch {
     content: ContentId,
     next: u32,
+    /// Of a receiver that may read at home: so far it is to be told of pieces at the moment.
+    beside: Option<u32>,
 }
 
 struct Order {
@@ -100,16 +108,15 @@ fn read_orders(mut reader: FrameReader, order: &Order) {
         let Ok(request) = frame::decode::<FetchRequest>(body) else { break };
         let mut wanted = order.wanted.lock();
         match request {
-            FetchRequest::From { content, piece } => {
-                wanted.fetches.retain(|fetch| fetch.content != content);
-                if wanted.fetches.len() >= FETCHES_MAX {
-                    break;
-                }
-                wanted.fetches.push(Fetch { content, next: piece });
+            FetchRequest::From { content, piece } => wanted.add(content, piece, None),
+            FetchRequest::Beside { content, piece } => {
+                wanted.add(content, piece, Some(piece.saturating_add(AT_HOME_AHEAD)));
             }
-            FetchRequest::Enough { content } => {
-                wanted.fetches.retain(|fetch| fetch.content != content);
-            }
+            FetchRequest::Taken { content, piece } => wanted.taken(content, piece),
+            FetchRequest::Enough { content } => wanted.remove(content),
+        }
+        if wanted.fetches.len() > FETCHES_MAX {
+            break;
         }
         drop(wanted);
         order.bell.ring();
@@ -119,6 +126,8 @@ fn read_orders(mut reader: FrameReader, order: &Order) {
 }
 
 fn send(mut writer: FrameWriter, order: &Order, shelf: &Arc<impl Shelf>) {
+    // When a byte was last sent, or would have been if anybody waited for it.
+    let mut said = Instant::now();
     loop {
         let fetches = {
             let wanted = order.wanted.lock();
@@ -129,18 +138,28 @@ fn send(mut writer: FrameWriter, order: &Order, shelf: &Arc<impl Shelf>) {
         };
         let mut has_sent = false;
         for fetch in &fetches {
+            let is_beside = fetch.beside.is_some() && shelf.is_at_hand(fetch.content);
+            if is_beside && fetch.beside.is_some_and(|limit| fetch.next >= limit) {
+                continue;
+            }
             let offer = shelf.offer(fetch.content, fetch.next, &order.bell);
             if matches!(offer, Offer::NotYet) {
                 continue;
             }
-            let Some(then) = send_offer(&mut writer, fetch, &offer) else { return };
+            let Some(then) = send_offer(&mut writer, fetch, &offer, is_beside) else { return };
             has_sent = true;
             order.wanted.lock().advance(*fetch, then);
         }
         if has_sent {
+            said = Instant::now();
             continue;
         }
-        order.bell.wait(BEAT);
+        order.bell.wait(BEAT.saturating_sub(said.elapsed()));
+        // Not whenever it has rung: then there is a piece to send, mostly, and that says enough.
+        if said.elapsed() < BEAT {
+            continue;
+        }
+        said = Instant::now();
         let is_waited_for = !fetches.is_empty();
         let beaten = !is_waited_for
             || (writer.queue(&Supplied::Beat, 0).is_ok() && writer.flush(&[]).is_ok());
@@ -158,13 +177,22 @@ enum Then {
 }
 
 /// Sends what there is; `None` if the connection is broken.
-fn send_offer(writer: &mut FrameWriter, fetch: &Fetch, offer: &Offer) -> Option<Then> {
-    let content = fetch.content;
+fn send_offer(
+    writer: &mut FrameWriter,
+    fetch: &Fetch,
+    offer: &Offer,
+    is_beside: bool,
+) -> Option<Then> {
+    let Fetch { content, next: index, .. } = *fetch;
     let (message, bulk, then): (_, &[u8], _) = match offer {
-        Offer::NotYet => return Some(Then::Next(fetch.next)),
+        Offer::NotYet => return Some(Then::Next(index)),
+        Offer::Piece { checksum, .. } if is_beside => {
+            let message = Supplied::AtHome { content, index, checksum: *checksum };
+            (message, &[], Then::Next(index + 1))
+        }
         Offer::Piece { checksum, bytes } => {
-            let message = Supplied::Piece { content, index: fetch.next, checksum: *checksum };
-            (message, bytes, Then::Next(fetch.next + 1))
+            let message = Supplied::Piece { content, index, checksum: *checksum };
+            (message, bytes, Then::Next(index + 1))
         }
         Offer::End { digest } => (Supplied::End { content, digest: *digest }, &[], Then::Over),
         Offer::Gone => (Supplied::Gone { content }, &[], Then::Over),
@@ -175,6 +203,23 @@ fn send_offer(writer: &mut FrameWriter, fetch: &Fetch, offer: &Offer) -> Option<
 }
 
 impl Wanted {
+    fn add(&mut self, content: ContentId, next: u32, beside: Option<u32>) {
+        self.remove(content);
+        self.fetches.push(Fetch { content, next, beside });
+    }
+
+    fn remove(&mut self, content: ContentId) {
+        self.fetches.retain(|fetch| fetch.content != content);
+    }
+
+    /// A receiver has read so far at home.
+    fn taken(&mut self, content: ContentId, piece: u32) {
+        let of_it = self.fetches.iter_mut().filter(|fetch| fetch.content == content);
+        for limit in of_it.filter_map(|fetch| fetch.beside.as_mut()) {
+            *limit = piece.saturating_add(AT_HOME_AHEAD).max(*limit);
+        }
+    }
+
     /// Unless the receiver has asked for something else of it meanwhile.
     fn advance(&mut self, sent: Fetch, then: Then) {
         let is_it = |fetch: &Fetch| fetch.content == sent.content && fetch.next == sent.next;
@@ -185,5 +230,91 @@ impl Wanted {
                 self.fetches.swap_remove(place);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azekura_wire::Socket;
+
+    use super::*;
+    use crate::piece::Buffers;
+
+    const PIECES: u32 = 3 * AT_HOME_AHEAD;
+    const CONTENT: ContentId = ContentId(1);
+
+    /// A file whose pieces are all there.
+    struct Whole {
+        is_at_hand: bool,
+    }
+
+    impl Shelf for Whole {
+        fn offer(&self, _: ContentId, index: u32, _: &Arc<Bell>) -> Offer {
+            if index == PIECES {
+                return Offer::End { digest: 7 };
+            }
+            let bytes = Arc::new(Buffers::default().take(100));
+            Offer::Piece { checksum: u64::from(index), bytes }
+        }
+
+        fn is_at_hand(&self, _: ContentId) -> bool {
+            self.is_at_hand
+        }
+    }
+
+    fn call(is_at_hand: bool) -> Connection {
+        let (ours, theirs) = Socket::pair().unwrap();
+        let shelf = Arc::new(Whole { is_at_hand });
+        spawn("test", move || serve(Connection::new(theirs), &shelf)).unwrap();
+        Connection::new(ours)
+    }
+
+    fn ask(connection: &mut Connection, request: &FetchRequest) {
+        connection.queue(request, 0).unwrap();
+        connection.flush(&[]).unwrap();
+    }
+
+    fn told(connection: &mut Connection) -> Supplied {
+        let (head, body) = connection.recv().unwrap();
+        let (supplied, bulk) = (frame::decode(body).unwrap(), head.bulk_bytes);
+        connection.discard_bulk(u64::from(bulk)).unwrap();
+        assert_eq!(bulk, if matches!(supplied, Supplied::Piece { .. }) { 100 } else { 0 });
+        supplied
+    }
+
+    #[test]
+    fn a_receiver_beside_is_told_of_few_pieces_ahead_and_sent_none() {
+        let mut connection = call(true);
+        ask(&mut connection, &FetchRequest::Beside { content: CONTENT, piece: 0 });
+        for expected in 0..=AT_HOME_AHEAD {
+            if expected == AT_HOME_AHEAD {
+                // No more than a sign of life comes before it is said that one has been taken.
+                assert!(matches!(told(&mut connection), Supplied::Beat));
+                ask(&mut connection, &FetchRequest::Taken { content: CONTENT, piece: 1 });
+            }
+            match told(&mut connection) {
+                Supplied::AtHome { index, checksum, .. } => {
+                    assert_eq!((index, checksum), (expected, u64::from(expected)));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // What cannot be read there is sent from then on.
+        ask(&mut connection, &FetchRequest::From { content: CONTENT, piece: 2 });
+        for expected in 2..PIECES {
+            let is_it = |told| matches!(told, Supplied::Piece { index, .. } if index == expected);
+            assert!(is_it(told(&mut connection)), "{expected}");
+        }
+        assert!(matches!(told(&mut connection), Supplied::End { digest: 7, .. }));
+    }
+
+    #[test]
+    fn what_is_not_at_hand_is_sent_to_receivers_beside_too() {
+        let mut connection = call(false);
+        ask(&mut connection, &FetchRequest::Beside { content: CONTENT, piece: 0 });
+        for _ in 0..PIECES {
+            assert!(matches!(told(&mut connection), Supplied::Piece { .. }));
+        }
+        assert!(matches!(told(&mut connection), Supplied::End { .. }));
     }
 }

@@ -9,8 +9,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::agent::partial::Partial;
 use crate::agent::succession::Succession;
+use crate::fetch::After;
 use crate::message::{ContentDescription, Supplier};
 use crate::piece::{self, Buffer};
+use crate::source::SourceFile;
 use crate::supply::Bell;
 
 /// A content.
@@ -49,6 +51,8 @@ pub(crate) struct State {
     pub(crate) file: Option<Arc<File>>,
     /// The same, written past the page cache.
     pub(crate) direct: Option<Arc<File>>,
+    /// The file at home, if that is on this host and can be read.
+    pub(crate) home: Option<Arc<dyn SourceFile>>,
     /// What programs read that have it open as it came, once it has its name.
     pub(crate) whole: Option<Arc<File>>,
     /// Programs that have it open as it comes.
@@ -66,6 +70,14 @@ pub(crate) struct State {
     /// Wrong pieces since the last right one.
     pub(crate) wrong: u32,
     bells: Vec<Arc<Bell>>,
+}
+
+/// Whether a piece is what a content waits for.
+pub(crate) enum Awaited {
+    It(Arc<ContentDescription>),
+    /// Whoever reads through knows.
+    Through,
+    Not(After),
 }
 
 /// What is known of a piece before its bytes are read.
@@ -117,6 +129,23 @@ impl Content {
 }
 
 impl State {
+    /// Whether a piece is the next one, and from whom it is to come.
+    pub(crate) fn awaits(&self, from: Supplier, index: u32) -> Awaited {
+        match &self.description {
+            _ if self.stage == Stage::Through => Awaited::Through,
+            Some(description) if self.stage == Stage::Coming && self.supplier == Some(from) => {
+                // Others were sent before the supplier heard that a piece is wanted again.
+                let is_next = index as usize == self.checksums.len();
+                if is_next {
+                    Awaited::It(Arc::clone(description))
+                } else {
+                    Awaited::Not(After::Next)
+                }
+            }
+            _ => Awaited::Not(After::Enough),
+        }
+    }
+
     /// Keeps a bell until there is more of it.
     pub(crate) fn keep(&mut self, bell: &Arc<Bell>) {
         if !self.bells.iter().any(|other| Arc::ptr_eq(other, bell)) {
@@ -152,6 +181,7 @@ impl State {
         self.partial = None;
         self.file = None;
         self.direct = None;
+        self.home = None;
         self.whole = None;
         self.checksums = Vec::new();
         self.given = Vec::new();

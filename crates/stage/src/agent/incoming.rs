@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::agent::content::{Content, Have, Stage, State};
+use crate::agent::content::{Awaited, Content, Have, Stage, State};
 use crate::agent::disk::Disk;
 use crate::agent::eviction::{full, with_room};
 use crate::agent::partial::Partial;
@@ -20,7 +20,7 @@ use crate::agent::succession::Outdated;
 use crate::agent::tree::Tree;
 use crate::agent::wants::Wants;
 use crate::agent::window::Windows;
-use crate::fetch::{After, EndHead, Fetcher, PieceHead, Receiver};
+use crate::fetch::{After, EndHead, Fetcher, PieceHead, Receiver, Wish};
 use crate::message::{ContentDescription, ContentId, Part, Place, Supplier, ToFront};
 use crate::outbox::Outbox;
 use crate::piece::{self, Buffer, Buffers};
@@ -35,7 +35,7 @@ pub(crate) struct Incoming {
     pub(super) wants: Arc<Wants>,
     pub(super) outbox: Outbox<ToFront>,
     pub(super) disk: Disk,
-    buffers: Buffers,
+    pub(super) buffers: Buffers,
     pub(super) fetcher: Arc<Fetcher>,
     progress: Arc<Progress>,
     contents: Mutex<HashMap<ContentId, Arc<Content>>>,
@@ -47,6 +47,8 @@ pub(crate) struct Incoming {
     pub(super) is_over: AtomicBool,
     /// Large contents are written past the page cache.
     is_direct: bool,
+    /// Where the homes of the maps are, on a host that has them.
+    pub(super) dirs: Vec<Vec<u8>>,
     pub(super) me: Weak<Self>,
 }
 
@@ -58,6 +60,7 @@ impl Incoming {
         buffers: Buffers,
         fetcher: Arc<Fetcher>,
         is_direct: bool,
+        dirs: Vec<Vec<u8>>,
     ) -> io::Result<Arc<Self>> {
         let disk = Disk::start()?;
         let progress = Progress::start(outbox.clone())?;
@@ -79,6 +82,7 @@ impl Incoming {
                 readable,
                 is_over,
                 is_direct,
+                dirs,
                 me,
             }
         }))
@@ -129,14 +133,14 @@ impl Incoming {
             Stage::InTree | Stage::Gone => state.give_up(),
         }
         let place = self.readable(&description);
-        let (id, bytes) = (description.id, description.bytes());
+        let (id, bytes, is_small) = (description.id, description.bytes(), description.is_small());
         let description = Arc::new(description);
         if place.is_some() && self.tree.capacity().is_ok_and(|capacity| capacity < bytes) {
             state.description = Some(description);
             drop(state);
             return self.read_through(&content, id, &full());
         }
-        if !description.is_small() {
+        if !is_small {
             let partial = || match &description.parts[..] {
                 [part] => self.tree.partial_of(&part.place),
                 _ => self.tree.partial(),
@@ -171,7 +175,7 @@ impl Incoming {
         for part in &description.parts {
             self.succeed(&part.place, &description);
         }
-        self.fetcher.fetch(supplier, id, 0, self);
+        self.fetcher.fetch(supplier, id, 0, Wish::of(supplier, is_small), self);
     }
 
     /// Fetches the rest of a content from another supplier.
@@ -184,11 +188,12 @@ impl Incoming {
         let before = state.supplier.replace(supplier);
         state.wrong = 0;
         let next = state.checksums.len() as u32;
+        let is_small = state.description.as_ref().is_none_or(|content| content.is_small());
         drop(state);
         if let Some(before) = before.filter(|before| *before != supplier) {
             self.fetcher.give_up(before, id);
         }
-        self.fetcher.fetch(supplier, id, next, self);
+        self.fetcher.fetch(supplier, id, next, Wish::of(supplier, is_small), self);
     }
 
     /// Forgets a content that will never be whole.
@@ -204,6 +209,34 @@ impl Incoming {
                 self.fetcher.give_up(supplier, id);
             }
         }
+    }
+
+    /// Takes in a piece whose checksum is right.
+    pub(super) fn keep(
+        &self,
+        content: Arc<Content>,
+        description: &ContentDescription,
+        head: PieceHead,
+        bytes: Buffer,
+    ) -> After {
+        let PieceHead { content: id, index, checksum } = head;
+        // Waits if the disk is far behind; small contents are bounded by how many are under way.
+        let room = (!description.is_small()).then(|| self.disk.room(bytes.len()));
+        let mut state = content.lock();
+        if state.stage != Stage::Coming || index as usize != state.checksums.len() {
+            // Read through by now, it may be asked for from the same supplier.
+            return if state.stage == Stage::Through { After::Next } else { After::Enough };
+        }
+        state.wrong = 0;
+        state.checksums.push(checksum);
+        state.held.insert(index, Arc::new(bytes));
+        state.ring();
+        drop(state);
+        self.progress.came(id, index + 1);
+        if let Some(room) = room {
+            self.write(content, id, index, room);
+        }
+        After::Next
     }
 
     /// A piece is not what it is said to be: it is asked for again, unless that was of no use before.
@@ -304,46 +337,21 @@ impl Receiver for Incoming {
     fn piece(&self, from: Supplier, head: PieceHead, bytes: Buffer) -> After {
         let PieceHead { content: id, index, checksum } = head;
         let content = self.content(id);
-        let (expected, is_small) = {
-            let state = content.lock();
-            if state.stage == Stage::Through {
-                drop(state);
-                return self.piece_through(&content, from, head, bytes);
-            }
-            if state.stage != Stage::Coming || state.supplier != Some(from) {
-                return After::Enough;
-            }
-            // What was sent before the supplier heard that a piece is wanted again.
-            if index as usize != state.checksums.len() {
-                return After::Next;
-            }
-            let description = state.description.as_ref();
-            (
-                description.map(|content| content.bytes_of(index)),
-                description.is_some_and(|content| content.is_small()),
-            )
+        let awaited = content.lock().awaits(from, index);
+        let description = match awaited {
+            Awaited::It(description) => description,
+            Awaited::Through => return self.piece_through(&content, from, head, bytes),
+            Awaited::Not(after) => return after,
         };
-        if bytes.is_empty() || Some(bytes.len()) != expected || piece::checksum(&bytes) != checksum
-        {
+        let is_long = !bytes.is_empty() && bytes.len() == description.bytes_of(index);
+        if !is_long || piece::checksum(&bytes) != checksum {
             return self.wrong(&content, from, id, index);
         }
-        // Waits if the disk is far behind; small contents are bounded by how many are under way.
-        let room = (!is_small).then(|| self.disk.room(bytes.len()));
-        let mut state = content.lock();
-        if state.stage != Stage::Coming || index as usize != state.checksums.len() {
-            // Read through by now, it may be asked for from the same supplier.
-            return if state.stage == Stage::Through { After::Next } else { After::Enough };
-        }
-        state.wrong = 0;
-        state.checksums.push(checksum);
-        state.held.insert(index, Arc::new(bytes));
-        state.ring();
-        drop(state);
-        self.progress.came(id, index + 1);
-        if let Some(room) = room {
-            self.write(content, id, index, room);
-        }
-        After::Next
+        self.keep(content, &description, head, bytes)
+    }
+
+    fn piece_at_home(&self, from: Supplier, head: PieceHead) -> After {
+        self.take_at_home(from, head)
     }
 
     fn end(&self, from: Supplier, end: EndHead) -> After {

@@ -87,6 +87,7 @@ impl Incoming {
         state.stage = Stage::InTree;
         state.file = None;
         state.direct = None;
+        state.home = None;
         state.held.clear();
         state.ring();
         let bytes_per_second = state.bytes_per_second;

@@ -3,6 +3,7 @@
 
 mod answer;
 mod arriving;
+mod at_home;
 mod bring;
 mod closing;
 mod content;
@@ -156,8 +157,9 @@ impl Node {
         let fetcher = Fetcher::new(dial, buffers.clone(), Arc::clone(&open));
         let wants: Arc<Wants> = Arc::default();
         let (direct, out) = (description.keeping.direct, outbox.clone());
-        let incoming =
-            Incoming::new(Arc::clone(&tree), Arc::clone(&wants), out, buffers, fetcher, direct);
+        let dirs = description.maps.iter().map(|map| map.dir.clone()).collect();
+        let (its_tree, its_wants) = (Arc::clone(&tree), Arc::clone(&wants));
+        let incoming = Incoming::new(its_tree, its_wants, out, buffers, fetcher, direct, dirs);
         let incoming = incoming.map_err(Error::system("start a thread"))?;
         let arriving = arriving(&incoming, &description);
         let listings = Listings::new(outbox.clone());

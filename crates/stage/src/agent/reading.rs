@@ -14,7 +14,7 @@ use crate::agent::content::{Content, Have, Stage, State};
 use crate::agent::eviction::is_full;
 use crate::agent::incoming::{Incoming, WRONG_MAX};
 use crate::agent::window::Glance;
-use crate::fetch::{After, PieceHead};
+use crate::fetch::{After, PieceHead, Wish};
 use crate::message::{ContentDescription, ContentId, Supplier, ToFront};
 use crate::piece::{self, Buffer};
 use crate::supply::Bell;
@@ -197,7 +197,7 @@ impl Incoming {
             Glance::Wait => None,
             Glance::Ask(next, piece) => {
                 // Under the lock: what is asked for and what is given up keep their order.
-                self.fetcher.fetch(Supplier::Front, id, next, self);
+                self.fetcher.fetch(Supplier::Front, id, next, Wish::Bytes, self);
                 piece
             }
         };
@@ -296,7 +296,7 @@ impl Incoming {
             return;
         }
         match self.windows.lost(id) {
-            Ok(Some(next)) => self.fetcher.fetch(from, id, next, &me),
+            Ok(Some(next)) => self.fetcher.fetch(from, id, next, Wish::Bytes, &me),
             Ok(None) => {}
             Err(()) => self.give_up(&mut state, id, "it does not come from home any more"),
         }
@@ -315,6 +315,7 @@ impl State {
         self.partial = None;
         self.file = None;
         self.direct = None;
+        self.home = None;
         self.wrong = 0;
     }
 }

@@ -17,6 +17,16 @@ use rustix::io::Errno;
 
 use super::home::{self, FileState, NewFile, Source, SourceFile};
 
+/// File systems of a host's own that leave what has been read in its page cache.
+const CACHED: [libc::c_long; 6] = [
+    libc::EXT4_SUPER_MAGIC,
+    libc::XFS_SUPER_MAGIC,
+    libc::BTRFS_SUPER_MAGIC,
+    libc::F2FS_SUPER_MAGIC,
+    libc::TMPFS_MAGIC,
+    libc::OVERLAYFS_SUPER_MAGIC,
+];
+
 /// A directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -167,6 +177,11 @@ impl SourceFile for OpenFile {
             }
         }
         Ok(filled)
+    }
+
+    fn is_at_hand(&self) -> bool {
+        let found = rustix::fs::fstatfs(&self.0);
+        found.is_ok_and(|found| CACHED.contains(&(found.f_type as libc::c_long)))
     }
 }
 

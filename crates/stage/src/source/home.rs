@@ -116,6 +116,11 @@ pub trait SourceFile: Send + Sync {
     /// # Errors
     /// As pread(2).
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Whether other processes of this host find it by its path, and what has just been read of it in memory.
+    fn is_at_hand(&self) -> bool {
+        false
+    }
 }
 
 /// A file that is being written. Dropped without a commit, it leaves nothing behind.

@@ -23,7 +23,12 @@ pub(super) struct Stocked {
 /// Where its bytes are.
 pub(super) enum Origin {
     Memory(Vec<u8>),
-    File { open: Mutex<Option<Arc<dyn SourceFile>>>, before: FileState, ahead: Box<Ahead> },
+    File {
+        open: Mutex<Option<Arc<dyn SourceFile>>>,
+        before: FileState,
+        ahead: Box<Ahead>,
+        is_at_hand: bool,
+    },
 }
 
 /// Why a piece cannot be read.

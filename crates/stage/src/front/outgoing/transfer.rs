@@ -9,6 +9,7 @@ use std::time::Duration;
 use azekura_proto::staging::NodeId;
 use rustix::io::Errno;
 
+use crate::fetch::Wish;
 use crate::front::event::Event;
 use crate::front::outgoing::arrival::Arrival;
 use crate::front::outgoing::compare::{Job, Task};
@@ -206,7 +207,7 @@ impl<'a> Transfer<'a> {
         let out = self.round.out;
         out.arrivals.expect(self.node, Arrival::new(content, file));
         self.coming.insert(id, Coming { files });
-        out.fetcher.fetch(Supplier::Node(self.node), id, 0, &out.arrivals);
+        out.fetcher.fetch(Supplier::Node(self.node), id, 0, Wish::Bytes, &out.arrivals);
     }
 
     fn forget(&self, content: ContentId) {
