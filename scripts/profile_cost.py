@@ -3,10 +3,9 @@
 
 Three commands run without and with it in turn, as many pairs as asked for: `make` of a generated C
 project of small files, `make` of one of files of ordinary size, and a shell that starts many programs
-that do nothing. What counts is the processor time of the
-command and all that it has waited for, of user and system together, with that of `azekura profile`
-itself: on a busy machine it says more than the time on the wall. Needs a release build, make and a C
-compiler.
+that do nothing. What counts is the processor time of the command and all that it has waited for, of user
+and system together, with that of `azekura profile` itself: on a busy machine it says more than the time
+on the wall, and the number of page faults says more yet. Needs a release build, make and a C compiler.
 """
 
 import argparse
@@ -63,14 +62,14 @@ def project(place, files, functions):
 
 
 def cost(command, place):
-    """Processor time and wall time of a command with all that it waited for, in seconds."""
+    """Processor and wall time, in seconds, and page faults of a command with all that it waited for."""
     start = time.monotonic()
     with subprocess.Popen(command, cwd=place, stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         sys.exit(f"profile_cost: {command[0]} ended with {process.returncode}")
-    return used.ru_utime + used.ru_stime, time.monotonic() - start
+    return used.ru_utime + used.ru_stime, time.monotonic() - start, used.ru_minflt
 
 
 def builds(scratch, files, functions, options):
@@ -106,6 +105,8 @@ def pairs(command, before, place, count):
 def summary(what, found, parts):
     """What the pairs come to, of a command that does so many things alike."""
     result = {"what": what, "pairs": len(found), "parts": parts}
+    faults = {name: statistics.median(pair[name][2] for pair in found) for name in ("without", "with")}
+    result["faults"] = faults
     for place, clock in enumerate(("cpu", "wall")):
         without = [pair["without"][place] for pair in found]
         recorded = [pair["with"][place] for pair in found]
@@ -129,7 +130,10 @@ def show(result):
             f" {one['more_by_pairs']:+.1%}, by medians {one['more_by_medians']:+.1%},"
             f" by least {one['more_by_least']:+.1%}"
         )
-    print(f"  {result['cpu']['without_s'] / result['parts'] * 1e3:.1f} ms of processor time each")
+    faults, parts = result["faults"], result["parts"]
+    more = (faults["with"] - faults["without"]) / parts
+    each_ms = result["cpu"]["without_s"] / parts * 1e3
+    print(f"  each {each_ms:.1f} ms of processor time, and {more:+.1f} page faults by recording")
 
 
 def main():

@@ -123,9 +123,9 @@ pub(super) fn open(path: &'static CStr) -> bool {
     if is_ours {
         INODE.store(inode, Ordering::Relaxed);
         PATH.store(path.as_ptr().cast_mut(), Ordering::Release);
+        // The process's own entry is next: one look at the file serves both. Nobody else may come before it.
+        new_chunk(&file, words);
         HEADER.store(start, Ordering::Release);
-        // The process's own entry is next: one look at the file serves both.
-        new_chunk(&file);
     }
     is_ours
 }
@@ -145,7 +145,7 @@ fn grow(full: *mut AtomicU64) -> bool {
         }
         if !IS_GROWING.swap(true, Ordering::Acquire) {
             let is_done = CHUNK.load(Ordering::Acquire) != full
-                || file().is_some_and(|file| new_chunk(&file));
+                || file().zip(header()).is_some_and(|(file, header)| new_chunk(&file, header));
             IS_GROWING.store(false, Ordering::Release);
             return is_done;
         }
@@ -154,8 +154,7 @@ fn grow(full: *mut AtomicU64) -> bool {
     false
 }
 
-fn new_chunk(file: &OpenFile) -> bool {
-    let Some(header) = header() else { return false };
+fn new_chunk(file: &OpenFile, header: Entry) -> bool {
     let number = header[header::CHUNKS].fetch_add(1, Ordering::Relaxed);
     if number >= CHUNKS_MAX {
         header[header::CHUNKS].store(CHUNKS_MAX, Ordering::Relaxed);
