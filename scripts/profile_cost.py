@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures what `azekura profile` costs the command that it records.
 
-Two commands run without and with it in turn, as many pairs as asked for: `make` of a generated C
-project, and a shell that starts many programs that do nothing. What counts is the processor time of the
-command and all that it has waited for, of user and system together, with that of `azekura profile`
-itself: on a busy machine it says more than the time on the wall. Needs a release build, make and a C
-compiler.
+Three commands run without and with it in turn, as many pairs as asked for: `make` of a generated C
+project of small files, `make` of one of files of ordinary size, and a shell that starts many programs
+that do nothing. What counts is the processor time of the command and all that it has waited for, of user
+and system together, with that of `azekura profile` itself: on a busy machine it says more than the time
+on the wall, and the number of page faults says more yet. Needs a release build, make and a C compiler.
 """
 
 import argparse
@@ -62,14 +62,29 @@ def project(place, files, functions):
 
 
 def cost(command, place):
-    """Processor time and wall time of a command with all that it waited for, in seconds."""
+    """Processor and wall time, in seconds, and page faults of a command with all that it waited for."""
     start = time.monotonic()
     with subprocess.Popen(command, cwd=place, stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         sys.exit(f"profile_cost: {command[0]} ended with {process.returncode}")
-    return used.ru_utime + used.ru_stime, time.monotonic() - start
+    return used.ru_utime + used.ru_stime, time.monotonic() - start, used.ru_minflt
+
+
+def builds(scratch, files, functions, options):
+    """Cost of building a project of such files."""
+    place = scratch / f"project-{functions}"
+    place.mkdir()
+    project(place, files, functions)
+    clean = ["make", "-s", "clean"]
+    found = pairs(
+        ["make", "-s", f"-j{options.jobs}"],
+        lambda: subprocess.run(clean, cwd=place, check=True),
+        place,
+        options.pairs,
+    )
+    return summary(f"make -j{options.jobs} of {files} C files of {functions} functions", found, files)
 
 
 def pairs(command, before, place, count):
@@ -87,8 +102,11 @@ def pairs(command, before, place, count):
     return found
 
 
-def summary(what, found):
-    result = {"what": what, "pairs": len(found)}
+def summary(what, found, parts):
+    """What the pairs come to, of a command that does so many things alike."""
+    result = {"what": what, "pairs": len(found), "parts": parts}
+    faults = {name: statistics.median(pair[name][2] for pair in found) for name in ("without", "with")}
+    result["faults"] = faults
     for place, clock in enumerate(("cpu", "wall")):
         without = [pair["without"][place] for pair in found]
         recorded = [pair["with"][place] for pair in found]
@@ -112,12 +130,18 @@ def show(result):
             f" {one['more_by_pairs']:+.1%}, by medians {one['more_by_medians']:+.1%},"
             f" by least {one['more_by_least']:+.1%}"
         )
+    faults, parts = result["faults"], result["parts"]
+    more = (faults["with"] - faults["without"]) / parts
+    each_ms = result["cpu"]["without_s"] / parts * 1e3
+    print(f"  each {each_ms:.1f} ms of processor time, and {more:+.1f} page faults by recording")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=200, help="C files of the project")
     parser.add_argument("--functions", type=int, default=6, help="functions in each of them")
+    parser.add_argument("--large-files", type=int, default=20, help="C files of the second project")
+    parser.add_argument("--large-functions", type=int, default=40, help="functions in each of those")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of builds")
     parser.add_argument("--starts", type=int, default=500, help="programs that the shell starts")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="as for make -j")
@@ -126,28 +150,22 @@ def main():
     for needed in (str(BINARY), "make", "cc"):
         if shutil.which(needed) is None:
             sys.exit(f"profile_cost: {needed} is not there: build with 'make build' first")
-    with tempfile.TemporaryDirectory(prefix="azekura-cost-") as scratch:
-        place = Path(scratch) / "project"
+    with tempfile.TemporaryDirectory(prefix="azekura-cost-") as name:
+        scratch = Path(name)
+        place = scratch / "starts"
         place.mkdir()
-        project(place, options.files, options.functions)
-        clean = ["make", "-s", "clean"]
-        script = f"for n in $(seq {options.starts}); do /bin/true; done; : < Makefile; cat Makefile"
+        (place / "file").write_text("text\n")
+        script = f"for n in $(seq {options.starts}); do /bin/true; done; : < file; cat file"
         results = [
-            summary(
-                f"make -j{options.jobs} of {options.files} C files",
-                pairs(
-                    ["make", "-s", f"-j{options.jobs}"],
-                    lambda: subprocess.run(clean, cwd=place, check=True),
-                    place,
-                    options.pairs,
-                ),
-            ),
+            builds(scratch, options.files, options.functions, options),
+            builds(scratch, options.large_files, options.large_functions, options),
             summary(
                 f"{options.starts} starts of /bin/true by a shell",
                 pairs(["sh", "-c", script], lambda: None, place, 2 * options.pairs + 1),
+                options.starts,
             ),
         ]
-    start = results[1]["cpu"]
+    start = results[2]["cpu"]
     each_ms = (start["with_s"] - start["without_s"]) / options.starts * 1e3
     if options.json:
         print(json.dumps({"runs": results, "each_start_ms": each_ms}))

@@ -9,12 +9,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// A block, in bytes: a page, as far as its alignment goes.
+/// A block, in bytes.
 const BLOCK_BYTES: usize = 4096;
+/// What a block is aligned to.
+const BLOCK_ALIGN: usize = 16;
+/// What a mapping is aligned to at least.
+const PAGE_ALIGN: usize = 4096;
 /// Blocks; a bit for each.
 const BLOCKS: usize = 4;
 
-#[repr(align(4096))]
+#[repr(align(16))]
 struct Memory(UnsafeCell<[[u8; BLOCK_BYTES]; BLOCKS]>);
 
 /// The allocator.
@@ -68,10 +72,11 @@ impl Blocks {
 // SAFETY: blocks and mappings are as large as is asked, and are nobody else's.
 unsafe impl GlobalAlloc for Blocks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > BLOCK_BYTES {
+        if layout.align() > PAGE_ALIGN {
             return std::ptr::null_mut();
         }
         if layout.size() <= BLOCK_BYTES
+            && layout.align() <= BLOCK_ALIGN
             && let Some(block) = self.take()
         {
             return block;

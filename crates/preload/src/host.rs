@@ -104,6 +104,7 @@ macro_rules! host {
         pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
             // It may be unwound: a thread can be cancelled in it.
             type Signature = unsafe extern "C-unwind" fn($($type),*) -> $ret;
+            #[unsafe(link_section = ".data.hot")]
             static FOUND: $crate::host::Function = $crate::host::Function::new();
             const NAME: &std::ffi::CStr =
                 match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, getrlimit};
 
 use crate::guard;
+use crate::scope::RECORDS_ONLY;
 
 /// Different lines that are kept of what could not be served.
 const TROUBLES_MAX: usize = 64;
@@ -44,7 +45,7 @@ impl Counter {
     }
 
     fn count(&'static self, which: &AtomicU64) {
-        if !ENABLED.load(Ordering::Relaxed) {
+        if RECORDS_ONLY || !ENABLED.load(Ordering::Relaxed) {
             return;
         }
         which.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +70,7 @@ impl Counter {
 
     /// A call of the host that went on to the C library.
     pub(crate) fn passed(&'static self) {
-        if ENABLED.load(Ordering::Relaxed) && !guard::is_inside() {
+        if !RECORDS_ONLY && ENABLED.load(Ordering::Relaxed) && !guard::is_inside() {
             self.count(&self.passed);
         }
     }

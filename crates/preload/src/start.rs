@@ -69,8 +69,10 @@ fn begin_recording() {
 
 extern "C" fn end() {
     // The C library writes its streams out only after this, and those of ours need the pool.
-    // SAFETY: null stands for all streams.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
+    if !RECORDS_ONLY || recording::has_files() {
+        // SAFETY: null stands for all streams.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+    }
     recording::end(false);
     hook::inside(|| {
         service::leave();

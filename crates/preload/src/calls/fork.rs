@@ -30,15 +30,27 @@ extern "C" fn after_in_child() {
     after();
 }
 
+unsafe extern "C" {
+    /// `pthread_atfork`, which is a part of each library that calls it; the last argument is the library that is
+    /// going to be unloaded, of which there is none here.
+    fn __register_atfork(
+        before: extern "C" fn(),
+        after: extern "C" fn(),
+        after_in_child: extern "C" fn(),
+        library: *const c_void,
+    ) -> libc::c_int;
+}
+
 /// Watches every fork of the process, also those that the C library makes itself.
 pub(crate) fn watch() {
     // SAFETY: three functions that stay for the life of the process. Out of memory there is nobody to
     // tell; forks then behave as if positions were not shared.
-    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after_in_child)) };
+    unsafe { __register_atfork(before, after, after_in_child, std::ptr::null()) };
 }
 
 /// Where `vfork` goes. As `fork` where this library knows descriptors by more than their numbers: a child that
 /// shares our memory would change what the parent knows of its own.
+#[unsafe(link_section = ".data.hot")]
 static VFORK: AtomicPtr<c_void> = AtomicPtr::new(as_fork as *mut c_void);
 
 extern "C" fn as_fork() -> pid_t {
@@ -49,6 +61,7 @@ extern "C" fn as_fork() -> pid_t {
 /// Leaves `vfork` to the C library: the recording mode tells such a child by its number, and a `fork` of a
 /// large program costs more than all that it records.
 pub(crate) fn leave_vfork_alone() {
+    #[unsafe(link_section = ".data.hot")]
     static FOUND: Function = Function::new();
     let found = FOUND.address(c"vfork");
     if !found.is_null() {

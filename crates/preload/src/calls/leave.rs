@@ -37,6 +37,7 @@ pub extern "C" fn _Exit(code: c_int) -> ! {
 /// `quick_exit`, which runs handlers of its own kind.
 #[unsafe(no_mangle)]
 pub extern "C" fn quick_exit(code: c_int) -> ! {
+    #[unsafe(link_section = ".data.hot")]
     static FOUND: Function = Function::new();
     prepare();
     let address = FOUND.address(c"quick_exit");

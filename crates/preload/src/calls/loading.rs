@@ -123,7 +123,9 @@ unsafe fn copies(path: *const c_char, flags: c_int) -> Option<Vec<&'static CStr>
     found?.ok().flatten()
 }
 
+#[unsafe(link_section = ".data.hot")]
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+#[unsafe(link_section = ".data.hot")]
 static DLMOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn no_loader() -> *mut c_void {
@@ -141,6 +143,7 @@ fn look_up(place: &AtomicPtr<c_void>, function: &Function, name: &CStr) {
 /// # Safety
 /// As for `dlopen`.
 unsafe extern "C" fn loadable(path: *const c_char, flags: c_int) -> *const c_char {
+    #[unsafe(link_section = ".data.hot")]
     static FOUND: Function = Function::new();
     look_up(&DLOPEN, &FOUND, c"dlopen");
     // SAFETY: the caller says so.
@@ -162,6 +165,7 @@ unsafe extern "C" fn loadable(path: *const c_char, flags: c_int) -> *const c_cha
 /// # Safety
 /// As for `dlmopen`.
 unsafe extern "C" fn loadable_apart(path: *const c_char, flags: c_int) -> *const c_char {
+    #[unsafe(link_section = ".data.hot")]
     static FOUND: Function = Function::new();
     look_up(&DLMOPEN, &FOUND, c"dlmopen");
     // SAFETY: the caller says so.

@@ -85,11 +85,12 @@ fn forget(list: List) {
     }
 }
 
-/// Notes an action after the C library has taken it.
-fn note(list: List, result: c_int, action: Action) -> c_int {
+/// Notes an action after the C library has taken it. It is made here: where nothing is noted, there is nothing
+/// to be dropped either, and the recorder gets by without all that a file of ours is made of.
+fn note(list: List, result: c_int, action: impl FnOnce() -> Action) -> c_int {
     if result == 0 && launch::active().is_some() {
         hook::inside(|| {
-            remember(list, action);
+            remember(list, action());
         });
     }
     result
@@ -422,7 +423,7 @@ hooks! {
                 };
             }
             let result = real::posix_spawn_file_actions_addopen(list, fd, path, flags, mode);
-            note(list, result, Action::Close(fd))
+            note(list, result, || Action::Close(fd))
         }
     }
 
@@ -430,21 +431,21 @@ hooks! {
     fn [posix_spawn_file_actions_adddup2](list: List, fd: c_int, new: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_adddup2(list, fd, new) };
-        note(list, result, Action::Duplicate { fd, new })
+        note(list, result, || Action::Duplicate { fd, new })
     }
 
     /// `posix_spawn_file_actions_addclose`.
     fn [posix_spawn_file_actions_addclose](list: List, fd: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_addclose(list, fd) };
-        note(list, result, Action::Close(fd))
+        note(list, result, || Action::Close(fd))
     }
 
     /// `posix_spawn_file_actions_addclosefrom_np`.
     fn [posix_spawn_file_actions_addclosefrom_np](list: List, first: c_int) -> c_int {
         // SAFETY: as for the C function.
         let result = unsafe { real::posix_spawn_file_actions_addclosefrom_np(list, first) };
-        note(list, result, Action::CloseFrom(first))
+        note(list, result, || Action::CloseFrom(first))
     }
 
     /// `posix_spawn_file_actions_addchdir_np`: a directory of the pool is handed on by name.
@@ -483,6 +484,6 @@ hooks! {
                 remember(list, Action::Directory(job.kernel_path(fd)));
             });
         }
-        note(list, result, Action::Directory(None))
+        note(list, result, || Action::Directory(None))
     }
 }

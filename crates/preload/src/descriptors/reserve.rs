@@ -10,6 +10,8 @@ use azekura_posix::{Errno, Result};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 
+use crate::scope::RECORDS_ONLY;
+
 /// Our own descriptors lie from here on, or from the host's limit where that is lower: high enough to
 /// be in nobody's way, low enough that the kernel's table stays small.
 const FLOOR_MAX: c_int = 4096;
@@ -22,7 +24,8 @@ static OWN: [AtomicI32; OWN_MAX] = [const { AtomicI32::new(-1) }; OWN_MAX];
 
 /// Whether the number is one of our own, which the host must not see or close.
 pub(crate) fn is_own(fd: c_int) -> bool {
-    fd >= 0
+    !RECORDS_ONLY
+        && fd >= 0
         && OWN
             .iter()
             .take_while(|own| own.load(Ordering::Relaxed) != -1)

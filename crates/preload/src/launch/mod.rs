@@ -28,6 +28,7 @@ use image::Image;
 
 use crate::descriptors::inherit;
 use crate::paths::{self, Spot, working_directory};
+use crate::scope::RECORDS_ONLY;
 use crate::settings::{self, Intercept, Settings};
 use crate::{guard, report, service};
 
@@ -41,7 +42,7 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// The settings, if starting programs is our business here.
 pub(crate) fn active() -> Option<&'static Settings> {
-    if guard::is_inside() || is_handing_over() {
+    if RECORDS_ONLY || guard::is_inside() || is_handing_over() {
         return None;
     }
     settings::get()

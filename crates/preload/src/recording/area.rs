@@ -3,7 +3,7 @@
 //! comes first. What finds no room is counted and left out.
 
 use std::ffi::{CStr, c_char};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use azekura_proto::recording::layout::{
@@ -18,16 +18,22 @@ pub(super) type Entry = &'static [AtomicU64];
 /// How often another thread's new chunk is waited for.
 const TRIES: u32 = 1000;
 
+#[unsafe(link_section = ".data.hot")]
 static HEADER: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 /// The chunk that is being filled.
+#[unsafe(link_section = ".data.hot")]
 static CHUNK: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of the process's first chunk, plus one.
+#[unsafe(link_section = ".data.hot")]
 static FIRST: AtomicU64 = AtomicU64::new(0);
+#[unsafe(link_section = ".data.hot")]
 static IS_GROWING: AtomicBool = AtomicBool::new(false);
 
 /// The file's number, by which another that has come to the path is told apart.
+#[unsafe(link_section = ".data.hot")]
 static INODE: AtomicU64 = AtomicU64::new(0);
 /// The path of the record file.
+#[unsafe(link_section = ".data.hot")]
 static PATH: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Whether there is a record file.
@@ -51,16 +57,39 @@ pub(super) fn lost() {
 
 /// Opens the record file; gives its number too. It is not kept open: programs close what they do not know, and
 /// count on numbers.
-fn open_file(path: &CStr) -> Option<(OwnedFd, u64)> {
+fn open_file(path: &CStr) -> Option<(OpenFile, u64)> {
     let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = OpenFile(file.into_raw_fd());
     let found = rustix::fs::fstat(&file).ok()?;
     // Behind the end of a shorter file a touch would be the end of the program.
     let is_whole = found.st_size.cast_unsigned() == layout::FILE_BYTES;
     is_whole.then_some((file, found.st_ino))
 }
 
+/// Closes a number of ours. That of the C library would be a hook, and the program has never seen the number.
+pub(super) fn close(number: RawFd) {
+    // SAFETY: the caller has opened it, and gives it up.
+    unsafe { rustix::io::close(number) };
+}
+
+/// The record file while it is open.
+struct OpenFile(RawFd);
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open until this is dropped.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        close(self.0);
+    }
+}
+
 /// Opens it again.
-fn file() -> Option<OwnedFd> {
+fn file() -> Option<OpenFile> {
     let path = PATH.load(Ordering::Acquire);
     if path.is_null() {
         return None;
@@ -71,7 +100,7 @@ fn file() -> Option<OwnedFd> {
     (inode == INODE.load(Ordering::Relaxed)).then_some(file)
 }
 
-fn map(file: &OwnedFd, offset: u64, bytes: usize) -> Option<*mut AtomicU64> {
+fn map(file: &OpenFile, offset: u64, bytes: usize) -> Option<*mut AtomicU64> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at a place that the kernel chooses.
     let start = unsafe {
@@ -94,9 +123,9 @@ pub(super) fn open(path: &'static CStr) -> bool {
     if is_ours {
         INODE.store(inode, Ordering::Relaxed);
         PATH.store(path.as_ptr().cast_mut(), Ordering::Release);
+        // The process's own entry is next: one look at the file serves both. Nobody else may come before it.
+        new_chunk(&file, words);
         HEADER.store(start, Ordering::Release);
-        // The process's own entry is next: one look at the file serves both.
-        new_chunk(&file);
     }
     is_ours
 }
@@ -116,7 +145,7 @@ fn grow(full: *mut AtomicU64) -> bool {
         }
         if !IS_GROWING.swap(true, Ordering::Acquire) {
             let is_done = CHUNK.load(Ordering::Acquire) != full
-                || file().is_some_and(|file| new_chunk(&file));
+                || file().zip(header()).is_some_and(|(file, header)| new_chunk(&file, header));
             IS_GROWING.store(false, Ordering::Release);
             return is_done;
         }
@@ -125,8 +154,7 @@ fn grow(full: *mut AtomicU64) -> bool {
     false
 }
 
-fn new_chunk(file: &OwnedFd) -> bool {
-    let Some(header) = header() else { return false };
+fn new_chunk(file: &OpenFile, header: Entry) -> bool {
     let number = header[header::CHUNKS].fetch_add(1, Ordering::Relaxed);
     if number >= CHUNKS_MAX {
         header[header::CHUNKS].store(CHUNKS_MAX, Ordering::Relaxed);

@@ -2,7 +2,6 @@
 //! however often it is opened: they are found by device and number.
 
 use std::ffi::{CStr, c_int};
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use azekura_proto::recording::layout::{self, PATH_BYTES_MAX, file};
@@ -12,18 +11,20 @@ use super::area::{self, Entry};
 use super::process::{self, now};
 use super::{paths, true_names};
 
-/// The path that a file was opened by, if it was by one.
+/// The path that a file was opened by, if it was by one that is absolute or counts from the working directory.
 pub(super) type Name<'a> = Option<&'a CStr>;
 
 /// Slots of a bucket: neighbours in memory.
 const BUCKET: usize = 8;
 /// Files are looked up here first, and then in the larger ones, which small programs never touch.
-static SMALL: [AtomicPtr<AtomicU64>; 512] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 512];
+#[unsafe(link_section = ".data.hot")]
+static SMALL: [AtomicPtr<AtomicU64>; 256] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 256];
 static LARGE: [AtomicPtr<AtomicU64>; 1 << 13] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 1 << 13];
 static HUGE: [AtomicPtr<AtomicU64>; 1 << 18] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 1 << 18];
 /// Entries in the tables.
+#[unsafe(link_section = ".data.hot")]
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn tables() -> [&'static [AtomicPtr<AtomicU64>]; 3] {
@@ -86,23 +87,19 @@ pub(super) fn entry(fd: c_int, found: &Stat, is_new: bool, name: Name<'_>) -> Op
 }
 
 /// Room for a path of the kernel's.
-type Room = [MaybeUninit<u8>; PATH_BYTES_MAX];
+type Room = [u8; PATH_BYTES_MAX];
 
 /// The own path of an open file.
-fn own_path<'a>(fd: c_int, found: &Stat, name: Name<'a>, room: &'a mut Room) -> Option<&'a [u8]> {
-    if let Some(name) = name.filter(|name| true_names::is_true(name, found)) {
-        return Some(name.to_bytes());
+fn own_path<'a>(fd: c_int, found: &Stat, name: Name<'_>, room: &'a mut Room) -> Option<&'a [u8]> {
+    if let Some(length) = name.and_then(|name| true_names::own(name, found, room)) {
+        return Some(&room[..length]);
     }
-    let (path, _) =
-        paths::link_of(fd, move |link| readlinkat_raw(CWD, link, &mut room[..]))?.ok()?;
-    if name.is_some_and(|name| name.to_bytes() == path) {
-        true_names::learn(path);
-    }
-    Some(path)
+    let length = paths::link_of(fd, |link| readlinkat_raw(CWD, link, &mut room[..]))?.ok()?;
+    Some(&room[..length])
 }
 
 fn new_entry(fd: c_int, found: &Stat, name: Name<'_>) -> Option<Entry> {
-    let mut room = [MaybeUninit::uninit(); PATH_BYTES_MAX];
+    let mut room = [0; PATH_BYTES_MAX];
     let path = own_path(fd, found, name, &mut room)?;
     if !paths::is_recorded(path) {
         return None;

@@ -6,10 +6,11 @@ use super::{area, data, files, kept, process, slots};
 pub(crate) fn start() -> bool {
     debug_assert_eq!(c"AZEKURA_PROFILE".to_bytes(), azekura_proto::recording::VARIABLE.as_bytes());
     kept::keep();
-    if !kept::record_path().is_some_and(area::open) {
+    let Some(path) = kept::record_path() else { return false };
+    process::renew();
+    if !area::open(path) {
         return false;
     }
-    process::renew();
     process::entry();
     slots::adopt_standard();
     true

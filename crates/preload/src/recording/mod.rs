@@ -30,5 +30,5 @@ pub(crate) use names::{Kind, named, opening};
 pub(crate) use paths::changed_directory;
 pub(crate) use process::{HAS_VFORKED, is_on, is_recording};
 pub(crate) use programs::starting;
-pub(crate) use slots::renewed;
+pub(crate) use slots::{has_files, renewed};
 pub(crate) use streams::{closing_stream, flushing, opening_stream, record, seeking_stream};

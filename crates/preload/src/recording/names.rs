@@ -87,6 +87,7 @@ pub(crate) fn opening<R: Failing>(
     let is_new = may_make && !is_there || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     // SAFETY: the kernel has read it, as a C string.
     let name = pointers::is_plausible(path).then(|| unsafe { CStr::from_ptr(path) });
+    let name = name.filter(|name| dirfd == libc::AT_FDCWD || name.to_bytes().starts_with(b"/"));
     if let Some(entry) = slots::opened(number(result), name, is_new, flags) {
         entry[file::OPENS].fetch_add(1, Ordering::Relaxed);
         count(call::OPENS, end - start, end);

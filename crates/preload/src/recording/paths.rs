@@ -48,6 +48,7 @@ const UNKNOWN: u8 = 0;
 const RECORDED: u8 = 1;
 const OTHER: u8 = 2;
 /// Whether relative paths are recorded.
+#[unsafe(link_section = ".data.hot")]
 static WORKING_DIRECTORY: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// The working directory is another.

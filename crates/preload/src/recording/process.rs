@@ -8,10 +8,13 @@ use super::area::{self, Entry};
 use crate::guard;
 
 /// The process whose counters these are; another one finds them only in the child of a `vfork`.
+#[unsafe(link_section = ".data.hot")]
 static PID: AtomicI32 = AtomicI32::new(0);
 /// Whether the program has ever called `vfork`. A child that shares its parent's memory and came to be by a bare
 /// system call is taken for its parent.
+#[unsafe(link_section = ".data.hot")]
 pub(crate) static HAS_VFORKED: AtomicBool = AtomicBool::new(false);
+#[unsafe(link_section = ".data.hot")]
 static ENTRY: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Nanoseconds of the monotonic clock.
@@ -63,7 +66,7 @@ pub(super) fn entry() -> Option<Entry> {
         return Some(unsafe { std::slice::from_raw_parts(known, process::WORDS) });
     }
     let entry = area::take(process::WORDS)?;
-    entry[process::PID].store(pid() as u64, Ordering::Relaxed);
+    entry[process::PID].store(PID.load(Ordering::Relaxed) as u64, Ordering::Relaxed);
     entry[process::PARENT].store(parent(), Ordering::Relaxed);
     entry[process::STARTED].store(now(), Ordering::Relaxed);
     for (place, word) in name().into_iter().enumerate() {

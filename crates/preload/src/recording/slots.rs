@@ -22,6 +22,7 @@ pub(super) const NOWHERE: u64 = u64::MAX;
 
 const UNKNOWN: *mut AtomicU64 = std::ptr::null_mut();
 /// What stands for a descriptor that is none of a regular file, or not to be recorded.
+#[unsafe(link_section = ".data.hot")]
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
 /// Writes go to the end.
@@ -50,9 +51,14 @@ pub(super) struct Slot {
     pub(super) flags: AtomicU32,
 }
 
+/// The numbers of nearly all programs.
+#[unsafe(link_section = ".data.hot")]
+static FIRST: [Slot; 16] = [const { Slot::new() }; 16];
+/// All others; the first ones are not used.
 static SLOTS: [Slot; NUMBERS_MAX] = [const { Slot::new() }; NUMBERS_MAX];
 
 /// The highest number that was ever looked at.
+#[unsafe(link_section = ".data.hot")]
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 impl Slot {
@@ -112,7 +118,8 @@ impl Slot {
 }
 
 fn slot(fd: c_int) -> Option<&'static Slot> {
-    SLOTS.get(usize::try_from(fd).ok()?)
+    let number = usize::try_from(fd).ok()?;
+    FIRST.get(number).or_else(|| SLOTS.get(number))
 }
 
 /// The kernel's position of a descriptor.
@@ -143,6 +150,11 @@ pub(super) fn all() -> impl Iterator<Item = (c_int, &'static Slot, Entry)> {
         let (slot, entry) = known(fd)?;
         Some((fd, slot, entry))
     })
+}
+
+/// Whether a file is open that is recorded.
+pub(crate) fn has_files() -> bool {
+    all().next().is_some()
 }
 
 /// A number was opened by a hook just now; gives the file's entry if it is recorded.
@@ -196,7 +208,7 @@ fn look_at(fd: c_int, slot: &Slot, name: Name<'_>, is_new: bool, opened: Option<
 /// Looks at the numbers that this program's standard streams have: what is printed on these by the C library
 /// alone shows in their positions only.
 pub(super) fn adopt_standard() {
-    for (fd, slot) in (0..3).zip(&SLOTS) {
+    for (fd, slot) in (0..3).zip(&FIRST) {
         look_at(fd, slot, None, false, None);
         if slot.entry().is_some() {
             // Whoever has started the program waits for it more often than not.

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, readlinkat_raw};
 
 use super::maps::Maps;
 use super::text::Text;
+use crate::scope::RECORDS_ONLY;
 
 /// Numbers from here on are looked at each time.
 const NUMBERS_MAX: usize = 1 << 16;
@@ -34,7 +35,8 @@ fn bit(fd: c_int) -> Option<(usize, u64)> {
 
 /// The number stands for something else from now on.
 pub(crate) fn renewed(fd: c_int) {
-    if let Some((word, bit)) = bit(fd)
+    if !RECORDS_ONLY
+        && let Some((word, bit)) = bit(fd)
         && LOOKED_AT[word].load(Ordering::Relaxed) & bit != 0
     {
         LOOKED_AT[word].fetch_and(!bit, Ordering::Relaxed);

@@ -5,6 +5,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::descriptors::{Backing, table};
+use crate::scope::RECORDS_ONLY;
 use crate::{guard, hook, settings};
 
 /// A stream (`FILE`).
@@ -106,6 +107,9 @@ pub(crate) fn standard(fd: c_int) -> Option<Stream> {
 
 /// A stream is about to be closed: if it is a standard one of ours, the variable goes back.
 pub(crate) fn forget(stream: Stream) {
+    if RECORDS_ONLY {
+        return;
+    }
     // SAFETY: the pointer is only compared.
     unsafe { azekura_standard_forget(stream) };
 }
