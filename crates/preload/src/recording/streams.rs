@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use azekura_proto::recording::layout::file;
 
 use super::data::{self, Direction, Request};
-use super::look::look;
+use super::look::{Look, look};
 use super::names;
 use super::process::{self, now};
 use super::slots::{self, HAS_STREAM};
@@ -50,20 +50,36 @@ pub(crate) unsafe fn record<R: Copy>(
     }
     let start = if is_timed { now() } else { 0 };
     let result = call();
+    let bytes = bytes(result);
     let mut at = 0;
     if is_timed {
         at = now();
         // SAFETY: the caller says so.
-        let buffer = unsafe { look(stream) }.buffer;
-        entry[file::BUFFER].store(buffer as u64, Ordering::Relaxed);
-        data::settle(before.fd, slot, entry, Some(at - start));
+        let after = unsafe { look(stream) };
+        entry[file::BUFFER].store(after.buffer as u64, Ordering::Relaxed);
+        if !is_served_alone(direction, &before, &after, bytes) {
+            data::settle(before.fd, slot, entry, Some(at - start));
+        }
     }
-    let bytes = bytes(result);
     if bytes > 0 {
         let bytes = bytes as u64;
         data::add_record(entry, direction, (bytes, bytes), at);
     }
     result
+}
+
+/// Whether the buffer alone has served a call of so many bytes: what it holds has changed by just these. The
+/// kernel need not be asked for its position then, which half of all short lines would cost a system call.
+fn is_served_alone(direction: Direction, before: &Look, after: &Look, bytes: usize) -> bool {
+    bytes > 0
+        && match direction {
+            // Filled again, it would have given out all that it had, and more.
+            Direction::Read => before.unread.checked_sub(after.unread) == Some(bytes),
+            // Bytes that were read and not asked for are given back by a seek.
+            Direction::Write => {
+                before.unread == 0 && after.pending.checked_sub(before.pending) == Some(bytes)
+            }
+        }
 }
 
 /// A call that writes out what waits in a stream, or in all of them.
@@ -199,5 +215,32 @@ fn after_flush() {
         if slot.is_shared() && slot.has(HAS_STREAM) {
             data::settle_at(slot, entry, slots::kernel_position(fd), Some(0));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding(unread: usize, pending: usize) -> Look {
+        Look { unread, pending, ..Look::default() }
+    }
+
+    #[test]
+    fn a_buffer_that_has_moved_by_what_was_asked_needed_no_kernel() {
+        let read = |before, after, bytes| {
+            is_served_alone(Direction::Read, &holding(before, 0), &holding(after, 0), bytes)
+        };
+        assert!(read(100, 20, 80));
+        assert!(!read(100, 4000, 180), "filled again");
+        assert!(!read(100, 0, 100 + 4096), "filled again, and all of it given out");
+        assert!(!read(0, 0, 0), "the end of the file is found by asking");
+        let write = |before, after, bytes| {
+            is_served_alone(Direction::Write, &holding(0, before), &holding(0, after), bytes)
+        };
+        assert!(write(100, 180, 80));
+        assert!(!write(4000, 84, 180), "written out");
+        assert!(!write(0, 0, 80), "written out at once");
+        assert!(!is_served_alone(Direction::Write, &holding(50, 0), &holding(0, 80), 80));
     }
 }
