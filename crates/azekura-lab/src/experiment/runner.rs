@@ -6,10 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+use azekura::host::interrupt::on_end_signals;
 use azekura::report::{Progress, explain};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
 use super::frame::{Experiment, Point, Settings, Source};
 use super::page;
@@ -25,11 +24,8 @@ impl Interruption {
     /// Listens for signals: the first ends the run after the point at hand, the second at once.
     pub(crate) fn listen() -> Result<Self> {
         let stop = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.0))
-                .and_then(|_| flag::register(signal, Arc::clone(&stop.0)))
-                .context("cannot wait for signals")?;
-        }
+        let shared = Arc::clone(&stop.0);
+        on_end_signals(move |_| shared.store(true, Ordering::Relaxed))?;
         Ok(stop)
     }
 

@@ -2,7 +2,7 @@
 //! Owns the layout of an engine's directory as far as the command line decides it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::{PoolFile, SecretSource};
@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::host::daemon::Starting;
+use crate::host::interrupt::{Asked, EndSignals};
 use crate::host::{places, process};
 use crate::names::check_name;
 use crate::report;
@@ -212,11 +213,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
             }
         }
     }
+    let mut heard = EndSignals::default();
+    heard.heard(Instant::now());
     std::thread::spawn(move || {
-        // Whoever asks twice does not want to wait.
-        if let Some(signal) = signals.forever().next() {
-            tracing::warn!(signal, "ending at once: requests under way are not answered");
-            std::process::exit(128 + signal);
+        for signal in signals.forever().filter(|signal| *signal != RESTART) {
+            if heard.heard(Instant::now()) == Asked::Again {
+                tracing::warn!(signal, "ending at once: requests under way are not answered");
+                std::process::exit(128 + signal);
+            }
         }
     });
     engine.stop();

@@ -4,7 +4,7 @@
 pub mod daemon;
 pub mod date;
 pub(crate) mod gateways;
-pub(crate) mod interrupt;
+pub mod interrupt;
 pub mod machine;
 pub(crate) mod mounts;
 pub mod places;

@@ -46,7 +46,7 @@ impl Caught {
 
     /// Gives signals to `take`, for as long as this process lives, with whether the terminal has sent
     /// them to the command as well.
-    pub(crate) fn give_to(self, take: impl Fn(Signal, bool) + Send + 'static) -> Result<()> {
+    pub(crate) fn give_to(self, mut take: impl FnMut(Signal, bool) + Send + 'static) -> Result<()> {
         let mut signals = self.0;
         std::thread::Builder::new()
             .name("signals".to_owned())

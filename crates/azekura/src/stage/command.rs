@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use azekura_proto::staging::{JOB_VARIABLE, JobId};
@@ -12,6 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_pro
 
 use super::args::Via;
 use super::screen::Screen;
+use crate::host::interrupt::{Asked, EndSignals};
 use crate::host::programs;
 use crate::outcome::Verdict;
 use crate::report;
@@ -91,9 +93,7 @@ enum Meant {
     Front,
     Command(Pid),
     /// Sending home goes on after the first that would end it.
-    SendingHome {
-        warned: bool,
-    },
+    SendingHome,
 }
 
 /// Signals to the front.
@@ -109,20 +109,23 @@ impl Signals {
     pub(super) fn take(screen: Arc<Screen>) -> Result<Self> {
         let meant = Arc::new(Mutex::new(Meant::Front));
         let shared = Arc::clone(&meant);
+        let mut heard = EndSignals::default();
         run::catch_signals()?.give_to(move |signal, came_to_all| {
-            let mut meant = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let meant = shared.lock().unwrap_or_else(PoisonError::into_inner);
             match *meant {
                 Meant::Command(pid) if !came_to_all => _ = kill_process(pid, signal),
                 Meant::Command(_) => {}
                 _ if !ends(signal) => {}
-                Meant::SendingHome { warned: false } => {
-                    *meant = Meant::SendingHome { warned: true };
-                    screen.note("azekura: results are on their way home; once more gives them up");
-                }
-                Meant::Front | Meant::SendingHome { .. } => {
-                    // The agents see their life lines end.
-                    let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
-                }
+                Meant::SendingHome => match heard.heard(Instant::now()) {
+                    Asked::ToEnd => {
+                        screen.note(
+                            "azekura: results are on their way home; once more gives them up",
+                        );
+                    }
+                    Asked::TheSame => {}
+                    Asked::Again => end_by(signal),
+                },
+                Meant::Front => end_by(signal),
             }
         })?;
         Ok(Self { meant })
@@ -131,6 +134,11 @@ impl Signals {
     fn are_for(&self, meant: Meant) {
         *self.meant.lock().unwrap_or_else(PoisonError::into_inner) = meant;
     }
+}
+
+/// Ends this process; the agents see their life lines end.
+fn end_by(signal: Signal) {
+    let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
 }
 
 fn ends(signal: Signal) -> bool {
@@ -163,7 +171,7 @@ pub(super) fn run_to_end(
     let mut child = match to_start(program, variables).spawn() {
         Ok(child) => child,
         Err(error) => {
-            signals.are_for(Meant::SendingHome { warned: false });
+            signals.are_for(Meant::SendingHome);
             return Ok(match run::not_started(program, &error) {
                 Verdict::Ended(code) => code,
                 Verdict::Good | Verdict::Bad => 1,
@@ -173,7 +181,7 @@ pub(super) fn run_to_end(
     let pid = Pid::from_child(&child);
     signals.are_for(Meant::Command(pid));
     wait(pid, screen);
-    signals.are_for(Meant::SendingHome { warned: false });
+    signals.are_for(Meant::SendingHome);
     reap(&mut child)
 }
 
