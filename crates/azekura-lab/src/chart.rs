@@ -5,6 +5,7 @@
 mod axis;
 mod canvas;
 mod marks;
+mod published;
 
 use anyhow::Result;
 use plotters::prelude::*;
@@ -14,6 +15,7 @@ pub(crate) use axis::Scale;
 use axis::{Axis, End};
 use canvas::{Area, INK, drawn};
 use marks::{CURVE_WIDTH, Mark, Taken, colour, dashed};
+pub(crate) use published::{Place, Published};
 
 const WIDTH: u32 = 760;
 const HEIGHT: u32 = 420;
@@ -36,20 +38,6 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
     /// Bars: x, and the least and the most that was found there.
     pub(crate) ranges: Vec<(f64, f64, f64)>,
-}
-
-/// Values that others have published, drawn as hollow marks without a line.
-pub(crate) struct Published {
-    /// Name of the curve that they are held against; its colour and shape, where there is such a curve.
-    pub(crate) curve: String,
-    pub(crate) points: Vec<(f64, f64)>,
-}
-
-impl Published {
-    /// What the legend calls them.
-    fn title(&self) -> String {
-        format!("paper: {}", self.curve)
-    }
 }
 
 /// A whole chart.
@@ -76,8 +64,11 @@ impl Chart<'_> {
     /// Every value of x and y that has to be on the picture.
     fn extent(&self) -> (Vec<f64>, Vec<f64>) {
         let curves = self.curves.iter().flat_map(|curve| &curve.points);
-        let published = self.published.iter().flat_map(|published| &published.points);
-        let (mut xs, mut ys): (Vec<f64>, Vec<f64>) = curves.chain(published).copied().unzip();
+        let (mut xs, mut ys): (Vec<f64>, Vec<f64>) = curves.copied().unzip();
+        for place in self.published.iter().flat_map(|published| &published.places) {
+            xs.extend(place.x());
+            ys.extend(place.y());
+        }
         for (x, low, high) in self.curves.iter().flat_map(|curve| &curve.ranges) {
             xs.push(*x);
             ys.extend([*low, *high]);
@@ -123,9 +114,14 @@ impl Frame {
 
     /// The pixel of a point.
     fn pixel(&self, (x, y): (f64, f64)) -> (i32, i32) {
-        let x = self.x_axis.share(self.x_scale.place(x));
-        let y = self.y_axis.share(self.y_scale.place(y));
-        (self.x(x), self.y(y))
+        self.pixel_of(Place::At(x, y))
+    }
+
+    /// The same; what is not known of it puts it on an axis.
+    fn pixel_of(&self, place: Place) -> (i32, i32) {
+        let x = place.x().map(|x| self.x(self.x_axis.share(self.x_scale.place(x))));
+        let y = place.y().map(|y| self.y(self.y_axis.share(self.y_scale.place(y))));
+        (x.unwrap_or(self.left), y.unwrap_or(self.bottom))
     }
 }
 
@@ -155,11 +151,11 @@ pub(crate) fn draw(chart: &Chart<'_>) -> Result<String> {
         for (number, published) in chart.published.iter().enumerate() {
             let curve = chart.curves.iter().position(|curve| curve.title == published.curve);
             let mark = curve.map_or(Mark::Other(number), Mark::Hollow);
-            for point in &published.points {
-                mark.draw(&area, taken.beside(frame.pixel(*point)))?;
+            for place in &published.places {
+                mark.draw(&area, taken.beside(mark, frame.pixel_of(*place)))?;
             }
-            let place = legend_place(chart.curves.len() + number, &frame);
-            draw_legend(&area, mark, &published.title(), place)?;
+            let beside = legend_place(chart.curves.len() + number, &frame);
+            draw_legend(&area, mark, &published.title(), beside)?;
         }
         drawn(area.present())?;
     }
@@ -220,7 +216,8 @@ fn draw_curve(
     let points: Vec<(i32, i32)> = curve.points.iter().map(|point| frame.pixel(*point)).collect();
     let style = colour(index).stroke_width(CURVE_WIDTH);
     drawn(area.draw(&PathElement::new(points.clone(), style)))?;
-    points.into_iter().try_for_each(|point| Mark::Filled(index).draw(area, taken.beside(point)))
+    let mark = Mark::Filled(index);
+    points.into_iter().try_for_each(|point| mark.draw(area, taken.beside(mark, point)))
 }
 
 /// Where a line of the legend begins.
@@ -294,7 +291,7 @@ mod tests {
         };
         let published = |curve: &str| Published {
             curve: curve.to_owned(),
-            points: vec![(1_048_576.0, 11_135.0)],
+            places: vec![Place::At(1_048_576.0, 11_135.0)],
         };
         let chart = Chart {
             published: vec![published("read"), published("elsewhere")],
@@ -306,5 +303,28 @@ mod tests {
         // The second line lies on the first one, which is seen through its gaps.
         assert_eq!(svg.matches("stroke-dasharray=\"9 4\"").count(), 2);
         assert_eq!(svg.matches("stroke-dasharray").count(), 2);
+    }
+
+    #[test]
+    fn what_is_published_in_part_stands_on_an_axis() {
+        let curve = |title: &str| Curve {
+            title: title.to_owned(),
+            points: vec![(65_536.0, 10.0), (16_777_216.0, 90.0)],
+            ..Curve::default()
+        };
+        let published =
+            |place| Published { curve: "0 ms".to_owned(), places: vec![place, place, place] };
+        let (x, y) = (Place::X(1_048_576.0), Place::Y(120.0));
+        let chart = Chart {
+            published: vec![published(x), published(y)],
+            ..chart(vec![curve("0 ms"), curve("10 ms")])
+        };
+        let frame = Frame::of(&chart);
+        assert_eq!(frame.pixel_of(x), (frame.x(0.5), frame.bottom));
+        assert_eq!(frame.pixel_of(y), (frame.left, frame.top), "the axis has room for it");
+        let svg = draw(&chart).unwrap();
+        assert!(svg.contains("paper: 0 ms, x alone") && svg.contains("paper: 0 ms, y alone"));
+        // The curve's two and the legend's, and for each kind three hollow ones and the legend's.
+        assert_eq!(svg.matches("<circle").count(), 3 + 2 * 4, "{svg}");
     }
 }

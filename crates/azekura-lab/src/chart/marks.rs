@@ -78,13 +78,14 @@ pub(super) struct Taken(Vec<(i32, i32)>);
 
 impl Taken {
     /// A place for one more mark: the one that is wanted, or one beside it.
-    pub(super) fn beside(&mut self, (x, y): (i32, i32)) -> (i32, i32) {
+    pub(super) fn beside(&mut self, mark: Mark, (x, y): (i32, i32)) -> (i32, i32) {
         const NEAR: i32 = 4;
-        const TRIES: i32 = 4;
         let is_free = |place: &(i32, i32)| {
             !self.0.iter().any(|(a, b)| (a - place.0).abs() < NEAR && (b - place.1).abs() < NEAR)
         };
-        let places = (0..TRIES).map(|n| (x + n * NEAR, y));
+        // A point of a curve stays near where it is; published values may all be the same for six lines.
+        let tries = if matches!(mark, Mark::Filled(_)) { 4 } else { 6 };
+        let places = (0..tries).map(|n| (x + n * NEAR, y));
         let place = places.clone().find(is_free).unwrap_or((x, y));
         self.0.push(place);
         place
@@ -116,8 +117,14 @@ mod tests {
     #[test]
     fn marks_stand_side_by_side() {
         let mut taken = Taken::default();
-        assert_eq!(taken.beside((10, 10)), (10, 10));
-        assert_eq!(taken.beside((11, 10)), (15, 10));
-        assert_eq!(taken.beside((10, 30)), (10, 30));
+        let (filled, hollow) = (Mark::Filled(0), Mark::Hollow(0));
+        assert_eq!(taken.beside(filled, (10, 10)), (10, 10));
+        assert_eq!(taken.beside(filled, (11, 10)), (15, 10));
+        assert_eq!(taken.beside(filled, (10, 30)), (10, 30));
+        for x in [22, 26] {
+            assert_eq!(taken.beside(hollow, (10, 10)), (x, 10));
+        }
+        assert_eq!(taken.beside(filled, (10, 10)), (10, 10), "not far from its point");
+        assert_eq!(taken.beside(hollow, (10, 10)), (30, 10));
     }
 }

@@ -211,7 +211,7 @@ fn kept(names: &[String], out: &Path) -> Result<Vec<(Box<dyn Experiment>, PathBu
     let mut found: Vec<_> = experiments.into_iter().map(at).collect();
     // A name that was given in full has to be there.
     found.retain(|(experiment, dir)| {
-        dir.exists() || names.iter().any(|name| name == experiment.name())
+        page::is_begun(dir) || names.iter().any(|name| name == experiment.name())
     });
     if found.is_empty() {
         return Err(usage(format!(

@@ -10,10 +10,10 @@ use azekura::report::{format_bytes, format_rate};
 
 use super::frame::{Cells, Experiment, Figure, Line, PAPERS, Parameter, range_of, ranged};
 use super::published::{self, PublishedValue};
-use super::results::{Row, RunRecord, write_whole};
+use super::results::{CSV_FILE, Row, RunRecord, write_whole};
 use super::session::Session;
 use super::twin;
-use crate::chart::{self, Chart, Curve, Published};
+use crate::chart::{self, Chart, Curve, Place, Published};
 
 pub(crate) const PAGE_FILE: &str = "README.md";
 pub(crate) const DISCUSSION_FILE: &str = "discussion.md";
@@ -47,6 +47,11 @@ pub(crate) fn write(
     write_whole(&dir.join(PAGE_FILE), &source.page(&figures, discussion.as_deref()))
 }
 
+/// Whether a directory has a page, or results for one. What a paper prints may be there before either.
+pub(crate) fn is_begun(dir: &Path) -> bool {
+    [PAGE_FILE, CSV_FILE].iter().any(|name| dir.join(name).exists())
+}
+
 fn column_of(experiment: &dyn Experiment, name: &str) -> Option<usize> {
     experiment.parameters().iter().position(|parameter| parameter.name == name)
 }
@@ -77,10 +82,15 @@ impl Source<'_> {
 
     fn chart<'a>(&self, figure: &'a Figure, title: &'a str) -> Chart<'a> {
         let of_paper = |line: &&Line| self.experiment.is_published(line);
-        let ours = figure.lines.iter().filter(|line| !of_paper(line));
-        let theirs = figure.lines.iter().filter(of_paper).map(|line| Published {
-            curve: line.title.trim_start_matches(PAPERS).to_owned(),
-            points: self.curve(figure, line).points,
+        // Older results have not all lines of today: what has no points has no place in the legend either.
+        let drawn = |lines: Vec<&Line>| {
+            let curves = lines.into_iter().map(|line| self.curve(figure, line));
+            curves.filter(|curve| !curve.points.is_empty()).collect::<Vec<Curve>>()
+        };
+        let (theirs, ours) = figure.lines.iter().partition(of_paper);
+        let theirs = drawn(theirs).into_iter().map(|curve| Published {
+            curve: curve.title.trim_start_matches(PAPERS).to_owned(),
+            places: curve.points.into_iter().map(Place::from).collect(),
         });
         Chart {
             title,
@@ -88,7 +98,7 @@ impl Source<'_> {
             x_scale: figure.x_scale,
             y_title: figure.y_title,
             y_scale: figure.y_scale,
-            curves: ours.map(|line| self.curve(figure, line)).collect(),
+            curves: drawn(ours),
             published: theirs.chain(published::of_figure(&self.published, figure.file)).collect(),
         }
     }
@@ -204,14 +214,16 @@ mod tests {
     #[test]
     fn a_page_has_plots_table_machine_and_what_people_wrote() {
         let dir = tempfile::tempdir().unwrap();
+        let marks = "figure,line,x,y,source\nread,kind <b>,4096,99,section 4\n";
+        std::fs::write(dir.path().join(published::FILE), marks).unwrap();
+        assert!(!is_begun(dir.path()), "what a paper prints is no page yet");
         let mut results = Results::open(dir.path(), &Sample, record(), Before::Refuse).unwrap();
+        assert!(is_begun(dir.path()));
         // Measured in another order than the table has.
         for (kind, bytes) in [("b", 4096), ("a", 1024), ("b", 1024)] {
             results.add(&point(kind, bytes), vec![12.5, 123_456.0]).unwrap();
         }
         std::fs::write(dir.path().join(DISCUSSION_FILE), "It agrees.\n\n").unwrap();
-        let marks = "figure,line,x,y,source\nread,kind <b>,4096,99,section 4\n";
-        std::fs::write(dir.path().join(published::FILE), marks).unwrap();
         for _ in 0..2 {
             write(dir.path(), &Sample, &results.run, &results.rows).unwrap();
         }
@@ -250,6 +262,10 @@ mod tests {
         let source = Source { experiment: &Sample, run, rows, published: Vec::new() };
         let chart = source.chart(figure, figure.title);
         assert!(chart.published.is_empty());
+        let mut more = figure.clone();
+        more.lines.push(Line { only: vec![("kind", "c".to_owned())], ..more.lines[0].clone() });
+        let drawn = source.chart(&more, "x");
+        assert_eq!(drawn.curves.len(), chart.curves.len(), "a line without points is not drawn");
         let mut theirs = figure.clone();
         theirs.lines[0].title = format!("{PAPERS}a");
         let drawn = source.chart(&theirs, "x");

@@ -140,6 +140,7 @@ pub(super) fn check(dir: &Path) -> Result<Checked> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::is_begun;
     use super::*;
 
     const PAGE: &str =
@@ -201,7 +202,7 @@ mod tests {
         let mut failures = Vec::new();
         for entry in std::fs::read_dir(&pages).unwrap() {
             let dir = entry.unwrap().path();
-            if dir.is_dir() {
+            if is_begun(&dir) {
                 let name = dir.file_name().unwrap().to_string_lossy().into_owned();
                 let found = check(&dir).unwrap_or_else(|error| panic!("{name}: {error:#}"));
                 failures.extend(found.failures.iter().map(|failure| format!("{name}: {failure}")));

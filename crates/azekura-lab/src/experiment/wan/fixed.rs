@@ -231,7 +231,11 @@ impl Experiment for Fixed {
 
 #[cfg(test)]
 mod tests {
+    use azekura_policy::simulation::published::{DELAYS_MS, TABLES};
+
     use super::*;
+    use crate::chart::Place;
+    use crate::experiment::published;
 
     #[test]
     fn the_best_size_is_found_once_all_are_measured() {
@@ -293,5 +297,21 @@ mod tests {
         assert_eq!(sizes.last(), Some(&(512 << 20)));
         assert_eq!(sizes_in_time(&settings, Pattern::Mixed, 0).1, 0);
         assert_eq!(sizes_in_time(&settings, Pattern::ShortStride, 100).1, 0, "its turns are short");
+    }
+
+    #[test]
+    fn the_best_sizes_of_the_paper_are_on_the_pictures() {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/experiments");
+        let values = published::read(&pages.join(NAME)).unwrap();
+        for table in TABLES {
+            let marks = published::of_figure(&values, table.pattern);
+            for (delay_ms, bytes) in DELAYS_MS.into_iter().zip(table.optimal_bytes) {
+                let is_marked = marks.iter().any(|published| {
+                    published.curve == format!("{delay_ms} ms")
+                        && published.places == [Place::X(bytes as f64)]
+                });
+                assert!(is_marked, "{} at {delay_ms} ms", table.pattern);
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::pattern::Pattern;
 use super::{fixed, policies};
 use crate::chart::Scale;
 use crate::experiment::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
+    Cells, Experiment, Figure, Line, Measure, PAPERS, Parameter, Point, Settings, Source, Value,
 };
 
 const MIB: f64 = (1 << 20) as f64;
@@ -38,6 +38,14 @@ fn published(pattern: &str, round_trip_ms: u64, is_optimal: bool) -> Option<u64>
     let table = TABLES.into_iter().find(|table| table.pattern == pattern)?;
     let at = DELAYS_MS.into_iter().position(|delay_ms| delay_ms == round_trip_ms)?;
     Some(if is_optimal { table.optimal_bytes[at] } else { table.adaptive_bytes[at] })
+}
+
+/// The title of a line: the paper's go as hollow marks with ours of the same kind.
+fn title(whose: &str) -> String {
+    match whose.strip_prefix("paper-") {
+        Some(kind) => format!("{PAPERS}{kind}"),
+        None => whose.to_owned(),
+    }
 }
 
 /// The patterns of a run.
@@ -67,7 +75,8 @@ impl Experiment for Sizes {
             "{} {} The size is the one at which most time was spent in the second half; of several \
              runs, that of the middle. The delay of the paper's tables is taken as the round trip that was \
              added. What wan-policies has measured is not measured again, if that was run into the same \
-             directory before; Optimal is the best fixed size of wan-fixed, if that was.",
+             directory before; Optimal is the best fixed size of wan-fixed, if that was. Hollow marks are the \
+             sizes of the paper's tables 1 to 5.",
             method(),
             settings.repetition()
         )
@@ -96,15 +105,14 @@ impl Experiment for Sizes {
     fn figures(&self, settings: &Settings) -> Vec<Figure> {
         let figure = |pattern: Pattern| {
             let line = |whose: &str| Line {
-                title: whose.to_owned(),
+                title: title(whose),
                 value: VALUES[0].name,
                 only: vec![
                     (PATTERN.name, pattern.name().to_owned()),
                     (WHOSE.name, whose.to_owned()),
                 ],
             };
-            // What was measured last, so that it is not hidden under the paper's.
-            let lines = ALL.into_iter().rev().map(line).collect();
+            let lines = ALL.into_iter().map(line).collect();
             figure_by_delay(pattern, ("MiB", Scale::Powers), lines)
         };
         patterns(settings).into_iter().map(figure).collect()
@@ -150,6 +158,19 @@ mod tests {
         assert_eq!(published("stride-256M-768M", 75, false), Some(256 << 20));
         assert_eq!(published("random-8M", 11, false), None);
         assert_eq!(published("mixed", 10, false), None);
+    }
+
+    #[test]
+    fn the_papers_sizes_go_with_ours_of_their_kind() {
+        let settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
+        for figure in Sizes.figures(&settings) {
+            let (theirs, ours): (Vec<_>, Vec<_>) =
+                figure.lines.iter().partition(|line| Sizes.is_published(line));
+            assert_eq!((ours.len(), theirs.len()), (2, 2));
+            for (theirs, ours) in theirs.iter().zip(&ours) {
+                assert_eq!(theirs.title.trim_start_matches(PAPERS), ours.title);
+            }
+        }
     }
 
     #[test]
