@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use azekura_nfs::handle::{ExportId, FileHandle, HandleKey};
 use azekura_nfs::procedures::{MOUNT, NFS, NLM, NSM, PORTMAP, Program};
 use azekura_nfs::xdr::Writer;
-use azekura_proto::attr::{AttrChange, ChangeMark, FileGuard, Inheritance, NewInode, SetTime};
+use azekura_proto::attr::{
+    AttrChange, ChangeMark, DirectoryGuard, FileGuard, Inheritance, NewInode, SetTime,
+};
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
     Allocation, Answer, Challenge, Condition, Hello, Lock, LockKind, LockMode, MAGIC, Proof,
@@ -146,6 +148,16 @@ fn requests() -> Vec<Request<'static>> {
         },
         Request::ReadDirectory { dir: oid(0), after: 3, page_bytes: 65_536, with_attrs: true },
         Request::SetAttrIf { oid: oid(1), change: change.clone(), ctime: Timestamp::default() },
+        Request::CreateGuarded {
+            dir: oid(0),
+            name: b"new",
+            inode: new_inode(),
+            open: true,
+            guard: DirectoryGuard::of(&attr()),
+        },
+        Request::LeaseFile { oid: oid(1) },
+        Request::OpenEntry { dir: oid(0), name: b"old", lease: true },
+        Request::SetAttrGuarded { oid: oid(1), change: change.clone(), guard },
         Request::SetAttr { oid: oid(1), change },
         Request::LeaseRead { data },
         Request::LeaseWrite { data, instead_of: Some(1 << 40 | 7) },
@@ -191,6 +203,13 @@ fn answers() -> Vec<Answer> {
         Err(Status::NoSpace),
         Ok(Reply::FileData { bytes: 4096, attr: Box::new(attr()) }),
         Ok(Reply::Written { before: Some(ChangeMark::of(&attr())), attr: Box::new(attr()) }),
+        Ok(Reply::Opened {
+            entry: Entry { oid: oid(1), kind: FileKind::Regular },
+            attr: Some(Box::new(attr())),
+            lease_ms: 1000,
+            version: 1 << 40,
+        }),
+        Ok(Reply::FileLeased { lease_ms: 1000, version: 1 << 40, attr: Box::new(attr()) }),
     ]
 }
 

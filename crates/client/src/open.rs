@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use azekura_proto::attr::NewInode;
+use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
 use azekura_proto::limits::RELEASES_MAX;
 use azekura_proto::message::typed::{
-    Claim, Create, CreateUnlinked, Creation, LockAcquire, LockRelease, Open, Ping,
+    Claim, Create, CreateGuarded, CreateUnlinked, Creation, Leased, LockAcquire, LockRelease, Open,
+    OpenEntry, OpenedEntry, Ping,
 };
 use azekura_proto::message::{Lock, LockKind, TypedRequest};
 use azekura_proto::transaction::Entry;
@@ -57,7 +58,53 @@ pub enum Created {
     Existing(Entry, Option<Box<Attr>>),
 }
 
+/// What opening a name has led to.
+#[derive(Debug)]
+pub struct OpenedName {
+    /// The entry.
+    pub entry: Entry,
+    /// Attributes, if the object's home is at hand.
+    pub attr: Option<Box<Attr>>,
+    /// A regular file or directory whose home is at hand is held open.
+    pub reference: Option<OpenReference>,
+    /// A read lease of a file's shard at home, under which the attributes were looked at; of 0 ms if there
+    /// is none.
+    pub lease: Leased,
+}
+
 impl Pool {
+    /// Opens what a name leads to, with a read lease of a regular file if `lease`: [`Pool::open`] without
+    /// looking the name up first. `None` if it has to be done in these two steps just now.
+    ///
+    /// # Errors
+    /// As [`Pool::call`].
+    pub fn open_name(
+        self: &Arc<Self>,
+        dir: Oid,
+        name: &[u8],
+        lease: bool,
+    ) -> Result<Option<OpenedName>> {
+        let target = self.placement().entry_target(dir, name);
+        let link = self.link(target)?;
+        let claims = link.claim_count();
+        let Some(opening) = link.open_references.begin_open_by_name() else { return Ok(None) };
+        let reply = self.call(target, OpenEntry { dir, name, lease });
+        let is_held = |kind| matches!(kind, FileKind::Regular | FileKind::Directory);
+        let held = reply.as_ref().ok().filter(|opened| opened.attr.is_some());
+        let held = held.map(|opened| opened.entry).filter(|entry| is_held(entry.kind));
+        let oid = held.map(|entry| entry.oid);
+        let mut is_certain = link.open_references.end_open_by_name(opening, oid);
+        // The engine that has opened it may have ended, and the next one have heard what was open before.
+        is_certain &= link.claim_count() == claims;
+        let OpenedEntry { entry, mut attr, mut lease } = reply?;
+        let reference = oid.map(|oid| OpenReference { pool: Arc::clone(self), oid });
+        if let Some(oid) = oid.filter(|_| !is_certain) {
+            attr = Some(self.call(oid.home(), Open { oid })?);
+            lease.lease_ms = 0;
+        }
+        Ok(Some(OpenedName { entry, attr, reference, lease }))
+    }
+
     /// Opens an object: it is kept until the reference is dropped, even if its last name goes.
     ///
     /// # Errors
@@ -75,7 +122,29 @@ impl Pool {
     /// As [`Pool::call`]. A name that exists is no error but [`Created::Existing`].
     pub fn create(self: &Arc<Self>, dir: Oid, name: &[u8], inode: NewInode) -> Result<Created> {
         let target = self.placement().entry_target(dir, name);
-        let request = Create { dir, name, inode, open: true };
+        self.create_by(target, Create { dir, name, inode, open: true })
+    }
+
+    /// As [`Pool::create`], if what the creation was judged by still holds of the directory.
+    ///
+    /// # Errors
+    /// As [`Pool::create`]; status `ConditionFailed` if it does not, and nothing was made.
+    pub fn create_guarded(
+        self: &Arc<Self>,
+        dir: Oid,
+        name: &[u8],
+        inode: NewInode,
+        guard: DirectoryGuard,
+    ) -> Result<Created> {
+        let target = self.placement().entry_target(dir, name);
+        self.create_by(target, CreateGuarded { dir, name, inode, open: true, guard })
+    }
+
+    fn create_by<'a, R: TypedRequest<'a, Reply = Creation>>(
+        self: &Arc<Self>,
+        target: TargetId,
+        request: R,
+    ) -> Result<Created> {
         let (reply, reference) = self.call_opening(target, request, |creation| match creation {
             Creation::New(attr) => Some(attr.oid),
             Creation::Existing(..) => None,

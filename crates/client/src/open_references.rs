@@ -19,6 +19,8 @@ use azekura_proto::message::{Lock, LockKind};
 use azekura_rpc::Releases;
 use parking_lot::Mutex;
 
+/// So many objects may wait for their release while files are opened by name.
+const RELEASES_HELD_MAX: usize = RELEASES_MAX / 4;
 /// An open waits at most this long for a release that is on its way; the connection that carries
 /// it has failed by then, or will be found dead.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
@@ -39,6 +41,8 @@ struct State {
     turn: u64,
     /// The turns in which creates under way began.
     creates: Vec<u64>,
+    /// Opens by name that are under way.
+    by_name: u32,
 }
 
 impl State {
@@ -51,6 +55,13 @@ impl State {
         let turn = self.next_turn();
         self.closed.push((oid, turn));
     }
+}
+
+/// An open by name that is under way. To be ended in any case.
+#[derive(Debug)]
+pub(crate) struct OpeningName {
+    /// Objects whose release was on its way when it began.
+    leaving: Vec<Oid>,
 }
 
 /// The open references and locks at one engine.
@@ -91,6 +102,28 @@ impl OpenReferences {
         if let Some(oid) = made {
             *state.opens.entry(oid).or_insert(0) += 1;
         }
+    }
+
+    /// An open is about to be asked for whose object only the answer names. Meanwhile nothing is released:
+    /// it could be that object. `None` if too much waits for its release.
+    pub(crate) fn begin_open_by_name(&self) -> Option<OpeningName> {
+        let mut state = self.state.lock();
+        if state.closed.len() >= RELEASES_HELD_MAX {
+            return None;
+        }
+        state.by_name += 1;
+        Some(OpeningName { leaving: state.leaving.clone() })
+    }
+
+    /// The open by name has ended; an object that it has opened is open here. False if the engine may have
+    /// taken a release that was on its way for one of this open.
+    #[expect(clippy::needless_pass_by_value, reason = "it is over")]
+    pub(crate) fn end_open_by_name(&self, opening: OpeningName, opened: Option<Oid>) -> bool {
+        let mut state = self.state.lock();
+        state.by_name -= 1;
+        let Some(oid) = opened else { return true };
+        *state.opens.entry(oid).or_insert(0) += 1;
+        !opening.leaving.contains(&oid)
     }
 
     /// Counts a close. The last one queues the release; gives the length of that queue.
@@ -232,6 +265,9 @@ impl Releases for OpenReferences {
     fn take(&self, out: &mut Vec<Oid>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        if state.by_name > 0 {
+            return;
+        }
         let oldest = state.creates.iter().min().copied().unwrap_or(u64::MAX);
         state.closed.retain(|&(oid, turn)| {
             let waits = turn > oldest || out.len() >= RELEASES_MAX;
@@ -366,6 +402,38 @@ mod tests {
         references.take(&mut out);
         assert!(out.is_empty() && !references.are_waiting());
         assert!(references.is_open(object(2)));
+    }
+
+    #[test]
+    fn nothing_is_released_under_an_open_by_name_that_may_be_it() {
+        let references = OpenReferences::default();
+        references.open(object(1), &System);
+        references.close(object(1));
+        let opening = references.begin_open_by_name().unwrap();
+        let mut out = Vec::new();
+        references.take(&mut out);
+        assert!(out.is_empty());
+        assert!(references.end_open_by_name(opening, Some(object(1))));
+        references.take(&mut out);
+        assert!(out.is_empty() && !references.are_waiting());
+        references.close(object(1));
+        references.take(&mut out);
+        assert_eq!(out, [object(1)]);
+        // Its release is on its way, and may arrive after what is asked now.
+        let opening = references.begin_open_by_name().unwrap();
+        assert!(!references.end_open_by_name(opening, Some(object(1))));
+    }
+
+    #[test]
+    fn opens_by_name_do_not_put_releases_off_for_ever() {
+        let references = OpenReferences::default();
+        for serial in 0..RELEASES_HELD_MAX as u64 {
+            references.open(object(serial), &System);
+            references.close(object(serial));
+        }
+        assert!(references.begin_open_by_name().is_none());
+        references.take(&mut Vec::new());
+        assert!(references.begin_open_by_name().is_some());
     }
 
     #[test]

@@ -358,6 +358,23 @@ impl Outbox {
         self.channels().clear();
     }
 
+    /// Gives those connections away on which nothing is in flight: what is asked next need not make one
+    /// of its own, which takes several round trips.
+    pub fn lend_idle(&self) {
+        let places: Vec<Place> = self.channels().values().map(Arc::clone).collect();
+        for place in places {
+            // Whoever has it is about to send over it.
+            let Some(mut place) = place.try_lock() else { continue };
+            if let Some(open) = place.as_ref() {
+                open.collect();
+            }
+            // With the place locked nobody else gets hold of it.
+            drop(place.take_if(|open| {
+                Arc::strong_count(open) == 1 && open.channel.in_flight().is_empty()
+            }));
+        }
+    }
+
     /// The channels. A forked child has none of its parent's connections.
     fn channels(&self) -> MutexGuard<'_, HashMap<(EngineId, u64), Place>> {
         let mut channels = self.channels.lock();

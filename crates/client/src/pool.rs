@@ -16,6 +16,7 @@ use azekura_rpc::{Attempt, Destination, Failure, Releases as _};
 
 use crate::error::{ClientError, PoolFileError, Result};
 use crate::fan_out::Call;
+use crate::lending::Lenders;
 use crate::link::{Identity, Link};
 use crate::pool_file::PoolFile;
 use crate::retry::Exchange;
@@ -60,6 +61,7 @@ pub struct Pool {
     homes: AtomicU32,
     /// Counts [`Pool::tick`].
     ticks: AtomicU32,
+    lenders: Lenders,
 }
 
 /// What several calls have brought, in their order.
@@ -97,7 +99,27 @@ impl Pool {
         };
         let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| session.0[at]));
         let session = Session::new(identity, file.map.clone());
-        Ok(Arc::new(Self { session, homes: AtomicU32::new(seed), ticks: AtomicU32::new(0) }))
+        let (homes, ticks, lenders) = (AtomicU32::new(seed), AtomicU32::new(0), Lenders::default());
+        Ok(Arc::new(Self { session, homes, ticks, lenders }))
+    }
+
+    /// Who keeps connections that serve other requests while they are not in use.
+    pub(crate) fn lenders(&self) -> &Lenders {
+        &self.lenders
+    }
+
+    /// The session, about to ask a target for something. Where all connections to its engine are kept for
+    /// a purpose, one of them that is not in use is taken for that.
+    fn session_for(&self, target: TargetId) -> &Session {
+        let session = self.session();
+        if self.lenders.are_there()
+            && let Ok((link, _)) = session.link(target)
+            && link.is_connected()
+            && !link.slots.has_idle_connection()
+        {
+            self.lenders.ask(link.engine);
+        }
+        session
     }
 
     /// The pool map as it is known now.
@@ -211,7 +233,7 @@ impl Pool {
         &self,
         exchange: &mut Exchange<'_, 'a>,
     ) -> Result<R::Reply> {
-        let reply = self.session().call(exchange);
+        let reply = self.session_for(exchange.target).call(exchange);
         self.typed::<R>(exchange.target, reply)
     }
 
@@ -282,7 +304,8 @@ impl Pool {
         other: &mut Call<'a, S>,
     ) -> (Result<R::Reply>, Result<S::Reply>) {
         let targets = (one.target, other.target);
-        let (reply, other_reply) = self.session().both(one.exchange(), other.exchange());
+        let session = self.session_for(one.target);
+        let (reply, other_reply) = session.both(one.exchange(), other.exchange());
         (self.typed::<R>(targets.0, reply), self.typed::<S>(targets.1, other_reply))
     }
 

@@ -41,12 +41,14 @@ impl Slots {
         }
     }
 
-    /// Takes the slot that was used last, makes one, or waits for one until `limit` is over.
+    /// Takes the slot that was used last, one with a connection if there is one; makes one, or waits for
+    /// one until `limit` is over.
     pub(crate) fn take(&self, platform: &dyn Platform, limit: Duration) -> Option<Box<Slot>> {
         let mut state = self.state.lock();
         loop {
-            if let Some(slot) = state.idle.pop() {
-                return Some(slot);
+            let connected = state.idle.iter().rposition(|slot| slot.is_connected());
+            if let Some(at) = connected.or(state.idle.len().checked_sub(1)) {
+                return Some(state.idle.remove(at));
             }
             if state.made < SLOTS_MAX {
                 state.made += 1;
@@ -61,6 +63,11 @@ impl Slots {
                 return None;
             }
         }
+    }
+
+    /// Whether a slot with a connection is idle.
+    pub(crate) fn has_idle_connection(&self) -> bool {
+        self.state.lock().idle.iter().any(|slot| slot.is_connected())
     }
 
     pub(crate) fn put(&self, slot: Box<Slot>) {

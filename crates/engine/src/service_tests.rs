@@ -4,9 +4,11 @@ use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use azekura_proto::attr::{FileKind, NewInode};
+use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, NewInode};
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef, XattrMode};
-use azekura_proto::{EngineId, ObjectClass, Oid, PoolId, PoolMap, SessionId, Status, TargetId};
+use azekura_proto::{
+    Attr, EngineId, ObjectClass, Oid, PoolId, PoolMap, SessionId, Status, TargetId,
+};
 
 use crate::crash_tests::Pool;
 use crate::requests::attachment::Attachment;
@@ -23,14 +25,8 @@ fn head(target: TargetId, sequence: u64) -> RequestHead {
     RequestHead { target, map_version: 1, slot: 0, sequence, resent: false, connection: 0 }
 }
 
-fn create(
-    (pool, service): (&Pool, &Service),
-    client: &Attachment,
-    name: &[u8],
-    sequence: u64,
-) -> Oid {
-    let target = service.node().entry_target(pool.root, name);
-    let inode = NewInode {
+fn new_inode() -> NewInode {
+    NewInode {
         kind: FileKind::Regular,
         mode: 0o644,
         uid: 0,
@@ -40,8 +36,17 @@ fn create(
         class: ObjectClass::S1,
         chunk_bytes: 1 << 20,
         inheritance: None,
-    };
-    let request = Request::Create { dir: pool.root, name, inode, open: true };
+    }
+}
+
+fn create(
+    (pool, service): (&Pool, &Service),
+    client: &Attachment,
+    name: &[u8],
+    sequence: u64,
+) -> Oid {
+    let target = service.node().entry_target(pool.root, name);
+    let request = Request::Create { dir: pool.root, name, inode: new_inode(), open: true };
     match client.call(&head(target, sequence), &request, &[]).0.unwrap() {
         Reply::Created(attr) => attr.oid,
         other => panic!("{other:?}"),
@@ -107,6 +112,66 @@ fn data_that_break_off_are_answered_to_nobody() {
     // The slot was not entered: the same number is a new request.
     let append = client.call(&head(oid.home(), 2), &Request::Append { oid }, b"0123456789").0;
     assert_eq!(append, Ok(Reply::Appended { offset: 0 }));
+}
+
+/// The attributes that an answer has.
+fn attr_of(answer: Answer) -> Attr {
+    match answer.unwrap() {
+        Reply::Attr(attr) | Reply::Created(attr) => *attr,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_guarded_change_that_comes_again_meets_its_own_work_and_no_condition() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    let guard = FileGuard { mode: 0o644, uid: 0, gid: 0, chunk_bytes: 1 << 20, has_xattrs: false };
+    let change = AttrChange { mode: Some(0o600), uid: Some(5), ..AttrChange::default() };
+    let request = Request::SetAttrGuarded { oid, change, guard };
+    let ask = |sequence, resent| {
+        let head = RequestHead { resent, ..head(oid.home(), sequence) };
+        client.call(&head, &request, &[]).0
+    };
+    for resent in [false, true] {
+        let attr = attr_of(ask(2, resent));
+        assert_eq!((attr.mode, attr.uid), (0o600, 5));
+    }
+    assert_eq!(ask(3, false), Err(Status::ConditionFailed), "a new request");
+    let cut = AttrChange { size: Some(0), ..AttrChange::default() };
+    let request = Request::SetAttrGuarded { oid, change: cut, guard };
+    assert_eq!(client.call(&head(oid.home(), 4), &request, &[]).0, Err(Status::Invalid));
+}
+
+#[test]
+fn a_guarded_creation_is_made_once_and_only_in_a_directory_that_is_as_it_was() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let (dir, home) = (pool.root, pool.root.home());
+    let seen = attr_of(client.call(&head(home, 0), &Request::GetAttr { oid: dir }, &[]).0);
+    let guard = DirectoryGuard::of(&seen);
+    let inode = new_inode();
+    let make = |name: &'static [u8], sequence, resent| {
+        let target = service.node().entry_target(dir, name);
+        let head = RequestHead { resent, ..head(target, sequence) };
+        let inode = inode.clone();
+        let request = Request::CreateGuarded { dir, name, inode, open: true, guard };
+        client.call(&head, &request, &[]).0
+    };
+    let first = attr_of(make(b"one", 1, false));
+    let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
+    let request = Request::SetAttr { oid: dir, change };
+    attr_of(client.call(&head(home, 0), &request, &[]).0);
+    assert_eq!(attr_of(make(b"one", 1, true)).oid, first.oid);
+    for (sequence, name) in [(2, &b"one"[..]), (3, b"two")] {
+        assert_eq!(make(name, sequence, false), Err(Status::ConditionFailed));
+    }
+    let target = service.node().entry_target(dir, b"two");
+    let look = Request::Lookup { dir, name: b"two" };
+    assert_eq!(client.call(&head(target, 0), &look, &[]).0, Err(Status::NotFound));
 }
 
 #[test]

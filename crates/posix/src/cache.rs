@@ -70,6 +70,13 @@ pub(crate) struct Asked {
     since: Instant,
 }
 
+/// The same where it is not known yet about what it was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedAny {
+    changes: u64,
+    since: Instant,
+}
+
 /// The caches of one file system; with a lifetime of `None` nothing is kept.
 #[derive(Debug)]
 pub(crate) struct DirCache {
@@ -131,9 +138,44 @@ impl DirCache {
         self.dirs.get(&dir).filter(|kept| self.is_fresh(kept.since)).map(|kept| kept.value)
     }
 
+    /// What was known of a directory last, however long ago: a guess that an engine has to confirm.
+    pub(crate) fn past_dir(&self, dir: Oid) -> Option<Arc<Attr>> {
+        self.ttl?;
+        self.dirs.get(&dir).map(|kept| kept.value)
+    }
+
+    /// An engine has confirmed what is known of a directory.
+    pub(crate) fn confirm_dir(&self, asked: Asked, dir: Oid) {
+        let _touching = self.touching[asked.counter % self.touching.len()].lock();
+        if self.is_current(asked)
+            && let Some(kept) = self.dirs.get(&dir)
+        {
+            self.dirs.insert(dir, Kept { since: asked.since, ..kept });
+        }
+    }
+
     /// To be called before a directory's attributes are asked for.
     pub(crate) fn ask_dir(&self, dir: Oid) -> Asked {
         self.asked(dir_counter(dir))
+    }
+
+    /// To be called before a question whose answer may bring the attributes of some directory.
+    pub(crate) fn ask_any_dir(&self) -> AskedAny {
+        AskedAny { changes: self.all_changes(), since: self.platform.now() }
+    }
+
+    fn all_changes(&self) -> u64 {
+        let counters = self.changes.iter().map(|counter| counter.load(Ordering::SeqCst));
+        counters.fold(0, u64::wrapping_add)
+    }
+
+    /// Keeps the attributes of a directory that was met.
+    pub(crate) fn keep_met_dir(&self, asked: AskedAny, dir: Oid, attr: Box<Attr>) {
+        let mut now = self.ask_dir(dir);
+        now.since = asked.since;
+        if self.all_changes() == asked.changes {
+            self.keep_dir(now, dir, &Arc::from(attr));
+        }
     }
 
     /// Keeps a directory's attributes.

@@ -1,9 +1,9 @@
-//! The own changes of files' data, counted so that nothing that was read ahead before a change is
-//! handed out after it. Owns the counters. A change counts twice, when it begins and when it is over,
+//! The own changes of files, counted so that nothing that was read ahead before a change is handed out
+//! after it, nor attributes that were kept. Owns the counters. A change counts twice, when it begins and when it is over,
 //! on every way out: what was asked for in between may be from before or after it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use azekura_proto::Oid;
 use azekura_proto::placement::name_hash;
@@ -15,14 +15,22 @@ const COUNTERS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Changes {
     counters: Box<[Arc<AtomicU64>]>,
+    /// Names that were given or taken: of which files is not known here.
+    names: Arc<AtomicU64>,
+    /// The session has said goodbye, and its leases are over.
+    is_over: Arc<AtomicBool>,
 }
 
-/// How often a file's data, or those of one that shares its counter, were changed.
+/// How often a file, or one that shares its counter, was changed.
 #[derive(Debug)]
-pub(crate) struct ChangeCount(Arc<AtomicU64>);
+pub(crate) struct ChangeCount {
+    file: Arc<AtomicU64>,
+    names: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+}
 
-/// A change of a file's data that is under way: whatever changes data is given one. Dropping it says
-/// that the change is over, whether it came to anything or not.
+/// A change of a file's data or attributes that is under way: whatever changes them is given one. Dropping
+/// it says that the change is over, whether it came to anything or not.
 #[must_use = "the change is over when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct DataChange<'c>(Option<&'c AtomicU64>);
@@ -30,7 +38,8 @@ pub(crate) struct DataChange<'c>(Option<&'c AtomicU64>);
 impl Changes {
     pub(crate) fn new(anything_is_read_ahead: bool) -> Self {
         let count = if anything_is_read_ahead { COUNTERS } else { 0 };
-        Self { counters: (0..count).map(|_| Arc::default()).collect() }
+        let counters = (0..count).map(|_| Arc::default()).collect();
+        Self { counters, names: Arc::default(), is_over: Arc::default() }
     }
 
     fn counter(&self, oid: Oid) -> Option<&Arc<AtomicU64>> {
@@ -42,12 +51,32 @@ impl Changes {
 
     /// The count of a file, for whoever keeps bytes of it.
     pub(crate) fn count_of(&self, oid: Oid) -> ChangeCount {
-        ChangeCount(self.counter(oid).cloned().unwrap_or_default())
+        let file = self.counter(oid).cloned().unwrap_or_default();
+        let (names, is_over) = (Arc::clone(&self.names), Arc::clone(&self.is_over));
+        ChangeCount { file, names, is_over }
     }
 
-    /// A change of the file's data begins.
+    /// The session is about to say goodbye: from now on its leases say nothing about any file.
+    pub(crate) fn end_leases(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    /// The count of all changes of all files, for whoever does not know yet which file it will be about.
+    pub(crate) fn of_all(&self) -> u64 {
+        let counters = self.counters.iter().chain([&self.names]);
+        counters.map(|counter| counter.load(Ordering::SeqCst)).fold(0, u64::wrapping_add)
+    }
+
+    /// A change of the file's data or attributes begins.
     pub(crate) fn begin(&self, oid: Oid) -> DataChange<'_> {
         let change = DataChange(self.counter(oid).map(|counter| &**counter));
+        change.count();
+        change
+    }
+
+    /// Files are about to get or lose names.
+    pub(crate) fn begin_naming(&self) -> DataChange<'_> {
+        let change = DataChange(Some(&*self.names));
         change.count();
         change
     }
@@ -59,8 +88,19 @@ impl Changes {
 }
 
 impl ChangeCount {
+    /// Of the file itself.
     pub(crate) fn now(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+        self.file.load(Ordering::SeqCst)
+    }
+
+    /// Whether leases say something about the file.
+    pub(crate) fn may_be_leased(&self) -> bool {
+        !self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Of all that its attributes tell, names of any file among it.
+    pub(crate) fn of_attributes(&self) -> u64 {
+        self.now().wrapping_add(self.names.load(Ordering::SeqCst))
     }
 }
 
@@ -96,6 +136,9 @@ mod tests {
         assert_eq!(changes.count_of(oid).now(), 2);
         changes.note(oid);
         assert_eq!(changes.count_of(oid).now(), 3);
+        drop(changes.begin_naming());
+        assert_eq!(changes.count_of(oid).now(), 3, "what is read ahead stays good");
+        assert_eq!(changes.count_of(oid).of_attributes(), 5);
         let off = Changes::new(false);
         drop(off.begin(oid));
         assert_eq!(off.count_of(oid).now(), 0);

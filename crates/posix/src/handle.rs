@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_client::OpenReference;
-use azekura_proto::attr::FileKind;
+use azekura_proto::attr::{FileGuard, FileKind};
 use azekura_proto::{Attr, Oid};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
@@ -30,6 +30,9 @@ pub struct OpenFile {
     at_first_write: Mutex<Option<Box<AtFirstWrite>>>,
     /// Whether there is none (any more), so that later writes need not ask.
     is_written: AtomicBool,
+    /// Owner and mode as they were when the file was opened or last changed through this handle: a guess
+    /// for asking an engine the right thing at once, never shown to anybody.
+    guess: Mutex<FileGuard>,
 }
 
 impl OpenFile {
@@ -51,7 +54,19 @@ impl OpenFile {
             has_lost_bits: false,
             is_written: AtomicBool::new(at_first_write.is_none()),
             at_first_write: Mutex::new(at_first_write),
+            guess: Mutex::new(FileGuard::of(attr)),
         }
+    }
+
+    /// By what a change of the attributes is judged before the engine says whether it still holds.
+    pub(crate) fn guess(&self) -> FileGuard {
+        *self.guess.lock()
+    }
+
+    /// What the handle knows of its file by these attributes.
+    pub(crate) fn learn(&self, attr: &Attr) {
+        *self.guess.lock() = FileGuard::of(attr);
+        self.layout.learn_striped(attr.striped);
     }
 
     /// The object.

@@ -39,6 +39,12 @@ impl FileLayout {
         self.shards() > 1 && !self.geometry().is_within_first_chunk(end)
     }
 
+    /// How many bytes from an offset on can lie in one run at the home of a file that is not striped.
+    pub(crate) fn home_run(&self, offset: u64) -> u64 {
+        let chunk_bytes = self.geometry().chunk_bytes();
+        if self.shards() == 1 { u64::MAX } else { chunk_bytes.saturating_sub(offset) }
+    }
+
     /// Whether the file is known to have, or be allowed to have, data in several shards.
     pub(crate) fn is_striped(&self) -> bool {
         self.striped.load(Ordering::Acquire) && self.shards() > 1

@@ -34,7 +34,7 @@ pub fn may_access(caller: &Credentials, attr: &Attr, wanted: Access) -> bool {
     is_granted(caller, (attr.uid, attr.gid, attr.mode), wanted)
 }
 
-/// Whether the caller has this access to a regular file, which root always has.
+/// Whether the caller has this access to an object that is not executed, which root always has.
 pub(crate) fn may_use(caller: &Credentials, file: &FileGuard, wanted: Access) -> bool {
     caller.is_root() || is_granted(caller, (file.uid, file.gid, file.mode), wanted)
 }

@@ -109,7 +109,7 @@ pub(crate) fn resume() {
 pub(crate) fn leave() {
     drain_for_good();
     if let State::Open(root) = &*STATE.read() {
-        root.filesystem().pool().leave();
+        root.filesystem().leave();
     }
 }
 

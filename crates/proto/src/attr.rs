@@ -128,8 +128,9 @@ pub struct Attr {
     pub parent: Option<Oid>,
 }
 
-/// What of a file decides who may write to it, what a write takes from it, and where its data lie. Whoever
-/// has judged a write by these says so with it, so that it is carried out only if they still hold.
+/// What of a file decides who may write to it or change its attributes, what that takes from it, and where
+/// its data lie. Whoever has judged a change by these says so with it, so that it is carried out only if
+/// they still hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileGuard {
     /// Permission bits with setuid, setgid and sticky.
@@ -149,6 +150,28 @@ impl FileGuard {
     pub fn of(attr: &Attr) -> Self {
         let Attr { mode, uid, gid, chunk_bytes, has_xattrs, .. } = *attr;
         Self { mode, uid, gid, chunk_bytes, has_xattrs }
+    }
+}
+
+/// What of a directory decides who may make a name in it, and what is made there starts with. Whoever has
+/// judged a creation by these may say so with it, so that it is carried out only if they still hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DirectoryGuard {
+    /// Permission bits with setuid, setgid and sticky.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// What new entries inherit.
+    pub inheritance: Option<Inheritance>,
+}
+
+impl DirectoryGuard {
+    /// What the attributes say.
+    pub fn of(attr: &Attr) -> Self {
+        let Attr { mode, uid, gid, inheritance, .. } = *attr;
+        Self { mode, uid, gid, inheritance }
     }
 }
 

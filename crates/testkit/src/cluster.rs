@@ -1,6 +1,7 @@
 //! A small pool in this process: engines in a temporary directory, killed and started again when a
 //! test says so. Owns their start and end.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -72,14 +73,33 @@ impl Cluster {
 
     /// How often the first engine has been asked for something since it started; it has metrics.
     pub fn count(&self, request: &str) -> u64 {
+        self.counts().get(request).copied().unwrap_or(0)
+    }
+
+    /// What the first engine has been asked for since it started, and how often; it has metrics.
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        let text = self.metrics();
+        let counts = text.lines().filter_map(|line| {
+            let (kind, count) = line.split_once("_requests_total{kind=\"")?.1.split_once("\"} ")?;
+            Some((kind.to_owned(), count.parse().unwrap()))
+        });
+        counts.collect()
+    }
+
+    /// How many connections the first engine has; it has metrics.
+    pub fn connections(&self) -> u64 {
+        let text = self.metrics();
+        let line = text.lines().find_map(|line| line.strip_prefix("azekura_engine_connections "));
+        line.unwrap().parse().unwrap()
+    }
+
+    fn metrics(&self) -> String {
         let address = self.configs[0].metrics_listen.as_ref().unwrap();
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let label = format!("\"{request}\"}} ");
-        let line = text.lines().find(|line| line.contains(&label));
-        line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        text
     }
 
     fn start_on(

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use azekura_proto::TargetId;
-use azekura_proto::message::typed::{LeaseRead, Leased, Read};
+use azekura_proto::message::typed::{FileLeased, LeaseFile, LeaseRead, Leased, Read};
 use azekura_proto::message::{Answer, Request, ShardRef, TypedRequest as _};
+use azekura_proto::{Attr, Oid, TargetId};
 use parking_lot::Mutex;
 
 /// What came of a request.
@@ -17,8 +17,8 @@ enum State {
     Waiting,
     /// The bytes of a shard: fewer than asked for where its file ends.
     Data(Vec<u8>),
-    /// A lease, how long it holds in milliseconds, and its version.
-    Lease(u32, u64),
+    /// A lease, and the file's attributes if they were asked for.
+    Lease(Leased, Option<Box<Attr>>),
     Failed,
 }
 
@@ -26,7 +26,7 @@ enum State {
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) target: TargetId,
-    /// A read of bytes, or one for a lease.
+    /// For bytes, or for a lease.
     pub(super) request: Request<'static>,
     /// When it was given to the pipeline.
     asked: OnceLock<Instant>,
@@ -44,6 +44,11 @@ impl Fetch {
     /// A request for a read lease of a shard, to the target that has it.
     pub fn lease(target: TargetId, data: ShardRef) -> Arc<Self> {
         Self::new(target, Request::LeaseRead { data })
+    }
+
+    /// A request for a read lease of a file's shard at its home, with the file's attributes under it.
+    pub fn file_lease(oid: Oid) -> Arc<Self> {
+        Self::new(oid.home(), Request::LeaseFile { oid })
     }
 
     fn new(target: TargetId, request: Request<'static>) -> Arc<Self> {
@@ -85,10 +90,18 @@ impl Fetch {
         }
     }
 
-    /// The lease that has come: how long it holds in milliseconds, and its version.
-    pub fn granted(&self) -> Option<(u32, u64)> {
+    /// The lease that has come.
+    pub fn granted(&self) -> Option<Leased> {
         match *self.state.lock() {
-            State::Lease(lease_ms, version) => Some((lease_ms, version)),
+            State::Lease(lease, _) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The attributes that have come with a lease; given once.
+    pub fn take_attr(&self) -> Option<Box<Attr>> {
+        match &mut *self.state.lock() {
+            State::Lease(_, attr) => attr.take(),
             _ => None,
         }
     }
@@ -124,8 +137,9 @@ impl Fetch {
     pub(super) fn complete(&self, answer: Answer, data: Vec<u8>) {
         let state = answer.ok().and_then(|reply| match self.request {
             Request::Read { .. } => Read::read(reply).map(|_| State::Data(data)),
-            _ => LeaseRead::read(reply)
-                .map(|Leased { lease_ms, version }| State::Lease(lease_ms, version)),
+            Request::LeaseFile { .. } => LeaseFile::read(reply)
+                .map(|FileLeased { lease, attr }| State::Lease(lease, Some(attr))),
+            _ => LeaseRead::read(reply).map(|lease| State::Lease(lease, None)),
         });
         // Otherwise the connection is whole, and what was asked for cannot be had.
         *self.state.lock() = state.unwrap_or(State::Failed);

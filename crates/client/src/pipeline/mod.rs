@@ -19,6 +19,7 @@ use azekura_rpc::transport::Line;
 use parking_lot::Mutex;
 
 use crate::Pool;
+use crate::lending::Lender;
 use crate::link::Borrowed;
 use crate::session::this_process;
 pub use fetch::Fetch;
@@ -44,6 +45,14 @@ impl std::fmt::Debug for Pipeline {
     }
 }
 
+impl Lender for Pipeline {
+    fn lend(&self, engine: EngineId) {
+        let idle = self.scheduler().take_idle(engine);
+        // Its slot goes back without the lock.
+        drop(idle);
+    }
+}
+
 impl Pipeline {
     /// A pipeline without connections.
     pub fn new(pool: Arc<Pool>) -> Arc<Self> {
@@ -58,13 +67,16 @@ impl Pipeline {
 
     fn over(pool: Arc<Pool>, connections_max: usize) -> Arc<Self> {
         let clock = Clock { started: pool.platform().now() };
-        Arc::new(Self {
+        let pipeline = Arc::new(Self {
             pool,
             process: AtomicU32::new(this_process()),
             clock,
             scheduler: Mutex::new(Scheduler::new(clock, connections_max)),
             changed: Signal::new(),
-        })
+        });
+        let weak = Arc::downgrade(&pipeline);
+        pipeline.pool.lenders().add(weak);
+        pipeline
     }
 
     /// Microseconds on the clock of the estimates.

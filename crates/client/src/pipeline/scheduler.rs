@@ -279,6 +279,24 @@ impl Scheduler {
         is_whole
     }
 
+    /// Takes away a connection to an engine on which nothing is under way, and nobody waits: the one that
+    /// has shown least.
+    pub(super) fn take_idle(
+        &mut self,
+        engine: EngineId,
+    ) -> Option<Arc<Channel<Borrowed, Pending>>> {
+        let is_free = |open: &ReadChannel| {
+            open.engine == engine
+                && !open.is_read
+                && open.is_idle()
+                && open.channel.is_whole()
+                && Arc::strong_count(&open.channel) == 1
+        };
+        let free = self.channels.iter().enumerate().filter(|(_, open)| is_free(open));
+        let (at, _) = free.min_by_key(|(_, open)| open.brought_bytes)?;
+        Some(self.channels.swap_remove(at).channel)
+    }
+
     /// Ends a connection: what was under way on it will not come.
     pub(super) fn end(&mut self, number: u64) {
         let Some(at) = self.channels.iter().position(|open| open.number == number) else {

@@ -100,7 +100,7 @@ impl Appending<'_> {
                 }
             } else if !inode.striped {
                 // Others may have data beyond chunk 0 as soon as this is set: it is looked again.
-                set_striped(self.target, self.oid)?;
+                set_striped(self.target, client, self.oid)?;
             } else if self.extend(layout, offset)? {
                 self.record_place(&inode, offset)?;
                 self.write(layout, offset)?;

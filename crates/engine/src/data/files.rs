@@ -1,5 +1,5 @@
-//! Files as a whole, for clients that keep none of them open: data and attributes by one request to the
-//! file's home. Owns the order in which both are looked at, and that a write is carried out only under
+//! Files as a whole: data and attributes by one request to the file's home, for clients that keep none of
+//! them open, or leases with attributes for those that do. Owns the order in which both are looked at, and that a write is carried out only under
 //! the attributes by which it was judged. It never judges permissions itself, and knows only the home's
 //! part of a file's data.
 
@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::records::record::Inode;
 use crate::records::stored::store_status;
 use crate::requests::bulk::Bulk;
-use crate::target::Target;
+use crate::target::{LeaseKind, Target};
 
 /// Writes up to this size keep other writers of the file away, so that it is known how the file was
 /// before. They are all here then: nobody waits for a peer meanwhile.
@@ -85,6 +85,18 @@ fn read_held(
     Ok(Reply::FileData { bytes: read as u32, attr })
 }
 
+/// Answer to `LeaseFile`.
+pub(crate) fn lease(node: &Node, target: &Target, session: SessionId, oid: Oid) -> Answer {
+    regular(target, oid)?;
+    target.record_leases(LeaseKind::Read)?;
+    let granted = target.leases.grant_read((oid, 0), session);
+    // Only what is looked at after that is what the lease promises.
+    let inode = regular(target, oid)?;
+    let attr = Box::new(complete(node, target, Some(session), oid, &inode)?);
+    let lease_ms = granted.lease.as_millis() as u32;
+    Ok(Reply::FileLeased { lease_ms, version: granted.version, attr })
+}
+
 /// Answer to `WriteFile`. `writer`: the session of the client that writes.
 pub(crate) fn write(
     node: &Node,
@@ -97,7 +109,7 @@ pub(crate) fn write(
     let bytes = u64::from(bulk.bytes());
     check_range(offset, bytes)?;
     let inode = regular(target, oid)?;
-    if guard_of(&inode) != *guard {
+    if inode.guard() != *guard {
         return Err(Status::ConditionFailed);
     }
     if bytes > at_home_from(node, oid, &inode, offset) {
@@ -137,9 +149,4 @@ fn write_held(
     let mark = ChangeMark::of(&at_home(oid, inode, counts.then_some(stat)));
     held.write_at(data, offset).map_err(store_status)?;
     Ok(mark)
-}
-
-fn guard_of(inode: &Inode) -> FileGuard {
-    let Inode { mode, uid, gid, chunk_bytes, has_xattrs, .. } = *inode;
-    FileGuard { mode, uid, gid, chunk_bytes, has_xattrs }
 }

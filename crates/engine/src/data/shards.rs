@@ -193,22 +193,22 @@ pub(crate) fn stat(target: &Target, asker: Option<SessionId>, data: ShardRef) ->
     Ok(Reply::Shard(stat.map(wire_stat)))
 }
 
-/// Answer to `ShardAllocate`.
+/// Answer to `ShardAllocate`. `writer`: the session of the client that asks for it.
 pub(crate) fn allocate(
     target: &Target,
+    writer: Option<SessionId>,
     data: ShardRef,
-    offset: u64,
-    bytes: u64,
+    (offset, bytes): (u64, u64),
     what: Allocation,
 ) -> Answer {
     check_range(offset, bytes)?;
     check_file(target, data)?;
     let key = (data.oid, data.shard);
-    let _change = if matches!(what, Allocation::Grow | Allocation::KeepSize) {
-        target.leases.before_read(key, None);
+    let _change = if what == Allocation::KeepSize {
+        target.leases.before_read(key, writer);
         None
     } else {
-        Some(target.leases.before_write(key, None))
+        Some(target.leases.before_write(key, writer))
     };
     if what == Allocation::PunchHole {
         if let Some(file) = target.store.shard(data.oid, data.shard).map_err(store_status)? {

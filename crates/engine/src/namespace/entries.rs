@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use azekura_proto::attr::{DirectoryChange, FileKind, NewInode};
+use azekura_proto::attr::{DirectoryChange, DirectoryGuard, FileKind, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::{Answer, Reply, Request, check_name};
 use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{ContainerId, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::data::leases::Granted;
 use crate::namespace::attributes::{DIRECTORY_BYTES, complete, load_inode};
 use crate::node::Node;
 use crate::records::record::{Bucket, Inode, Orphan, entry_key};
@@ -17,7 +18,7 @@ use crate::records::stored::load;
 use crate::records::update::Update;
 use crate::requests::retry::{Caller, FirstAnswer};
 use crate::requests::sessions::Session;
-use crate::target::{Guard, RECORD_WAIT, Target};
+use crate::target::{Guard, LeaseKind, RECORD_WAIT, Target};
 use crate::transaction::action::{Actor, put_inode};
 use crate::transaction::coordinator::{Parts, run};
 use crate::transaction::key_locks::LockKey;
@@ -111,21 +112,35 @@ fn lock_for_insert<'a>(
     }
 }
 
-/// Answer to `Create`.
+/// Whether a directory still is what a creation in it was judged by.
+fn directory_is(node: &Node, dir: Oid, guard: &DirectoryGuard) -> Result<bool, Status> {
+    let found = match node.local_home(dir) {
+        Some(home) => DirectoryGuard::of(&load_inode(home, dir)?.attr(dir)),
+        None => match node.call(dir.home(), &Request::GetAttr { oid: dir })? {
+            Reply::Attr(attr) => DirectoryGuard::of(&attr),
+            _ => return Err(Status::Damaged),
+        },
+    };
+    Ok(found == *guard)
+}
+
+/// Answer to `Create`, and with a guard of the directory to `CreateGuarded`.
 pub(crate) fn create(
     node: &Node,
     target: &Target,
     caller: &Caller,
     session: Option<&Session>,
-    place: (Oid, &[u8]),
+    place: (Oid, &[u8], Option<&DirectoryGuard>),
     new: &NewInode,
 ) -> Answer {
-    let (dir, name) = place;
+    let (dir, name, guard) = place;
     check_name(name)?;
     check_new(new)?;
     if let Some(oid) = caller.created.filter(|_| caller.resent) {
         return created_again(node, target, session, oid);
     }
+    // Without the lock: its home may be at another engine.
+    let holds = guard.map_or(Ok(true), |guard| directory_is(node, dir, guard))?;
     let state = lock_for_insert(node, target, dir, name)?;
     let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
@@ -135,7 +150,13 @@ pub(crate) fn create(
         if caller.resent && is_own_work(target, caller, slot.entry.oid) {
             return created_again(node, target, session, slot.entry.oid);
         }
+        if !holds {
+            return Err(Status::ConditionFailed);
+        }
         return existing(node, caller.client(), session, slot.entry);
+    }
+    if !holds {
+        return Err(Status::ConditionFailed);
     }
     let oid = Oid::new(dir.container(), new.class, target.id, target.draw_serial()?);
     let entry = Entry { oid, kind: new.kind };
@@ -242,6 +263,54 @@ pub(crate) fn open(node: &Node, target: &Target, session: &Session, oid: Oid) ->
     node.sessions.open(session, oid)?;
     drop(state);
     Ok(Reply::Attr(Box::new(complete(node, target, Some(session.id), oid, &inode)?)))
+}
+
+/// Answer to `OpenEntry`, with a read lease of a regular file if `lease`.
+pub(crate) fn open_entry(
+    node: &Node,
+    target: &Target,
+    session: &Session,
+    (dir, name): (Oid, &[u8]),
+    lease: bool,
+) -> Answer {
+    if name.len() > azekura_proto::limits::NAME_BYTES_MAX {
+        return Err(Status::NameTooLong);
+    }
+    let mut gone = None;
+    loop {
+        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+        if gone == Some(entry) {
+            // It leads nowhere.
+            return Err(Status::NotFound);
+        }
+        match open_found(node, session, entry, lease) {
+            // Removed since the entry was read; another may have its name.
+            Err(Status::Stale) => gone = Some(entry),
+            answer => return answer,
+        }
+    }
+}
+
+fn open_found(node: &Node, session: &Session, entry: Entry, lease: bool) -> Answer {
+    let Some(home) = node.local_home(entry.oid) else {
+        return Ok(Reply::Opened { entry, attr: None, lease_ms: 0, version: 0 });
+    };
+    let mut granted = Granted { lease: Duration::ZERO, version: 0 };
+    if lease && entry.kind == FileKind::Regular {
+        home.record_leases(LeaseKind::Read)?;
+        granted = home.leases.grant_read((entry.oid, 0), session.id);
+    }
+    // Only what is looked at after the grant is what the lease promises.
+    let inode = load_inode(home, entry.oid)?;
+    let attr = complete(node, home, Some(session.id), entry.oid, &inode)?;
+    if matches!(entry.kind, FileKind::Regular | FileKind::Directory) {
+        // Last, since nobody would give it back after a failure; under the lock, so that an unlink sees it.
+        let _state = home.lock();
+        load_inode(home, entry.oid)?;
+        node.sessions.open(session, entry.oid)?;
+    }
+    let lease_ms = granted.lease.as_millis() as u32;
+    Ok(Reply::Opened { entry, attr: Some(Box::new(attr)), lease_ms, version: granted.version })
 }
 
 /// Takes a name away in one transaction with `further`, which adds what else is to be done or says why

@@ -1,7 +1,7 @@
 //! Changing inodes: attributes, length, extended attributes. Owns the truncation of striped files,
 //! which their home carries out. Who may change what was decided by the client.
 
-use azekura_proto::attr::{AttrChange, FileKind, SetTime};
+use azekura_proto::attr::{AttrChange, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, FILE_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX,
     XATTR_VALUE_BYTES_MAX,
@@ -10,6 +10,7 @@ use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
 use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::data::leases::Change;
 use crate::namespace::attributes::{self, complete, load_inode};
 use crate::node::Node;
 use crate::records::record::{Inode, xattr_key};
@@ -56,6 +57,17 @@ fn change_inode_for(
     Ok(inode)
 }
 
+/// Waits until nobody but `who` relies on the attributes of a file, and keeps others from it until what it
+/// gives is dropped. To be called without the namespace lock.
+fn before_change(
+    target: &Target,
+    who: Option<SessionId>,
+    oid: Oid,
+) -> Result<Option<Change<'_>>, Status> {
+    let is_file = load_inode(target, oid)?.kind == FileKind::Regular;
+    Ok(is_file.then(|| target.leases.before_write((oid, 0), who)))
+}
+
 /// Answer to `SetAttr`.
 pub(crate) fn set_attr(
     node: &Node,
@@ -85,27 +97,67 @@ pub(crate) fn set_attr_if(
     if complete(node, target, asker, oid, &inode)?.ctime != ctime {
         return Err(Status::ConditionFailed);
     }
-    change_attr(node, target, asker, oid, change, Some((caller, inode.ctime)))
+    change_attr(node, target, asker, oid, change, Some((caller, Seen::Ctime(inode.ctime))))
+}
+
+/// Answer to `SetAttrGuarded`.
+pub(crate) fn set_attr_guarded(
+    node: &Node,
+    target: &Target,
+    (caller, asker): (&Caller, Option<SessionId>),
+    oid: Oid,
+    change: &AttrChange,
+    guard: &FileGuard,
+) -> Answer {
+    if change.size.is_some() || change.chunk_bytes.is_some() {
+        return Err(Status::Invalid);
+    }
+    if caller.first_answer(&target.store)?.is_some() {
+        // The first time may have ended before the file's own times were set.
+        let _change = before_change(target, asker, oid)?;
+        let inode = load_inode(target, oid)?;
+        return finish_change(node, target, asker, (oid, &inode), change, target.now());
+    }
+    change_attr(node, target, asker, oid, change, Some((caller, Seen::Guard(*guard))))
+}
+
+/// What an inode was when its change was judged.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// Its time of last change.
+    Ctime(Timestamp),
+    /// What decides who may change it.
+    Guard(FileGuard),
+}
+
+impl Seen {
+    fn still_holds(self, inode: &Inode) -> bool {
+        match self {
+            Self::Ctime(ctime) => inode.ctime == ctime,
+            Self::Guard(guard) => inode.guard() == guard,
+        }
+    }
 }
 
 /// The caller has the file's size lock if its length changes. `seen`: who asks for the change of an inode
-/// with this time of last change, and may ask twice.
+/// that is as it was seen, and may ask twice.
 fn change_attr(
     node: &Node,
     target: &Target,
     asker: Option<SessionId>,
     oid: Oid,
     change: &AttrChange,
-    seen: Option<(&Caller, Timestamp)>,
+    seen: Option<(&Caller, Seen)>,
 ) -> Answer {
     if let Some(size) = change.size {
         truncate(node, target, asker, oid, size)?;
     }
+    let _change = before_change(target, asker, oid)?;
     let stamp = target.now();
     let fine_stamp = target.fine_now();
     let inode = change_inode_for(target, seen.map(|(caller, _)| caller), oid, |inode| {
         // Once a file has been cut there is no way back.
-        if change.size.is_none() && seen.is_some_and(|(_, ctime)| inode.ctime != ctime) {
+        if change.size.is_none() && seen.is_some_and(|(_, seen)| !seen.still_holds(inode)) {
             return Err(Status::ConditionFailed);
         }
         if change.chunk_bytes.is_some() {
@@ -114,14 +166,26 @@ fn change_attr(
         }
         apply(inode, change, stamp, fine_stamp)
     })?;
+    finish_change(node, target, asker, (oid, &inode), change, stamp)
+}
+
+/// What a changed inode entails for the files of its data; and the answer.
+fn finish_change(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    (oid, inode): (Oid, &Inode),
+    change: &AttrChange,
+    stamp: Timestamp,
+) -> Answer {
     if inode.kind == FileKind::Regular {
         if let Some(mtime) = change.mtime {
-            touch_shards(node, target, asker, (oid, &inode), resolve(mtime, stamp))?;
+            touch_shards(node, target, asker, (oid, inode), resolve(mtime, stamp))?;
         } else if change.size.is_some() {
-            touch_shards(node, target, asker, (oid, &inode), stamp)?;
+            touch_shards(node, target, asker, (oid, inode), stamp)?;
         }
     }
-    Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, &inode)?)))
+    Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, inode)?)))
 }
 
 /// `fine_stamp`: the exact time, by which a directory's shards are judged.
@@ -244,7 +308,7 @@ fn truncate(
             None => Ok(()),
         };
     }
-    set_striped(target, oid)?;
+    set_striped(target, asker, oid)?;
     let last = geometry.last_shard(size);
     node.call_shards(oid, |shard| Request::ShardTruncate {
         data: ShardRef { oid, shard, is_file: false },
@@ -254,8 +318,13 @@ fn truncate(
     .map(drop)
 }
 
-/// The file may have data beyond chunk 0 from now on.
-pub(crate) fn set_striped(target: &Target, oid: Oid) -> Result<(), Status> {
+/// The file may have data beyond chunk 0 from now on, at the wish of the session `who`. A lease of the home
+/// alone says nothing about its length any more.
+pub(crate) fn set_striped(target: &Target, who: Option<SessionId>, oid: Oid) -> Result<(), Status> {
+    if load_inode(target, oid)?.striped {
+        return Ok(());
+    }
+    let _change = before_change(target, who, oid)?;
     change_inode(target, oid, |inode| {
         if inode.kind != FileKind::Regular {
             return Err(Status::Invalid);
@@ -321,6 +390,7 @@ pub(crate) fn set_xattr(
     if caller.first_answer(&target.store)?.is_some() {
         return Ok(Reply::Done);
     }
+    let _change = before_change(target, caller.client(), oid)?;
     let _state = target.lock();
     let mut inode = load_inode(target, oid)?;
     let key = xattr_key(oid, name);
@@ -352,6 +422,7 @@ pub(crate) fn remove_xattr(target: &Target, caller: &Caller, oid: Oid, name: &[u
     if caller.first_answer(&target.store)?.is_some() {
         return Ok(Reply::Done);
     }
+    let _change = before_change(target, caller.client(), oid)?;
     let _state = target.lock();
     let mut inode = load_inode(target, oid)?;
     let key = xattr_key(oid, name);

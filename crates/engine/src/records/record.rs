@@ -1,7 +1,7 @@
 //! What a target stores about the file system: inodes, entry buckets, directory shards, and the
 //! keys they stand under. Owns the on-disk form of all of them. It reads and writes bytes only.
 
-use azekura_proto::attr::{FileKind, Inheritance, NewInode};
+use azekura_proto::attr::{FileGuard, FileKind, Inheritance, NewInode};
 use azekura_proto::message::{DirCookie, DirShardStat};
 use azekura_proto::placement::name_hash;
 use azekura_proto::transaction::{Entry, TransactionId};
@@ -109,6 +109,13 @@ impl Inode {
             inheritance: self.inheritance,
             parent: self.parent,
         }
+    }
+
+    /// What of the attributes changes are judged by.
+    pub(crate) fn guard(&self) -> FileGuard {
+        let Self { mode, uid, gid, has_xattrs, .. } = *self;
+        let chunk_bytes = self.inheritance.map_or(self.chunk_bytes, |given| given.chunk_bytes);
+        FileGuard { mode, uid, gid, chunk_bytes, has_xattrs }
     }
 }
 

@@ -80,10 +80,17 @@ pub(crate) fn dispatch(
             containers::change(target, name, *inheritance)
         }
 
+        Request::OpenEntry { dir, name, lease } => {
+            entries::open_entry(node, target, need(session)?, (*dir, name), *lease)
+        }
         Request::Lookup { dir, name } => entries::lookup(node, target, asker, *dir, name),
         Request::Create { dir, name, inode, open } => {
-            let session = if *open { Some(need(session)?) } else { None };
-            entries::create(node, target, caller, session.map(AsRef::as_ref), (*dir, name), inode)
+            let session = if *open { Some(need(session)?.as_ref()) } else { None };
+            entries::create(node, target, caller, session, (*dir, name, None), inode)
+        }
+        Request::CreateGuarded { dir, name, inode, open, guard } => {
+            let session = if *open { Some(need(session)?.as_ref()) } else { None };
+            entries::create(node, target, caller, session, (*dir, name, Some(guard)), inode)
         }
         Request::CreateUnlinked { container, inode } => {
             entries::create_unlinked(node, target, caller, need(session)?, *container, inode)
@@ -108,6 +115,9 @@ pub(crate) fn dispatch(
         Request::SetAttrIf { oid, change, ctime } => {
             inode::set_attr_if(node, target, (caller, asker), *oid, change, *ctime)
         }
+        Request::SetAttrGuarded { oid, change, guard } => {
+            inode::set_attr_guarded(node, target, (caller, asker), *oid, change, guard)
+        }
         Request::Open { oid } => entries::open(node, target, need(session)?, *oid),
         Request::Release { oids } => {
             let session = need(session)?;
@@ -116,7 +126,9 @@ pub(crate) fn dispatch(
             }
             Ok(Reply::Done)
         }
-        Request::SetStriped { oid } => inode::set_striped(target, *oid).map(|()| Reply::Done),
+        Request::SetStriped { oid } => {
+            inode::set_striped(target, asker, *oid).map(|()| Reply::Done)
+        }
         Request::ReadLink { oid } => inode::read_link(target, *oid),
         Request::GetXattr { oid, name } => inode::get_xattr(target, *oid, name),
         Request::SetXattr { oid, name, value, mode } => {
@@ -143,6 +155,7 @@ pub(crate) fn dispatch(
             shards::write_leased(target, need(session)?.id, *data, (*offset, *epoch), bulk)
         }
         Request::Append { oid } => append::append(node, target, caller, *oid, bulk.take_all()?),
+        Request::LeaseFile { oid } => files::lease(node, target, need(session)?.id, *oid),
         Request::LeaseRead { data } => shards::lease_read(target, need(session)?.id, *data),
         Request::LeaseWrite { data, instead_of } => {
             shards::lease_write(target, need(session)?.id, *data, *instead_of)
@@ -161,7 +174,8 @@ pub(crate) fn dispatch(
             shards::stat(target, on_behalf.or(asker), *data)
         }
         Request::ShardAllocate { data, offset, bytes, what } => {
-            shards::allocate(target, *data, *offset, *bytes, *what)
+            let writer = asker.filter(|_| *role == Role::Client);
+            shards::allocate(target, writer, *data, (*offset, *bytes), *what)
         }
         Request::ShardSeek { data, offset, hole } => {
             shards::seek(target, asker, *data, *offset, *hole)

@@ -101,7 +101,7 @@ impl File {
     /// # Errors
     /// Those of `fstat`.
     pub fn metadata(&self) -> Result<Attr> {
-        self.fs.getattr(self.handle.oid())
+        self.fs.getattr_open(&self.handle)
     }
 
     /// Length in bytes.

@@ -11,6 +11,7 @@ use super::walk::Place;
 use super::{Directory, File, Namespace, OpenOptions};
 use crate::ops::attr::AttrUpdate;
 use crate::ops::create::NewEntry;
+use crate::ops::open::Named;
 use crate::{Access, Credentials, Errno, OpenFile, Result, permission};
 
 impl Namespace {
@@ -27,7 +28,7 @@ impl Namespace {
         if flags & OFlags::ACCMODE == OFlags::RDONLY {
             self.fs.reading.expect_reads();
         }
-        let place = self.place(path.as_ref())?;
+        let mut place = self.place(path.as_ref())?;
         if flags.contains(OFlags::TMPFILE) {
             let dir = self.resolve_place(place, true, &mut 0)?.oid;
             let (_, handle) = self.fs.tmpfile(&self.caller, dir, mode, flags)?;
@@ -37,7 +38,15 @@ impl Namespace {
             return self.open_or_create(place, flags, mode);
         }
         let follow = !flags.contains(OFlags::NOFOLLOW);
-        let oid = self.resolve_place(place, follow, &mut 0)?.oid;
+        let mut links = 0;
+        while let Place::Name { dir, name, slash: false } = &place {
+            match self.fs.open_name(&self.caller, *dir, name, flags)? {
+                Named::Open(handle) => return Ok(self.file(*handle)),
+                Named::Symlink(link) if follow => place = self.followed(*dir, link, &mut links)?,
+                Named::Symlink(_) | Named::Unclear => break,
+            }
+        }
+        let oid = self.resolve_place(place, follow, &mut links)?.oid;
         self.fs.open(&self.caller, oid, flags).map(|(_, handle)| self.file(handle)).map_err(
             |errno| match errno {
                 // Removed between the two steps.
@@ -403,8 +412,8 @@ impl Namespace {
         follow: bool,
         update: &AttrUpdate,
     ) -> Result<Attr> {
-        let oid = self.resolve(path, follow)?.oid;
-        self.fs.setattr(&self.caller, oid, None, update)
+        let seen = self.resolve(path, follow)?;
+        self.fs.setattr_of(&self.caller, &seen, update)
     }
 
     /// `getxattr`; a symlink at the end is followed.

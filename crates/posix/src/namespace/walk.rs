@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX, SYMLINKS_MAX};
+use azekura_proto::message::typed::{Found, Lookup};
 use azekura_proto::{Attr, Oid};
 
 use super::Namespace;
@@ -199,11 +200,18 @@ impl Namespace {
     }
 
     fn look(&self, dir: Oid, name: &[u8]) -> Result<Step> {
-        let asked = self.fs.cache.ask_step(dir, name);
-        let (oid, kind) = self.fs.entry_kind(dir, name)?;
-        let step = match kind {
-            FileKind::Directory => Step::Directory(oid),
-            FileKind::Symlink => Step::Symlink(Arc::from(self.fs.readlink(oid)?)),
+        let cache = &self.fs.cache;
+        let (asked, asked_dir) = (cache.ask_step(dir, name), cache.ask_any_dir());
+        let Found { entry, attr } = self.fs.call_entry(dir, name, Lookup { dir, name })?;
+        let step = match entry.kind {
+            FileKind::Directory => {
+                // Whatever comes next is judged by them.
+                if let Some(attr) = attr {
+                    cache.keep_met_dir(asked_dir, entry.oid, attr);
+                }
+                Step::Directory(entry.oid)
+            }
+            FileKind::Symlink => Step::Symlink(Arc::from(self.fs.readlink(entry.oid)?)),
             _ => return Err(Errno::NOTDIR),
         };
         self.fs.cache.keep_step(asked, dir, name, step.clone());
@@ -256,7 +264,13 @@ impl Namespace {
         let mut must_be_dir = false;
         loop {
             let (dir, name, slash) = match place {
-                Place::Dot(oid) | Place::DotDot(oid) => return Ok(self.fs.getattr(oid)?),
+                Place::Dot(oid) | Place::DotDot(oid) => {
+                    // What is done in it next is judged by them.
+                    let asked = self.fs.cache.ask_dir(oid);
+                    let attr = self.fs.getattr(oid)?;
+                    self.fs.cache.keep_dir(asked, oid, &Arc::new(attr.clone()));
+                    return Ok(attr);
+                }
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;

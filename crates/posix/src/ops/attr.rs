@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::ClientError;
-use azekura_proto::attr::{AttrChange, FileKind, SetTime};
+use azekura_proto::attr::{AttrChange, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::FILE_BYTES_MAX;
 use azekura_proto::message::TypedRequest;
-use azekura_proto::message::typed::{SetAttr, SetAttrIf};
+use azekura_proto::message::typed::{SetAttr, SetAttrGuarded, SetAttrIf};
 use azekura_proto::{Attr, Oid, Status, Timestamp};
 
 use crate::errno::of_client;
@@ -69,6 +69,23 @@ impl FileSystem {
         self.attr_of(settled).map(|attr| *attr)
     }
 
+    /// As [`FileSystem::getattr`], for an open file. While it is read under leases that cover its
+    /// attributes nobody is asked, unless nothing is to be kept.
+    ///
+    /// # Errors
+    /// As [`FileSystem::getattr`].
+    pub fn getattr_open(&self, file: &OpenFile) -> Result<Attr> {
+        let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
+        if self.config().cache != CachePolicy::None
+            && let Some(attr) = file.reader.attr()
+        {
+            return Ok(attr);
+        }
+        let attr = self.attr_of(settled)?;
+        file.learn(&attr);
+        Ok(*attr)
+    }
+
     /// Whether the caller may do this; checked here even where the kernel checks operations.
     ///
     /// # Errors
@@ -111,13 +128,69 @@ impl FileSystem {
         update: &AttrUpdate,
     ) -> Result<Attr> {
         let settled = self.settle_for(oid, update)?;
-        let (change, _) = self.judge_change(caller, settled, handle, update)?;
-        let attr =
-            self.apply_change(oid, SetAttr { oid, change }).map_err(|error| of_client(&error))?;
+        let guess = handle.map(|handle| (handle.kind(), handle.guess()));
+        let attr = self.change_attr(caller, settled, (handle, guess), update)?;
         if let Some(handle) = handle {
-            handle.layout.learn_striped(attr.striped);
+            handle.learn(&attr);
         }
-        Ok(*attr)
+        Ok(attr)
+    }
+
+    /// As [`FileSystem::setattr`] without a handle, for an object that had these attributes a moment ago.
+    /// If it still has the owner and mode, that saves asking for them.
+    ///
+    /// # Errors
+    /// As [`FileSystem::setattr`].
+    pub fn setattr_of(
+        &self,
+        caller: &Credentials,
+        seen: &Attr,
+        update: &AttrUpdate,
+    ) -> Result<Attr> {
+        let settled = self.settle_for(seen.oid, update)?;
+        let guess = Some((seen.kind, FileGuard::of(seen)));
+        self.change_attr(caller, settled, (None, guess), update)
+    }
+
+    fn change_attr(
+        &self,
+        caller: &Credentials,
+        settled: Settled,
+        (handle, guess): (Option<&OpenFile>, Option<(FileKind, FileGuard)>),
+        update: &AttrUpdate,
+    ) -> Result<Attr> {
+        let oid = settled.oid();
+        if let Some(known) = guess
+            && let Some(attr) = self.change_as_known(caller, oid, known, update)?
+        {
+            return Ok(attr);
+        }
+        let (change, _) = self.judge_change(caller, settled, handle, update)?;
+        let attr = self.apply_change(oid, SetAttr { oid, change });
+        attr.map(|attr| *attr).map_err(|error| of_client(&error))
+    }
+
+    /// Makes a change that is judged by what is known of the object, if that still holds. `None` if
+    /// nothing was changed, and the object has to be looked at.
+    fn change_as_known(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        (kind, guard): (FileKind, FileGuard),
+        update: &AttrUpdate,
+    ) -> Result<Option<Attr>> {
+        // What goes with a new length or owner takes more than one request.
+        let is_plain = update.size.is_none() && !(guard.has_xattrs && update.gives_away());
+        if !self.checks() || !is_plain || allow(caller, (kind, &guard), None, update).is_err() {
+            return Ok(None);
+        }
+        let mut change = update.as_change();
+        adjust(caller, (kind, &guard), update, &mut change);
+        match self.apply_change(oid, SetAttrGuarded { oid, change, guard }) {
+            Ok(attr) => Ok(Some(*attr)),
+            Err(ClientError::Status(Status::ConditionFailed)) => Ok(None),
+            Err(error) => Err(of_client(&error)),
+        }
     }
 
     /// As [`FileSystem::setattr`] without a handle, if the object has not changed since it had this time
@@ -171,14 +244,16 @@ impl FileSystem {
         let mut capability_taken = false;
         if self.checks() {
             let attr = self.attr_of(settled)?;
-            allow(caller, &attr, handle, update)?;
-            adjust(caller, &attr, update, &mut change);
+            let known = (attr.kind, &FileGuard::of(&attr));
+            allow(caller, known, handle, update)?;
+            adjust(caller, known, update, &mut change);
             if attr.has_xattrs && (update.gives_away() || update.size.is_some()) {
                 capability_taken = self.take_capability(settled.oid())?;
             }
         } else if update.mode.is_none() && (update.gives_away() || update.drop_set_id) {
             // The kernel takes capabilities by itself.
-            change.clear_mode_bits = set_id_bits(caller, &*self.attr_of(settled)?);
+            let attr = self.attr_of(settled)?;
+            change.clear_mode_bits = set_id_bits(caller, (attr.kind, &FileGuard::of(&attr)));
         }
         Ok((change, capability_taken))
     }
@@ -202,59 +277,66 @@ impl FileSystem {
     }
 }
 
+/// What an object is and what of it changes are judged by.
+type Known<'k> = (FileKind, &'k FileGuard);
+
 /// Whether the caller may make this change.
 fn allow(
     caller: &Credentials,
-    attr: &Attr,
+    (kind, guard): Known<'_>,
     handle: Option<&OpenFile>,
     update: &AttrUpdate,
 ) -> Result<()> {
-    if update.mode.is_some() && !permission::owns(caller, attr) {
+    let owns = caller.is_root() || caller.uid == guard.uid;
+    if update.mode.is_some() && !owns {
         return Err(Errno::PERM);
     }
     if update.gives_away() {
-        let uid_stays = update.uid.is_none_or(|uid| uid == attr.uid);
-        let gid_mine = update.gid.is_none_or(|gid| gid == attr.gid || caller.in_group(gid));
-        let mine = caller.uid == attr.uid && uid_stays && gid_mine;
+        let uid_stays = update.uid.is_none_or(|uid| uid == guard.uid);
+        let gid_mine = update.gid.is_none_or(|gid| gid == guard.gid || caller.in_group(gid));
+        let mine = caller.uid == guard.uid && uid_stays && gid_mine;
         if !(caller.is_root() || mine) {
             return Err(Errno::PERM);
         }
     }
     let writing = Access { write: true, ..Access::default() };
+    let may_write = permission::may_use(caller, guard, writing);
     if update.size.is_some() {
-        match (attr.kind, handle) {
+        match (kind, handle) {
             (FileKind::Directory, None) => return Err(Errno::ISDIR),
-            (FileKind::Regular, None) => permission::check(caller, attr, writing)?,
+            (FileKind::Regular, None) if may_write => {}
+            (FileKind::Regular, None) => return Err(Errno::ACCESS),
             (FileKind::Regular, Some(handle)) if handle.is_writable() => {}
             _ => return Err(Errno::INVAL),
         }
     }
     match (update.atime, update.mtime) {
         (None, None) => Ok(()),
-        _ if permission::owns(caller, attr) => Ok(()),
-        (Some(SetTime::Now), Some(SetTime::Now)) => permission::check(caller, attr, writing),
+        _ if owns => Ok(()),
+        (Some(SetTime::Now), Some(SetTime::Now)) if may_write => Ok(()),
+        (Some(SetTime::Now), Some(SetTime::Now)) => Err(Errno::ACCESS),
         _ => Err(Errno::PERM),
     }
 }
 
 /// What else changes with it: setuid and setgid bits go where they would be a danger.
-fn adjust(caller: &Credentials, attr: &Attr, update: &AttrUpdate, change: &mut AttrChange) {
+fn adjust(caller: &Credentials, known: Known<'_>, update: &AttrUpdate, change: &mut AttrChange) {
     if let Some(mode) = &mut change.mode {
-        let group = update.gid.unwrap_or(attr.gid);
+        let group = update.gid.unwrap_or(known.1.gid);
         if !caller.is_root() && !caller.in_group(group) {
             *mode &= !SETGID;
         }
     }
     let cut = update.size.is_some() && !caller.is_root();
     if update.mode.is_none() && (update.gives_away() || update.drop_set_id || cut) {
-        change.clear_mode_bits = set_id_bits(caller, attr);
+        change.clear_mode_bits = set_id_bits(caller, known);
     }
 }
 
 /// The bits that an object loses when it is written to or given away.
-fn set_id_bits(caller: &Credentials, attr: &Attr) -> u16 {
-    match attr.kind {
+fn set_id_bits(caller: &Credentials, (kind, guard): Known<'_>) -> u16 {
+    match kind {
         FileKind::Directory => 0,
-        _ => permission::set_id_bits_lost(caller, attr.mode, attr.gid),
+        _ => permission::set_id_bits_lost(caller, guard.mode, guard.gid),
     }
 }

@@ -1,12 +1,14 @@
 //! `open` with `O_CREAT`, `O_TMPFILE`, `mkdir`, `symlink`, `mknod`. Owns what a new object starts
 //! with: its owner, and the class and chunk size that it inherits from its directory.
 
-use azekura_client::Created;
-use azekura_proto::attr::{DirectoryChange, FileKind, Inheritance, NewInode};
+use std::sync::Arc;
+
+use azekura_client::{ClientError, Created};
+use azekura_proto::attr::{DirectoryChange, DirectoryGuard, FileKind, Inheritance, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::check_name;
-use azekura_proto::message::typed::{Create, Creation};
-use azekura_proto::{Attr, ObjectClass, Oid};
+use azekura_proto::message::typed::{Create, CreateGuarded, Creation};
+use azekura_proto::{Attr, ObjectClass, Oid, Status};
 use rustix::fs::OFlags;
 
 use super::changed_dir::{ChangedDir, Effect};
@@ -189,7 +191,11 @@ impl FileSystem {
             }
             _ => {}
         }
-        let parent = self.parent_attr(dir)?;
+        let (parent, guard) = match watched {
+            // It is asked for anyway.
+            Some(_) => (self.parent_attr(dir)?, None),
+            None => self.parent_to_make_in(caller, dir)?,
+        };
         if let Err(errno) = self.check_change(caller, &parent) {
             self.check_search(caller, dir)?;
             return match self.entry_kind(dir, name) {
@@ -200,8 +206,23 @@ impl FileSystem {
         }
         let inode = self.new_inode(caller, &parent, what, mode, striping);
         let asked = self.files.ask_for_new();
-        let request = Create { dir, name, inode, open: false };
-        let creation = self.change_entry((dir, name), request, watched, effect_of_creation);
+        let creation = if let Some(guard) = guard {
+            let asked_dir = self.cache.ask_dir(dir);
+            let request = CreateGuarded { dir, name, inode, open: false, guard };
+            let creation = self.pool().call(self.entry_target(dir, name), request);
+            match creation {
+                Ok(_) => self.cache.confirm_dir(asked_dir, dir),
+                Err(ClientError::Status(Status::ConditionFailed)) => {
+                    self.cache.forget_dir(dir);
+                    return self.make_entry(caller, (dir, name), (mode, what), striping, None);
+                }
+                Err(_) => {}
+            }
+            creation
+        } else {
+            let request = Create { dir, name, inode, open: false };
+            self.change_entry((dir, name), request, watched, effect_of_creation)
+        };
         match creation.map_err(|error| entry_errno(&error))? {
             Creation::New(mut attr) => {
                 self.cache.forget_step(dir, name);
@@ -280,12 +301,12 @@ impl FileSystem {
     ) -> Result<(Attr, OpenFile)> {
         check_name(name).map_err(of_status)?;
         striping.check()?;
-        let parent = self.parent_attr(dir)?;
-        let may_make = self.check_change(caller, &parent);
-        if may_make.is_err() {
-            self.check_search(caller, dir)?;
-        }
+        let (mut parent, mut guard) = self.parent_to_make_in(caller, dir)?;
         for _ in 0..ROUNDS {
+            let may_make = self.check_change(caller, &parent);
+            if may_make.is_err() {
+                self.check_search(caller, dir)?;
+            }
             let (oid, kind) = if let Err(errno) = may_make {
                 self.entry_kind(dir, name).map_err(|found| match found {
                     Errno::NOENT => errno,
@@ -293,13 +314,27 @@ impl FileSystem {
                 })?
             } else {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
-                match self.pool().create(dir, name, inode).map_err(|error| entry_errno(&error))? {
-                    Created::New(mut attr, reference) => {
+                let asked = self.cache.ask_dir(dir);
+                let created = match guard {
+                    Some(guard) => self.pool().create_guarded(dir, name, inode, guard),
+                    None => self.pool().create(dir, name, inode),
+                };
+                match created {
+                    Ok(Created::New(mut attr, reference)) => {
+                        if guard.is_some() {
+                            self.cache.confirm_dir(asked, dir);
+                        }
                         self.note_new_entry(dir, &mut attr);
                         let file = self.handle(reference, &attr, caller, flags);
                         return Ok((*attr, file));
                     }
-                    Created::Existing(entry, _) => (entry.oid, entry.kind),
+                    Ok(Created::Existing(entry, _)) => (entry.oid, entry.kind),
+                    Err(ClientError::Status(Status::ConditionFailed)) if guard.is_some() => {
+                        self.cache.forget_dir(dir);
+                        (parent, guard) = (self.parent_attr(dir)?, None);
+                        continue;
+                    }
+                    Err(error) => return Err(entry_errno(&error)),
                 }
             };
             if flags.contains(OFlags::EXCL) {
@@ -310,6 +345,23 @@ impl FileSystem {
             }
         }
         Err(Errno::BUSY)
+    }
+
+    /// A directory in which a name is to be made. What is known of it from longer ago than it may be
+    /// believed serves with a guard: so an engine says whether it still holds as it makes the name.
+    fn parent_to_make_in(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+    ) -> Result<(Arc<Attr>, Option<DirectoryGuard>)> {
+        if self.cache.dir(dir).is_none()
+            && let Some(past) = self.cache.past_dir(dir)
+            && self.check_change(caller, &past).is_ok()
+        {
+            let guard = DirectoryGuard::of(&past);
+            return Ok((past, Some(guard)));
+        }
+        Ok((self.parent_attr(dir)?, None))
     }
 
     /// Opens what was found under the name of a file that was to be made. `None` if it was removed in

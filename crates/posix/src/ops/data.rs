@@ -2,9 +2,9 @@
 //! is not striped are at home; a file is made striped before the first write beyond chunk 0; and where
 //! a shard of a striped file ends early, only the size tells a hole from the end.
 
-use azekura_client::{ShardIo, ShardWrite};
+use azekura_client::{Call, ShardIo, ShardWrite};
 use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX};
-use azekura_proto::message::typed::{Append, Read, SetStriped};
+use azekura_proto::message::typed::{Append, LeaseFile, Read, SetStriped};
 use rustix::fs::OFlags;
 
 use crate::changes::DataChange;
@@ -38,14 +38,52 @@ impl FileSystem {
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
         match file.reader.read(&self.reading, &file.layout, offset, buffer) {
             Ok(got) => Ok(got),
-            Err(why) => {
-                let got = self.read_directly(settled, &file.layout, offset, buffer)?;
-                if why == Direct::BeyondKnownEnd {
-                    file.reader.learn_length(offset + got as u64);
-                }
+            Err(Direct::BeyondKnownEnd) => {
+                let got = self.read_past_end(settled, file, offset, buffer)?;
+                file.reader.learn_length(offset + got as u64);
                 Ok(got)
             }
+            Err(_) => self.read_directly(settled, &file.layout, offset, buffer),
         }
+    }
+
+    /// Reads past the end that is known of a far file. Where the home tells the end, its lease is brought
+    /// along: whoever has read to the end looks there once more, and asks for the attributes.
+    fn read_past_end(
+        &self,
+        settled: Settled,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let layout = &file.layout;
+        let room = layout.home_run(offset).min(PIECE).min(buffer.len() as u64) as usize;
+        let asked = if room == 0 || layout.is_striped() { None } else { file.reader.ask_attr() };
+        let Some(asked) = asked else {
+            return self.read_directly(settled, layout, offset, buffer);
+        };
+        let oid = settled.oid();
+        let (part, rest) = buffer.split_at_mut(room);
+        let request = Read { data: layout.shard(0), offset, bytes: room as u32 };
+        let (leased, read) = {
+            let mut lease = Call::new(oid.home(), LeaseFile { oid });
+            let mut read = Call::fetching(oid.home(), request, part);
+            self.pool().call_both(&mut lease, &mut read)
+        };
+        let read = read.map_err(|error| of_client(&error))?;
+        layout.learn_striped(read.striped);
+        if let Ok(leased) = leased {
+            file.reader.take_attr(asked, leased);
+        }
+        let got = read.bytes as usize;
+        if got < room && layout.is_striped() {
+            // Somebody has made it so: this may be a hole.
+            return self.read_directly(settled, layout, offset, buffer);
+        }
+        if got < room || rest.is_empty() {
+            return Ok(got);
+        }
+        Ok(got + self.read_directly(settled, layout, offset + got as u64, rest)?)
     }
 
     /// Reads by requests of just these bytes.

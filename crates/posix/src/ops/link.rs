@@ -45,7 +45,9 @@ impl FileSystem {
             self.check_change(caller, &parent)?;
         }
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
+        let naming = self.changes.begin_naming();
         let done = self.change_entry((dir, name), Link { oid, dir, name }, watched, effect);
+        drop(naming);
         done.map_err(|error| match entry_errno(&error) {
             Errno::ISDIR => Errno::PERM,
             other => other,

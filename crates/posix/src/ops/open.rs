@@ -1,7 +1,9 @@
 //! `open` of an object that is there. Owns which access mode needs which permission.
 
+use azekura_client::{OpenReference, OpenedName};
 use azekura_proto::attr::{AttrChange, FileKind};
-use azekura_proto::message::typed::SetAttr;
+use azekura_proto::limits::NAME_BYTES_MAX;
+use azekura_proto::message::typed::{FileLeased, SetAttr};
 use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
@@ -9,6 +11,20 @@ use crate::errno::of_client;
 use crate::permission::set_id_bits_lost;
 use crate::writer::WriteLeases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
+
+/// What opening a name has led to.
+#[derive(Debug)]
+pub(crate) enum Named {
+    /// It is open.
+    Open(Box<OpenFile>),
+    /// It is this symlink.
+    Symlink(Oid),
+    /// It has to be looked up first, and opened then.
+    Unclear,
+}
+
+/// Nothing but reading.
+const READING: Access = Access { read: true, write: false, execute: false };
 
 impl FileSystem {
     /// Opens an object by id: a regular file for reading and writing, or a directory. Gives its
@@ -24,7 +40,68 @@ impl FileSystem {
         // The engine gives attributes with its answer.
         let _settled = self.writing.settle(oid, leases)?;
         let (attr, reference) = self.pool().open(oid).map_err(|error| of_client(&error))?;
-        let mut attr = *attr;
+        self.opened(caller, *attr, reference, flags)
+    }
+
+    /// Opens what a name leads to in one step, if that can be done.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::lookup`] and [`FileSystem::open`].
+    pub(crate) fn open_name(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Result<Named> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        self.check_search(caller, dir)?;
+        let wants_lease =
+            access_of(flags) == READING && self.reading.is_far(self.entry_target(dir, name));
+        let asked = wants_lease.then(|| (self.now(), self.changes.of_all()));
+        let opened = self.pool().open_name(dir, name, wants_lease);
+        let opened = opened.map_err(|error| match of_client(&error) {
+            // The directory is gone.
+            Errno::STALE => Errno::NOENT,
+            other => other,
+        });
+        let Some(opened) = opened? else { return Ok(Named::Unclear) };
+        let OpenedName { entry, attr, reference, lease } = opened;
+        match (entry.kind, attr, reference) {
+            (FileKind::Symlink, ..) => Ok(Named::Symlink(entry.oid)),
+            // What this process has written to it may not have arrived.
+            _ if self.writing.has_unsettled(entry.oid) => Ok(Named::Unclear),
+            (_, Some(attr), Some(reference)) => {
+                let (attr, file) = self.opened(caller, *attr, reference, flags)?;
+                if let Some((at, changes)) = asked
+                    && lease.lease_ms > 0
+                    && changes == self.changes.of_all()
+                {
+                    let leased = FileLeased { lease, attr: Box::new(attr) };
+                    file.reader.begin_leased(&self.reading, &file.layout, at, leased);
+                }
+                Ok(Named::Open(Box::new(file)))
+            }
+            (_, None, _) => match self.open(caller, entry.oid, flags) {
+                Err(Errno::STALE) => Ok(Named::Unclear),
+                other => other.map(|(_, file)| Named::Open(Box::new(file))),
+            },
+            _ if flags.contains(OFlags::DIRECTORY) => Err(Errno::NOTDIR),
+            _ => Err(Errno::NXIO),
+        }
+    }
+
+    /// Goes on with what an engine holds open now, and has these attributes.
+    fn opened(
+        &self,
+        caller: &Credentials,
+        mut attr: Attr,
+        reference: OpenReference,
+        flags: OFlags,
+    ) -> Result<(Attr, OpenFile)> {
+        let (oid, truncates) = (attr.oid, flags.contains(OFlags::TRUNC));
         let wanted = access_of(flags);
         match attr.kind {
             FileKind::Directory if wanted.write => return Err(Errno::ISDIR),

@@ -38,7 +38,9 @@ impl FileSystem {
         }
         self.check_removal(caller, dir, name)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
+        let naming = self.changes.begin_naming();
         let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
+        drop(naming);
         let done = done.map_err(|error| entry_errno(&error));
         self.cache.forget_step(dir, name);
         match done {

@@ -39,7 +39,9 @@ impl FileSystem {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
+        let naming = self.changes.begin_naming();
         let done = self.call_entry(to_dir, to_name, request);
+        drop(naming);
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
         // Also what moved, and what it replaced, may be a directory.

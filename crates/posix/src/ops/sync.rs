@@ -114,6 +114,13 @@ impl FileSystem {
         self.drain()
     }
 
+    /// Tells the engines that this session ends, for a process that is about to end, after
+    /// [`FileSystem::drain_for_good`].
+    pub fn leave(&self) {
+        self.changes.end_leases();
+        self.pool().leave();
+    }
+
     /// The process goes on after [`FileSystem::drain_for_good`].
     pub fn resume(&self) {
         self.writing.set_ending(false);

@@ -147,7 +147,9 @@ impl FileSystem {
             return Err(Errno::TOOBIG);
         }
         self.check_xattr(caller, oid, name, true)?;
+        let change = self.changes.begin(oid);
         let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
+        drop(change);
         self.cache.forget_dir(oid);
         self.files.forget(oid);
         match done {
@@ -177,7 +179,9 @@ impl FileSystem {
             // The handle would go on with the old chunk size.
             return Err(Errno::BUSY);
         }
+        let under_way = self.changes.begin(oid);
         let done = self.call(oid.home(), SetAttr { oid, change });
+        drop(under_way);
         self.cache.forget_dir(oid);
         self.files.forget(oid);
         done?;
@@ -213,7 +217,9 @@ impl FileSystem {
             return self.set_placement(caller, oid, placement, value.as_bytes(), XattrMode::Set);
         }
         self.check_xattr(caller, oid, name, true)?;
+        let change = self.changes.begin(oid);
         let done = self.call(oid.home(), RemoveXattr { oid, name });
+        drop(change);
         self.cache.forget_dir(oid);
         self.files.forget(oid);
         done.map_err(no_data)

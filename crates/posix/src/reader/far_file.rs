@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use azekura_client::{Fetch, Pipeline};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{ByteRange, LinkEstimate};
-use azekura_proto::Layout;
 use azekura_proto::limits::READ_BULK_BYTES_MAX;
+use azekura_proto::message::typed::{FileLeased, Leased};
+use azekura_proto::{Attr, Layout};
 
+use super::leased_attr::{AttrAsked, LeasedAttr};
 use super::reading::Reading;
 use crate::changes::ChangeCount;
 use crate::layout::{FileLayout, Piece};
@@ -77,7 +79,19 @@ pub(super) struct FarFile {
     is_whole: bool,
     leases: Vec<Lease>,
     refused_until: Option<Instant>,
+    /// The question for attributes that is under way with the home's lease.
+    attr_asked: Option<AttrAsked>,
+    attr: Option<LeasedAttr>,
     platform: SharedPlatform,
+}
+
+impl Lease {
+    /// A lease has come that was asked for then.
+    fn renew(&mut self, asked: Instant, granted: Leased) {
+        let Leased { lease_ms, version } = granted;
+        self.version = version;
+        self.until = (lease_ms > 0).then(|| asked + Duration::from_millis(lease_ms.into()));
+    }
 }
 
 impl FarFile {
@@ -90,6 +104,8 @@ impl FarFile {
             is_whole: reading.policy.is_one_at_a_time(),
             leases: vec![Lease::default(); usize::from(layout.shards())],
             refused_until: None,
+            attr_asked: None,
+            attr: None,
             platform: Arc::clone(&reading.platform),
         }
     }
@@ -134,7 +150,7 @@ impl FarFile {
 
     /// The version of a shard's data, if its lease holds now.
     fn leased_version(&self, shard: u16) -> Option<u64> {
-        let lease = self.leases.get(usize::from(shard))?;
+        let lease = self.leases.get(usize::from(shard)).filter(|_| self.changes.may_be_leased())?;
         lease.until.is_some_and(|until| until > self.platform.now()).then_some(lease.version)
     }
 
@@ -152,31 +168,78 @@ impl FarFile {
             let Some(request) = lease.request.take_if(|request| request.is_over()) else {
                 continue;
             };
-            let (Some((lease_ms, version)), Some(asked)) = (request.granted(), request.asked())
-            else {
+            let (Some(granted), Some(at)) = (request.granted(), request.asked()) else {
                 continue;
             };
-            lease.version = version;
-            lease.until = None;
-            if lease_ms == 0 {
-                self.refused_until = Some(asked + REFUSAL);
-            } else {
-                lease.until = Some(asked + Duration::from_millis(lease_ms.into()));
+            lease.renew(at, granted);
+            if granted.lease_ms == 0 {
+                self.refused_until = Some(at + REFUSAL);
+            }
+            // Only the request for the home's brings them.
+            if let Some(attr) = request.take_attr()
+                && let Some(asked) = self.attr_asked.take()
+            {
+                self.attr = LeasedAttr::new(asked, FileLeased { lease: granted, attr });
             }
         }
         self.refused_until.is_none_or(|until| until <= self.platform.now())
     }
 
+    /// To be called before the home's lease is asked for with the attributes.
+    pub(super) fn ask_attr(&self) -> AttrAsked {
+        let others = (1..self.leases.len() as u16).map(|shard| self.leased_version(shard));
+        AttrAsked {
+            at: self.platform.now(),
+            changes: self.changes.of_attributes(),
+            others: others.collect(),
+        }
+    }
+
+    /// The home's lease has come with the attributes.
+    pub(super) fn take_attr(&mut self, asked: AttrAsked, leased: FileLeased) {
+        if let Some(home) = self.leases.first_mut() {
+            home.renew(asked.at, leased.lease);
+        }
+        if leased.lease.lease_ms == 0 {
+            self.refused_until = Some(asked.at + REFUSAL);
+        }
+        self.attr = LeasedAttr::new(asked, leased);
+    }
+
+    /// The attributes, if the leases say that they are as they were.
+    pub(super) fn attr(&mut self) -> Option<&Attr> {
+        self.take_in_leases();
+        let changes = self.changes.of_attributes();
+        self.attr.as_ref()?.get(changes, |shard| self.leased_version(shard))
+    }
+
+    /// Whether only the attributes are lacking: all leases that they rely on are there.
+    fn lacks_attr(&self) -> bool {
+        let mut shards = 0..self.leases.len() as u16;
+        self.attr.is_none() && shards.all(|shard| self.leased_version(shard).is_some())
+    }
+
     /// Asks, without waiting, for leases that are not there or end soon.
     pub(super) fn request_leases(&mut self) {
         let soon = self.platform.now() + RENEW;
+        let is_due = |lease: &Lease| lease.until.is_none_or(|until| until < soon);
+        let is_idle = |lease: &Lease| lease.request.is_none();
+        let lacks_attr = self.lacks_attr();
+        let home = self.leases.first().filter(|home| is_idle(home));
+        let asks_home = home.is_some_and(|home| is_due(home) || lacks_attr);
+        if asks_home {
+            self.attr_asked = Some(self.ask_attr());
+        }
         let mut requests = Vec::new();
         for (lease, (target, data)) in self.leases.iter_mut().zip(self.layout.all_shards()) {
-            if lease.request.is_none() && lease.until.is_none_or(|until| until < soon) {
-                let request = Fetch::lease(target, data);
-                lease.request = Some(Arc::clone(&request));
-                requests.push(request);
-            }
+            let request = match data.shard {
+                0 if asks_home => Fetch::file_lease(data.oid),
+                0 => continue,
+                _ if is_idle(lease) && is_due(lease) => Fetch::lease(target, data),
+                _ => continue,
+            };
+            lease.request = Some(Arc::clone(&request));
+            requests.push(request);
         }
         self.pipeline.send(&requests);
     }

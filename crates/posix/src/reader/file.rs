@@ -2,12 +2,16 @@
 //! which is made at the first read.
 
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use azekura_client::this_process;
 use azekura_policy::{ReadPolicy, SyncAdaptive};
+use azekura_proto::Attr;
+use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
 use super::far_file::{Direct, FarFile};
+use super::leased_attr::AttrAsked;
 use super::readahead::Readahead;
 use super::reading::Reading;
 use super::window::Window;
@@ -66,6 +70,46 @@ impl FileReader {
                 state.lock().learn_length(file_bytes);
             }
             _ => {}
+        }
+    }
+
+    /// A lease of the home has come when the file was opened, asked for then, with the attributes.
+    pub(crate) fn begin_leased(
+        &self,
+        reading: &Reading,
+        layout: &FileLayout,
+        at: Instant,
+        leased: FileLeased,
+    ) {
+        if let Way::Readahead(_, state) = self.way.get_or_init(|| self.choose(reading, layout)) {
+            let changes = reading.changes.count_of(layout.oid()).of_attributes();
+            let asked = AttrAsked { at, changes, others: None };
+            state.lock().take_attr(asked, leased);
+        }
+    }
+
+    /// The attributes, if the leases under which the file is read say that they are as they were.
+    pub(crate) fn attr(&self) -> Option<Attr> {
+        self.readahead()?.lock().attr()
+    }
+
+    /// To be called before the lease of the file's home is asked for beside other requests. `None` where
+    /// the file is not read under leases, or none are to be had now.
+    pub(crate) fn ask_attr(&self) -> Option<AttrAsked> {
+        self.readahead()?.lock().ask_attr()
+    }
+
+    /// The home's lease has come with the attributes.
+    pub(crate) fn take_attr(&self, asked: AttrAsked, leased: FileLeased) {
+        if let Some(readahead) = self.readahead() {
+            readahead.lock().take_attr(asked, leased);
+        }
+    }
+
+    fn readahead(&self) -> Option<&Mutex<Readahead>> {
+        match self.way.get()? {
+            Way::Readahead(process, state) if *process == this_process() => Some(state),
+            _ => None,
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod far_file;
 mod file;
+mod leased_attr;
 mod readahead;
 mod reading;
 mod trace;

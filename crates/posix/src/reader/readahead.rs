@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use azekura_policy::{Actions, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead};
+use azekura_proto::Attr;
+use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
 use super::far_file::{Direct, FarFile, Part, copy_out};
+use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
 
@@ -63,7 +66,7 @@ impl Readahead {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize, Direct> {
-        let read = ByteRange::new(offset, buffer.len() as u64);
+        let mut read = ByteRange::new(offset, buffer.len() as u64);
         let mut readahead = state.lock();
         if readahead.near_reads > 0 {
             readahead.near_reads -= 1;
@@ -73,16 +76,20 @@ impl Readahead {
         if std::mem::replace(&mut readahead.changes, changes) != changes {
             readahead.invalidate();
         }
-        let FarFile { bytes: file_bytes, pipeline, layout, .. } = &readahead.file;
-        if read.end() > *file_bytes {
-            return Err(Direct::BeyondKnownEnd);
-        }
-        let pipeline = Arc::clone(pipeline);
-        let link = pipeline.estimate(layout.shard_targets());
+        let pipeline = Arc::clone(&readahead.file.pipeline);
+        let link = pipeline.estimate(readahead.file.layout.shard_targets());
         if link.round_trip_us > 0 && link.round_trip_us < readahead.near_us {
             readahead.near_reads = LOOK_AGAIN;
             return Err(Direct::Near);
         }
+        if read.end() > readahead.file.bytes {
+            let end = readahead.leased_end().ok_or(Direct::BeyondKnownEnd)?;
+            if offset >= end {
+                return Ok(0);
+            }
+            read = ByteRange::new(offset, read.bytes.min(end - offset));
+        }
+        let buffer = &mut buffer[..read.bytes as usize];
         let Awaited { kept, fresh } = readahead.begin(link, read).ok_or(Direct::NoLease)?;
         drop(readahead);
         let parts = || fresh.iter().chain(&kept);
@@ -189,6 +196,29 @@ impl Readahead {
             plan.on_failure(range);
             entries.remove(&range.offset);
         }
+    }
+
+    /// Where the file ends, if the leases say so.
+    fn leased_end(&mut self) -> Option<u64> {
+        let end = self.file.attr()?.size;
+        self.learn_length(end);
+        Some(end)
+    }
+
+    /// The attributes, if the leases say that they are as they were.
+    pub(super) fn attr(&mut self) -> Option<Attr> {
+        self.file.attr().cloned()
+    }
+
+    /// To be called before the home's lease is asked for with the attributes, beside other requests.
+    /// `None` if none is to be had now.
+    pub(super) fn ask_attr(&mut self) -> Option<AttrAsked> {
+        self.file.take_in_leases().then(|| self.file.ask_attr())
+    }
+
+    /// The home's lease has come with the attributes.
+    pub(super) fn take_attr(&mut self, asked: AttrAsked, leased: FileLeased) {
+        self.file.take_attr(asked, leased);
     }
 
     fn invalidate(&mut self) {

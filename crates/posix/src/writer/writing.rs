@@ -156,6 +156,7 @@ impl Writing {
                 WriteLeases::Release => drop(queue.release()),
                 WriteLeases::ReleaseFirst => queue.release_now(),
             }
+            self.links.outbox.lend_idle();
         }
         Ok(Settled { oid })
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use azekura_posix::{AttrUpdate, Errno, FileKind, OFlags, Result, SetTime, Timestamp};
+use azekura_posix::{AttrUpdate, Errno, File, FileKind, OFlags, Result, SetTime, Timestamp};
 use libc::{gid_t, mode_t, timespec, timeval, uid_t};
 
 use super::hooks;
@@ -41,7 +41,8 @@ fn change(spot: &Spot, flags: c_int, update: &AttrUpdate) -> Result<c_int> {
 /// Changes what a descriptor stands for, also a mere place.
 fn change_place(file: &Description, update: &AttrUpdate) -> Result<c_int> {
     let root = service::root()?;
-    root.filesystem().setattr(root.caller(), file.oid(), None, update).map(|_| 0)
+    let handle = file.file_in_use().map(File::handle);
+    root.filesystem().setattr(root.caller(), file.oid(), handle, update).map(|_| 0)
 }
 
 fn mode_update(mode: mode_t) -> AttrUpdate {

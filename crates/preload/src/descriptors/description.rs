@@ -74,7 +74,12 @@ impl Description {
 
     /// The file system, if this process has opened the file there.
     pub(crate) fn fs_in_use(&self) -> Option<Arc<FileSystem>> {
-        self.file.get().map(|file| Arc::clone(file.filesystem()))
+        self.file_in_use().map(|file| Arc::clone(file.filesystem()))
+    }
+
+    /// The open file, if this process has opened it.
+    pub(crate) fn file_in_use(&self) -> Option<&File> {
+        self.file.get()
     }
 
     /// The object.

@@ -94,7 +94,7 @@ pub(crate) fn prepare_to_become() {
 /// Where a program file lies; one of the pool is opened.
 enum Location {
     Host(CString),
-    Pool(Box<Spot>, azekura_posix::File),
+    Pool(Box<Spot>, Box<azekura_posix::File>),
 }
 
 /// A program file, and what it is.
@@ -122,7 +122,7 @@ fn look_at(dirfd: c_int, path: &[u8]) -> Result<Found> {
     };
     let file = open_in_pool(&spot)?;
     let image = image::kind(&|at, into: &mut [u8]| file.read_at(into, at))?;
-    Ok(Found { image, location: Location::Pool(Box::new(spot), file) })
+    Ok(Found { image, location: Location::Pool(Box::new(spot), Box::new(file)) })
 }
 
 /// What a program of the host is; `Unknown` where the kernel has to say.

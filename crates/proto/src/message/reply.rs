@@ -127,6 +127,26 @@ pub enum Reply {
         /// The attributes after it.
         attr: Box<Attr>,
     },
+    /// A read lease of a file's shard at its home.
+    FileLeased {
+        /// As in `Leased`.
+        lease_ms: u32,
+        /// As in `Leased`.
+        version: u64,
+        /// The attributes, looked at after the lease was given.
+        attr: Box<Attr>,
+    },
+    /// What a name leads to, held open if it is a regular file or a directory and has attributes here.
+    Opened {
+        /// The entry.
+        entry: Entry,
+        /// Attributes, if the inode's home is at this engine; else ask its home.
+        attr: Option<Box<Attr>>,
+        /// As in `Leased`; 0 if none was asked for.
+        lease_ms: u32,
+        /// As in `Leased`.
+        version: u64,
+    },
 }
 
 /// What a reply frame's body holds.

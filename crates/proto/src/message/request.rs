@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Repair, ScanKind};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, ValueUpdate, XattrMode};
-use crate::attr::{AttrChange, FileGuard, Inheritance, NewInode, Timestamp};
+use crate::attr::{AttrChange, DirectoryGuard, FileGuard, Inheritance, NewInode, Timestamp};
 use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId, TargetId};
 use crate::pool_map::PoolMap;
@@ -539,6 +539,48 @@ pub enum Request<'a> {
         /// Its time of last change (`ctime`), as it was last seen.
         ctime: Timestamp,
     },
+    /// Change attributes, but not the length, if what the change was judged by still holds. Answer:
+    /// `Attr`, as they are then; status `ConditionFailed`, and nothing is changed, if it does not.
+    SetAttrGuarded {
+        /// The inode.
+        oid: Oid,
+        /// The change.
+        change: AttrChange,
+        /// By what it was judged.
+        guard: FileGuard,
+    },
+    /// `LeaseRead` of a regular file's shard at its home, with the file's attributes, looked at under the
+    /// lease. It covers them as well, but for what names given and taken change of them: whoever else
+    /// changes them waits. Of a striped file the leases of all shards do so together. Answer:
+    /// `FileLeased`.
+    LeaseFile {
+        /// The file.
+        oid: Oid,
+    },
+    /// `Lookup` and `Open` in one: what a name leads to, held open for this session if it is a regular
+    /// file or a directory whose home is this engine. Answer: `Opened`.
+    OpenEntry {
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+        /// With the lease of a regular file, as by `LeaseFile`.
+        lease: bool,
+    },
+    /// `Create`, if what it was judged by still holds of the directory. Answer: as to `Create`; status
+    /// `ConditionFailed`, and nothing is made or opened, if it does not.
+    CreateGuarded {
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+        /// What it starts with.
+        inode: NewInode,
+        /// Hold it open for this session, as by `Create`.
+        open: bool,
+        /// By what of the directory it was judged.
+        guard: DirectoryGuard,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -565,6 +607,7 @@ impl Request<'_> {
             Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
             Self::ContainerCreate { .. }
             | Self::Create { .. }
+            | Self::CreateGuarded { .. }
             | Self::CreateUnlinked { .. }
             | Self::Unlink { .. }
             | Self::RemoveDirectory { .. }
@@ -574,7 +617,9 @@ impl Request<'_> {
             | Self::RemoveXattr { .. }
             | Self::Append { .. }
             | Self::ValueUpdate { .. } => Handling { exact_retry: true, ..Handling::PLAIN },
-            Self::ContainerDestroy { .. } | Self::SetAttrIf { .. } => {
+            Self::ContainerDestroy { .. }
+            | Self::SetAttrIf { .. }
+            | Self::SetAttrGuarded { .. } => {
                 Handling { exact_retry: true, slow: true, ..Handling::PLAIN }
             }
             Self::Sync { .. } | Self::SyncAll | Self::SetAttr { .. } => {
@@ -625,7 +670,9 @@ impl Request<'_> {
             | Self::Hold { .. }
             | Self::ShardExtend { .. }
             | Self::ReadFile { .. }
-            | Self::WriteFile { .. } => Handling::PLAIN,
+            | Self::WriteFile { .. }
+            | Self::LeaseFile { .. }
+            | Self::OpenEntry { .. } => Handling::PLAIN,
         }
     }
 
@@ -682,6 +729,7 @@ impl Request<'_> {
                 | Self::AskDirectory { .. }
                 | Self::Scan { .. }
                 | Self::LeaseRead { .. }
+                | Self::LeaseFile { .. }
                 | Self::Fence { .. }
         )
     }
@@ -757,6 +805,10 @@ impl Request<'_> {
             Self::ReadFile { .. } => "read_file",
             Self::WriteFile { .. } => "write_file",
             Self::SetAttrIf { .. } => "set_attr_if",
+            Self::SetAttrGuarded { .. } => "set_attr_guarded",
+            Self::LeaseFile { .. } => "lease_file",
+            Self::OpenEntry { .. } => "open_entry",
+            Self::CreateGuarded { .. } => "create_guarded",
         }
     }
 }

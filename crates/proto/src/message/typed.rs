@@ -7,7 +7,9 @@ use super::reply::Reply;
 use super::request::Request;
 use super::stat::{Container, DirShardStat, EngineReport, SpaceStat};
 use super::terms::{Allocation, Lock, RenameMode, ShardRef, XattrMode};
-use crate::attr::{Attr, AttrChange, ChangeMark, FileGuard, Inheritance, NewInode, Timestamp};
+use crate::attr::{
+    Attr, AttrChange, ChangeMark, DirectoryGuard, FileGuard, Inheritance, NewInode, Timestamp,
+};
 use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId};
 use crate::pool_map::PoolMap;
@@ -104,6 +106,27 @@ pub struct Leased {
     pub lease_ms: u32,
     /// The data's version, or the epoch of a write lease.
     pub version: u64,
+}
+
+/// A read lease of a file, as [`Reply::FileLeased`] has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileLeased {
+    /// The lease of its shard at home.
+    pub lease: Leased,
+    /// The attributes, looked at under the lease.
+    pub attr: Box<Attr>,
+}
+
+/// What opening a name has led to, as [`Reply::Opened`] has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenedEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// Attributes, if the inode's home is at the engine that was asked: then a regular file or directory
+    /// is held open.
+    pub attr: Option<Box<Attr>>,
+    /// The lease of a file's shard at home.
+    pub lease: Leased,
 }
 
 /// One row a request: its fields as in [`Request`], the type of its answer, and the reply that has it.
@@ -257,6 +280,17 @@ requests! {
     ShardExtend { data: ShardRef, from: u64, to: u64, token: u64 } -> (), Reply::Done => ();
 
     SetAttrIf { oid: Oid, change: AttrChange, ctime: Timestamp } -> Box<Attr>, Reply::Attr(attr) => attr;
+    CreateGuarded<'a> {
+        dir: Oid, name: &'a [u8], inode: NewInode, open: bool, guard: DirectoryGuard
+    } -> Creation,
+        reply @ (Reply::Created(_) | Reply::Entry { .. }) => creation(reply)?;
+    OpenEntry<'a> { dir: Oid, name: &'a [u8], lease: bool } -> OpenedEntry,
+        Reply::Opened { entry, attr, lease_ms, version } =>
+        OpenedEntry { entry, attr, lease: Leased { lease_ms, version } };
+    LeaseFile { oid: Oid } -> FileLeased, Reply::FileLeased { lease_ms, version, attr } =>
+        FileLeased { lease: Leased { lease_ms, version }, attr };
+    SetAttrGuarded { oid: Oid, change: AttrChange, guard: FileGuard } -> Box<Attr>,
+        Reply::Attr(attr) => attr;
     ReadFile { oid: Oid, offset: u64, bytes: u32 } -> FileBytes,
         Reply::FileData { bytes, attr } => FileBytes { bytes, attr };
     WriteFile { oid: Oid, offset: u64, guard: FileGuard } -> FileWritten,

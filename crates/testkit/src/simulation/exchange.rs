@@ -131,6 +131,9 @@ impl Pool {
 
 /// Whether the engine has on record that it has carried such a request out.
 fn has_record(request: &Request<'_>) -> bool {
-    let makes_inode = matches!(request, Request::Create { .. } | Request::CreateUnlinked { .. });
+    let makes_inode = matches!(
+        request,
+        Request::Create { .. } | Request::CreateGuarded { .. } | Request::CreateUnlinked { .. }
+    );
     request.needs_exact_retry() && !makes_inode
 }

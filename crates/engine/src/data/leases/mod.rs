@@ -322,13 +322,17 @@ impl Leases {
         }
     }
 
-    /// A session is over.
+    /// A session is over: nobody relies on its leases any more.
     pub(crate) fn drop_session(&self, session: SessionId) {
-        if self.writers.load(Ordering::SeqCst) == 0 {
+        if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
         let mut entries = self.entries.lock();
+        let now = self.platform.now();
         for entry in entries.values_mut() {
+            if entry.readers == Readers::One(session) {
+                entry.read_until = entry.read_until.min(now);
+            }
             if entry.writer.take_if(|writer| writer.session == session).is_some() {
                 self.forget_writer();
             }

@@ -273,6 +273,23 @@ fn readers_keep_a_write_lease_away_and_the_end_of_a_session_frees_it() {
 }
 
 #[test]
+fn nobody_waits_for_a_reader_whose_session_is_over() {
+    let (leases, time) = leases();
+    leases.grant_read(key(), ONE);
+    leases.drop_session(TWO);
+    leases.drop_session(ONE);
+    leases.before_write(key(), Some(TWO));
+    assert_eq!(time.passed(), Duration::ZERO);
+    // Of several readers one is left, and nobody knows which.
+    let other = (key().0, 4);
+    leases.grant_read(other, ONE);
+    leases.grant_read(other, TWO);
+    leases.drop_session(ONE);
+    leases.before_write(other, None);
+    assert_eq!(time.passed(), READ);
+}
+
+#[test]
 fn after_a_restart_the_holder_comes_first() {
     let before = leases().0.grant_write(key(), ONE, None);
     let (leases, time) = leases_of(2, Given { read: false, write: true });

@@ -1,0 +1,380 @@
+//! What single calls ask for where a pool is far away; and that what is told without asking is true.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use azekura_policy::PredictiveParameters;
+use azekura_posix::{
+    Allocation, AttrUpdate, CachePolicy, Credentials, Errno, File, Namespace, NewEntry, OFlags,
+    OpenOptions, ReadPolicy, RenameMode, SetTime, Timestamp, XattrMode,
+};
+use azekura_proto::attr::Inheritance;
+use azekura_testkit::Cluster;
+
+const SMALL_BYTES: usize = 15_000;
+const CHUNK: u64 = 64 << 10;
+
+/// Every link is far.
+fn predictive() -> ReadPolicy {
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    ReadPolicy::Predictive(parameters)
+}
+
+fn far_pool() -> Cluster {
+    let inheritance = Inheritance { chunk_bytes: CHUNK as u32, ..Inheritance::default() };
+    Cluster::start_far(1, 2, inheritance)
+}
+
+fn client(cluster: &Cluster) -> Namespace {
+    let fs = cluster.mount_reading(CachePolicy::AUTO, predictive());
+    Namespace::new(fs, Credentials::ROOT)
+}
+
+/// One that believes nothing about directories for longer than a moment.
+fn forgetful(cluster: &Cluster) -> Namespace {
+    let cache = CachePolicy::Auto { ttl: Duration::from_millis(1) };
+    Namespace::new(cluster.mount_reading(cache, predictive()), Credentials::ROOT)
+}
+
+fn user(uid: u32) -> Credentials {
+    Credentials { uid, gid: uid, groups: Vec::new(), process: None }
+}
+
+/// What the engine is asked for meanwhile, but for releases, which travel along.
+fn asked(cluster: &Cluster, act: impl FnOnce()) -> Vec<(String, u64)> {
+    let before = cluster.counts();
+    act();
+    let mut after: BTreeMap<String, u64> = cluster.counts();
+    after.remove("release");
+    let news = after.into_iter().map(|(kind, count)| {
+        let count = count - before.get(&kind).copied().unwrap_or(0);
+        (kind, count)
+    });
+    news.filter(|(_, count)| *count > 0).collect()
+}
+
+fn just(kinds: &[&str]) -> Vec<(String, u64)> {
+    kinds.iter().map(|kind| ((*kind).to_owned(), 1)).collect()
+}
+
+fn read_only(client: &Namespace, path: &str) -> File {
+    client.open(path, &OpenOptions::read_only()).unwrap()
+}
+
+fn times(secs: i64) -> AttrUpdate {
+    let time = Some(SetTime::At(Timestamp { secs, nanos: 5 }));
+    AttrUpdate { atime: time, mtime: time, ..AttrUpdate::default() }
+}
+
+fn mode(mode: u32) -> AttrUpdate {
+    AttrUpdate { mode: Some(mode), ..AttrUpdate::default() }
+}
+
+fn owner(uid: u32) -> AttrUpdate {
+    AttrUpdate { uid: Some(uid), ..AttrUpdate::default() }
+}
+
+#[test]
+fn attributes_of_an_open_file_are_changed_by_one_request() {
+    let cluster = far_pool();
+    let client = client(&cluster);
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    file.write_all_at(b"content", 0).unwrap();
+    for update in [times(1_000_000), mode(0o640), owner(7), times(2_000_000)] {
+        let asked = asked(&cluster, || {
+            file.set_attr(&update).unwrap();
+        });
+        assert_eq!(asked, just(&["set_attr_guarded"]), "{update:?}");
+    }
+    let attr = cluster.root().metadata("/file").unwrap();
+    assert_eq!((attr.mtime.secs, attr.mode, attr.uid), (2_000_000, 0o640, 7));
+    let by_path = asked(&cluster, || {
+        client.set_attr("/file", true, &times(3)).unwrap();
+    });
+    assert_eq!(by_path, just(&["lookup", "set_attr_guarded"]));
+    assert_eq!(file.metadata().unwrap().mtime.secs, 3);
+}
+
+#[test]
+fn a_change_of_attributes_is_judged_by_what_is_so_when_it_is_made() {
+    let cluster = far_pool();
+    let (root, fs) = (cluster.root(), cluster.mount_reading(CachePolicy::AUTO, predictive()));
+    root.set_attr("/", true, &mode(0o777)).unwrap();
+    let mine = Namespace::new(fs, user(1));
+    let file = mine.open("/mine", &OpenOptions::create()).unwrap();
+    file.set_attr(&times(10)).unwrap();
+    root.set_attr("/mine", true, &owner(2)).unwrap();
+    assert_eq!(file.set_attr(&times(20)).err(), Some(Errno::PERM));
+    assert_eq!(root.metadata("/mine").unwrap().mtime.secs, 10);
+    root.set_attr("/mine", true, &owner(1)).unwrap();
+    file.set_attr(&times(30)).unwrap();
+    // Set-user bits that somebody else has set go with the owner.
+    root.set_attr("/mine", true, &mode(0o4755)).unwrap();
+    let same = AttrUpdate { gid: Some(1), ..AttrUpdate::default() };
+    assert_eq!(file.set_attr(&same).unwrap().mode, 0o755);
+}
+
+#[test]
+fn what_is_asked_next_goes_over_the_connection_of_the_writes_before() {
+    let cluster = far_pool();
+    let fs = cluster.mount_writing(CachePolicy::AUTO, ReadPolicy::default());
+    let client = Namespace::new(fs, Credentials::ROOT);
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    for turn in 0..20 {
+        file.write_all_at(&[turn; 100], u64::from(turn) * 100).unwrap();
+    }
+    assert!(cluster.count("write_leased") > 0);
+    let connections = cluster.connections();
+    file.set_attr(&times(1)).unwrap();
+    file.write_all_at(b"more", 2000).unwrap();
+    assert_eq!(file.len(), Ok(2004));
+    file.close().unwrap();
+    assert!(cluster.connections() <= connections);
+}
+
+#[test]
+fn what_is_asked_next_goes_over_a_connection_of_the_reads_before() {
+    let cluster = far_pool();
+    cluster.root().write("/file", &[7; SMALL_BYTES]).unwrap();
+    let client = client(&cluster);
+    let file = read_only(&client, "/file");
+    let mut buffer = vec![0; SMALL_BYTES / 2];
+    for at in [0, SMALL_BYTES / 2] {
+        assert_eq!(file.read_at(&mut buffer, at as u64), Ok(SMALL_BYTES / 2));
+    }
+    let connections = cluster.connections();
+    client.metadata("/").unwrap();
+    client.metadata("/file").unwrap();
+    assert_eq!(file.read_at(&mut buffer, 1), Ok(SMALL_BYTES / 2));
+    assert!(cluster.connections() <= connections);
+}
+
+#[test]
+fn a_file_is_opened_by_one_request_and_its_end_is_known_under_the_lease() {
+    let cluster = far_pool();
+    cluster.root().write("/small", &[7; SMALL_BYTES]).unwrap();
+    let client = client(&cluster);
+    let mut file = None;
+    let opening = asked(&cluster, || file = Some(read_only(&client, "/small")));
+    assert_eq!(opening, just(&["open_entry"]));
+    let file = file.unwrap();
+    let looking = asked(&cluster, || assert_eq!(file.len(), Ok(SMALL_BYTES as u64)));
+    assert!(looking.is_empty(), "{looking:?}");
+    let mut buffer = vec![0; 2 * SMALL_BYTES];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(SMALL_BYTES));
+    assert!(buffer[..SMALL_BYTES].iter().all(|byte| *byte == 7));
+    let ending = asked(&cluster, || {
+        assert_eq!(file.read_at(&mut buffer, SMALL_BYTES as u64), Ok(0));
+        assert_eq!(file.read_at(&mut buffer, 1 << 40), Ok(0));
+        assert_eq!(file.metadata().unwrap().size, SMALL_BYTES as u64);
+    });
+    assert!(ending.is_empty(), "{ending:?}");
+    // Opened in a way that brings no lease.
+    let both = client.open("/small", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    let reading = asked(&cluster, || assert_eq!(both.read_at(&mut buffer, 5), Ok(SMALL_BYTES - 5)));
+    assert_eq!(reading, just(&["lease_file", "read"]));
+    let ending = asked(&cluster, || {
+        assert_eq!(both.read_at(&mut buffer, SMALL_BYTES as u64), Ok(0));
+        assert_eq!(both.len(), Ok(SMALL_BYTES as u64));
+    });
+    assert!(ending.is_empty(), "{ending:?}");
+}
+
+#[test]
+fn the_end_of_a_striped_file_is_known_after_a_full_read() {
+    let cluster = far_pool();
+    let bytes = 16 * CHUNK + 77;
+    cluster.root().write("/large", &vec![3; bytes as usize]).unwrap();
+    let client = client(&cluster);
+    let file = read_only(&client, "/large");
+    let mut buffer = vec![0; 10_000];
+    let mut at = 0;
+    while at < bytes {
+        let got = file.read_at(&mut buffer, at).unwrap();
+        assert!(buffer[..got].iter().all(|byte| *byte == 3));
+        at += got as u64;
+    }
+    assert_eq!(at, bytes);
+    let ending = asked(&cluster, || {
+        assert_eq!(file.read_at(&mut buffer, bytes), Ok(0));
+        assert_eq!(file.len(), Ok(bytes));
+    });
+    assert!(ending.is_empty(), "{ending:?}");
+}
+
+#[test]
+fn without_a_cache_attributes_are_always_asked_for() {
+    let cluster = far_pool();
+    cluster.root().write("/small", &[7; SMALL_BYTES]).unwrap();
+    let fs = cluster.mount_reading(CachePolicy::None, predictive());
+    let file = read_only(&Namespace::new(fs, Credentials::ROOT), "/small");
+    let looking = asked(&cluster, || assert_eq!(file.len(), Ok(SMALL_BYTES as u64)));
+    assert_eq!(looking, just(&["get_attr"]));
+}
+
+/// What another client does to a file.
+type Change = fn(&Namespace, &str);
+
+/// Each with the length and mode that the file has then.
+const CHANGES: [(Change, u64, u16); 7] = [
+    (|other, path| set(other, path, &mode(0o600)), 100, 0o600),
+    (|other, path| set(other, path, &AttrUpdate::size(7)), 7, 0o644),
+    (|other, path| set(other, path, &times(5)), 100, 0o644),
+    (|other, path| writing(other, path).write_all_at(&[1; 10], 100).unwrap(), 110, 0o644),
+    (|other, path| assert_eq!(writing(other, path).append(&[1; 20]), Ok(100)), 120, 0o644),
+    // Beyond the first chunk, so that the file is striped from then on.
+    (|other, path| writing(other, path).write_all_at(&[1], CHUNK).unwrap(), CHUNK + 1, 0o644),
+    (|other, path| writing(other, path).allocate(0, 500, Allocation::Grow).unwrap(), 500, 0o644),
+];
+
+fn set(client: &Namespace, path: &str, update: &AttrUpdate) {
+    client.set_attr(path, true, update).unwrap();
+}
+
+#[test]
+fn what_another_client_was_answered_is_seen_under_a_lease_too() {
+    let cluster = far_pool();
+    let (reader, other) = (client(&cluster), cluster.root());
+    for (number, (change, bytes, mode)) in CHANGES.into_iter().enumerate() {
+        let path = format!("/file{number}");
+        other.write(&path, &[9; 100]).unwrap();
+        let file = read_only(&reader, &path);
+        let mut buffer = [0; 200];
+        assert_eq!(file.read_at(&mut buffer, 0), Ok(100));
+        let before = file.metadata().unwrap();
+        change(&other, &path);
+        let end = file.read_at(&mut buffer, bytes);
+        let after = file.metadata().unwrap();
+        assert_eq!((end, after.size, after.mode), (Ok(0), bytes, mode), "change {number}");
+        assert_eq!(after, other.metadata(&path).unwrap(), "change {number}");
+        assert!(after.ctime > before.ctime, "change {number}");
+    }
+    // An extended attribute shows in the time of last change.
+    other.write("/last", &[9; 100]).unwrap();
+    let file = read_only(&reader, "/last");
+    let before = file.metadata().unwrap();
+    other.set_xattr("/last", b"user.x", b"y", XattrMode::Set).unwrap();
+    let after = file.metadata().unwrap();
+    assert!(after.ctime > before.ctime && after.has_xattrs);
+}
+
+fn writing(client: &Namespace, path: &str) -> File {
+    client.open(path, &OpenOptions::new(OFlags::RDWR, 0)).unwrap()
+}
+
+#[test]
+fn own_changes_are_seen_under_a_lease_at_once() {
+    let cluster = far_pool();
+    let client = client(&cluster);
+    client.write("/own", &[9; 100]).unwrap();
+    let file = read_only(&client, "/own");
+    let mut buffer = [0; 200];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(100));
+    client.set_attr("/own", true, &mode(0o600)).unwrap();
+    assert_eq!(file.metadata().unwrap().mode, 0o600);
+    writing(&client, "/own").write_all_at(&[8; 5], 100).unwrap();
+    assert_eq!(file.read_at(&mut buffer, 100), Ok(5));
+    assert_eq!(file.len(), Ok(105));
+    client.hard_link("/own", "/second").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink, 2);
+    client.remove_file("/own").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink, 1);
+    client.write("/other", b"").unwrap();
+    client.rename("/other", "/second", RenameMode::Replace).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink, 0);
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(105), "it lives while it is open");
+}
+
+#[test]
+fn a_creation_takes_one_request_also_where_the_directory_was_met_long_ago() {
+    let cluster = far_pool();
+    let (client, other) = (forgetful(&cluster), cluster.root());
+    other.create_dir("/dir", 0o755).unwrap();
+    let base = client.metadata("/dir").unwrap().oid;
+    let below = client.at(base);
+    below.metadata(".").unwrap();
+    let long = Duration::from_millis(5);
+    std::thread::sleep(long);
+    let creating = asked(&cluster, || drop(below.open("second", &OpenOptions::create()).unwrap()));
+    assert_eq!(creating, just(&["create_guarded"]));
+    // What others have made of the directory counts.
+    let update = AttrUpdate { gid: Some(77), mode: Some(0o2755), ..AttrUpdate::default() };
+    other.set_attr("/dir", true, &update).unwrap();
+    std::thread::sleep(long);
+    let file = below.open("third", &OpenOptions::create()).unwrap();
+    assert_eq!(file.metadata().unwrap().gid, 77);
+    std::thread::sleep(long);
+    let making = asked(&cluster, || {
+        below.symlink(b"text", "fourth").unwrap();
+    });
+    assert_eq!(making, just(&["create_guarded"]));
+    other.set_attr("/dir", true, &AttrUpdate { gid: Some(78), ..AttrUpdate::default() }).unwrap();
+    std::thread::sleep(long);
+    let made = below.create_dir("fifth", 0o755).unwrap();
+    assert_eq!((made.gid, made.mode & 0o2000), (78, 0o2000));
+    other.remove_dir_all("/dir").unwrap();
+    std::thread::sleep(long);
+    assert_eq!(below.open("sixth", &OpenOptions::create()).err(), Some(Errno::NOENT));
+}
+
+#[test]
+fn who_may_not_make_names_any_more_does_not_get_at_those_that_are_there() {
+    let cluster = far_pool();
+    let other = cluster.root();
+    other.create_dir("/dir", 0o777).unwrap();
+    let cache = CachePolicy::Auto { ttl: Duration::from_millis(1) };
+    let client = Namespace::new(cluster.mount_reading(cache, predictive()), user(1));
+    let below = client.at(client.metadata("/dir").unwrap().oid);
+    below.write("there", b"").unwrap();
+    other.set_attr("/dir", true, &mode(0o700)).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    for name in ["there", "new"] {
+        assert_eq!(below.open(name, &OpenOptions::create()).err(), Some(Errno::ACCESS), "{name}");
+    }
+    assert_eq!(below.open("there", &OpenOptions::read_only()).err(), Some(Errno::ACCESS));
+}
+
+#[test]
+fn a_file_that_is_opened_by_its_name_is_held_wherever_it_lies() {
+    let cluster = Cluster::start_far(3, 1, Inheritance::default());
+    let (client, other) = (client(&cluster), cluster.root());
+    for number in 0..12 {
+        let path = format!("/file{number}");
+        other.write("/born", path.as_bytes()).unwrap();
+        other.rename("/born", &path, RenameMode::Replace).unwrap();
+        let file = read_only(&client, &path);
+        other.remove_file(&path).unwrap();
+        let mut buffer = [0; 20];
+        assert_eq!(file.read_at(&mut buffer, 0), Ok(path.len()));
+        assert_eq!(&buffer[..path.len()], path.as_bytes());
+        assert_eq!(client.open(&path, &OpenOptions::read_only()).err(), Some(Errno::NOENT));
+    }
+    other.symlink(b"dir", "/link").unwrap();
+    other.create_dir("/dir", 0o755).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let dir = client.open("/link", &OpenOptions::new(flags, 0)).unwrap();
+    assert_eq!(dir.handle().oid(), client.metadata("/dir").unwrap().oid);
+    let nofollow =
+        |flags| client.open("/link", &OpenOptions::new(flags | OFlags::NOFOLLOW, 0)).err();
+    assert_eq!(nofollow(OFlags::RDONLY), Some(Errno::LOOP));
+    assert_eq!(nofollow(OFlags::DIRECTORY), Some(Errno::NOTDIR));
+    other.make_node("/pipe", 0o644, NewEntry::Fifo).unwrap();
+    assert_eq!(client.open("/pipe", &OpenOptions::read_only()).err(), Some(Errno::NXIO));
+}
+
+#[test]
+fn a_file_that_is_opened_and_closed_again_and_again_stays_open_while_it_is() {
+    let cluster = far_pool();
+    let (client, other) = (client(&cluster), cluster.root());
+    other.write("/file", b"content").unwrap();
+    for _ in 0..600 {
+        drop(read_only(&client, "/file"));
+    }
+    let file = read_only(&client, "/file");
+    other.remove_file("/file").unwrap();
+    client.metadata("/").unwrap();
+    let mut buffer = [0; 20];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(7));
+}
