@@ -1,6 +1,7 @@
 //! From a request to the function that answers it: one arm each. Owns nothing else.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use azekura_proto::message::{Answer, Lock, Reply, Request, Role};
 use azekura_proto::{Oid, PoolMap, Status};
@@ -143,7 +144,11 @@ pub(crate) fn dispatch(
             shards::write_leased(target, need(session)?.id, *data, (*offset, *epoch), bulk)
         }
         Request::Append { oid } => append::append(node, target, caller, *oid, bulk.take_all()?),
-        Request::LeaseRead { data } => shards::lease_read(target, need(session)?.id, *data),
+        Request::LeaseRead { data } => {
+            let session = need(session)?;
+            session.reads_ahead.store(true, Ordering::Relaxed);
+            shards::lease_read(target, session.id, *data)
+        }
         Request::LeaseWrite { data, instead_of } => {
             shards::lease_write(target, need(session)?.id, *data, *instead_of)
         }
