@@ -203,6 +203,8 @@ pub struct LinkEstimator {
     probing: bool,
     /// Requests on a full link that were answered.
     filled_rounds: u32,
+    /// When a reply last brought less than was asked for.
+    fell_short_us: Option<u64>,
     probed_us: u64,
     /// Probes in a row that have found nothing new.
     idle_probes: u32,
@@ -342,6 +344,13 @@ impl LinkEstimator {
             self.received(&mut request, now_us, 0, true);
         }
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(request.missing_bytes());
+        if request.missing_bytes() > 0 {
+            // A hole: what was asked for was not on its way, and what came was no train.
+            self.fell_short_us = Some(now_us);
+            self.train = None;
+        }
+        let filled_link =
+            request.filled_link && self.fell_short_us.is_none_or(|us| us < request.sent_us);
         if request.round == self.round {
             self.round += 1;
         }
@@ -352,10 +361,10 @@ impl LinkEstimator {
         self.answered_sent_us = self.answered_sent_us.max(request.sent_us);
         if let Some(rate) = rate_of(delivered, elapsed_us) {
             // A rate that the link did not limit is a lower bound only.
-            if request.filled_link && delivered >= TRAIN_BYTES_MIN {
+            if filled_link && delivered >= TRAIN_BYTES_MIN {
                 self.filled_rounds = self.filled_rounds.saturating_add(1);
             }
-            if request.filled_link || self.rate.value(u64::max).is_none_or(|known| rate > known) {
+            if filled_link || self.rate.value(u64::max).is_none_or(|known| rate > known) {
                 self.rate_sample(rate);
             }
         }
@@ -581,6 +590,34 @@ mod tests {
         alone(&mut estimator, 10, 50_000, 4096);
         estimator.suppose_round_trip(100_000, 90_000);
         assert_eq!(estimator.estimate().round_trip_us, 50_000);
+    }
+
+    #[test]
+    fn holes_between_the_data_do_not_lower_the_rate() {
+        const PART_BYTES: u64 = 256 << 10;
+        const ASKED: u64 = 64;
+        let mut estimator = LinkEstimator::new();
+        let mut now_us = in_parts(&mut estimator, 0, 64, 655);
+        let known = estimator.estimate().bytes_per_second;
+        assert!(known > 90_000_000, "{known}");
+        // Always as much is asked for as a link of this rate carries; one part in eight is there.
+        let mut in_flight: std::collections::VecDeque<_> =
+            (0..ASKED).map(|_| estimator.sent(now_us, PART_BYTES)).collect();
+        now_us += 50_000;
+        for turn in 0..1000 {
+            let mut request = in_flight.pop_front().unwrap();
+            estimator.received(&mut request, now_us, 0, true);
+            if turn % 8 == 0 {
+                now_us += PART_BYTES / 100;
+                estimator.received(&mut request, now_us, PART_BYTES, true);
+            }
+            // One round trip for all that is in flight.
+            now_us += 50_000 / ASKED;
+            estimator.finished(request, now_us);
+            in_flight.push_back(estimator.sent(now_us, PART_BYTES));
+        }
+        let rate = estimator.estimate().bytes_per_second;
+        assert!(rate >= known / 10 * 9, "{rate} after {known}");
     }
 
     #[test]

@@ -171,6 +171,8 @@ pub struct ReadAhead {
     recent_wasted_bytes: u64,
     counts: ReadAheadCounts,
     last: Option<PlanRecord>,
+    /// Whether the last plan read gaps through that can't be predicted.
+    through: bool,
     /// Kept from plan to plan, so that nothing is allocated.
     scratch: Vec<ByteRange>,
     ages: Vec<(u64, u64)>,
@@ -192,6 +194,7 @@ impl ReadAhead {
             recent_wasted_bytes: 0,
             counts: ReadAheadCounts::default(),
             last: None,
+            through: false,
             scratch: Vec::new(),
             ages: Vec::new(),
         }
@@ -315,8 +318,8 @@ impl ReadAhead {
         })
     }
 
-    /// Most to be in flight or unread now, in bytes.
-    fn window_bytes(&self, link: LinkEstimate) -> u64 {
+    /// What keeps the link full, in bytes.
+    fn full_window_bytes(&self, link: LinkEstimate) -> u64 {
         let parameters = &self.parameters;
         // A link that was never kept full gets enough to do to show what it can.
         let hoped = (link.hoped_product_bytes() as f64 * parameters.headroom) as u64;
@@ -328,13 +331,18 @@ impl ReadAhead {
         } else {
             hoped.max(parameters.window_unknown_bytes)
         };
+        full.min(parameters.window_max_bytes)
+    }
+
+    /// Most to be in flight or unread now, in bytes.
+    fn window_bytes(&self, link: LinkEstimate) -> u64 {
         // Speculation that is not read shrinks what follows.
         let share = match self.recent_ahead_bytes.checked_div(self.recent_wasted_bytes) {
             Some(0..=1) => 4,
             Some(2..=3) => 2,
             Some(_) | None => 1,
         };
-        (full / share).min(parameters.window_max_bytes) / self.pattern.active_streams()
+        self.full_window_bytes(link) / share / self.pattern.active_streams()
     }
 
     fn make_plan(
@@ -406,13 +414,19 @@ impl ReadAhead {
                     .min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
                 let ahead = so_far_bytes.saturating_mul(ramp).max(cheap);
                 draft.add_open(ByteRange::new(head, ahead));
-                None
+                // One run that is longer than those before is no reason to give up what lies around it.
+                let goes_on = self.through && so_far_bytes < self.parameters.retained_bytes;
+                if goes_on { self.pattern.drift() } else { None }
             }
             Knowledge::Runs => None,
             Knowledge::Nothing | Knowledge::RunToEnd => self.pattern.drift(),
         };
-        if let Some(drift) = self.reads_through(walk, link) {
-            let end = drift.high.saturating_add(drift.forward_bytes).saturating_add(window_bytes);
+        let through = self.reads_through(walk, link);
+        self.through = through.is_some();
+        if let Some(drift) = through {
+            // No speculation: all of it is read or passed by.
+            let ahead = drift.forward_bytes.saturating_add(self.full_window_bytes(link));
+            let end = drift.high.saturating_add(ahead);
             draft.ranges.clear();
             draft.planned_bytes = 0;
             draft.window_bytes = u64::MAX;

@@ -91,6 +91,102 @@ fn prediction_is_best_where_nothing_can_be_predicted() {
 }
 
 #[test]
+fn a_random_walk_is_read_through_as_fast_as_by_the_best_fixed_size() {
+    for read_bytes in [64 * K, M] {
+        for delay_ms in [25, 50, 75, 100] {
+            let predictive = share(&run("predictive", "random-stride", delay_ms, read_bytes));
+            for other in ["fixed=16M", "fixed=64M", "fixed=256M", "fixed=512M"] {
+                let other_share = share(&run(other, "random-stride", delay_ms, read_bytes));
+                println!("{delay_ms} ms: {predictive:.3}, {other} {other_share:.3}");
+                assert!(
+                    predictive >= other_share,
+                    "{delay_ms} ms: {predictive:.3}, {other} {other_share:.3}"
+                );
+            }
+        }
+    }
+}
+
+/// Slices of a table that lies in a file row by row, read one after the other.
+struct Slices {
+    rows: u64,
+    row_bytes: u64,
+    /// Runs of a slice in each row, and from one to the next.
+    runs: u64,
+    run_step_bytes: u64,
+    run_bytes: u64,
+    /// From the beginning of one slice to that of the next.
+    slice_step_bytes: u64,
+}
+
+const SLICES: u64 = 15;
+
+impl Slices {
+    /// The reads of all slices, of at most 64 KiB.
+    fn reads(&self) -> Vec<ByteRange> {
+        let mut reads = Vec::new();
+        for slice in 0..SLICES {
+            for row in 0..self.rows {
+                for run in 0..self.runs {
+                    let start = slice * self.slice_step_bytes
+                        + row * self.row_bytes
+                        + run * self.run_step_bytes;
+                    let pieces = (0..self.run_bytes).step_by(64 << 10);
+                    reads.extend(
+                        pieces.map(|at| {
+                            ByteRange::new(start + at, (64 * K).min(self.run_bytes - at))
+                        }),
+                    );
+                }
+            }
+        }
+        reads
+    }
+}
+
+#[test]
+fn slices_of_a_table_are_read_at_the_rate_of_the_link() {
+    let neighbours = |rows, row_bytes, run_bytes| Slices {
+        rows,
+        row_bytes,
+        runs: 1,
+        run_step_bytes: 0,
+        run_bytes,
+        slice_step_bytes: run_bytes,
+    };
+    let nested = |rows, runs, run_bytes| Slices {
+        rows,
+        row_bytes: 16 * M,
+        runs,
+        run_step_bytes: M,
+        run_bytes,
+        slice_step_bytes: run_bytes,
+    };
+    // The rate at 50 and 100 ms. Where each slice begins where the one before ended in the same row, it
+    // takes a few rows to see that these are no readers in turn.
+    let cases = [
+        ("256 rows", neighbours(256, 4 * M, 256 * K), [0.93, 0.9]),
+        ("1024 rows", neighbours(1024, M, 64 * K), [0.93, 0.9]),
+        ("32 rows", neighbours(32, 32 * M, 2 * M), [0.92, 0.89]),
+        ("60 rows", neighbours(60, 16 * M, M), [0.92, 0.89]),
+        ("32 rows of 8", nested(32, 8, 256 * K), [0.93, 0.9]),
+        ("120 rows of 8", nested(120, 8, 64 * K), [0.93, 0.9]),
+        ("400 rows of 3", nested(400, 3, 64 * K), [0.93, 0.9]),
+    ];
+    for (name, slices, least) in cases {
+        for (delay_ms, least) in [50, 100].into_iter().zip(least) {
+            let reads = slices.reads();
+            let file_bytes = reads.iter().map(|read| read.end()).max().unwrap();
+            let mut reader = Reader::new(link(delay_ms));
+            let outcome = reader.run(&ReadPolicy::default(), file_bytes, reads.into_iter());
+            let share = share(&outcome);
+            println!("{name}, {delay_ms} ms: {share:.3} {:?}", outcome.counts);
+            assert!(share >= least, "{name}, {delay_ms} ms: {share:.3}");
+        }
+    }
+}
+
+#[test]
 fn single_random_reads_cost_nothing_extra() {
     let workload = Workload {
         pattern: AccessPattern::Random { read_bytes: 4 * K },

@@ -10,6 +10,7 @@ use azekura_policy::PredictiveParameters;
 use azekura_posix::{CachePolicy, Credentials, File, Namespace, OFlags, OpenOptions, ReadPolicy};
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
+use azekura_proto::limits::READ_LEASE_MS;
 use azekura_testkit::Cluster;
 
 const FILE_BYTES: usize = 8 << 20;
@@ -241,4 +242,95 @@ fn a_window_is_one_request_where_the_file_has_one_shard() {
             assert_eq!(sent, requests, "{policy}");
         }
     }
+}
+
+#[test]
+fn holes_are_read_like_data() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    let root = cluster.root();
+    let made = root.open("/holes", &OpenOptions::create()).unwrap();
+    made.set_len(FILE_BYTES as u64).unwrap();
+    // One shard has something in its middle.
+    let data = vec![7; READ_BYTES];
+    let data_at = 5 * 1024 * 1024;
+    made.write_all_at(&data, data_at as u64).unwrap();
+    for policy in policies() {
+        let name = policy.to_string();
+        let client = client(&cluster, policy);
+        let file = read_only(&client, "/holes");
+        let mut buffer = vec![1; READ_BYTES];
+        let before = (cluster.count("read"), cluster.count("get_attr"));
+        for at in (0..FILE_BYTES).step_by(READ_BYTES) {
+            buffer.fill(1);
+            assert_eq!(file.read_at(&mut buffer, at as u64).unwrap(), READ_BYTES);
+            let expected = if at == data_at { 7 } else { 0 };
+            assert!(buffer.iter().all(|byte| *byte == expected), "{name}: at {at}");
+        }
+        let reads = cluster.count("read") - before.0;
+        let looks = cluster.count("get_attr") - before.1;
+        // How long the file is is asked once, and nothing is fetched a second time.
+        assert!(looks <= 4, "{name}: the length was asked for {looks} times");
+        assert!(reads <= (FILE_BYTES / READ_BYTES + 16) as u64, "{name}: {reads} requests");
+    }
+}
+
+#[test]
+fn holes_are_believed_only_as_long_as_nobody_changes_the_file() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    let writer = client(&cluster, ReadPolicy::Off);
+    let turn_at = |turn: usize| (turn * READ_BYTES) as u64;
+    for policy in policies() {
+        let name = policy.to_string();
+        let made = writer.open("/holes", &OpenOptions::create()).unwrap();
+        made.set_len(0).unwrap();
+        made.set_len(FILE_BYTES as u64).unwrap();
+        let reader = client(&cluster, policy);
+        let file = read_only(&reader, "/holes");
+        let mut buffer = vec![1; READ_BYTES];
+        let mut read = |turn: usize| {
+            buffer.fill(1);
+            let got = file.read_at(&mut buffer, turn_at(turn)).unwrap();
+            (got, buffer[..got].first().copied())
+        };
+        for turn in 0..8 {
+            assert_eq!(read(turn), (READ_BYTES, Some(0)), "{name}: turn {turn}");
+        }
+        // It is cut.
+        made.set_len(turn_at(40) + 10).unwrap();
+        assert_eq!(read(39), (READ_BYTES, Some(0)), "{name}");
+        assert_eq!(read(40), (10, Some(0)), "{name}");
+        assert_eq!(read(41), (0, None), "{name}");
+        // It is filled, and made long again.
+        made.write_all_at(&vec![9; READ_BYTES], turn_at(20)).unwrap();
+        assert_eq!(read(20), (READ_BYTES, Some(9)), "{name}");
+        made.set_len(FILE_BYTES as u64).unwrap();
+        assert_eq!(read(60), (READ_BYTES, Some(0)), "{name}");
+        // This process itself changes it.
+        let own = reader.open("/holes", &OpenOptions::new(OFlags::WRONLY, 0)).unwrap();
+        own.write_all_at(&vec![8; READ_BYTES], turn_at(61)).unwrap();
+        assert_eq!(read(61), (READ_BYTES, Some(8)), "{name}");
+        own.set_len(turn_at(62)).unwrap();
+        assert_eq!(read(62), (0, None), "{name}");
+    }
+}
+
+#[test]
+fn what_others_have_just_written_is_read_ahead() {
+    const SMALL: usize = 4 << 10;
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    cluster.root().write("/file", &contents()).unwrap();
+    let mut buffer = vec![0; SMALL];
+    read_only(&client(&cluster, predictive()), "/file").read_at(&mut buffer, 0).unwrap();
+    std::thread::sleep(Duration::from_millis(READ_LEASE_MS));
+    // Nobody reads it now.
+    cluster.root().write("/file", &contents()).unwrap();
+    let reader = client(&cluster, predictive());
+    let file = read_only(&reader, "/file");
+    let before = cluster.count("read");
+    for at in (0..1 << 20).step_by(SMALL) {
+        assert_eq!(file.read_at(&mut buffer, at as u64).unwrap(), SMALL);
+        assert!(buffer.iter().all(|have| *have == byte(at)), "at {at}");
+    }
+    let requests = cluster.count("read") - before;
+    assert!(requests < 128, "{requests} requests for 256 reads");
 }

@@ -76,17 +76,17 @@ impl Fetch {
         matches!(*self.state.lock(), State::Failed)
     }
 
-    /// Copies bytes of the reply from `from` on. False if they are not there.
-    pub fn copy(&self, from: usize, to: &mut [u8]) -> bool {
+    /// Copies bytes of the reply from `from` on; gives how many there are, fewer than `to` takes where the
+    /// shard's file ends. `None` if there is no reply.
+    pub fn copy(&self, from: usize, to: &mut [u8]) -> Option<usize> {
         match &*self.state.lock() {
-            State::Data(data) => match data.get(from..from + to.len()) {
-                Some(part) => {
-                    to.copy_from_slice(part);
-                    true
-                }
-                None => false,
-            },
-            _ => false,
+            State::Data(data) => {
+                let rest = data.get(from..).unwrap_or_default();
+                let there = rest.len().min(to.len());
+                to[..there].copy_from_slice(&rest[..there]);
+                Some(there)
+            }
+            _ => None,
         }
     }
 

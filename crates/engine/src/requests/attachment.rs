@@ -27,7 +27,12 @@ pub struct Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        self.node.sessions.detach(&self.session);
+        let was_last = self.node.sessions.detach(&self.session);
+        if was_last && self.session.reads_ahead.load(Ordering::Relaxed) {
+            for target in self.node.local_targets() {
+                target.leases.reader_left(self.session.id);
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a request to the function that answers it: one arm each. Owns nothing else.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use azekura_proto::message::{Answer, Lock, Reply, Request, Role};
 use azekura_proto::{Oid, PoolMap, Status};
@@ -81,7 +82,9 @@ pub(crate) fn dispatch(
         }
 
         Request::OpenEntry { dir, name, lease } => {
-            entries::open_entry(node, target, need(session)?, (*dir, name), *lease)
+            let session = need(session)?;
+            session.reads_ahead.fetch_or(*lease, Ordering::Relaxed);
+            entries::open_entry(node, target, session, (*dir, name), *lease)
         }
         Request::Lookup { dir, name } => entries::lookup(node, target, asker, *dir, name),
         Request::Create { dir, name, inode, open } => {
@@ -155,8 +158,16 @@ pub(crate) fn dispatch(
             shards::write_leased(target, need(session)?.id, *data, (*offset, *epoch), bulk)
         }
         Request::Append { oid } => append::append(node, target, caller, *oid, bulk.take_all()?),
-        Request::LeaseFile { oid } => files::lease(node, target, need(session)?.id, *oid),
-        Request::LeaseRead { data } => shards::lease_read(target, need(session)?.id, *data),
+        Request::LeaseFile { oid } => {
+            let session = need(session)?;
+            session.reads_ahead.store(true, Ordering::Relaxed);
+            files::lease(node, target, session.id, *oid)
+        }
+        Request::LeaseRead { data } => {
+            let session = need(session)?;
+            session.reads_ahead.store(true, Ordering::Relaxed);
+            shards::lease_read(target, session.id, *data)
+        }
         Request::LeaseWrite { data, instead_of } => {
             shards::lease_write(target, need(session)?.id, *data, *instead_of)
         }

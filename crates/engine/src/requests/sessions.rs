@@ -40,6 +40,8 @@ pub(crate) struct Session {
     open: Mutex<HashSet<Oid>>,
     slots: Box<[Mutex<Slot>]>,
     gates: Box<[Gate]>,
+    /// Whether it has asked for read leases.
+    pub(crate) reads_ahead: AtomicBool,
     /// It is being ended, or has been: what it had is given up, and nothing new is taken for it.
     is_over: AtomicBool,
 }
@@ -54,6 +56,7 @@ impl Session {
             open: Mutex::new(HashSet::new()),
             slots: (0..SLOTS_MAX).map(|_| Mutex::default()).collect(),
             gates: (0..SLOTS_MAX).map(|_| Gate::default()).collect(),
+            reads_ahead: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
     }
@@ -149,11 +152,12 @@ impl Sessions {
         Some((session, !known))
     }
 
-    /// A connection of a session has closed.
-    pub(crate) fn detach(&self, session: &Session) {
+    /// A connection of a session has closed. Tells whether it was the last.
+    pub(crate) fn detach(&self, session: &Session) -> bool {
         *session.last_seen.lock() = self.platform.now();
         let before = session.connections.fetch_sub(1, Ordering::Relaxed);
         assert!(before > 0, "a connection closes once");
+        before == 1
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use azekura_client::{Fetch, Pipeline};
+use azekura_client::{Fetch, Pipeline, Pool};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{ByteRange, LinkEstimate};
 use azekura_proto::limits::READ_BULK_BYTES_MAX;
-use azekura_proto::message::typed::{FileLeased, Leased};
+use azekura_proto::message::typed::{FileLeased, GetAttr, Leased};
 use azekura_proto::{Attr, Layout};
 
 use super::leased_attr::{AttrAsked, LeasedAttr};
@@ -24,8 +24,11 @@ const REQUEST_BYTES: u64 = 256 * 1024;
 const FIRST_REQUEST_BYTES: u64 = 64 * 1024;
 /// A lease is asked for again when less than this is left of it.
 const RENEW: Duration = Duration::from_millis(600);
-/// For this long after a refusal nothing is read ahead.
-const REFUSAL: Duration = Duration::from_millis(azekura_proto::limits::LEASE_REFUSAL_MS);
+/// For this long after leases could not be had at all nothing is read ahead.
+const GIVEN_UP: Duration = Duration::from_millis(azekura_proto::limits::LEASE_REFUSAL_MS);
+/// The same after the engine has refused one. How long others go on writing is for the engine to know;
+/// to ask costs no time, as it travels beside what is read.
+const REFUSED: Duration = Duration::from_secs(1);
 /// A lease that is lost with its connection is asked for once more, over another.
 const ATTEMPTS: u32 = 2;
 
@@ -40,8 +43,30 @@ pub(crate) enum Direct {
     BeyondKnownEnd,
     /// Others write to the file, or its leases cannot be had, so that nothing may be kept of it.
     NoLease,
-    /// What was asked for is not there: a hole, the end of a file that was cut, or lost on the way.
+    /// What was asked for is not there: the end of a file that was cut, lost on the way, or what may be a
+    /// hole while that is not certain.
     NotThere,
+}
+
+/// What came of copying a read out of its parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Copied {
+    /// All of it was there.
+    All,
+    /// Shards end before some of it, which was filled with zeros: right, if the file does not end there.
+    WithHoles,
+    /// Some of it was not there.
+    NotAll,
+}
+
+/// How long the file was, and when that holds.
+#[derive(Debug)]
+struct Length {
+    bytes: u64,
+    /// The versions of all shards' data, under whose leases it was asked for.
+    versions: Vec<u64>,
+    /// The count of own changes then.
+    changes: u64,
 }
 
 /// A part of a range: what one request brings.
@@ -82,6 +107,9 @@ pub(super) struct FarFile {
     /// The question for attributes that is under way with the home's lease.
     attr_asked: Option<AttrAsked>,
     attr: Option<LeasedAttr>,
+    /// Its length as it was asked for, where holes were met.
+    length: Option<Length>,
+    pool: Arc<Pool>,
     platform: SharedPlatform,
 }
 
@@ -106,6 +134,8 @@ impl FarFile {
             refused_until: None,
             attr_asked: None,
             attr: None,
+            length: None,
+            pool: Arc::clone(reading.pool()),
             platform: Arc::clone(&reading.platform),
         }
     }
@@ -154,11 +184,14 @@ impl FarFile {
         lease.until.is_some_and(|until| until > self.platform.now()).then_some(lease.version)
     }
 
-    /// Whether the bytes of parts may be used now: they are of the versions that leases hold for.
+    /// Whether the bytes of a part may be used now: they are of the version that a lease holds for.
+    pub(super) fn is_good(&self, part: &Part) -> bool {
+        part.version.is_some() && self.leased_version(part.shard) == part.version
+    }
+
+    /// The same of several.
     pub(super) fn are_good(&self, parts: &[Part]) -> bool {
-        let is_good =
-            |part: &Part| part.version.is_some() && self.leased_version(part.shard) == part.version;
-        parts.iter().all(is_good)
+        parts.iter().all(|part| self.is_good(part))
     }
 
     /// Takes in the answers to requests for leases that have come. False if others write to the file,
@@ -173,7 +206,7 @@ impl FarFile {
             };
             lease.renew(at, granted);
             if granted.lease_ms == 0 {
-                self.refused_until = Some(at + REFUSAL);
+                self.refused_until = Some(at + REFUSED);
             }
             // Only the request for the home's brings them.
             if let Some(attr) = request.take_attr()
@@ -201,7 +234,7 @@ impl FarFile {
             home.renew(asked.at, leased.lease);
         }
         if leased.lease.lease_ms == 0 {
-            self.refused_until = Some(asked.at + REFUSAL);
+            self.refused_until = Some(asked.at + REFUSED);
         }
         self.attr = LeasedAttr::new(asked, leased);
     }
@@ -256,7 +289,7 @@ impl FarFile {
             }
             if attempts == ATTEMPTS {
                 // An engine is away, or of an earlier release.
-                self.refused_until = Some(self.platform.now() + REFUSAL);
+                self.refused_until = Some(self.platform.now() + GIVEN_UP);
                 break;
             }
             attempts += 1;
@@ -269,15 +302,51 @@ impl FarFile {
         }
         false
     }
+
+    /// Whether the file is at least this long, by leases that hold when this returns: what its shards lack
+    /// before that are holes. Costs a round trip only when others have changed the file since the last time.
+    pub(super) fn reaches(&mut self, end: u64) -> bool {
+        if !self.acquire_leases() {
+            return false;
+        }
+        if let Some(attr) = self.attr() {
+            return end <= attr.size;
+        }
+        let Some(versions) = self.leased_versions() else { return false };
+        let changes = self.changes.now();
+        if let Some(length) = &self.length
+            && length.versions == versions
+            && length.changes == changes
+        {
+            return end <= length.bytes;
+        }
+        let oid = self.layout.oid();
+        // What cannot be had here is asked for in the ordinary way, which tells the error.
+        let Ok(attr) = self.pool.call(oid.home(), GetAttr { oid }) else { return false };
+        self.length = Some(Length { bytes: attr.size, versions, changes });
+        // Both may have ended while the answer was on its way.
+        self.take_in_leases();
+        let holds = self.length.as_ref().is_some_and(|length| {
+            self.leased_versions().as_ref() == Some(&length.versions)
+                && self.changes.now() == changes
+        });
+        holds && end <= attr.size
+    }
+
+    /// The versions of all shards' data, if all leases hold now.
+    fn leased_versions(&self) -> Option<Vec<u64>> {
+        (0..self.leases.len() as u16).map(|shard| self.leased_version(shard)).collect()
+    }
 }
 
-/// Copies what parts have of a read into its buffer. False if that is not all of it.
+/// Copies what parts have of a read into its buffer, and zeros where their shards end before.
 pub(super) fn copy_out<'p>(
     parts: impl Iterator<Item = &'p Part>,
     read: ByteRange,
     buffer: &mut [u8],
-) -> bool {
+) -> Copied {
     let mut missing_bytes = read.bytes;
+    let mut has_holes = false;
     for part in parts {
         let within = part.range.intersection(read);
         if within.is_empty() {
@@ -285,10 +354,15 @@ pub(super) fn copy_out<'p>(
         }
         let from = (within.offset - part.range.offset) as usize;
         let to = (within.offset - read.offset) as usize;
-        if !part.fetch.copy(from, &mut buffer[to..to + within.bytes as usize]) {
-            return false;
-        }
+        let into = &mut buffer[to..to + within.bytes as usize];
+        let Some(there) = part.fetch.copy(from, into) else { return Copied::NotAll };
+        into[there..].fill(0);
+        has_holes |= there < into.len();
         missing_bytes = missing_bytes.saturating_sub(within.bytes);
     }
-    missing_bytes == 0
+    match (missing_bytes, has_holes) {
+        (0, false) => Copied::All,
+        (0, true) => Copied::WithHoles,
+        _ => Copied::NotAll,
+    }
 }

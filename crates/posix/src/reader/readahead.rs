@@ -10,7 +10,7 @@ use azekura_proto::Attr;
 use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
-use super::far_file::{Direct, FarFile, Part, copy_out};
+use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
@@ -99,7 +99,11 @@ impl Readahead {
         if !kept.is_empty() && !state.lock().may_use(&kept, changes) {
             return Err(Direct::NoLease);
         }
-        if copy_out(parts(), read, buffer) { Ok(buffer.len()) } else { Err(Direct::NotThere) }
+        match copy_out(parts(), read, buffer) {
+            Copied::All => Ok(buffer.len()),
+            Copied::WithHoles if state.lock().are_holes(parts(), read, changes) => Ok(buffer.len()),
+            Copied::WithHoles | Copied::NotAll => Err(Direct::NotThere),
+        }
     }
 
     /// Plans a read and sends what it takes. `None` if nothing may be kept of the file now.
@@ -159,6 +163,19 @@ impl Readahead {
             self.invalidate();
         }
         are_good
+    }
+
+    /// Whether what is missing of the parts of a read are holes: they were asked for under leases that
+    /// still hold, and by these the file does not end there. `changes` is the count when the read began.
+    fn are_holes<'p>(
+        &mut self,
+        mut parts: impl Iterator<Item = &'p Part>,
+        read: ByteRange,
+        changes: u64,
+    ) -> bool {
+        self.file.reaches(read.end())
+            && self.file.changes.now() == changes
+            && parts.all(|part| self.file.is_good(part))
     }
 
     /// The parts of entries that a read needs.

@@ -55,6 +55,10 @@ impl Reading {
         }
     }
 
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// The connections for reads in flight.
     pub(super) fn pipeline(&self) -> &Arc<Pipeline> {
         self.pipeline.get_or_init(|| {

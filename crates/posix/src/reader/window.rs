@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use azekura_policy::{ByteRange, LinkEstimate, Plan, ReadPolicy, SyncAdaptive};
 
-use super::far_file::{Direct, FarFile, Part, copy_out};
+use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::reading::Reading;
 use super::trace::Trace;
 
@@ -64,7 +64,12 @@ impl Window {
                 Plan::Hit { bytes } => {
                     let read = ByteRange::new(at, bytes);
                     let into = &mut buffer[done..done + bytes as usize];
-                    if !copy_out(self.parts.iter(), read, into) {
+                    let is_there = match copy_out(self.parts.iter(), read, into) {
+                        Copied::All => true,
+                        Copied::WithHoles => self.are_holes(read, changes),
+                        Copied::NotAll => false,
+                    };
+                    if !is_there {
                         self.invalidate();
                         return Err(Direct::NotThere);
                     }
@@ -84,6 +89,13 @@ impl Window {
 
     fn link(&self) -> LinkEstimate {
         self.file.pipeline.estimate(self.file.layout.shard_targets())
+    }
+
+    /// Whether what is missing of a read are holes; `changes`: the count when it began.
+    fn are_holes(&mut self, read: ByteRange, changes: u64) -> bool {
+        self.file.reaches(read.end())
+            && self.file.changes.now() == changes
+            && self.file.are_good(&self.parts)
     }
 
     /// Fills the window, and waits for it.

@@ -23,7 +23,8 @@ mod tests;
 
 const READ: Duration = Duration::from_millis(READ_LEASE_MS);
 const WRITE: Duration = Duration::from_millis(WRITE_LEASE_MS);
-/// For this long after somebody else had to wait for a lease none is given.
+/// For this long after somebody else had to wait for a lease none is given; and as long as changes follow
+/// each other faster than that.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
 /// Counters of changes under way.
 const STRIPES: usize = 256;
@@ -60,6 +61,8 @@ impl Writer {
 #[derive(Debug)]
 struct Entry {
     readers: Readers,
+    /// The one reader has gone, and nobody has asked for a lease since.
+    reader_left: bool,
     read_until: Instant,
     reading_refused_until: Option<Instant>,
     version: u64,
@@ -186,6 +189,7 @@ impl Leases {
             self.count.store(count + 1, Ordering::SeqCst);
             Entry {
                 readers: Readers::One(session),
+                reader_left: false,
                 read_until: now,
                 reading_refused_until: None,
                 version: self.draw_version(),
@@ -218,6 +222,7 @@ impl Leases {
         } else if entry.readers != Readers::One(session) {
             entry.readers = Readers::Several;
         }
+        entry.reader_left = false;
         entry.read_until = now + READ;
         Granted { lease: READ, version }
     }
@@ -322,6 +327,14 @@ impl Leases {
         }
     }
 
+    /// The last connection of a session has closed: nobody reads under its leases now. They hold all the
+    /// same, as its client may come back.
+    pub(crate) fn reader_left(&self, session: SessionId) {
+        for entry in self.entries.lock().values_mut() {
+            entry.reader_left |= entry.readers == Readers::One(session);
+        }
+    }
+
     /// A session is over: nobody relies on its leases any more.
     pub(crate) fn drop_session(&self, session: SessionId) {
         if self.count.load(Ordering::SeqCst) == 0 {
@@ -376,14 +389,18 @@ impl Leases {
             let now = self.platform.now();
             let is_own = writer.is_some_and(|session| entry.readers == Readers::One(session));
             if entry.read_until <= now || is_own {
-                if !is_own {
+                // Whoever waits for nobody shares the file with nobody: leases go on being given.
+                let is_shared = entry.reading_refused_until.is_some_and(|until| until > now);
+                if !is_own && is_shared {
                     entry.reading_refused_until = Some(now + REFUSAL);
                 }
                 entry.version = self.draw_version();
                 return;
             }
             let until = entry.read_until;
-            entry.reading_refused_until = Some(until + REFUSAL);
+            // Whoever has gone shares the file with nobody; but the lease is kept.
+            let pause = if entry.reader_left { Duration::ZERO } else { REFUSAL };
+            entry.reading_refused_until = entry.reading_refused_until.max(Some(until + pause));
             self.ended.wait_until(&*self.platform, &mut entries, until);
         }
     }

@@ -54,6 +54,57 @@ fn a_write_waits_for_the_read_lease_of_another_and_ends_the_giving_of_leases() {
 }
 
 #[test]
+fn a_change_that_waits_for_nobody_lets_leases_go_on_being_given() {
+    let (leases, time) = leases();
+    // Somebody has read the file, a while ago.
+    leases.grant_read(key(), ONE);
+    time.sleep(READ);
+    // Another writes it, and cuts it.
+    drop(leases.before_write(key(), Some(TWO)));
+    drop(leases.before_write(key(), None));
+    assert_eq!(time.passed(), READ);
+    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    // The same after writes in flight.
+    let other = (key().0, 4);
+    let written = leases.grant_write(other, TWO, None);
+    leases.release(other, TWO, written.version);
+    drop(leases.before_write(other, None));
+    assert_eq!(leases.grant_read(other, ONE).lease, READ);
+}
+
+#[test]
+fn a_lease_whose_reader_has_gone_is_waited_for_and_keeps_nobody_else_from_one() {
+    let (leases, time) = leases();
+    leases.grant_read(key(), ONE);
+    leases.reader_left(ONE);
+    // Meanwhile nobody gets another, or the writer would wait for that as well.
+    after((&leases, &time), READ / 2, |leases| {
+        assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+    });
+    drop(leases.before_write(key(), Some(TWO)));
+    assert_eq!(time.passed(), READ);
+    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    // It has come back.
+    drop(leases.before_write(key(), Some(TWO)));
+    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+}
+
+#[test]
+fn who_reads_what_others_go_on_writing_gets_no_lease_until_they_pause() {
+    let (leases, time) = leases();
+    leases.grant_read(key(), ONE);
+    leases.before_write(key(), Some(TWO));
+    for _ in 0..10 {
+        time.sleep(REFUSAL / 2);
+        leases.before_write(key(), Some(TWO));
+        assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+    }
+    assert_eq!(time.passed(), READ + REFUSAL / 2 * 10, "nobody waits any more");
+    time.sleep(REFUSAL);
+    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+}
+
+#[test]
 fn no_read_lease_is_given_while_a_change_is_carried_out() {
     let (leases, time) = leases();
     // Nobody has a lease when it begins, so nothing says later that it has.
