@@ -293,6 +293,7 @@ impl FileSystem {
                 })?
             } else {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
+                let _change = self.listed.change_names();
                 match self.pool().create(dir, name, inode).map_err(|error| entry_errno(&error))? {
                     Created::New(mut attr, reference) => {
                         self.note_new_entry(dir, &mut attr);

@@ -119,10 +119,32 @@ impl FileSystem {
     /// # Errors
     /// `ENODATA` if there is none, `EOPNOTSUPP` for names outside the known name spaces.
     pub fn getxattr(&self, caller: &Credentials, oid: Oid, name: &[u8]) -> Result<Vec<u8>> {
-        if let Some(placement) = Placement::of_name(name) {
-            return placement.show(&self.getattr(oid)?).map(String::into_bytes);
+        if self.checks() || Placement::of_name(name).is_some() {
+            return self.getxattr_of(caller, &self.getattr(oid)?, name);
         }
         self.check_xattr(caller, oid, name, false)?;
+        self.call(oid.home(), GetXattr { oid, name }).map_err(no_data)
+    }
+
+    /// As [`FileSystem::getxattr`], of an object whose attributes are at hand: that it has no extended
+    /// ones is told by these.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::getxattr`].
+    pub fn getxattr_of(&self, caller: &Credentials, attr: &Attr, name: &[u8]) -> Result<Vec<u8>> {
+        if let Some(placement) = Placement::of_name(name) {
+            return placement.show(attr).map(String::into_bytes);
+        }
+        check_name(name)?;
+        if self.checks() {
+            permission::check_xattr(caller, attr, name, false)?;
+        } else if name.starts_with(b"system.") {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if !attr.has_xattrs {
+            return Err(Errno::NODATA);
+        }
+        let oid = attr.oid;
         self.call(oid.home(), GetXattr { oid, name }).map_err(no_data)
     }
 
@@ -147,6 +169,7 @@ impl FileSystem {
             return Err(Errno::TOOBIG);
         }
         self.check_xattr(caller, oid, name, true)?;
+        let _change = self.listed.change_names();
         let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
         self.cache.forget_dir(oid);
         self.files.forget(oid);
@@ -177,6 +200,7 @@ impl FileSystem {
             // The handle would go on with the old chunk size.
             return Err(Errno::BUSY);
         }
+        let _change = self.listed.change_names();
         let done = self.call(oid.home(), SetAttr { oid, change });
         self.cache.forget_dir(oid);
         self.files.forget(oid);
@@ -198,6 +222,15 @@ impl FileSystem {
         Ok(shown.filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect())
     }
 
+    /// As [`FileSystem::listxattr`], of an object whose attributes are at hand: that it has no extended
+    /// ones is told by these.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::listxattr`].
+    pub fn listxattr_of(&self, caller: &Credentials, attr: &Attr) -> Result<Vec<u8>> {
+        if attr.has_xattrs { self.listxattr(caller, attr.oid) } else { Ok(Vec::new()) }
+    }
+
     /// Removes an extended attribute. Of placement, a directory takes up the container's again.
     ///
     /// # Errors
@@ -213,6 +246,7 @@ impl FileSystem {
             return self.set_placement(caller, oid, placement, value.as_bytes(), XattrMode::Set);
         }
         self.check_xattr(caller, oid, name, true)?;
+        let _change = self.listed.change_names();
         let done = self.call(oid.home(), RemoveXattr { oid, name });
         self.cache.forget_dir(oid);
         self.files.forget(oid);
