@@ -31,7 +31,7 @@ pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
 pub use objects::{KeyCursor, Objects};
-pub use open::{Created, OpenReference, OpenedName};
+pub use open::{Created, OpenReference, Opened, OpenedName};
 pub use outbox::{Outbox, Outcome, Posted};
 pub use pipeline::{Fetch, Pipeline};
 pub use pool::{ClientConfig, Pool};

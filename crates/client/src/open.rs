@@ -15,6 +15,7 @@ use azekura_proto::{Attr, ContainerId, Oid, Status, TargetId};
 use azekura_rpc::Failure;
 
 use crate::error::{ClientError, Result};
+use crate::fan_out::Call;
 use crate::pool::Pool;
 
 /// Releases wait for the next request to the engine, but never more than so many.
@@ -48,6 +49,9 @@ impl Drop for OpenReference {
         }
     }
 }
+
+/// An object that was opened: its attributes then, and what keeps it open.
+pub type Opened = (Box<Attr>, OpenReference);
 
 /// How a create ended.
 #[derive(Debug)]
@@ -109,11 +113,29 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::call`].
-    pub fn open(self: &Arc<Self>, oid: Oid) -> Result<(Box<Attr>, OpenReference)> {
+    pub fn open(self: &Arc<Self>, oid: Oid) -> Result<Opened> {
         self.link(oid.home())?.open_references.open(oid, &**self.platform());
         // From here on the reference's drop undoes the count, also after an error.
         let reference = OpenReference { pool: Arc::clone(self), oid };
         Ok((self.call(oid.home(), Open { oid })?, reference))
+    }
+
+    /// Opens several objects, and asks for something else behind that, all at once.
+    pub fn open_and<'a, R: TypedRequest<'a>>(
+        self: &Arc<Self>,
+        oids: &[Oid],
+        then: &mut [Call<'a, R>],
+    ) -> (Vec<Result<Opened>>, Vec<Result<R::Reply>>) {
+        let count = |oid: Oid| {
+            self.link(oid.home())?.open_references.open(oid, &**self.platform());
+            Ok(OpenReference { pool: Arc::clone(self), oid })
+        };
+        let references: Vec<Result<_>> = oids.iter().map(|oid| count(*oid)).collect();
+        let mut opens: Vec<_> =
+            oids.iter().map(|&oid| Call::new(oid.home(), Open { oid })).collect();
+        let (attrs, replies) = self.call_mixed(&mut opens, then);
+        let opened = attrs.into_iter().zip(references);
+        (opened.map(|(attr, reference)| Ok((attr?, reference?))).collect(), replies)
     }
 
     /// Makes an object and its entry, and opens it.

@@ -29,11 +29,19 @@ pub(crate) struct ChangeCount {
     is_over: Arc<AtomicBool>,
 }
 
+/// How often all files had been changed when something was asked.
+#[derive(Debug)]
+pub(crate) struct ChangeCounts(Box<[u64]>);
+
 /// A change of a file's data or attributes that is under way: whatever changes them is given one. Dropping
 /// it says that the change is over, whether it came to anything or not.
 #[must_use = "the change is over when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct DataChange<'c>(Option<&'c AtomicU64>);
+
+fn counter_of(oid: Oid) -> usize {
+    name_hash(&oid.to_bytes()) as usize % COUNTERS
+}
 
 impl Changes {
     pub(crate) fn new(anything_is_read_ahead: bool) -> Self {
@@ -43,10 +51,7 @@ impl Changes {
     }
 
     fn counter(&self, oid: Oid) -> Option<&Arc<AtomicU64>> {
-        if self.counters.is_empty() {
-            return None;
-        }
-        self.counters.get(name_hash(&oid.to_bytes()) as usize % COUNTERS)
+        self.counters.get(counter_of(oid))
     }
 
     /// The count of a file, for whoever keeps bytes of it.
@@ -65,6 +70,28 @@ impl Changes {
     pub(crate) fn of_all(&self) -> u64 {
         let counters = self.counters.iter().chain([&self.names]);
         counters.map(|counter| counter.load(Ordering::SeqCst)).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether there are counters.
+    pub(crate) fn are_counted(&self) -> bool {
+        !self.counters.is_empty()
+    }
+
+    /// The counts of all files, for whoever asks about files that are not known yet.
+    pub(crate) fn counts(&self) -> ChangeCounts {
+        let counts = self.counters.iter().map(|counter| counter.load(Ordering::SeqCst));
+        ChangeCounts(counts.collect())
+    }
+
+    /// The count of a file by now.
+    pub(crate) fn now_of(&self, oid: Oid) -> u64 {
+        self.counter(oid).map_or(0, |counter| counter.load(Ordering::SeqCst))
+    }
+
+    /// The count of a file, if it still is the one that it had then.
+    pub(crate) fn count_if_unchanged(&self, oid: Oid, then: &ChangeCounts) -> Option<u64> {
+        let count = then.0.get(counter_of(oid)).copied()?;
+        (self.now_of(oid) == count).then_some(count)
     }
 
     /// A change of the file's data or attributes begins.

@@ -18,6 +18,7 @@ use crate::changes::Changes;
 use crate::errno::of_client;
 use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
+use crate::listed::Listings;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
 use crate::writer::{Settled, Writing};
@@ -52,6 +53,11 @@ pub struct FsConfig {
     pub read_policy: ReadPolicy,
     /// How they are written.
     pub write_policy: WritePolicy,
+    /// What listings of directories bring along (attributes, and the directories beside those that are
+    /// listed) is believed for as long as `cache` says, where a round trip takes at least so many
+    /// microseconds: for calls by path that only look. `None`: never. It also needs a `read_policy` that
+    /// reads ahead.
+    pub listed_from_us: Option<u64>,
     /// Where requests for far files are written down, and why they were made.
     pub trace: Option<Arc<Trace>>,
     /// The clock and the threads.
@@ -65,6 +71,7 @@ impl Default for FsConfig {
             check_permissions: true,
             read_policy: ReadPolicy::default(),
             write_policy: WritePolicy::default(),
+            listed_from_us: None,
             trace: None,
             platform: azekura_platform::system(),
         }
@@ -94,6 +101,8 @@ pub struct FileSystem {
     container: Container,
     config: FsConfig,
     pub(crate) cache: DirCache,
+    /// What listings have brought along.
+    pub(crate) listed: Listings,
     /// Files that nobody here has open.
     pub(crate) files: KnownFiles,
     /// The own changes of files' data.
@@ -126,6 +135,12 @@ impl FileSystem {
         let cache = DirCache::new(ttl, Arc::clone(&config.platform));
         let files = KnownFiles::new(ttl, Arc::clone(&config.platform));
         let changes = Arc::new(Changes::new(!matches!(config.read_policy, ReadPolicy::Off)));
+        let listed = Listings::new(
+            ttl,
+            config.listed_from_us,
+            Arc::clone(&config.platform),
+            Arc::clone(&changes),
+        );
         let reading = Reading::new(
             Arc::clone(&pool),
             config.read_policy.clone(),
@@ -139,7 +154,17 @@ impl FileSystem {
             Arc::clone(&changes),
             Arc::clone(&config.platform),
         );
-        Ok(Arc::new(Self { pool, container, config, cache, files, changes, reading, writing }))
+        Ok(Arc::new(Self {
+            pool,
+            container,
+            config,
+            cache,
+            listed,
+            files,
+            changes,
+            reading,
+            writing,
+        }))
     }
 
     /// The pool.

@@ -388,6 +388,10 @@ fn space_is_reserved_punched_and_copied() {
     assert_eq!(file.len().unwrap(), 100_000);
     file.allocate(0, 200_000, Allocation::KeepSize).unwrap();
     assert_eq!(file.len().unwrap(), 100_000);
+    // A length that makes no sense is told first.
+    let reading = fs.open("/file", &OpenOptions::read_only()).unwrap();
+    assert_eq!(reading.allocate(0, 0, Allocation::PunchHole), Err(Errno::INVAL));
+    assert_eq!(reading.allocate(0, 1, Allocation::PunchHole), Err(Errno::BADF));
     assert!(file.metadata().unwrap().blocks_512 >= 200_000 / 512);
     let copy = fs.open("/copy", &OpenOptions::create()).unwrap();
     let copied = fs.filesystem().copy_range(file.handle(), 0, copy.handle(), 0, u64::MAX).unwrap();

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use azekura_policy::PredictiveParameters;
-use azekura_posix::{CachePolicy, Credentials, FileSystem, Namespace, ReadPolicy};
+use azekura_posix::{
+    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
+};
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
 use azekura_testkit::model::{self, Model, Remote};
@@ -79,6 +81,17 @@ fn writes_in_flight_change_nothing_that_a_program_sees() {
         |cluster| cluster.mount_writing(CachePolicy::None, ReadPolicy::default()),
         4,
     );
+}
+
+#[test]
+fn what_listings_bring_along_changes_nothing_that_a_program_sees() {
+    for write_policy in [WritePolicy::Always, WritePolicy::Through] {
+        let config = FsConfig { listed_from_us: Some(0), write_policy, ..FsConfig::default() };
+        let mount = |cluster: &Cluster| {
+            FileSystem::mount(cluster.pool(), "default", config.clone()).unwrap()
+        };
+        run_behind(2, 2, 1, mount, 4);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_client::{ClientConfig, PoolFile};
@@ -20,6 +20,9 @@ use crate::settings::{self, Settings};
 /// For this long after a failure calls fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// From this round trip on, in microseconds, what listings bring along is believed for a moment.
+const LISTED_FROM_US: u64 = 1_000;
+
 enum State {
     Unopened,
     Open(Namespace),
@@ -29,6 +32,8 @@ enum State {
 static STATE: RwLock<State> = RwLock::new(State::Unopened);
 /// Permission bits that new files do not get (`umask`).
 static UMASK: AtomicU32 = AtomicU32::new(0o022);
+/// Whether the process has had children: what they do it has to see at once.
+static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> {
     let file = PoolFile::find(&settings.pool).map_err(|error| error.to_string())?;
@@ -45,7 +50,9 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
     // A trace that cannot be written is no reason for the program to fail.
     let trace = trace.and_then(|opened| opened.map_err(|e| report::trouble(&e.to_string())).ok());
     let (read_policy, write_policy) = (settings.read_policy.clone(), settings.write_policy);
-    let config = FsConfig { read_policy, write_policy, trace, ..FsConfig::default() };
+    let listed_from_us = (!HAS_CHILDREN.load(Ordering::Relaxed)).then_some(LISTED_FROM_US);
+    let config =
+        FsConfig { read_policy, write_policy, listed_from_us, trace, ..FsConfig::default() };
     FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())
 }
 
@@ -89,6 +96,7 @@ fn drain_by(how: fn(&FileSystem) -> Result<()>) {
 
 /// The process is about to fork or to start a program: what it has written arrives.
 pub(crate) fn drain() {
+    HAS_CHILDREN.store(true, Ordering::Relaxed);
     drain_by(FileSystem::drain);
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use azekura_proto::Oid;
 use azekura_proto::attr::FileKind;
 
-use crate::ops::readdir::{AttrsWanted, Listed};
+use crate::listed::Listed;
+use crate::ops::readdir::AttrsWanted;
 use crate::{Credentials, FileSystem, Result};
 
 /// Names fetched at a time, in bytes.

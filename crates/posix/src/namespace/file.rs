@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use azekura_proto::Attr;
+use azekura_proto::attr::FileKind;
 use azekura_proto::message::Allocation;
 use rustix::fs::OFlags;
 
@@ -101,7 +102,10 @@ impl File {
     /// # Errors
     /// Those of `fstat`.
     pub fn metadata(&self) -> Result<Attr> {
-        self.fs.getattr_open(&self.handle)
+        match self.handle.kind() {
+            FileKind::Directory => self.fs.getattr_listed(self.handle.oid()),
+            _ => self.fs.getattr_open(&self.handle),
+        }
     }
 
     /// Length in bytes.

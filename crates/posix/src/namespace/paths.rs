@@ -37,9 +37,19 @@ impl Namespace {
         if flags.contains(OFlags::CREATE) {
             return self.open_or_create(place, flags, mode);
         }
+        let only_reads = flags & (OFlags::ACCMODE | OFlags::TRUNC) == OFlags::RDONLY;
+        if only_reads && let Some(dir) = self.known_directory(&place)? {
+            match self.fs.open(&self.caller, dir, flags | OFlags::DIRECTORY) {
+                // Removed or replaced since it was found.
+                Err(Errno::STALE | Errno::NOTDIR) => {}
+                other => return other.map(|(_, handle)| self.file(handle)),
+            }
+        }
         let follow = !flags.contains(OFlags::NOFOLLOW);
         let mut links = 0;
-        while let Place::Name { dir, name, slash: false } = &place {
+        // A directory that is going to be listed is opened together with its listing.
+        let is_listed = flags.contains(OFlags::DIRECTORY) && self.fs.keeps_listed();
+        while let (false, Place::Name { dir, name, slash: false }) = (is_listed, &place) {
             match self.fs.open_name(&self.caller, *dir, name, flags)? {
                 Named::Open(handle) => return Ok(self.file(*handle)),
                 Named::Symlink(link) if follow => place = self.followed(*dir, link, &mut links)?,
@@ -196,7 +206,7 @@ impl Namespace {
     /// # Errors
     /// Those of `readlink`.
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        let attr = self.resolve(path, false)?;
+        let attr = self.look_at(path, false)?;
         if attr.kind == FileKind::Symlink { self.fs.readlink(attr.oid) } else { Err(Errno::INVAL) }
     }
 
@@ -421,8 +431,7 @@ impl Namespace {
     /// # Errors
     /// Those of `getxattr`.
     pub fn get_xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
-        let oid = self.resolve(path, true)?.oid;
-        self.fs.getxattr(&self.caller, oid, name)
+        self.fs.getxattr_of(&self.caller, &self.resolve(path, true)?, name)
     }
 
     /// `setxattr`; a symlink at the end is followed.
@@ -445,8 +454,7 @@ impl Namespace {
     /// # Errors
     /// Those of `listxattr`.
     pub fn list_xattrs(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        let oid = self.resolve(path, true)?.oid;
-        self.fs.listxattr(&self.caller, oid)
+        self.fs.listxattr_of(&self.caller, &self.resolve(path, true)?)
     }
 
     /// `removexattr`; a symlink at the end is followed.

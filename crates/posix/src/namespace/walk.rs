@@ -180,7 +180,7 @@ impl Namespace {
             return Err(Errno::NAMETOOLONG.into());
         }
         self.fs.check_search(&self.caller, dir)?;
-        let step = match self.fs.cache.step(dir, name) {
+        let step = match self.known_step(dir, name) {
             Some(step) => step,
             None => self.look(dir, name)?,
         };
@@ -197,6 +197,33 @@ impl Namespace {
             Some(below) => Ok(below),
             None => Err(Stop::Left([text, &rest()].concat())),
         }
+    }
+
+    /// Where a name leads, if that is believed for a moment.
+    fn known_step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
+        let step = self.fs.cache.step(dir, name);
+        step.or_else(|| {
+            let found =
+                if self.fs.keeps_listed() { self.fs.listed.directory(dir, name) } else { None };
+            found.map(Step::Directory)
+        })
+    }
+
+    /// The directory that stands at the end of a path, where front ends list far directories and it is
+    /// believed for a moment where its name leads.
+    pub(super) fn known_directory(&self, place: &Place) -> Result<Option<Oid>> {
+        if !self.fs.keeps_listed() {
+            return Ok(None);
+        }
+        let (dir, name) = match place {
+            Place::Dot(oid) | Place::DotDot(oid) => return Ok(Some(*oid)),
+            Place::Name { dir, name, .. } => (*dir, name),
+        };
+        self.fs.check_search(&self.caller, dir)?;
+        Ok(match self.known_step(dir, name) {
+            Some(Step::Directory(oid)) => Some(oid),
+            Some(Step::Symlink(_)) | None => None,
+        })
     }
 
     fn look(&self, dir: Oid, name: &[u8]) -> Result<Step> {
@@ -244,6 +271,30 @@ impl Namespace {
         Ok(self.resolve_place(place, follow, &mut 0)?)
     }
 
+    /// As [`Namespace::resolve`], for a call that only looks: where listings are believed for a moment
+    /// ([`crate::FsConfig::listed_from_us`]) the attributes may be those that one has brought along.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::resolve`].
+    pub fn look_at(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attr> {
+        let place = self.place(path.as_ref())?;
+        match &place {
+            Place::Dot(dir) | Place::DotDot(dir) => return self.fs.getattr_listed(*dir),
+            Place::Name { dir, name, slash } => {
+                let found = self.fs.look_at_listed(&self.caller, *dir, name)?;
+                let is_end = |attr: &Attr| match attr.kind {
+                    FileKind::Directory => true,
+                    FileKind::Symlink => !follow && !slash,
+                    _ => !slash,
+                };
+                if let Some(attr) = found.filter(|attr| is_end(attr)) {
+                    return Ok(*attr);
+                }
+            }
+        }
+        Ok(self.resolve_place(place, follow, &mut 0)?)
+    }
+
     /// The path of the larger tree to which a path leads, if it leads out; see
     /// [`Namespace::standing_at`]. For a path with which a call has failed with [`LEFT`].
     pub fn way_out(&self, path: impl AsRef<[u8]>) -> Option<Vec<u8>> {
@@ -274,7 +325,11 @@ impl Namespace {
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;
+            let asked = self.fs.cache.ask_step(dir, &name);
             let attr = self.fs.lookup(&self.caller, dir, &name)?;
+            if attr.kind == FileKind::Directory && self.fs.keeps_listed() {
+                self.fs.cache.keep_step(asked, dir, &name, Step::Directory(attr.oid));
+            }
             match attr.kind {
                 FileKind::Symlink if follow || must_be_dir => {
                     place = self.followed(dir, attr.oid, links)?;

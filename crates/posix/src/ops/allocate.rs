@@ -19,10 +19,11 @@ impl FileSystem {
         bytes: u64,
         what: Allocation,
     ) -> Result<()> {
-        file.check_write()?;
+        // In the order in which Linux looks.
         if bytes == 0 {
             return Err(Errno::INVAL);
         }
+        file.check_write()?;
         let end = offset.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX);
         let mut end = end.ok_or(Errno::FBIG)?;
         match what {

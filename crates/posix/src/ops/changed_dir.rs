@@ -107,6 +107,7 @@ impl FileSystem {
         watched: Option<&mut ChangedDir>,
         effect: impl FnOnce(&R::Reply) -> Effect,
     ) -> Result<R::Reply, ClientError> {
+        let _change = self.listed.change_names();
         let target = self.entry_target(dir, name);
         let Some(watched) = watched else { return self.pool().call(target, request) };
         let (seen, done) = self.look_and_change(dir, target, request);

@@ -314,6 +314,7 @@ impl FileSystem {
                 })?
             } else {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
+                let _change = self.listed.change_names();
                 let asked = self.cache.ask_dir(dir);
                 let created = match guard {
                     Some(guard) => self.pool().create_guarded(dir, name, inode, guard),

@@ -39,7 +39,11 @@ impl FileSystem {
         let leases = if truncates { WriteLeases::ReleaseFirst } else { WriteLeases::Keep };
         // The engine gives attributes with its answer.
         let _settled = self.writing.settle(oid, leases)?;
-        let (attr, reference) = self.pool().open(oid).map_err(|error| of_client(&error))?;
+        let (attr, reference) = if flags.contains(OFlags::DIRECTORY) && self.keeps_listed() {
+            self.open_listed(oid)?
+        } else {
+            self.pool().open(oid).map_err(|error| of_client(&error))?
+        };
         self.opened(caller, *attr, reference, flags)
     }
 

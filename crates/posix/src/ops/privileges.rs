@@ -32,6 +32,7 @@ impl FileSystem {
         privileges: &mut Privileges,
         writer: Option<&Credentials>,
     ) -> Result<bool> {
+        let _change = self.listed.change_names();
         let taken = privileges.may_have_capability && self.take_capability(oid)?;
         privileges.may_have_capability = false;
         let lost = writer.map_or(0, |writer| privileges.take_bits(writer));
@@ -64,6 +65,7 @@ impl FileSystem {
             other => other?,
         };
         let _change = self.changes.begin(oid);
+        let _names = self.listed.change_names();
         match self.call(oid.home(), RemoveXattr { oid, name: CAPABILITY }) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(errno) => Err(errno),

@@ -2,24 +2,25 @@
 //! any page can be had without a word about earlier ones. The dot entries are made here.
 
 use azekura_client::Call;
+use azekura_proto::Oid;
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::typed::{GetAttr, ReadDirectory};
 use azekura_proto::message::{DirCookie, DirEntry};
-use azekura_proto::{Attr, Oid};
 
 use crate::errno::of_client;
+use crate::listed::Listed;
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
 
 /// Cookie of `.`.
 const DOT: u64 = 1;
 /// Cookie of `..`.
-const DOT_DOT: u64 = 2;
+pub(super) const DOT_DOT: u64 = 2;
 /// Bytes counted for an entry besides its name.
-const ENTRY_BYTES: usize = 24;
+pub(super) const ENTRY_BYTES: usize = 24;
 /// Bytes counted for attributes.
-const ATTR_BYTES: usize = 160;
+pub(super) const ATTR_BYTES: usize = 160;
 /// Shards asked at once.
-const SHARDS_AT_ONCE: u16 = 32;
+pub(super) const SHARDS_AT_ONCE: u16 = 32;
 /// Smallest page asked of one shard, in bytes.
 const SHARD_PAGE_BYTES: u32 = 4 * 1024;
 
@@ -34,21 +35,6 @@ pub enum AttrsWanted {
     All,
 }
 
-/// One entry of a listing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The object.
-    pub oid: Oid,
-    /// Its type.
-    pub kind: FileKind,
-    /// Where a listing goes on after this entry.
-    pub cookie: u64,
-    /// Attributes, as far as wanted and at hand. Of `.` and `..` never.
-    pub attr: Option<Attr>,
-}
-
 /// A page of a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DirPage {
@@ -58,20 +44,29 @@ pub struct DirPage {
     pub end: bool,
 }
 
-struct Filling {
+/// A page that is being filled.
+pub(super) struct Filling {
     page: DirPage,
     used: usize,
     budget: usize,
 }
 
 impl Filling {
+    pub(super) fn new(page_bytes: u32) -> Self {
+        Self { page: DirPage::default(), used: 0, budget: page_bytes.max(512) as usize }
+    }
+
+    pub(super) fn into_page(self) -> DirPage {
+        self.page
+    }
+
     fn push(&mut self, entry: Listed) {
         self.used += entry.name.len() + ENTRY_BYTES;
         self.used += entry.attr.as_ref().map_or(0, |_| ATTR_BYTES);
         self.page.entries.push(entry);
     }
 
-    fn extend(&mut self, entries: Vec<DirEntry>) {
+    pub(super) fn extend(&mut self, entries: Vec<DirEntry>) {
         for found in entries {
             self.push(Listed {
                 name: found.name,
@@ -92,6 +87,11 @@ impl Filling {
     }
 }
 
+/// How much to ask of each of several shards.
+pub(super) fn shard_page_bytes(page_bytes: u32, shards: u16) -> u32 {
+    (page_bytes / u32::from(shards.max(1))).max(SHARD_PAGE_BYTES)
+}
+
 impl FileSystem {
     /// A page of a directory after `cookie`: 0 from the start, with `.` (cookie 1) and `..`
     /// (cookie 2) first. Any cookie given out before stays good while others insert and remove.
@@ -108,33 +108,16 @@ impl FileSystem {
         page_bytes: u32,
         attrs: AttrsWanted,
     ) -> Result<DirPage> {
-        let mut filling =
-            Filling { page: DirPage::default(), used: 0, budget: page_bytes.max(512) as usize };
+        if attrs == AttrsWanted::No && self.keeps_listed() {
+            return self.readdir_listed(caller, dir, cookie);
+        }
+        let mut filling = Filling::new(page_bytes);
         if cookie < DOT_DOT {
             self.list_dots(caller, dir, cookie, &mut filling)?;
         }
-        let (mut shard, mut after) = (0, 0);
-        if cookie > DOT_DOT {
-            (shard, after) = (DirCookie::decode(cookie).shard, cookie);
-        }
-        let shards = self.pool().placement().shards(dir);
-        let with_attrs = attrs != AttrsWanted::No;
-        while shard < shards && !filling.is_full() {
-            let (ended, goes_on) = if after == 0 {
-                self.list_shards(dir, (shard, shards), with_attrs, &mut filling)?
-            } else {
-                let ends = self.list_shard(dir, (shard, after), with_attrs, &mut filling)?;
-                (u16::from(ends), !ends)
-            };
-            shard += ended;
-            after = 0;
-            if goes_on {
-                // The page has the beginning of this shard: its rest is for the next page's cookie.
-                break;
-            }
-        }
-        let mut page = filling.page;
-        page.end = shard >= shards;
+        let after = if cookie > DOT_DOT { cookie } else { 0 };
+        let end = self.list(dir, after, attrs != AttrsWanted::No, &mut filling)?;
+        let mut page = DirPage { end, ..filling.page };
         if attrs == AttrsWanted::All {
             self.complete(&mut page.entries)?;
         }
@@ -147,7 +130,35 @@ impl FileSystem {
         Ok(page)
     }
 
-    fn list_dots(
+    /// The entries after a cookie, or from the start after 0, until the page is full. Tells whether the
+    /// directory ends with them.
+    pub(super) fn list(
+        &self,
+        dir: Oid,
+        mut after: u64,
+        with_attrs: bool,
+        filling: &mut Filling,
+    ) -> Result<bool> {
+        let mut shard = if after == 0 { 0 } else { DirCookie::decode(after).shard };
+        let shards = self.pool().placement().shards(dir);
+        while shard < shards && !filling.is_full() {
+            let (ended, goes_on) = if after == 0 {
+                self.list_shards(dir, (shard, shards), with_attrs, filling)?
+            } else {
+                let ends = self.list_shard(dir, (shard, after), with_attrs, filling)?;
+                (u16::from(ends), !ends)
+            };
+            shard += ended;
+            after = 0;
+            if goes_on {
+                // The page has the beginning of this shard: its rest is for the next page's cookie.
+                break;
+            }
+        }
+        Ok(shard >= shards)
+    }
+
+    pub(super) fn list_dots(
         &self,
         caller: &Credentials,
         dir: Oid,
@@ -193,7 +204,7 @@ impl FileSystem {
         filling: &mut Filling,
     ) -> Result<(u16, bool)> {
         let last = shards.min(first + SHARDS_AT_ONCE);
-        let page_bytes = (filling.room() / u32::from(last - first)).max(SHARD_PAGE_BYTES);
+        let page_bytes = shard_page_bytes(filling.room(), last - first);
         let placement = self.pool().placement();
         let mut calls: Vec<_> = (first..last)
             .map(|shard| {

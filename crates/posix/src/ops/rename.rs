@@ -38,6 +38,7 @@ impl FileSystem {
         if self.checks() && !caller.is_root() {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
+        let _change = self.listed.change_names();
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
         let naming = self.changes.begin_naming();
         let done = self.call_entry(to_dir, to_name, request);

@@ -94,11 +94,13 @@ impl FileSystem {
     }
 
     /// Lets everything arrive that was written to any file, and gives all leases back: for a process
-    /// that is about to fork or to start a program.
+    /// that is about to fork or to start a program. What its children do it has to see at once, so from
+    /// now on nothing is believed that listings bring along.
     ///
     /// # Errors
     /// `EIO` if that cannot be brought about.
     pub fn drain(&self) -> Result<()> {
+        self.listed.stop();
         let drained = self.writing.settle_all(WriteLeases::ReleaseFirst);
         self.writing.close();
         drained

@@ -119,10 +119,32 @@ impl FileSystem {
     /// # Errors
     /// `ENODATA` if there is none, `EOPNOTSUPP` for names outside the known name spaces.
     pub fn getxattr(&self, caller: &Credentials, oid: Oid, name: &[u8]) -> Result<Vec<u8>> {
-        if let Some(placement) = Placement::of_name(name) {
-            return placement.show(&self.getattr(oid)?).map(String::into_bytes);
+        if self.checks() || Placement::of_name(name).is_some() {
+            return self.getxattr_of(caller, &self.getattr(oid)?, name);
         }
         self.check_xattr(caller, oid, name, false)?;
+        self.call(oid.home(), GetXattr { oid, name }).map_err(no_data)
+    }
+
+    /// As [`FileSystem::getxattr`], of an object whose attributes are at hand: that it has no extended
+    /// ones is told by these.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::getxattr`].
+    pub fn getxattr_of(&self, caller: &Credentials, attr: &Attr, name: &[u8]) -> Result<Vec<u8>> {
+        if let Some(placement) = Placement::of_name(name) {
+            return placement.show(attr).map(String::into_bytes);
+        }
+        check_name(name)?;
+        if self.checks() {
+            permission::check_xattr(caller, attr, name, false)?;
+        } else if name.starts_with(b"system.") {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if !attr.has_xattrs {
+            return Err(Errno::NODATA);
+        }
+        let oid = attr.oid;
         self.call(oid.home(), GetXattr { oid, name }).map_err(no_data)
     }
 
@@ -148,6 +170,7 @@ impl FileSystem {
         }
         self.check_xattr(caller, oid, name, true)?;
         let change = self.changes.begin(oid);
+        let _names = self.listed.change_names();
         let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
         drop(change);
         self.cache.forget_dir(oid);
@@ -180,6 +203,7 @@ impl FileSystem {
             return Err(Errno::BUSY);
         }
         let under_way = self.changes.begin(oid);
+        let _names = self.listed.change_names();
         let done = self.call(oid.home(), SetAttr { oid, change });
         drop(under_way);
         self.cache.forget_dir(oid);
@@ -202,6 +226,15 @@ impl FileSystem {
         Ok(shown.filter(|name| !name.starts_with(b"trusted.")).flatten().copied().collect())
     }
 
+    /// As [`FileSystem::listxattr`], of an object whose attributes are at hand: that it has no extended
+    /// ones is told by these.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::listxattr`].
+    pub fn listxattr_of(&self, caller: &Credentials, attr: &Attr) -> Result<Vec<u8>> {
+        if attr.has_xattrs { self.listxattr(caller, attr.oid) } else { Ok(Vec::new()) }
+    }
+
     /// Removes an extended attribute. Of placement, a directory takes up the container's again.
     ///
     /// # Errors
@@ -218,6 +251,7 @@ impl FileSystem {
         }
         self.check_xattr(caller, oid, name, true)?;
         let change = self.changes.begin(oid);
+        let _names = self.listed.change_names();
         let done = self.call(oid.home(), RemoveXattr { oid, name });
         drop(change);
         self.cache.forget_dir(oid);

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use azekura_posix::{
-    Access, AttrUpdate, Credentials, Errno, FileKind, NewEntry, RenameMode, Result,
+    Access, AttrUpdate, Credentials, Errno, FileKind, NewEntry, RenameMode, Result, may_access,
 };
 use libc::{dev_t, mode_t, off_t};
 
@@ -67,8 +67,8 @@ fn check_access(spot: &Spot, mode: c_int, flags: c_int) -> Result<c_int> {
     let is_other = real.uid != spot.ns.caller().uid || real.gid != spot.ns.caller().gid;
     let ns =
         if flags & AT_EACCESS == 0 && is_other { spot.ns.seen_by(real) } else { spot.ns.clone() };
-    let attr = ns.resolve(&spot.path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?;
-    ns.filesystem().access(ns.caller(), attr.oid, wanted).map(|()| 0)
+    let attr = ns.look_at(&spot.path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)?;
+    if may_access(ns.caller(), &attr, wanted) { Ok(0) } else { Err(Errno::ACCESS) }
 }
 
 /// # Safety

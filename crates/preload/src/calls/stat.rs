@@ -23,7 +23,7 @@ unsafe fn give(stat: *mut libc::stat, attr: &Attr) -> Result<c_int> {
 }
 
 fn look(spot: &Spot, flags: c_int) -> Result<Attr> {
-    spot.ns.resolve(&spot.path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)
+    spot.ns.look_at(&spot.path, flags & libc::AT_SYMLINK_NOFOLLOW == 0)
 }
 
 /// Whether the call is about the descriptor itself.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use azekura_posix::{Errno, Namespace, OFlags, Oid, Result, XattrMode};
+use azekura_posix::{Attr, Errno, Namespace, OFlags, Oid, Result, XattrMode};
 use libc::{size_t, ssize_t};
 
 use super::{buffer, data, hooks};
@@ -35,23 +35,29 @@ mod hosts {
 
 const CWD: c_int = libc::AT_FDCWD;
 
-/// An object whose attributes are meant, and the user who asks.
+/// An object whose extended attributes are meant, and the user who asks.
 struct Target {
     ns: Namespace,
     oid: Oid,
+    /// Its attributes, where they have just been looked at.
+    attr: Option<Attr>,
 }
 
 impl Target {
-    fn of_spot(spot: &Spot, follow: bool) -> Result<Self> {
-        let oid = spot.ns.resolve(&spot.path, follow)?.oid;
-        Ok(Self { ns: spot.ns.clone(), oid })
+    fn of_spot<R>(spot: &Spot, purpose: &Purpose<'_, R>) -> Result<Self> {
+        let (ns, follow) = (spot.ns.clone(), purpose.follows());
+        let attr = match purpose {
+            Purpose::Look { .. } => ns.look_at(&spot.path, follow)?,
+            _ => ns.resolve(&spot.path, follow)?,
+        };
+        Ok(Self { ns, oid: attr.oid, attr: Some(attr) })
     }
 
     fn of_file(file: &Description) -> Result<Self> {
         if file.open_flags().contains(OFlags::PATH) {
             return Err(Errno::BADF);
         }
-        Ok(Self { ns: service::root()?, oid: file.oid() })
+        Ok(Self { ns: service::root()?, oid: file.oid(), attr: None })
     }
 
     /// # Safety
@@ -62,9 +68,13 @@ impl Target {
         value: *mut c_void,
         bytes: size_t,
     ) -> Result<ssize_t> {
+        let (fs, caller) = (self.ns.filesystem(), self.ns.caller());
         // SAFETY: the caller keeps the conditions of `getxattr`.
         unsafe {
-            let found = self.ns.filesystem().getxattr(self.ns.caller(), self.oid, text(name)?)?;
+            let found = match &self.attr {
+                Some(attr) => fs.getxattr_of(caller, attr, text(name)?)?,
+                None => fs.getxattr(caller, self.oid, text(name)?)?,
+            };
             give(&found, value, bytes)
         }
     }
@@ -93,7 +103,11 @@ impl Target {
     /// # Safety
     /// As for `listxattr`.
     unsafe fn list(&self, names: *mut c_char, bytes: size_t) -> Result<ssize_t> {
-        let found = self.ns.filesystem().listxattr(self.ns.caller(), self.oid)?;
+        let (fs, caller) = (self.ns.filesystem(), self.ns.caller());
+        let found = match &self.attr {
+            Some(attr) => fs.listxattr_of(caller, attr)?,
+            None => fs.listxattr(caller, self.oid)?,
+        };
         // SAFETY: the caller keeps the conditions of `listxattr`.
         unsafe { give(&found, names.cast(), bytes) }
     }
@@ -136,7 +150,7 @@ unsafe fn at_path<R: crate::host::Failing>(
             purpose,
             CWD,
             path,
-            |spot| ours(&Target::of_spot(spot, purpose.follows())?),
+            |spot| ours(&Target::of_spot(spot, purpose)?),
             |_, path| hosts(path),
         )
     }

@@ -156,7 +156,7 @@ impl Remote {
             Op::Link { from, to } => made(fs.hard_link(from, to)),
             Op::Symlink { text, path } => made(fs.symlink(text, path)),
             Op::ReadLink { path } => fs.read_link(path).map(Answer::Data),
-            Op::Stat { path, follow } => fs.resolve(path, *follow).map(|attr| stat(&attr)),
+            Op::Stat { path, follow } => fs.look_at(path, *follow).map(|attr| stat(&attr)),
             Op::List { path } => {
                 let mut names = BTreeMap::new();
                 for entry in fs.read_dir(path)? {

@@ -1,0 +1,319 @@
+//! What is known of one directory by its listings: pages of entries, and how its names are looked at. Owns
+//! what looks like a walk, for which more is worth asking than for a single look.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Instant;
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::{Attr, Oid};
+
+/// Entries whose attributes are asked for anew together.
+pub(super) const PAGE_ENTRIES: usize = 256;
+/// So many looks at different names of a page are a walk.
+const WALK_LOOKS: u32 = 3;
+/// Attributes that are asked for together where a listing had not brought them.
+const MISSING_MAX: usize = 128;
+/// Directories brought along with the second one that is opened, and at most.
+pub(super) const BESIDE_FIRST: usize = 4;
+pub(super) const BESIDE_MAX: usize = 32;
+/// So often they may be brought in vain.
+const IN_VAIN_MAX: u32 = 2;
+/// Directories by which the order is known in which a program opens them.
+const LAST_ENTERED: usize = 16;
+
+/// One entry of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The object.
+    pub oid: Oid,
+    /// Its type.
+    pub kind: FileKind,
+    /// Where a listing goes on after this entry.
+    pub cookie: u64,
+    /// Attributes, as far as wanted and at hand. Of `.` and `..` never.
+    pub attr: Option<Attr>,
+}
+
+/// From when an answer is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    /// When it was asked for.
+    pub(super) since: Instant,
+    /// Own changes of names by then.
+    pub(super) name_changes: u64,
+}
+
+/// What a look at a name comes to.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// The name is to be looked up by itself.
+    Unknown,
+    /// It has these attributes.
+    Known(Box<Attr>),
+    /// It belongs to a walk: this part of the directory is worth being listed again.
+    Old {
+        /// The cookie after which the part begins.
+        after: u64,
+        /// The cookie with which it ends; `None`: with the directory.
+        until: Option<u64>,
+        /// Bytes of its names.
+        name_bytes: usize,
+        /// How many there are.
+        entries: usize,
+    },
+    /// It belongs to a walk: the attributes of these objects are worth being asked for.
+    Incomplete(Vec<Oid>),
+}
+
+/// Attributes as they were told.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) stamp: Stamp,
+    /// Own changes of the object by then.
+    pub(super) data_changes: u64,
+    pub(super) attr: Attr,
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: Box<[u8]>,
+    oid: Oid,
+    kind: FileKind,
+    cookie: u64,
+    seen: Option<Seen>,
+    /// Its attributes could not be had.
+    is_lost: bool,
+}
+
+/// Entries that follow each other in a directory.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) number: u64,
+    pub(super) stamp: Stamp,
+    entries: Vec<Entry>,
+    pub(super) is_end: bool,
+    /// Whoever lists the directory has got the entries.
+    pub(super) is_given: bool,
+    /// Looks since the page came, each at another name than the one before.
+    looks: u32,
+    last: Option<usize>,
+}
+
+impl Page {
+    pub(super) fn new(stamp: Stamp, is_given: bool) -> Self {
+        let (number, looks, entries) = (0, 0, Vec::new());
+        Self { number, stamp, entries, is_end: false, is_given, looks, last: None }
+    }
+
+    pub(super) fn push(&mut self, entry: Listed, see: impl FnOnce(Attr) -> Option<Seen>) {
+        let Listed { name, oid, kind, cookie, attr } = entry;
+        let (name, seen) = (name.into_boxed_slice(), attr.and_then(see));
+        self.entries.push(Entry { name, oid, kind, cookie, seen, is_lost: false });
+    }
+
+    /// How much room it takes, in entries.
+    pub(super) fn weight(&self) -> usize {
+        1 + self.entries.len()
+    }
+
+    pub(super) fn last_cookie(&self) -> Option<u64> {
+        self.entries.last().map(|entry| entry.cookie)
+    }
+
+    /// The directories among the entries.
+    pub(super) fn directories(&self) -> impl Iterator<Item = Oid> + '_ {
+        let found = self.entries.iter().filter(|entry| entry.kind == FileKind::Directory);
+        found.map(|entry| entry.oid)
+    }
+
+    pub(super) fn directory_at(&self, place: usize) -> Option<Oid> {
+        let entry = self.entries.get(place)?;
+        (entry.kind == FileKind::Directory).then_some(entry.oid)
+    }
+
+    /// A look at an entry of the page that begins after a cookie.
+    pub(super) fn look(
+        &mut self,
+        after: u64,
+        place: usize,
+        is_fresh: impl Fn(Stamp) -> bool,
+        holds: impl Fn(&Seen) -> bool,
+    ) -> Look {
+        if self.last != Some(place) {
+            self.last = Some(place);
+            self.looks += 1;
+        }
+        let is_walk = self.looks >= WALK_LOOKS;
+        if !is_fresh(self.stamp) {
+            if !is_walk {
+                return Look::Unknown;
+            }
+            let until = self.last_cookie().filter(|_| !self.is_end);
+            let name_bytes = self.entries.iter().map(|entry| entry.name.len()).sum();
+            return Look::Old { after, until, name_bytes, entries: self.entries.len() };
+        }
+        let misses = |entry: &Entry| !entry.seen.as_ref().is_some_and(&holds);
+        let Some(entry) = self.entries.get(place) else { return Look::Unknown };
+        match &entry.seen {
+            Some(seen) if holds(seen) => Look::Known(Box::new(seen.attr.clone())),
+            _ if !is_walk || entry.is_lost => Look::Unknown,
+            _ => {
+                let rest = self.entries[place..].iter().filter(|e| !e.is_lost && misses(e));
+                Look::Incomplete(rest.take(MISSING_MAX).map(|entry| entry.oid).collect())
+            }
+        }
+    }
+
+    /// The entries, for whoever lists the directory, and whether they are the last.
+    pub(super) fn give(&mut self) -> (Vec<Listed>, bool) {
+        self.is_given = true;
+        let entries = self.entries.iter().map(|entry| Listed {
+            name: entry.name.to_vec(),
+            oid: entry.oid,
+            kind: entry.kind,
+            cookie: entry.cookie,
+            attr: None,
+        });
+        (entries.collect(), self.is_end)
+    }
+}
+
+/// How many directories are brought along when one is opened, and what became of them.
+#[derive(Debug, Default)]
+struct Beside {
+    next: usize,
+    brought: usize,
+    used: usize,
+    in_vain: u32,
+}
+
+/// What is known of a directory.
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// By the cookie after which they begin.
+    pages: BTreeMap<u64, Page>,
+    /// The page and the place in it where a name stands.
+    names: HashMap<Box<[u8]>, (u64, usize)>,
+    /// Directories below that have been opened since it was listed.
+    entered: HashSet<Oid>,
+    /// The last of them, in the order in which that was.
+    last_entered: VecDeque<Oid>,
+    beside: Beside,
+}
+
+impl Directory {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Somebody lists it from the start: what was learned is of an earlier walk.
+    pub(super) fn begin(&mut self) {
+        self.entered.clear();
+        self.last_entered.clear();
+        self.beside = Beside::default();
+    }
+
+    pub(super) fn insert(&mut self, after: u64, page: Page) {
+        for (place, entry) in page.entries.iter().enumerate() {
+            self.names.insert(entry.name.clone(), (after, place));
+        }
+        self.pages.insert(after, page);
+    }
+
+    pub(super) fn remove(&mut self, after: u64) -> Option<Page> {
+        let page = self.pages.remove(&after)?;
+        for (place, entry) in page.entries.iter().enumerate() {
+            if self.names.get(&entry.name) == Some(&(after, place)) {
+                self.names.remove(&entry.name);
+            }
+        }
+        Some(page)
+    }
+
+    /// The numbers of the page that begins after a cookie, and of those that begin between that one and
+    /// another.
+    pub(super) fn pages_in(&self, after: u64, until: Option<u64>) -> Vec<u64> {
+        let pages = self.pages.range(after..);
+        let is_in = |at: u64| at == after || until.is_none_or(|until| at < until);
+        pages.take_while(|(at, _)| is_in(**at)).map(|(_, page)| page.number).collect()
+    }
+
+    pub(super) fn page(&mut self, after: u64) -> Option<&mut Page> {
+        self.pages.get_mut(&after)
+    }
+
+    /// The page that has a name, with the cookie after which it begins, and the name's place in it.
+    pub(super) fn find(&mut self, name: &[u8]) -> Option<(u64, &mut Page, usize)> {
+        let (after, place) = *self.names.get(name)?;
+        Some((after, self.pages.get_mut(&after)?, place))
+    }
+
+    /// Takes in what was asked for by object.
+    pub(super) fn complete(&mut self, mut answers: HashMap<Oid, Option<Seen>>) {
+        for entry in self.pages.values_mut().flat_map(|page| &mut page.entries) {
+            if let Some(seen) = answers.remove(&entry.oid) {
+                entry.is_lost = seen.is_none();
+                entry.seen = seen;
+            }
+        }
+    }
+
+    /// A directory below was opened, `was_brought` if it had been brought along.
+    pub(super) fn note_entered(&mut self, below: Oid, was_brought: bool) {
+        self.beside.used += usize::from(was_brought);
+        self.entered.insert(below);
+        self.last_entered.push_back(below);
+        if self.last_entered.len() > LAST_ENTERED {
+            self.last_entered.pop_front();
+        }
+    }
+
+    /// The directories that come next after one, as many as it seems worth to bring: none unless those that
+    /// were opened last follow each other in some order, and none any more once that was in vain twice.
+    pub(super) fn beside(&mut self, below: Oid, is_here: impl Fn(Oid) -> bool) -> Vec<Oid> {
+        self.note_entered(below, false);
+        let Some(rest) = self.next_in_order() else { return Vec::new() };
+        let Beside { next, brought, used, in_vain } = &mut self.beside;
+        if 2 * *used < *brought {
+            (*next, *in_vain) = (0, *in_vain + 1);
+        }
+        let wanted = if *in_vain < IN_VAIN_MAX { (*next).max(BESIDE_FIRST) } else { 0 };
+        *next = (wanted * 4).min(BESIDE_MAX);
+        let is_wanted = |oid: &Oid| !self.entered.contains(oid) && !is_here(*oid);
+        let found: Vec<Oid> = rest.into_iter().filter(is_wanted).take(wanted).collect();
+        (*brought, *used) = (found.len(), 0);
+        found
+    }
+
+    /// The directories that come next in the order in which those that were opened last follow each other:
+    /// that of the listing, of the names (`ls`), or of the inode numbers (`tar`).
+    fn next_in_order(&self) -> Option<Vec<Oid>> {
+        let entries = self.pages.values().flat_map(|page| &page.entries);
+        let mut dirs: Vec<_> = entries.filter(|e| e.kind == FileKind::Directory).collect();
+        let listed: Vec<Oid> = dirs.iter().map(|entry| entry.oid).collect();
+        dirs.sort_by(|one, other| one.name.cmp(&other.name));
+        let by_name: Vec<Oid> = dirs.iter().map(|entry| entry.oid).collect();
+        let mut by_number = listed.clone();
+        by_number.sort_by_key(|oid| oid.inode_number());
+        // Of several orders that fit equally well the first.
+        let orders = [by_number, by_name, listed].into_iter();
+        let (steps, at, order) = orders
+            .filter_map(|order| {
+                let (steps, at) = self.steps_along(&order)?;
+                Some((steps, at, order))
+            })
+            .max_by_key(|(steps, ..)| *steps)?;
+        (steps > 0).then(|| order[at + 1..].to_vec())
+    }
+
+    /// How many of the last steps from directory to directory went along an order, and to which place.
+    fn steps_along(&self, order: &[Oid]) -> Option<(usize, usize)> {
+        let last = *self.last_entered.back()?;
+        let end = order.iter().position(|oid| *oid == last)?;
+        let before = self.last_entered.iter().rev().skip(1);
+        let behind = order[..end].iter().rev();
+        Some((before.zip(behind).take_while(|(one, other)| one == other).count(), end))
+    }
+}

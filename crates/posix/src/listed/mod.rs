@@ -1,0 +1,351 @@
+//! What listings of directories have brought along, for the looks that follow them: attributes by name,
+//! and directories that were opened and listed beside the one that was asked for. Owns how long that is
+//! believed, how much of it is kept, and what is worth asking for next. It never asks anybody, which
+//! is the business of [`crate::ops::listed`], and it never knows anything of a name that no listing had.
+//!
+//! Nothing of it outlives a change by this client. Changes of names are counted all together; those of a
+//! file's data and attributes are counted by [`Changes`]. An answer is kept only if nothing was
+//! changed since the question was asked, and believed only as long as that holds. Once the process has
+//! children, which are clients of their own, nothing is kept any more: it would not see what they do.
+
+mod directory;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use azekura_client::OpenReference;
+use azekura_platform::SharedPlatform;
+use azekura_proto::{Attr, Oid};
+use parking_lot::Mutex;
+
+use crate::changes::{ChangeCounts, Changes};
+pub use directory::Listed;
+pub(crate) use directory::Look;
+use directory::{Directory, PAGE_ENTRIES, Page, Seen, Stamp};
+
+/// Entries kept, of all directories.
+const ENTRIES_MAX: usize = 32 * 1024;
+
+/// When something was asked: an answer from before an own change is not kept after it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    stamp: Stamp,
+    data: ChangeCounts,
+}
+
+/// A change of names, or of what else is told of them, that is under way.
+#[must_use = "the change is over when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct NameChange<'l>(&'l AtomicU64);
+
+impl Drop for NameChange<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A directory that was opened beside another one, and has not been asked for yet.
+#[derive(Debug)]
+struct Opened {
+    stamp: Stamp,
+    attr: Box<Attr>,
+    reference: OpenReference,
+}
+
+/// What listings have brought, of one file system.
+#[derive(Debug)]
+pub(crate) struct Listings {
+    /// For how long it is believed; `None`: nothing is kept.
+    ttl: Option<Duration>,
+    /// Only where a round trip takes at least so long.
+    round_trip_min_us: u64,
+    platform: SharedPlatform,
+    changes: Arc<Changes>,
+    name_changes: AtomicU64,
+    is_stopped: AtomicBool,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    directories: HashMap<Oid, Directory>,
+    /// The directory in whose listing a directory was found.
+    above: HashMap<Oid, Oid>,
+    opened: Vec<Opened>,
+    /// Pages by their numbers, in the order in which they came: the directory, and the cookie after which
+    /// they begin.
+    pages: BTreeMap<u64, (Oid, u64)>,
+    /// Pages that there have been.
+    count: u64,
+    entries: usize,
+}
+
+impl Known {
+    fn remove(&mut self, number: u64) {
+        let Some((dir, after)) = self.pages.remove(&number) else { return };
+        let Some(directory) = self.directories.get_mut(&dir) else { return };
+        let Some(page) = directory.remove(after) else { return };
+        self.entries -= page.weight();
+        for below in page.directories() {
+            if self.above.get(&below) == Some(&dir) {
+                self.above.remove(&below);
+            }
+        }
+    }
+
+    /// Puts a page in a place where there is none.
+    fn insert(&mut self, dir: Oid, after: u64, mut page: Page) {
+        self.count += 1;
+        page.number = self.count;
+        self.pages.insert(page.number, (dir, after));
+        self.entries += page.weight();
+        self.above.extend(page.directories().map(|below| (below, dir)));
+        self.directories.entry(dir).or_default().insert(after, page);
+        while self.entries > ENTRIES_MAX
+            && let Some((&oldest, &(of, _))) = self.pages.first_key_value()
+        {
+            self.remove(oldest);
+            if self.directories.get(&of).is_some_and(Directory::is_empty) {
+                self.directories.remove(&of);
+            }
+        }
+    }
+
+    /// Makes room for a part of a directory that has been listed anew.
+    fn remove_part(&mut self, dir: Oid, after: u64, until: Option<u64>) {
+        let pages = self.directories.get(&dir).map(|known| known.pages_in(after, until));
+        for number in pages.unwrap_or_default() {
+            self.remove(number);
+        }
+    }
+}
+
+impl Listings {
+    /// Keeps what is believed for `ttl`, where a round trip takes at least `round_trip_min_us`.
+    pub(crate) fn new(
+        ttl: Option<Duration>,
+        round_trip_min_us: Option<u64>,
+        platform: SharedPlatform,
+        changes: Arc<Changes>,
+    ) -> Self {
+        let is_watched = changes.are_counted();
+        Self {
+            ttl: ttl.filter(|_| is_watched && round_trip_min_us.is_some()),
+            round_trip_min_us: round_trip_min_us.unwrap_or(u64::MAX),
+            platform,
+            changes,
+            name_changes: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Whether anything may be kept for a pool; `round_trip_us` tells how far it is.
+    pub(crate) fn is_on(&self, round_trip_us: impl FnOnce() -> u64) -> bool {
+        self.ttl.is_some()
+            && !self.is_stopped.load(Ordering::SeqCst)
+            && round_trip_us() >= self.round_trip_min_us
+    }
+
+    /// From now on others share what this process does: nothing is kept any more.
+    pub(crate) fn stop(&self) {
+        if self.ttl.is_some() && !self.is_stopped.swap(true, Ordering::SeqCst) {
+            // What is dropped may speak to an engine, which needs no lock held.
+            let known = std::mem::take(&mut *self.known.lock());
+            drop(known);
+        }
+    }
+
+    /// A change of names, of links or of extended attributes begins. What is asked for before it is over
+    /// is not kept.
+    pub(crate) fn change_names(&self) -> NameChange<'_> {
+        NameChange(&self.name_changes)
+    }
+
+    /// To be called before anything is asked for.
+    pub(crate) fn ask(&self) -> Asked {
+        let name_changes = self.name_changes.load(Ordering::SeqCst);
+        let stamp = Stamp { since: self.platform.now(), name_changes };
+        Asked { stamp, data: self.changes.counts() }
+    }
+
+    fn is_unchanged(&self, stamp: Stamp) -> bool {
+        self.name_changes.load(Ordering::SeqCst) == stamp.name_changes
+    }
+
+    fn is_fresh(&self, stamp: Stamp) -> bool {
+        self.ttl.is_some_and(|ttl| self.platform.elapsed(stamp.since) < ttl)
+    }
+
+    fn believes(&self, stamp: Stamp) -> bool {
+        self.is_unchanged(stamp) && self.is_fresh(stamp)
+    }
+
+    fn may_keep(&self, asked: &Asked) -> bool {
+        self.ttl.is_some()
+            && !self.is_stopped.load(Ordering::SeqCst)
+            && self.is_unchanged(asked.stamp)
+    }
+
+    /// Attributes as they were told, if this client has not changed the object since it asked.
+    fn seen(&self, asked: &Asked, attr: Attr) -> Option<Seen> {
+        let data_changes = self.changes.count_if_unchanged(attr.oid, &asked.data)?;
+        Some(Seen { stamp: asked.stamp, data_changes, attr })
+    }
+
+    fn holds(&self, seen: &Seen) -> bool {
+        self.believes(seen.stamp) && self.changes.now_of(seen.attr.oid) == seen.data_changes
+    }
+
+    /// Keeps a part of a directory.
+    pub(crate) fn keep(&self, asked: &Asked, dir: Oid, part: Part) {
+        let Part { mut after, until, entries, end, what } = part;
+        if !self.may_keep(asked) {
+            return;
+        }
+        let last = entries.last().map_or(after, |entry| entry.cookie);
+        let mut known = self.known.lock();
+        let replaced_until = if end { None } else { Some(until.unwrap_or(last)) };
+        known.remove_part(dir, after, replaced_until);
+        if after == 0 && what != PartOf::Looks {
+            known.directories.entry(dir).or_default().begin();
+        }
+        let mut rest = entries.into_iter().peekable();
+        loop {
+            let mut page = Page::new(asked.stamp, what != PartOf::Gift);
+            for entry in rest.by_ref().take(PAGE_ENTRIES) {
+                page.push(entry, |attr| self.seen(asked, attr));
+            }
+            let next = page.last_cookie().unwrap_or(after);
+            let is_last = rest.peek().is_none();
+            page.is_end = end && is_last;
+            known.insert(dir, after, page);
+            if is_last {
+                break;
+            }
+            after = next;
+        }
+    }
+
+    /// What is known of a name, or what is worth asking for to know it. `is_again`: that has been asked for.
+    pub(crate) fn look(&self, dir: Oid, name: &[u8], is_again: bool) -> Look {
+        let mut known = self.known.lock();
+        let Some(directory) = known.directories.get_mut(&dir) else { return Look::Unknown };
+        let (is_fresh, holds) = (|stamp| self.is_fresh(stamp), |seen: &Seen| self.holds(seen));
+        let Some((after, page, place)) = directory.find(name) else { return Look::Unknown };
+        if !self.is_unchanged(page.stamp) {
+            return Look::Unknown;
+        }
+        let look = page.look(after, place, is_fresh, holds);
+        match look {
+            Look::Old { .. } | Look::Incomplete(_) if is_again => Look::Unknown,
+            look => look,
+        }
+    }
+
+    /// Where a name leads, if it is believed to lead to a directory.
+    pub(crate) fn directory(&self, dir: Oid, name: &[u8]) -> Option<Oid> {
+        let mut known = self.known.lock();
+        let (_, page, place) = known.directories.get_mut(&dir)?.find(name)?;
+        if self.believes(page.stamp) { page.directory_at(place) } else { None }
+    }
+
+    /// Attributes that listings of a directory had not brought have been asked for. `None`: the object is
+    /// gone, or cannot be asked for.
+    pub(crate) fn complete(&self, asked: &Asked, dir: Oid, answers: Vec<(Oid, Option<Attr>)>) {
+        let mut known = self.known.lock();
+        let Some(directory) = known.directories.get_mut(&dir) else { return };
+        if self.may_keep(asked) {
+            let answers = answers.into_iter().map(|(oid, attr)| {
+                let seen = attr.and_then(|attr| self.seen(asked, attr));
+                (oid, seen)
+            });
+            directory.complete(answers.collect());
+        }
+    }
+
+    /// Entries of a directory after a cookie that were brought along and that nobody has been given, and
+    /// whether they are the last. They are given once.
+    pub(crate) fn take(&self, dir: Oid, after: u64) -> Option<(Vec<Listed>, bool)> {
+        let mut known = self.known.lock();
+        let page = known.directories.get_mut(&dir)?.page(after)?;
+        (!page.is_given && self.believes(page.stamp)).then(|| page.give())
+    }
+
+    /// A directory that was opened beside another one.
+    pub(crate) fn take_open(&self, dir: Oid) -> Option<azekura_client::Opened> {
+        let (taken, _old);
+        {
+            let mut known = self.known.lock();
+            _old = self.remove_old(&mut known);
+            let place = known.opened.iter().position(|opened| opened.attr.oid == dir)?;
+            taken = known.opened.swap_remove(place);
+            if let Some(above) = known.above.get(&dir).copied()
+                && let Some(above) = known.directories.get_mut(&above)
+            {
+                above.note_entered(dir, true);
+            }
+        }
+        Some((taken.attr, taken.reference))
+    }
+
+    /// Keeps a directory that was opened beside another one.
+    pub(crate) fn keep_open(&self, asked: &Asked, attr: Box<Attr>, reference: OpenReference) {
+        let _old;
+        if self.may_keep(asked) {
+            let mut known = self.known.lock();
+            _old = self.remove_old(&mut known);
+            known.opened.push(Opened { stamp: asked.stamp, attr, reference });
+        }
+    }
+
+    /// Takes those away that are believed no more; dropping one may speak to an engine.
+    fn remove_old(&self, known: &mut Known) -> Vec<Opened> {
+        let (kept, old) =
+            std::mem::take(&mut known.opened).into_iter().partition(|o| self.believes(o.stamp));
+        known.opened = kept;
+        old
+    }
+
+    /// The directories that are worth being brought along with one that is opened and listed now: none
+    /// for the first of its siblings, then ever more, as long as they are used.
+    pub(crate) fn beside(&self, dir: Oid) -> Vec<Oid> {
+        let mut known = self.known.lock();
+        let Known { directories, above, opened, .. } = &mut *known;
+        let Some(above) = above.get(&dir).and_then(|above| directories.get_mut(above)) else {
+            return Vec::new();
+        };
+        above.beside(dir, |oid| opened.iter().any(|opened| opened.attr.oid == oid))
+    }
+}
+
+/// A part of a directory's listing.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The cookie that the part comes after.
+    pub(crate) after: u64,
+    /// The cookie that it ends with, where that was decided beforehand.
+    pub(crate) until: Option<u64>,
+    /// The entries, with the attributes that came along.
+    pub(crate) entries: Vec<Listed>,
+    /// The directory ends with them.
+    pub(crate) end: bool,
+    /// What it was asked for.
+    pub(crate) what: PartOf,
+}
+
+/// What a part of a directory was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PartOf {
+    /// A listing: whoever lists the directory has got the entries.
+    Listing,
+    /// A listing that is expected: nobody has got the entries yet.
+    Gift,
+    /// Looks at names that were listed before.
+    Looks,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+use azekura_proto::attr::FileKind;
+use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+use super::directory::{BESIDE_FIRST, BESIDE_MAX};
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn object(serial: u64) -> Oid {
+    Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), serial)
+}
+
+fn listings(ttl: Duration) -> Listings {
+    let changes = Arc::new(Changes::new(true));
+    Listings::new(Some(ttl), Some(0), azekura_platform::system(), changes)
+}
+
+fn name(number: u64) -> Vec<u8> {
+    format!("name{number}").into_bytes()
+}
+
+fn entry(number: u64, kind: FileKind) -> Listed {
+    let oid = object(number);
+    let attr = Some(Attr { oid, size: number, ..azekura_testkit::attr(kind) });
+    Listed { name: name(number), oid, kind, cookie: 100 + number, attr }
+}
+
+fn part(kind: FileKind, count: u64, what: PartOf) -> Part {
+    let entries = (0..count).map(|number| entry(number, kind)).collect();
+    Part { after: 0, until: None, entries, end: true, what }
+}
+
+fn files(count: u64) -> Part {
+    part(FileKind::Regular, count, PartOf::Listing)
+}
+
+fn dir() -> Oid {
+    object(1_000_000)
+}
+
+fn is_known(listings: &Listings, number: u64) -> bool {
+    match listings.look(dir(), &name(number), false) {
+        Look::Known(attr) => {
+            assert_eq!((attr.oid, attr.size), (object(number), number));
+            true
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn what_a_listing_brought_is_known_until_this_client_changes_something() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), files(600));
+    assert!((0..600).all(|number| is_known(&listings, number)));
+    assert!(!is_known(&listings, 600));
+    // The data of one file: the others are as they were.
+    drop(listings.changes.begin(object(7)));
+    assert!(!is_known(&listings, 7) && is_known(&listings, 8));
+    drop(listings.change_names());
+    assert!(!(0..600).any(|number| is_known(&listings, number)));
+}
+
+#[test]
+fn an_answer_from_before_a_change_is_not_kept() {
+    let listings = listings(LONG);
+    let asked = listings.ask();
+    drop(listings.change_names());
+    listings.keep(&asked, dir(), files(3));
+    assert!(!is_known(&listings, 1));
+    // Asked while a change is under way: that may have been before or after it.
+    let change = listings.changes.begin(object(1));
+    let asked = listings.ask();
+    drop(change);
+    listings.keep(&asked, dir(), files(3));
+    assert!(!is_known(&listings, 1) && is_known(&listings, 2));
+}
+
+#[test]
+fn with_children_or_near_nothing_is_kept() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), files(3));
+    listings.stop();
+    assert!(!listings.is_on(|| 50_000) && !is_known(&listings, 1));
+    listings.keep(&listings.ask(), dir(), files(3));
+    assert!(!is_known(&listings, 1));
+    let changes = || Arc::new(Changes::new(true));
+    let of = |from, changes| Listings::new(Some(LONG), from, azekura_platform::system(), changes);
+    assert!(of(Some(1_000), changes()).is_on(|| 1_000));
+    assert!(!of(Some(1_000), changes()).is_on(|| 999));
+    assert!(!of(None, changes()).is_on(|| 50_000));
+    // Own changes would go unnoticed.
+    assert!(!of(Some(0), Arc::new(Changes::new(false))).is_on(|| 50_000));
+}
+
+#[test]
+fn a_walk_over_what_is_too_old_asks_for_a_page_and_a_single_name_does_not() {
+    let listings = listings(Duration::ZERO);
+    listings.keep(&listings.ask(), dir(), files(600));
+    for _ in 0..10 {
+        assert!(matches!(listings.look(dir(), &name(5), false), Look::Unknown));
+    }
+    assert!(matches!(listings.look(dir(), &name(6), false), Look::Unknown));
+    let Look::Old { after, until, entries, .. } = listings.look(dir(), &name(7), false) else {
+        panic!("three names are a walk");
+    };
+    assert_eq!((after, until, entries), (0, Some(100 + PAGE_ENTRIES as u64 - 1), PAGE_ENTRIES));
+    assert!(matches!(listings.look(dir(), &name(8), true), Look::Unknown));
+    // The last page is of another part, and goes to the end.
+    for number in [598, 599] {
+        assert!(matches!(listings.look(dir(), &name(number), false), Look::Unknown));
+    }
+    let Look::Old { after, until, .. } = listings.look(dir(), &name(597), false) else {
+        panic!("three names are a walk");
+    };
+    assert_eq!((after, until), (100 + 2 * PAGE_ENTRIES as u64 - 1, None));
+    // After an own change nobody knows whether it is worth it.
+    drop(listings.change_names());
+    assert!(matches!(listings.look(dir(), &name(9), false), Look::Unknown));
+}
+
+#[test]
+fn a_page_that_is_listed_again_leaves_the_others() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), files(600));
+    let mut again = files(200);
+    (again.until, again.end, again.what) = (Some(355), false, PartOf::Looks);
+    listings.keep(&listings.ask(), dir(), again);
+    assert!(is_known(&listings, 199) && !is_known(&listings, 200) && is_known(&listings, 256));
+}
+
+#[test]
+fn attributes_that_did_not_come_along_are_asked_for_together() {
+    let listings = listings(LONG);
+    let mut part = files(10);
+    part.entries.iter_mut().for_each(|entry| entry.attr = None);
+    listings.keep(&listings.ask(), dir(), part);
+    let look = |number| listings.look(dir(), &name(number), false);
+    assert!(matches!(look(0), Look::Unknown) && matches!(look(1), Look::Unknown));
+    let Look::Incomplete(oids) = look(2) else { panic!("three names are a walk") };
+    assert_eq!(oids, (2..10).map(object).collect::<Vec<_>>());
+    let answers = (2..10).map(|number| {
+        let attr = entry(number, FileKind::Regular).attr;
+        (object(number), attr.filter(|_| number != 5))
+    });
+    let answers = answers.collect();
+    listings.complete(&listings.ask(), dir(), answers);
+    assert!(is_known(&listings, 2) && is_known(&listings, 9));
+    // One that is gone is not asked for again and again.
+    assert!(matches!(look(5), Look::Unknown));
+}
+
+#[test]
+fn a_listing_that_came_along_is_given_once() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), part(FileKind::Regular, 300, PartOf::Gift));
+    let (first, end) = listings.take(dir(), 0).unwrap();
+    assert_eq!((first.len(), end), (PAGE_ENTRIES, false));
+    let (rest, end) = listings.take(dir(), first.last().unwrap().cookie).unwrap();
+    assert_eq!((rest.len(), end), (300 - PAGE_ENTRIES, true));
+    assert!(listings.take(dir(), 0).is_none(), "who lists it again wants to know it anew");
+    listings.keep(&listings.ask(), dir(), files(3));
+    assert!(listings.take(dir(), 0).is_none(), "it was given to who asked for it");
+    listings.keep(&listings.ask(), dir(), part(FileKind::Regular, 0, PartOf::Gift));
+    assert_eq!(listings.take(dir(), 0), Some((Vec::new(), true)));
+}
+
+#[test]
+fn directories_come_along_with_their_siblings_as_long_as_they_are_used() {
+    let directories = || part(FileKind::Directory, 200, PartOf::Listing);
+    let listings = listings(LONG);
+    assert!(listings.beside(object(0)).is_empty(), "no listing had it");
+    listings.keep(&listings.ask(), dir(), directories());
+    assert_eq!(listings.directory(dir(), &name(3)), Some(object(3)));
+    assert!(listings.beside(object(0)).is_empty(), "one alone is no walk");
+    let came = listings.beside(object(1));
+    assert_eq!(came, (2..2 + BESIDE_FIRST as u64).map(object).collect::<Vec<_>>());
+    let note = |oid: Oid| {
+        listings.known.lock().directories.get_mut(&dir()).unwrap().note_entered(oid, true);
+    };
+    came.into_iter().for_each(note);
+    assert_eq!(listings.beside(object(6)).len(), 4 * BESIDE_FIRST);
+    // None of these was wanted: once more, and then no more.
+    assert!(listings.beside(object(150)).is_empty());
+    assert_eq!(listings.beside(object(151)).len(), BESIDE_FIRST);
+    assert!(listings.beside(object(180)).is_empty() && listings.beside(object(181)).is_empty());
+    let mut known = listings.known.lock();
+    assert_eq!(known.above.len(), 200);
+    let last = known.count;
+    known.remove(last);
+    assert!(known.above.is_empty());
+}
+
+/// Opens directories in an order; how many had not come along, and how many came in all.
+fn walk(listings: &Listings, order: impl Iterator<Item = u64>) -> (usize, usize) {
+    listings.keep(&listings.ask(), dir(), part(FileKind::Directory, 200, PartOf::Listing));
+    let (mut here, mut misses, mut brought) = (Vec::new(), 0, 0);
+    for oid in order.map(object) {
+        if here.contains(&oid) {
+            listings.known.lock().directories.get_mut(&dir()).unwrap().note_entered(oid, true);
+        } else {
+            let came = listings.beside(oid);
+            assert!(came.len() <= BESIDE_MAX && !came.contains(&oid));
+            (misses, brought) = (misses + 1, brought + came.len());
+            here.extend(came);
+        }
+    }
+    (misses, brought)
+}
+
+#[test]
+fn directories_come_along_in_the_order_in_which_they_are_opened() {
+    let listings = listings(LONG);
+    assert_eq!(walk(&listings, 0..200), (9, 191));
+    let mut by_name: Vec<u64> = (0..200).collect();
+    by_name.sort_by_key(|number| name(*number));
+    // The first two follow each other in the listing, too, which is taken for the order: one step more.
+    assert_eq!(walk(&listings, by_name.into_iter()).0, 10);
+    // In no order at all.
+    assert_eq!(walk(&listings, (0..200).map(|turn| turn * 77 % 200)), (200, 0));
+}
+
+#[test]
+fn it_stays_bounded() {
+    let listings = listings(LONG);
+    for number in 0..400 {
+        let dir = object(2_000_000 + number);
+        listings.keep(&listings.ask(), dir, files(number % 2 * 500));
+    }
+    let known = listings.known.lock();
+    assert!(known.entries <= ENTRIES_MAX && known.entries > ENTRIES_MAX / 2);
+    assert!(known.pages.len() < 400 && known.directories.len() < 400);
+}

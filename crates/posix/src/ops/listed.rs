@@ -1,0 +1,196 @@
+//! Looks at what a listing has brought along, and what is asked for so that it brings more: directories that
+//! are opened and listed in one round trip, with those beside them. Owns the requests; what is kept of the
+//! answers, and for how long, is the business of [`crate::listed`]. Only for front ends that ask for it
+//! ([`crate::FsConfig::listed_from_us`]), of pools that are far.
+
+use std::sync::Arc;
+
+use azekura_client::{Call, Opened};
+use azekura_proto::attr::FileKind;
+use azekura_proto::message::typed::{EntryPage, GetAttr, ReadDirectory};
+use azekura_proto::{Attr, Oid};
+
+use super::readdir::{
+    ATTR_BYTES, DOT_DOT, DirPage, ENTRY_BYTES, Filling, SHARDS_AT_ONCE, shard_page_bytes,
+};
+use crate::errno::of_client;
+use crate::listed::{Asked, Listed, Look, Part, PartOf};
+use crate::{Credentials, FileSystem, Result};
+
+/// Names and attributes that are asked for at a time, in bytes: what an engine gives at most.
+const PAGE_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
+/// The same for each directory that is brought along.
+const BESIDE_BYTES: u32 = 32 * 1024;
+
+impl FileSystem {
+    /// Whether what listings bring along is believed for a moment.
+    pub(crate) fn keeps_listed(&self) -> bool {
+        self.listed.is_on(|| self.pool().round_trip_us())
+    }
+
+    /// Attributes of a name, if a listing has brought them along and they are believed still. Of names that
+    /// are looked at one after the other more than this one is asked for at a time.
+    pub(crate) fn look_at_listed(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+    ) -> Result<Option<Box<Attr>>> {
+        if !self.keeps_listed() {
+            return Ok(None);
+        }
+        self.check_search(caller, dir)?;
+        let look = match self.listed.look(dir, name, false) {
+            Look::Old { after, until, name_bytes, entries } => {
+                let bytes = name_bytes + entries * (ENTRY_BYTES + ATTR_BYTES);
+                // Whatever fails here shows when the name is looked up by itself.
+                let _ = self.list_and_keep(dir, after, until, (PartOf::Looks, bytes as u32));
+                self.listed.look(dir, name, true)
+            }
+            Look::Incomplete(oids) => {
+                self.complete_listed(dir, &oids);
+                self.listed.look(dir, name, true)
+            }
+            look => look,
+        };
+        Ok(match look {
+            // What this process has written and has not arrived is not in it.
+            Look::Known(attr) if !self.writing.has_unsettled(attr.oid) => Some(attr),
+            _ => None,
+        })
+    }
+
+    /// Attributes that listings had not brought along, asked for all at once.
+    fn complete_listed(&self, dir: Oid, oids: &[Oid]) {
+        let asked = self.listed.ask();
+        let mut calls: Vec<_> =
+            oids.iter().map(|&oid| Call::new(oid.home(), GetAttr { oid })).collect();
+        let attrs = self.pool().call_all(&mut calls).into_iter().map(|attr| Some(*attr.ok()?));
+        self.listed.complete(&asked, dir, oids.iter().copied().zip(attrs).collect());
+    }
+
+    /// The page of a directory after a cookie: one that was brought along, or else one that is asked for
+    /// with attributes.
+    pub(super) fn readdir_listed(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        cookie: u64,
+    ) -> Result<DirPage> {
+        let mut dots = Filling::new(0);
+        if cookie < DOT_DOT {
+            self.list_dots(caller, dir, cookie, &mut dots)?;
+        }
+        let after = if cookie <= DOT_DOT { 0 } else { cookie };
+        let (entries, end) = match self.listed.take(dir, after) {
+            Some(found) => found,
+            None => self.list_and_keep(dir, after, None, (PartOf::Listing, PAGE_BYTES))?,
+        };
+        let mut page = dots.into_page();
+        page.entries.extend(entries.into_iter().map(|entry| Listed { attr: None, ..entry }));
+        page.end = end;
+        Ok(page)
+    }
+
+    /// Lists a part of a directory, up to the cookie `until`, and keeps what came. Tells whether the
+    /// directory ends with it.
+    fn list_and_keep(
+        &self,
+        dir: Oid,
+        after: u64,
+        until: Option<u64>,
+        (what, page_bytes): (PartOf, u32),
+    ) -> Result<(Vec<Listed>, bool)> {
+        let asked = self.listed.ask();
+        let mut filling = Filling::new(page_bytes);
+        let end = self.list(dir, after, true, &mut filling)?;
+        let mut entries = filling.into_page().entries;
+        if let Some(until) = until {
+            entries.retain(|entry| entry.cookie <= until);
+        }
+        let end = end && until.is_none();
+        let part = Part { after, until, entries: entries.clone(), end, what };
+        self.listed.keep(&asked, dir, part);
+        Ok((entries, end))
+    }
+
+    /// Opens a directory that is going to be listed: its listing comes along, and so do the directories
+    /// beside it where one after the other is opened.
+    pub(super) fn open_listed(&self, dir: Oid) -> Result<Opened> {
+        if let Some(opened) = self.listed.take_open(dir) {
+            return Ok(opened);
+        }
+        let mut dirs = vec![dir];
+        dirs.extend(self.listed.beside(dir));
+        dirs.retain(|dir| self.pool().placement().shards(*dir) <= SHARDS_AT_ONCE);
+        if dirs.first() != Some(&dir) {
+            return self.pool().open(dir).map_err(|error| of_client(&error));
+        }
+        let asked = self.listed.ask();
+        let asked_dirs: Vec<_> = dirs.iter().map(|dir| self.cache.ask_dir(*dir)).collect();
+        let mut lists: Vec<_> = dirs.iter().flat_map(|of| self.lists(*of, *of == dir)).collect();
+        let (opened, pages) = self.pool().open_and(&dirs, &mut lists);
+        let mut pages = pages.into_iter().map(std::result::Result::ok);
+        let mut found = None;
+        for ((of, asked_dir), opened) in dirs.iter().zip(asked_dirs).zip(opened) {
+            let shards = usize::from(self.pool().placement().shards(*of));
+            let pages: Vec<Option<EntryPage>> = pages.by_ref().take(shards).collect();
+            if let Ok((attr, _)) = &opened
+                && attr.kind == FileKind::Directory
+            {
+                self.cache.keep_dir(asked_dir, *of, &Arc::new(Attr::clone(attr)));
+                self.keep_brought(&asked, *of, pages.into_iter().collect());
+            }
+            match opened {
+                opened if *of == dir => found = Some(opened),
+                Ok((attr, reference)) => self.listed.keep_open(&asked, attr, reference),
+                Err(_) => {}
+            }
+        }
+        match found {
+            Some(opened) => opened.map_err(|error| of_client(&error)),
+            None => self.pool().open(dir).map_err(|error| of_client(&error)),
+        }
+    }
+
+    /// What asks for the beginning of a directory, one request for each of its shards.
+    fn lists<'a>(&self, dir: Oid, is_wanted: bool) -> Vec<Call<'a, ReadDirectory>> {
+        let placement = self.pool().placement();
+        let shards = placement.shards(dir);
+        let bytes = if is_wanted { PAGE_BYTES } else { BESIDE_BYTES };
+        let page_bytes = shard_page_bytes(bytes, shards);
+        let request = || ReadDirectory { dir, after: 0, page_bytes, with_attrs: true };
+        let targets = (0..shards).map(|shard| placement.shard_target(dir, shard));
+        targets.map(|target| Call::new(target, request())).collect()
+    }
+
+    /// Keeps the beginning of a directory as its shards have told it, if all of them have.
+    fn keep_brought(&self, asked: &Asked, dir: Oid, pages: Option<Vec<EntryPage>>) {
+        let Some(pages) = pages else { return };
+        let mut filling = Filling::new(0);
+        let mut end = true;
+        for page in pages {
+            filling.extend(page.entries);
+            if !page.end {
+                // Later shards are asked again once this one is through.
+                end = false;
+                break;
+            }
+        }
+        let entries = filling.into_page().entries;
+        if end || !entries.is_empty() {
+            let what = PartOf::Gift;
+            self.listed.keep(asked, dir, Part { after: 0, until: None, entries, end, what });
+        }
+    }
+
+    /// As [`FileSystem::getattr`]; of a directory what is known may be believed for a moment.
+    pub(crate) fn getattr_listed(&self, oid: Oid) -> Result<Attr> {
+        if self.keeps_listed()
+            && let Some(attr) = self.cache.dir(oid)
+        {
+            return Ok(Attr::clone(&attr));
+        }
+        self.getattr(oid)
+    }
+}
