@@ -132,7 +132,7 @@ impl<'a> Draft<'a> {
             }
         };
         let (oid, replaces) = (Some(file.handle().oid()), before.is_some());
-        let file = Some(OpenFile::Pool(file));
+        let file = Some(OpenFile::Pool(Box::new(file)));
         Ok(Self { tree, path, target: Some(target), replaces, oid, file })
     }
 

@@ -37,7 +37,7 @@ pub(crate) enum OpenFile {
     /// Of this machine.
     Local(fs::File),
     /// Of a container.
-    Pool(File),
+    Pool(Box<File>),
 }
 
 impl OpenFile {
@@ -240,7 +240,7 @@ impl Tree {
         Ok(match self {
             Self::Local => OpenFile::Local(fs::File::open(local(path))?),
             Self::Pool(container) => {
-                OpenFile::Pool(container.names.open(path, &OpenOptions::read_only())?)
+                OpenFile::Pool(Box::new(container.names.open(path, &OpenOptions::read_only())?))
             }
         })
     }
