@@ -37,7 +37,8 @@ impl Lenders {
 
     /// Asks for connections to an engine.
     pub(crate) fn ask(&self, engine: EngineId) {
-        let all: Vec<Arc<dyn Lender>> = self.all.read().iter().filter_map(Weak::upgrade).collect();
+        let Some(all) = self.all.try_read() else { return };
+        let all: Vec<Arc<dyn Lender>> = all.iter().filter_map(Weak::upgrade).collect();
         for lender in all {
             lender.lend(engine);
         }

@@ -361,7 +361,13 @@ impl Outbox {
     /// Gives those connections away on which nothing is in flight: what is asked next need not make one
     /// of its own, which takes several round trips.
     pub fn lend_idle(&self) {
-        let places: Vec<Place> = self.channels().values().map(Arc::clone).collect();
+        if self.process.load(Ordering::Relaxed) != this_process() {
+            // They are the parent's.
+            return;
+        }
+        let Some(channels) = self.channels.try_lock() else { return };
+        let places: Vec<Place> = channels.values().map(Arc::clone).collect();
+        drop(channels);
         for place in places {
             // Whoever has it is about to send over it.
             let Some(mut place) = place.try_lock() else { continue };

@@ -175,6 +175,11 @@ impl Pool {
         self.session().links().iter().filter_map(|link| link.dialled_us()).max().unwrap_or(0)
     }
 
+    /// The shortest round trip to a target's engine that has been met, in microseconds; 0 before the first.
+    pub fn round_trip_us_to(&self, target: TargetId) -> u64 {
+        self.link(target).ok().and_then(|link| link.dialled_us()).unwrap_or(0)
+    }
+
     pub(crate) fn session(&self) -> &Session {
         self.session.of_process()
     }

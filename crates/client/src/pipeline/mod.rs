@@ -47,8 +47,12 @@ impl std::fmt::Debug for Pipeline {
 
 impl Lender for Pipeline {
     fn lend(&self, engine: EngineId) {
-        let idle = self.scheduler().take_idle(engine);
-        // Its slot goes back without the lock.
+        if self.process.load(Ordering::Relaxed) != this_process() {
+            // They are the parent's.
+            return;
+        }
+        // Its slot goes back without the lock. Whoever has that is about to use a connection.
+        let idle = self.scheduler.try_lock().and_then(|mut scheduler| scheduler.take_idle(engine));
         drop(idle);
     }
 }

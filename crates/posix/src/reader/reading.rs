@@ -79,9 +79,9 @@ impl Reading {
     /// Whether files are read ahead whose data are as far away as this target is known to be.
     pub(crate) fn is_far(&self, target: TargetId) -> bool {
         let ReadPolicy::Predictive(parameters) = &self.policy else { return false };
-        let link = self.pipeline().estimate(std::iter::once(target));
+        let round_trip_us = self.pool.round_trip_us_to(target);
         // Whether it is remote takes looking at the host's files: last.
-        link.round_trip_us >= parameters.round_trip_min_us.max(1) && self.pool.is_remote(target)
+        round_trip_us >= parameters.round_trip_min_us.max(1) && self.pool.is_remote(target)
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
