@@ -62,6 +62,15 @@ struct Kept<T> {
     value: T,
 }
 
+/// What is known of a directory; kept since it was looked at.
+#[derive(Clone, Debug)]
+struct KnownDir {
+    attr: Arc<Attr>,
+    /// Since when it is known that its owner, its mode and what it hands on are these: later than that if an
+    /// engine has confirmed them, which says nothing of its times and links.
+    confirmed: Instant,
+}
+
 /// Says when a question was asked; see the module's text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -82,7 +91,7 @@ pub(crate) struct AskedAny {
 pub(crate) struct DirCache {
     ttl: Option<Duration>,
     platform: SharedPlatform,
-    dirs: Cache<Oid, Kept<Arc<Attr>>>,
+    dirs: Cache<Oid, Kept<KnownDir>>,
     steps: Cache<Name, Kept<Step>>,
     changes: Box<[AtomicU64]>,
     /// Two changes of what is kept of one directory must not lose one.
@@ -132,25 +141,27 @@ impl DirCache {
         self.ttl.is_some_and(|ttl| self.platform.elapsed(since) < ttl)
     }
 
-    /// What is known of a directory.
+    /// What is known of a directory, to judge by: its times and links may be older than is promised.
     pub(crate) fn dir(&self, dir: Oid) -> Option<Arc<Attr>> {
         self.ttl?;
-        self.dirs.get(&dir).filter(|kept| self.is_fresh(kept.since)).map(|kept| kept.value)
+        let known = self.dirs.get(&dir)?.value;
+        self.is_fresh(known.confirmed).then_some(known.attr)
     }
 
     /// What was known of a directory last, however long ago: a guess that an engine has to confirm.
     pub(crate) fn past_dir(&self, dir: Oid) -> Option<Arc<Attr>> {
         self.ttl?;
-        self.dirs.get(&dir).map(|kept| kept.value)
+        self.dirs.get(&dir).map(|kept| kept.value.attr)
     }
 
-    /// An engine has confirmed what is known of a directory.
+    /// An engine has confirmed by what creations in a directory are judged.
     pub(crate) fn confirm_dir(&self, asked: Asked, dir: Oid) {
         let _touching = self.touching[asked.counter % self.touching.len()].lock();
         if self.is_current(asked)
             && let Some(kept) = self.dirs.get(&dir)
         {
-            self.dirs.insert(dir, Kept { since: asked.since, ..kept });
+            let value = KnownDir { confirmed: asked.since, ..kept.value };
+            self.dirs.insert(dir, Kept { value, ..kept });
         }
     }
 
@@ -186,17 +197,17 @@ impl DirCache {
             if !self.is_current(asked) {
                 return;
             }
-            let value = Arc::clone(attr);
+            let value = KnownDir { attr: Arc::clone(attr), confirmed: asked.since };
             self.dirs.insert(dir, Kept { since: asked.since, value });
         }
     }
 
-    /// What is known of a directory, and for how much longer it may be believed.
+    /// What is known of a directory, to be shown, and for how much longer it may be believed.
     pub(crate) fn dir_with_age(&self, dir: Oid) -> Option<(Arc<Attr>, Duration)> {
         let ttl = self.ttl?;
         let kept = self.dirs.get(&dir)?;
         let left = ttl.checked_sub(self.platform.elapsed(kept.since))?;
-        (!left.is_zero()).then_some((kept.value, left))
+        (!left.is_zero()).then_some((kept.value.attr, left))
     }
 
     /// This client made or removed an entry that is no directory, which gave the directory this
@@ -209,8 +220,9 @@ impl DirCache {
         let _touching = self.touching[counter % self.touching.len()].lock();
         self.changes[counter].fetch_add(1, Ordering::SeqCst);
         let Some(kept) = self.dirs.get(&dir) else { return };
-        let value = Arc::new(touched(&kept.value, changed));
-        self.dirs.insert(dir, Kept { since: kept.since, value });
+        let attr = Arc::new(touched(&kept.value.attr, changed));
+        let value = KnownDir { attr, ..kept.value };
+        self.dirs.insert(dir, Kept { value, ..kept });
     }
 
     /// A directory's attributes have changed, or it is gone.

@@ -314,6 +314,75 @@ fn change(client: &Namespace, random: &mut Random) {
 }
 
 #[test]
+fn what_is_made_in_a_directory_known_from_longer_ago_is_seen_at_once() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir", 1);
+    let (client, exact) = (far_client(&cluster), cluster.root());
+    client.write("/dir/one", b"x").unwrap();
+    std::thread::sleep(BELIEVED);
+    list(&client, "/");
+    assert_eq!(client.look_at("/dir", true), exact.metadata("/dir"));
+    let guarded = asked(&cluster, ["create_guarded"], || {
+        client.create_dir("/dir/two", 0o755).unwrap();
+    });
+    assert_eq!(guarded, [1], "the directory's attributes are a guess");
+    assert_eq!(client.look_at("/dir", true), exact.metadata("/dir"));
+}
+
+#[test]
+fn an_open_directory_shows_what_was_made_and_removed_in_it() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir", 1);
+    let (client, exact) = (credulous_client(&cluster), cluster.root());
+    list(&client, "/dir");
+    let dir = client.open("/dir", &OpenOptions::new(OFlags::DIRECTORY, 0)).unwrap();
+    assert_eq!(dir.metadata(), exact.metadata("/dir"));
+    client.write("/dir/new", b"x").unwrap();
+    assert_eq!(dir.metadata(), exact.metadata("/dir"));
+    client.create_dir("/dir/below", 0o755).unwrap();
+    assert_eq!(dir.metadata(), exact.metadata("/dir"));
+    client.remove_file("/dir/new").unwrap();
+    assert_eq!(dir.metadata(), exact.metadata("/dir"));
+}
+
+#[test]
+fn own_creations_do_not_make_older_attributes_of_a_directory_new() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir", 1);
+    let (client, exact) = (far_client(&cluster), cluster.root());
+    let dir = client.open("/dir", &OpenOptions::new(OFlags::DIRECTORY, 0)).unwrap();
+    dir.metadata().unwrap();
+    std::thread::sleep(BELIEVED);
+    exact.create_dir("/dir/theirs", 0o755).unwrap();
+    // It tells where the name leads, so that nobody looks at the directory on the way.
+    list(&client, "/");
+    let guarded = asked(&cluster, ["create_guarded"], || client.write("/dir/own", b"x").unwrap());
+    assert_eq!(guarded, [1]);
+    assert_eq!(dir.metadata(), exact.metadata("/dir"));
+}
+
+#[test]
+fn a_directory_that_came_along_is_opened_by_what_it_is_now() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    let exact = cluster.root();
+    for number in 0..6 {
+        exact.create_dir_all(format!("/tree/{number}"), 0o755).unwrap();
+    }
+    let client = credulous_client(&cluster);
+    let names = list(&client, "/tree");
+    for name in &names[..2] {
+        list(&client, &format!("/tree/{name}"));
+    }
+    let path = format!("/tree/{}", names[2]);
+    let update = AttrUpdate { mode: Some(0o500), ..AttrUpdate::default() };
+    client.set_attr(&path, true, &update).unwrap();
+    let opens = asked(&cluster, ["open"], || {
+        list(&client, &path);
+    });
+    assert!(opens[0] >= 1, "what came along is from before the change");
+}
+
+#[test]
 fn own_changes_are_seen_at_once_whatever_they_are() {
     for (seed, engines) in [(1, 1), (2, 1), (3, 2)] {
         let striped = Inheritance { chunk_bytes: 4096, ..Inheritance::default() };

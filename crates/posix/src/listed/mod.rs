@@ -49,8 +49,7 @@ impl Drop for NameChange<'_> {
 /// A directory that was opened beside another one, and has not been asked for yet.
 #[derive(Debug)]
 struct Opened {
-    stamp: Stamp,
-    attr: Box<Attr>,
+    seen: Seen,
     reference: OpenReference,
 }
 
@@ -280,7 +279,7 @@ impl Listings {
         {
             let mut known = self.known.lock();
             _old = self.remove_old(&mut known);
-            let place = known.opened.iter().position(|opened| opened.attr.oid == dir)?;
+            let place = known.opened.iter().position(|opened| opened.seen.attr.oid == dir)?;
             taken = known.opened.swap_remove(place);
             if let Some(above) = known.above.get(&dir).copied()
                 && let Some(above) = known.directories.get_mut(&above)
@@ -288,23 +287,25 @@ impl Listings {
                 above.note_entered(dir, true);
             }
         }
-        Some((taken.attr, taken.reference))
+        Some((Box::new(taken.seen.attr), taken.reference))
     }
 
     /// Keeps a directory that was opened beside another one.
-    pub(crate) fn keep_open(&self, asked: &Asked, attr: Box<Attr>, reference: OpenReference) {
+    pub(crate) fn keep_open(&self, asked: &Asked, attr: Attr, reference: OpenReference) {
         let _old;
-        if self.may_keep(asked) {
+        if self.may_keep(asked)
+            && let Some(seen) = self.seen(asked, attr)
+        {
             let mut known = self.known.lock();
             _old = self.remove_old(&mut known);
-            known.opened.push(Opened { stamp: asked.stamp, attr, reference });
+            known.opened.push(Opened { seen, reference });
         }
     }
 
     /// Takes those away that are believed no more; dropping one may speak to an engine.
     fn remove_old(&self, known: &mut Known) -> Vec<Opened> {
         let (kept, old) =
-            std::mem::take(&mut known.opened).into_iter().partition(|o| self.believes(o.stamp));
+            std::mem::take(&mut known.opened).into_iter().partition(|o| self.holds(&o.seen));
         known.opened = kept;
         old
     }
@@ -317,7 +318,7 @@ impl Listings {
         let Some(above) = above.get(&dir).and_then(|above| directories.get_mut(above)) else {
             return Vec::new();
         };
-        above.beside(dir, |oid| opened.iter().any(|opened| opened.attr.oid == oid))
+        above.beside(dir, |oid| opened.iter().any(|opened| opened.seen.attr.oid == oid))
     }
 }
 

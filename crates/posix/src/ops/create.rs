@@ -209,7 +209,7 @@ impl FileSystem {
         let creation = if let Some(guard) = guard {
             let asked_dir = self.cache.ask_dir(dir);
             let request = CreateGuarded { dir, name, inode, open: false, guard };
-            let creation = self.pool().call(self.entry_target(dir, name), request);
+            let creation = self.change_entry((dir, name), request, None, effect_of_creation);
             match creation {
                 Ok(_) => self.cache.confirm_dir(asked_dir, dir),
                 Err(ClientError::Status(Status::ConditionFailed)) => {

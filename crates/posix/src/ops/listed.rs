@@ -143,7 +143,7 @@ impl FileSystem {
             }
             match opened {
                 opened if *of == dir => found = Some(opened),
-                Ok((attr, reference)) => self.listed.keep_open(&asked, attr, reference),
+                Ok((attr, reference)) => self.listed.keep_open(&asked, *attr, reference),
                 Err(_) => {}
             }
         }
@@ -187,7 +187,7 @@ impl FileSystem {
     /// As [`FileSystem::getattr`]; of a directory what is known may be believed for a moment.
     pub(crate) fn getattr_listed(&self, oid: Oid) -> Result<Attr> {
         if self.keeps_listed()
-            && let Some(attr) = self.cache.dir(oid)
+            && let Some((attr, _)) = self.cache.dir_with_age(oid)
         {
             return Ok(Attr::clone(&attr));
         }
