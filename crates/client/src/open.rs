@@ -114,10 +114,15 @@ impl Pool {
     /// # Errors
     /// As [`Pool::call`].
     pub fn open(self: &Arc<Self>, oid: Oid) -> Result<Opened> {
-        self.link(oid.home())?.open_references.open(oid, &**self.platform());
-        // From here on the reference's drop undoes the count, also after an error.
-        let reference = OpenReference { pool: Arc::clone(self), oid };
+        let reference = self.count_open(oid)?;
         Ok((self.call(oid.home(), Open { oid })?, reference))
+    }
+
+    /// Counts an open that is about to be asked for. From here on the reference's drop undoes that, also
+    /// after an error.
+    fn count_open(self: &Arc<Self>, oid: Oid) -> Result<OpenReference> {
+        self.link(oid.home())?.open_references.open(oid, &**self.platform());
+        Ok(OpenReference { pool: Arc::clone(self), oid })
     }
 
     /// Opens several objects, and asks for something else behind that, all at once.
@@ -126,11 +131,7 @@ impl Pool {
         oids: &[Oid],
         then: &mut [Call<'a, R>],
     ) -> (Vec<Result<Opened>>, Vec<Result<R::Reply>>) {
-        let count = |oid: Oid| {
-            self.link(oid.home())?.open_references.open(oid, &**self.platform());
-            Ok(OpenReference { pool: Arc::clone(self), oid })
-        };
-        let references: Vec<Result<_>> = oids.iter().map(|oid| count(*oid)).collect();
+        let references: Vec<_> = oids.iter().map(|oid| self.count_open(*oid)).collect();
         let mut opens: Vec<_> =
             oids.iter().map(|&oid| Call::new(oid.home(), Open { oid })).collect();
         let (attrs, replies) = self.call_mixed(&mut opens, then);

@@ -1,6 +1,6 @@
 //! The own changes of files, counted so that nothing that was read ahead before a change is handed out
-//! after it, nor attributes that were kept. Owns the counters. A change counts twice, when it begins and when it is over,
-//! on every way out: what was asked for in between may be from before or after it.
+//! after it, nor attributes that were kept. Owns the counters. A change counts twice, when it begins and
+//! when it is over, on every way out: what was asked for in between may be from before or after it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Files as a whole: data and attributes by one request to the file's home, for clients that keep none of
-//! them open, or leases with attributes for those that do. Owns the order in which both are looked at, and that a write is carried out only under
-//! the attributes by which it was judged. It never judges permissions itself, and knows only the home's
-//! part of a file's data.
+//! them open, or leases with attributes for those that do. Owns the order in which both are looked at, and
+//! that a write is carried out only under the attributes by which it was judged. It never judges permissions
+//! itself, and knows only the home's part of a file's data.
 
 use azekura_proto::attr::{ChangeMark, FileGuard, FileKind};
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;

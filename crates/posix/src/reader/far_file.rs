@@ -303,9 +303,22 @@ impl FarFile {
         false
     }
 
+    /// Whether what is missing of the parts of a read are holes: they were asked for under leases that
+    /// still hold, and by these the file does not end there. `changes` is the count when the read began.
+    pub(super) fn are_holes<'p>(
+        &mut self,
+        mut parts: impl Iterator<Item = &'p Part>,
+        read: ByteRange,
+        changes: u64,
+    ) -> bool {
+        self.reaches(read.end())
+            && self.changes.now() == changes
+            && parts.all(|part| self.is_good(part))
+    }
+
     /// Whether the file is at least this long, by leases that hold when this returns: what its shards lack
     /// before that are holes. Costs a round trip only when others have changed the file since the last time.
-    pub(super) fn reaches(&mut self, end: u64) -> bool {
+    fn reaches(&mut self, end: u64) -> bool {
         if !self.acquire_leases() {
             return false;
         }

@@ -101,7 +101,9 @@ impl Readahead {
         }
         match copy_out(parts(), read, buffer) {
             Copied::All => Ok(buffer.len()),
-            Copied::WithHoles if state.lock().are_holes(parts(), read, changes) => Ok(buffer.len()),
+            Copied::WithHoles if state.lock().file.are_holes(parts(), read, changes) => {
+                Ok(buffer.len())
+            }
             Copied::WithHoles | Copied::NotAll => Err(Direct::NotThere),
         }
     }
@@ -163,19 +165,6 @@ impl Readahead {
             self.invalidate();
         }
         are_good
-    }
-
-    /// Whether what is missing of the parts of a read are holes: they were asked for under leases that
-    /// still hold, and by these the file does not end there. `changes` is the count when the read began.
-    fn are_holes<'p>(
-        &mut self,
-        mut parts: impl Iterator<Item = &'p Part>,
-        read: ByteRange,
-        changes: u64,
-    ) -> bool {
-        self.file.reaches(read.end())
-            && self.file.changes.now() == changes
-            && parts.all(|part| self.file.is_good(part))
     }
 
     /// The parts of entries that a read needs.

@@ -66,7 +66,7 @@ impl Window {
                     let into = &mut buffer[done..done + bytes as usize];
                     let is_there = match copy_out(self.parts.iter(), read, into) {
                         Copied::All => true,
-                        Copied::WithHoles => self.are_holes(read, changes),
+                        Copied::WithHoles => self.file.are_holes(self.parts.iter(), read, changes),
                         Copied::NotAll => false,
                     };
                     if !is_there {
@@ -89,13 +89,6 @@ impl Window {
 
     fn link(&self) -> LinkEstimate {
         self.file.pipeline.estimate(self.file.layout.shard_targets())
-    }
-
-    /// Whether what is missing of a read are holes; `changes`: the count when it began.
-    fn are_holes(&mut self, read: ByteRange, changes: u64) -> bool {
-        self.file.reaches(read.end())
-            && self.file.changes.now() == changes
-            && self.file.are_good(&self.parts)
     }
 
     /// Fills the window, and waits for it.
