@@ -95,6 +95,7 @@ pub(super) fn record() -> RunRecord {
             begun: "2001-02-03 04:05 UTC".to_owned(),
             commit: "c0ffee".to_owned(),
             dirty: true,
+            only_processors: String::new(),
             load_before: Load { busy_percent: 50.0, average: 1.0 },
             load_after: None,
         }],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use azekura_proto::FileKind;
 
 use crate::agent::names::{Seen, errno_of, is_absent};
-use crate::agent::wants::{Ready, Waiting, Wants};
+use crate::agent::wants::{Ended, Ready, Waiting, Wants};
 use crate::message::{BUNDLE_NAMES_BYTES_MAX, PLACE_BYTES, Place, ToFront};
 use crate::outbox::Outbox;
 
@@ -29,17 +29,34 @@ impl Bring {
 
     /// Waits until files are in the tree. The error is a number of errno.
     pub(crate) fn bring(&self, files: Vec<Sized>) -> Result<(), i32> {
-        self.begin(files)?.into_iter().try_for_each(Waiting::wait)
+        for (file, waiting) in self.begin(files)? {
+            match waiting.wait() {
+                Ended::Decided(outcome) => outcome?,
+                Ended::ReadThrough(errno) if !self.wants.is_soon_closed(&file.0) => {
+                    return Err(errno);
+                }
+                // Those for whom it was read through have gone: there may be room for it now.
+                Ended::ReadThrough(_) => {
+                    self.begin(vec![file])?.into_iter().try_for_each(|(_, again)| {
+                        match again.wait() {
+                            Ended::Decided(outcome) => outcome,
+                            Ended::ReadThrough(errno) => Err(errno),
+                        }
+                    })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits until a file is in the tree, or can be read as it comes.
     pub(crate) fn bring_begun(&self, place: &Place, bytes: u64) -> Result<Ready, i32> {
         let waiting = self.begin(vec![(place.clone(), bytes)])?.pop();
-        waiting.map_or(Ok(Ready::Whole), Waiting::wait_until_coming)
+        waiting.map_or(Ok(Ready::Whole), |(_, waiting)| waiting.wait_until_coming())
     }
 
     /// Asks for those that are not here.
-    fn begin(&self, files: Vec<Sized>) -> Result<Vec<Waiting>, i32> {
+    fn begin(&self, files: Vec<Sized>) -> Result<Vec<(Sized, Waiting)>, i32> {
         let (mut waiting, mut asked) = (Vec::new(), Vec::new());
         for (place, bytes) in files {
             if self.is_here(&place)? {
@@ -47,7 +64,7 @@ impl Bring {
                 continue;
             }
             let (wait, is_first) = self.wants.join(&place);
-            waiting.push(wait);
+            waiting.push(((place.clone(), bytes), wait));
             if is_first {
                 // It may have come between the look and the joining; then nobody else would say so.
                 if self.is_here(&place)? {

@@ -3,14 +3,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
 use crate::message::{ContentId, Place};
 
+/// By when the kernel has told that a file was closed, after the program that closed it went on.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
+
 /// What became of a want: the file is there, or the number of errno why it is not.
-type Outcome = Result<(), i32>;
+pub(crate) type Outcome = Result<(), i32>;
 
 #[derive(Default)]
 struct Want {
@@ -23,6 +27,16 @@ struct WantState {
     outcome: Option<Outcome>,
     /// The content by which it comes, from which programs may read already.
     coming: Option<ContentId>,
+    /// It is read through, and therefore refused.
+    is_read_through: bool,
+}
+
+/// What came of a wait for all of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    Decided(Outcome),
+    /// There is no room for it as long as those have it open who read it through; a number of errno.
+    ReadThrough(i32),
 }
 
 /// How a file can be opened.
@@ -38,6 +52,8 @@ pub(crate) enum Ready {
 #[derive(Default)]
 pub(crate) struct Wants {
     table: Mutex<Table>,
+    /// Some file does not come any more by what it came by.
+    stopped: Condvar,
 }
 
 #[derive(Default)]
@@ -95,12 +111,27 @@ impl Wants {
             if let Some(want) = table.wants.get(place) {
                 want.state.lock().coming = None;
             }
+            self.stopped.notify_all();
         }
+    }
+
+    /// Waits a moment for those who read a file as it comes to have closed it: the kernel tells of that after
+    /// `close` has returned. False if somebody has it open then.
+    pub(crate) fn is_soon_closed(&self, place: &Place) -> bool {
+        let deadline = Instant::now() + CLOSE_TIME;
+        let mut table = self.table.lock();
+        while table.coming.contains_key(place) && !table.is_over {
+            if self.stopped.wait_until(&mut table, deadline).timed_out() {
+                return !table.coming.contains_key(place);
+            }
+        }
+        !table.is_over
     }
 
     /// A file never will be whole, but may go on being read as it comes.
     pub(crate) fn refuse_whole(&self, place: &Place, errno: i32) {
         if let Some(want) = self.table.lock().wants.remove(place) {
+            want.state.lock().is_read_through = true;
             want.decide(Err(errno));
         }
     }
@@ -109,6 +140,7 @@ impl Wants {
     pub(crate) fn end(&self) {
         let mut table = self.table.lock();
         table.is_over = true;
+        self.stopped.notify_all();
         for (_, want) in table.wants.drain() {
             want.decide(Err(Errno::IO.raw_os_error()));
         }
@@ -124,8 +156,11 @@ impl Want {
 
 impl Waiting {
     /// Waits until it is decided.
-    pub(crate) fn wait(self) -> Outcome {
-        self.wait_for(|state| state.outcome)
+    pub(crate) fn wait(self) -> Ended {
+        self.wait_for(|state| match (state.outcome, state.is_read_through) {
+            (Some(Err(errno)), true) => Some(Ended::ReadThrough(errno)),
+            (outcome, _) => outcome.map(Ended::Decided),
+        })
     }
 
     /// Waits until it can be opened.
@@ -160,12 +195,12 @@ mod tests {
         let (other, is_first) = wants.join(&place);
         assert!(!is_first);
         wants.decide(&place, Ok(()));
-        assert_eq!((one.wait(), other.wait()), (Ok(()), Ok(())));
+        assert_eq!([one.wait(), other.wait()], [Ended::Decided(Ok(())); 2]);
         let (again, is_first) = wants.join(&place);
         assert!(is_first, "what was decided is asked for anew");
         wants.end();
-        assert_eq!(again.wait(), Err(5));
-        assert_eq!(wants.join(&place).0.wait(), Err(5));
+        assert_eq!(again.wait(), Ended::Decided(Err(5)));
+        assert_eq!(wants.join(&place).0.wait(), Ended::Decided(Err(5)));
     }
 
     #[test]
@@ -184,7 +219,22 @@ mod tests {
         wants.begin(&place, ContentId(8));
         let (whole, _) = wants.join(&place);
         wants.refuse_whole(&place, 5);
-        assert_eq!(whole.wait(), Err(5));
+        assert_eq!(whole.wait(), Ended::ReadThrough(5));
         assert_eq!(wants.join(&place).0.wait_until_coming(), Ok(Ready::Coming(ContentId(8))));
+    }
+
+    #[test]
+    fn a_close_that_is_told_late_is_waited_for_but_not_for_long() {
+        let wants = Wants::default();
+        let place = Place { map: 0, path: b"f".to_vec() };
+        wants.begin(&place, ContentId(7));
+        assert!(!wants.is_soon_closed(&place));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| wants.is_soon_closed(&place));
+            std::thread::sleep(CLOSE_TIME / 10);
+            wants.stop(&place, ContentId(7));
+            assert!(waiter.join().unwrap());
+        });
+        assert!(wants.is_soon_closed(&place), "nobody has it open");
     }
 }
