@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -38,14 +39,21 @@ copy_file_range = 3
 """
 
 
-def check_pjdfstest(done, passed):
+# The kernel sends an open with O_RDONLY|O_TRUNC, which POSIX leaves undefined, to a FUSE file system
+# before it looks whether the file is being executed. If the program dies of its empty file before
+# that look, the open succeeds.
+CHANCE_ON_A_MOUNT = {"open::etxtbsy"}
+
+
+def check_pjdfstest(done, passed, chance=frozenset()):
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     summary = re.search(r"Summary: (\d+) failed, (\d+) skipped, (\d+) passed", text)
     assert summary, f"no summary\n{text[-3000:]}\n{done.stderr[-3000:]}"
     wrong = re.findall(r"^\S+ +(?:FAILED|PASSED UNEXPECTEDLY)(?:\n\t.*)*", text, re.MULTILINE)
-    assert not wrong, "\n".join(wrong)
-    assert done.returncode == 0
-    assert int(summary[3]) >= passed, f"fewer cases ran than should\n{summary[0]}"
+    left = [case for case in wrong if case.split()[0] not in chance]
+    assert not left, "\n".join(left)
+    assert done.returncode == 0 or wrong
+    assert int(summary[3]) >= passed - len(wrong), f"fewer cases ran than should\n{summary[0]}"
 
 
 @pytest.mark.root
@@ -60,7 +68,26 @@ def test_pjdfstest(world, cache, tmp_path):
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, check=False
     )
-    check_pjdfstest(done, 384)
+    check_pjdfstest(done, 384, CHANCE_ON_A_MOUNT)
+
+
+@pytest.mark.parametrize("cache", ["auto", "none"])
+def test_a_running_program_cannot_be_written(world, cache):
+    mount = world.pool(memory=True).mount(cache=cache)
+    for number in range(20):
+        path = mount / f"program{number}"
+        shutil.copy(shutil.which("sleep"), path)
+        with subprocess.Popen([path, "60"]) as running:
+            try:
+                for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC, os.O_RDWR | os.O_TRUNC):
+                    with pytest.raises(OSError, match="Text file busy"):
+                        os.close(os.open(path, flags))
+                with pytest.raises(OSError, match="Text file busy"):
+                    os.truncate(path, 0)
+                assert running.poll() is None
+            finally:
+                running.kill()
+        path.write_bytes(b"")
 
 
 @pytest.mark.root
