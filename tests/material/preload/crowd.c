@@ -341,9 +341,11 @@ static void restart(void)
             _exit(0);
         }
         need(read(ends[0], &byte, 1) == 1, "read");
-        ualarm(300000, 0);
-        int result = flock(fd, LOCK_EX);
-        printf("%d %s\n", result, result == 0 ? "" : strerror(errno));
+        /* Again and again: the first may come before the wait has begun. */
+        ualarm(300000, 300000);
+        int result = flock(fd, LOCK_EX), error = errno;
+        ualarm(0, 0);
+        printf("%d %s\n", result, result == 0 ? "" : strerror(error));
         waitpid(pid, NULL, 0);
         close(fd);
     }
