@@ -74,9 +74,17 @@ class Far:
         self.engine = self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
             *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
+            *("--metrics", "127.0.0.1:7071"),
             program=LAB,
         )
         wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
+
+    def asked(self, kind):
+        """How many requests of a kind the engine has had."""
+        page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7071/metrics').read().decode())"
+        lines = self.lab.exec("far", sys.executable, "-c", page).stdout.splitlines()
+        counts = [line.split()[1] for line in lines if f'kind="{kind}"' in line]
+        return sum(map(int, counts))
 
     def command(self, policy, pattern, trace):
         run = ("run", "--pool", self.pool, "--via", "preload")
@@ -132,6 +140,24 @@ def test_bytes_are_right_over_a_bad_link(far, changes):
         far.read(policy, "strided")
     far.read("predictive", "sequential")
     far.read("predictive", "random")
+
+
+def test_a_stream_through_a_mount_does_not_wait_for_attributes(far):
+    """The kernel asks for them once a second; the leases under which the file is read answer it."""
+    mount = far.world.base / "mnt"
+    mount.mkdir()
+    far.lab.tell("set", "wan", "delay=10ms", "rate=40mbit")
+    far.lab.exec("near", BINARY, "mount", far.pool, mount)
+    try:
+        before, begun = far.asked("get_attr"), time.monotonic()
+        said = far.lab.exec("near", "sha256sum", mount / "data").stdout
+        took_s = time.monotonic() - begun
+        assert said.split()[0] == hashlib.sha256(far.data).hexdigest()
+        assert took_s > 4
+        # Those that find and open the file.
+        assert far.asked("get_attr") - before <= 2
+    finally:
+        far.lab.exec("near", BINARY, "umount", mount)
 
 
 def test_a_link_that_comes_back_is_used_again(far):

@@ -33,9 +33,9 @@ impl Handler for FrontEnd {
                 answer::created(replier, self.tmpfile(header, flags, mode & !umask));
             }
 
-            Operation::Getattr { fh: _ } => answer::attr(replier, self.getattr(header)),
-            Operation::Statx { fh: _, flags: _, mask: _ } => {
-                answer::with(replier, self.statx(header), |replier, (attr, birth, ttl)| {
+            Operation::Getattr { fh } => answer::attr(replier, self.getattr(header, fh)),
+            Operation::Statx { fh, flags: _, mask: _ } => {
+                answer::with(replier, self.statx(header, fh), |replier, (attr, birth, ttl)| {
                     replier.statx(&attr, Some(birth), ttl);
                 });
             }

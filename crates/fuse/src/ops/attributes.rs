@@ -16,25 +16,35 @@ const FRAGMENT_BYTES: u64 = 4096;
 const BLOCK_BYTES: u32 = 1024 * 1024;
 
 impl FrontEnd {
-    /// Attributes, and for how long the kernel may keep them.
-    pub(crate) fn getattr(&self, header: &Header<'_>) -> Result<(kernel::Attr, Duration)> {
-        let (attr, left) = self.attr_for(header)?;
+    /// Attributes, and for how long the kernel may keep them. `fh` is the file through which it asks.
+    pub(crate) fn getattr(
+        &self,
+        header: &Header<'_>,
+        fh: Option<u64>,
+    ) -> Result<(kernel::Attr, Duration)> {
+        let (attr, left) = self.attr_for(header, fh)?;
         Ok((self.kernel_attr(&attr), left.min(self.ttl())))
     }
 
-    fn attr_for(&self, header: &Header<'_>) -> Result<(Attr, Duration)> {
+    fn attr_for(&self, header: &Header<'_>, fh: Option<u64>) -> Result<(Attr, Duration)> {
         let oid = self.object(header.node)?;
-        self.or_removed(self.fs.getattr_for(oid), oid, |removed| {
-            Ok((removed.attr.clone(), self.ttl()))
-        })
+        // Once a second a stream of reads waits for this: where the file is read under leases nobody is asked.
+        let asked = match fh.and_then(|fh| self.files.get(fh).ok()) {
+            Some(file) if file.open.oid() == oid => {
+                self.fs.getattr_open(&file.open).map(|attr| (attr, self.ttl()))
+            }
+            _ => self.fs.getattr_for(oid),
+        };
+        self.or_removed(asked, oid, |removed| Ok((removed.attr.clone(), self.ttl())))
     }
 
     /// The same, with the time of birth.
     pub(crate) fn statx(
         &self,
         header: &Header<'_>,
+        fh: Option<u64>,
     ) -> Result<(kernel::Attr, kernel::Timestamp, Duration)> {
-        let (attr, left) = self.attr_for(header)?;
+        let (attr, left) = self.attr_for(header, fh)?;
         Ok((self.kernel_attr(&attr), convert::birth(&attr), left.min(self.ttl())))
     }
 
