@@ -39,6 +39,17 @@ print(digest.hexdigest(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+# Makes a directory with files, one of which has an extended attribute.
+MAKE_FILES = """
+import os, sys
+os.mkdir(sys.argv[1])
+for number in range(100):
+    open(f"{sys.argv[1]}/{number}", "w").close()
+os.setxattr(f"{sys.argv[1]}/7", "user.kept", b"yes")
+assert os.getxattr(f"{sys.argv[1]}/7", "user.kept") == b"yes"
+"""
+
+
 def expected(data, pattern):
     """What the reader reads."""
     size, chance = len(data), random.Random(5)
@@ -156,6 +167,27 @@ def test_a_stream_through_a_mount_does_not_wait_for_attributes(far):
         assert took_s > 4
         # Those that find and open the file.
         assert far.asked("get_attr") - before <= 2
+    finally:
+        far.lab.exec("near", BINARY, "umount", mount)
+
+
+def test_a_long_listing_through_a_mount_asks_nothing_of_each_file(far):
+    """`ls -l` wants an extended attribute of each file; that there is none came with the listing."""
+    mount = far.world.base / "mnt"
+    mount.mkdir()
+    far.lab.tell("set", "wan", "delay=1ms")
+    far.lab.exec("near", BINARY, "mount", far.pool, mount)
+    try:
+        far.lab.exec("near", sys.executable, "-c", MAKE_FILES, mount / "listed")
+        far.lab.exec("near", BINARY, "umount", mount)
+        far.lab.exec("near", BINARY, "mount", far.pool, mount)
+        before = far.asked("get_xattr")
+        lines = far.lab.exec("near", "ls", "-l", mount / "listed").stdout.splitlines()
+        assert len(lines) == 101
+        assert far.asked("get_xattr") - before <= 2
+        show = "import os, sys; print(os.getxattr(sys.argv[1], 'user.kept').decode())"
+        said = far.lab.exec("near", sys.executable, "-c", show, mount / "listed/7")
+        assert said.stdout == "yes\n"
     finally:
         far.lab.exec("near", BINARY, "umount", mount)
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use azekura_posix::{Attr, FileKind, Oid, Timestamp};
+use azekura_posix::{Attr, Oid, Timestamp};
 use quick_cache::sync::Cache;
 
 /// How much the kernel may keep.
@@ -82,27 +82,32 @@ fn is_settled(changed: Timestamp, now: SystemTime) -> bool {
     now.duration_since(changed).is_ok_and(|age| age >= SETTLING)
 }
 
-/// Regular files that had no extended attributes when their attributes were last told.
+/// Files, directories and symlinks that had no extended attributes when their attributes were last told.
 #[derive(Debug)]
 pub(crate) struct PlainFiles {
     since: Cache<Oid, Instant>,
+    /// Those that got some through this mount: what is told of them may be from before.
+    given: Cache<Oid, ()>,
 }
 
 impl PlainFiles {
     pub(crate) fn new() -> Self {
-        Self { since: Cache::new(FILES) }
+        Self { since: Cache::new(FILES), given: Cache::new(FILES) }
     }
 
     /// A file has these attributes.
     pub(crate) fn note(&self, attr: &Attr, now: Instant) {
-        if attr.kind != FileKind::Regular {
-            return;
-        }
-        if attr.has_xattrs {
+        if attr.has_xattrs || self.given.get(&attr.oid).is_some() {
             self.forget(attr.oid);
         } else {
             self.since.insert(attr.oid, now);
         }
+    }
+
+    /// A file is about to be given extended attributes through this mount.
+    pub(crate) fn give(&self, oid: Oid) {
+        self.given.insert(oid, ());
+        self.forget(oid);
     }
 
     /// A file may have extended attributes now.
@@ -135,6 +140,8 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
+    use azekura_posix::FileKind;
+
     use super::*;
 
     fn file(size: u64, ctime: SystemTime) -> Attr {
@@ -154,6 +161,19 @@ mod tests {
         assert!(!versions.opened(&second));
         assert!(versions.opened(&second));
         assert!(!versions.opened(&file(2, then + Duration::from_nanos(1))));
+    }
+
+    #[test]
+    fn what_was_given_attributes_here_is_not_plain_whatever_is_told_late() {
+        let (plain, now, ttl) = (PlainFiles::new(), Instant::now(), Duration::from_secs(1));
+        let old = file(1, SystemTime::now());
+        assert!(!plain.has(old.oid, now, ttl));
+        plain.note(&old, now);
+        assert!(plain.has(old.oid, now, ttl));
+        assert!(!plain.has(old.oid, now + ttl, ttl), "another client may have given it some");
+        plain.give(old.oid);
+        plain.note(&old, now);
+        assert!(!plain.has(old.oid, now, ttl));
     }
 
     #[test]

@@ -10,6 +10,12 @@ use crate::kernel::Header;
 /// The extended attribute of capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
+/// Whether an extended attribute is stored like this: others are refused, or tell of placement.
+fn is_stored(name: &[u8]) -> bool {
+    let stored: [&[u8]; 3] = [b"security.", b"trusted.", b"user."];
+    stored.iter().any(|prefix| name.starts_with(prefix)) && !name.starts_with(b"user.azekura.")
+}
+
 impl FrontEnd {
     /// `flags` as of `setxattr`.
     pub(crate) fn setxattr(
@@ -28,6 +34,7 @@ impl FrontEnd {
             _ => return Err(Errno::INVAL),
         };
         let oid = self.object(header.node)?;
+        self.plain.give(oid);
         let result = self.change(|| self.fs.setxattr(&self.caller(header), oid, name, value, mode));
         if name == CAPABILITY {
             self.has_new_privileges(oid);
@@ -40,8 +47,9 @@ impl FrontEnd {
 
     pub(crate) fn getxattr(&self, header: &Header<'_>, name: &[u8]) -> Result<Vec<u8>> {
         let oid = self.object(header.node)?;
-        // The kernel wants this one before a write, each time that it has got new attributes.
-        if name == CAPABILITY && self.plain.has(oid, self.now(), self.ttl()) {
+        // The kernel wants one before a write, each time that it has got new attributes, and `ls -l` one of each
+        // file. That there are none came with the attributes.
+        if is_stored(name) && self.plain.has(oid, self.now(), self.ttl()) {
             return Err(Errno::NODATA);
         }
         let asked = self.fs.getxattr(&self.caller(header), oid, name);
