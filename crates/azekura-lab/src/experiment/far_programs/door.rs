@@ -1,5 +1,6 @@
-//! The ways by which a program reaches what lies far away: two of Azekura's, and two others that people use. Owns the
-//! commands that open and close each of them, where what opens a mount goes on to serve it; knows no hosts.
+//! The ways by which a program reaches what lies far away: two of Azekura's, and two others that
+//! people use. Owns the commands that open and close each of them, where what opens a mount goes on
+//! to serve it; knows no hosts.
 
 use std::path::Path;
 
@@ -138,8 +139,8 @@ pub(super) fn take_away(door: Door, azekura: &str, at: &str) -> Words {
     }
 }
 
-/// Takes a mount away at once, whatever is going on in it. Requests that it does not answer fail: a program that waits
-/// for one cannot be ended otherwise.
+/// Takes a mount away at once, whatever is going on in it. Requests that it does not answer fail: a
+/// program that waits for one cannot be ended otherwise.
 pub(super) fn tear_away(at: &str) -> Words {
     words(["umount", "-f", "-l", at])
 }

@@ -1,5 +1,5 @@
-//! Two hosts with a link between them: a pool and a server of sftp on the one, programs on the other. Owns what runs
-//! where, and how one run of a program is measured; knows no experiment.
+//! Two hosts with a link between them: a pool and a server of sftp on the one, programs on the
+//! other. Owns what runs where, and how one run of a program is measured; knows no experiment.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -47,7 +47,8 @@ pub(super) struct Outcome {
 
 /// The hosts, and what runs on them.
 pub(super) struct FarHosts {
-    // What runs goes before the directory, and that before the engine, and all of it before the hosts.
+    // What runs goes before the directory, and that before the engine, and all of it before the
+    // hosts.
     sftp: Option<SftpServer>,
     material: Material,
     scratch: ScratchDir,
@@ -72,7 +73,8 @@ struct Run {
     door: Door,
     /// Where the program finds what lies far away.
     far: String,
-    /// What programs keep for a user; new for each run, so that none knows what another has learned.
+    /// What programs keep for a user; new for each run, so that none knows what another has
+    /// learned.
     state: PathBuf,
 }
 
@@ -84,8 +86,8 @@ impl FarHosts {
     pub(super) fn start(settings: &Settings) -> Result<Self> {
         let lab = Lab::up(&Topology::parse(&topology(), "experiment")?)?;
         let address = Address::Tcp(format!("{}:{PORT}", lab.address(SERVER)?));
-        // In the host's network only: the engine outlives the host for a moment, and removes what it
-        // has made.
+        // In the host's network only: the engine outlives the host for a moment, and removes what
+        // it has made.
         let engine = EngineProcess::start(TARGETS, Some(&address), |command| {
             Ok(lab.within(SERVER, || command.spawn())??)
         })?;

@@ -1,10 +1,12 @@
-//! Which programs this machine has. Owns where they are looked for; starts none but the one question to python.
+//! Which programs this machine has. Owns where they are looked for; starts none but the one
+//! question to python.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where programs are looked for: those of the system, and not what stands before them in somebody's path.
+/// Where programs are looked for: those of the system, and not what stands before them in
+/// somebody's path.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// What stands for python's reader of columns among programs.
 pub(super) const PYARROW: &str = "pyarrow";

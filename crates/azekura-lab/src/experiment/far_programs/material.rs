@@ -1,6 +1,6 @@
-//! What the programs work on: trees, archives, a repository, a package, a project. Made once, on this machine, when
-//! the first program wants it. Contents cannot be compressed, so that no byte of them spares the link anything.
-//! Knows no hosts, and copies nothing to anywhere.
+//! What the programs work on: trees, archives, a repository, a package, a project. Made once, on
+//! this machine, when the first program wants it. Contents cannot be compressed, so that no byte of
+//! them spares the link anything. Knows no hosts, and copies nothing to anywhere.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -139,6 +139,8 @@ impl Material {
             return Ok(());
         }
         let hundred = self.settings.scaled(100, 2);
+        // The same contents, whatever was made before.
+        self.noise = Noise(part as u64);
         match part {
             Part::Tree => self.tree("tree", (TREE_DIRECTORIES, hundred), SMALL_FILE_BYTES),
             Part::Files => self.files("files", hundred, FILE_BYTES),

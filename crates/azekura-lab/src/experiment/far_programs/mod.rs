@@ -1,5 +1,5 @@
-//! `far-programs`: programs that people run, on a pool that is far away, beside sshfs and rclone over the same link
-//! and beside what the link allows. Needs root.
+//! `far-programs`: programs that people run, on a pool that is far away, beside sshfs and rclone
+//! over the same link and beside what the link allows. Needs root.
 
 mod door;
 mod fixture;
@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use azekura::report::format_rate;
 
 use self::door::Door;
 use self::fixture::{FarHosts, Outcome};
@@ -26,7 +27,8 @@ use super::frame::{
 use super::wan::{DELAY, GOODPUT_MB_PER_S};
 use crate::chart::Scale;
 
-/// Round trips that the link adds, in milliseconds. The near run comes first: the others are held against it.
+/// Round trips that the link adds, in milliseconds. The near run comes first: the others are held
+/// against it.
 const DELAYS_MS: [u64; 4] = [0, 10, 50, 100];
 const QUICK_DELAYS_MS: [u64; 2] = [0, 10];
 /// A program is ended after so long.
@@ -175,25 +177,26 @@ impl Experiment for FarPrograms {
     }
 
     fn about(&self) -> &'static str {
-        "Seconds of find, tar, git, make and others on a pool that is far away, beside sshfs and rclone"
+        "Seconds of find, tar, git, make and others on files that are far away, by every door"
     }
 
     fn method(&self, settings: &Settings) -> String {
         let text = format!(
-            "A program runs on one host, and its files lie on another, over a link of 1 Gbit/s made by \
-             `azekura-lab netlab`, to which a round trip is added (half of it in each direction). *preload* is \
-             `azekura run`, *mount* is `azekura mount`, of a pool with one engine in memory; *sshfs* and \
-             *rclone* (`rclone mount` by sftp, with its full cache) reach the same files in memory by the far \
-             host's sshd. Every run begins cold: with a mount, a process and a home directory of its own; the \
-             files are not cached on this side. A mount is there before the time begins; by preload the \
-             program connects within it. The time of a program that writes ends when its mount, which has to \
-             send all of it, is gone again. A program is ended after {:.0} s; what is told of it then is a \
-             bound (\"over\"). *Round trips* are what a run takes longer than the same without a round trip, \
-             over the round trip. *The link allows* one round trip and the useful bytes at {GOODPUT_MB_PER_S} \
-             MB/s; useful are the contents of the files that are read or written, once, and neither names, \
-             attributes nor what a compiler writes. *Over the link* is what passed it in both directions, with \
-             all framing. {} No further run begins when those of a point have taken {:.0} s. MB are 10^6 \
-             bytes. {}",
+            "A program runs on one host, and its files lie on another, over a link of 1 Gbit/s \
+             made by `azekura-lab netlab`, to which a round trip is added (half of it in each \
+             direction). *preload* is `azekura run`, *mount* is `azekura mount`, of a pool with \
+             one engine in memory; *sshfs* and *rclone* (`rclone mount` by sftp, with its full \
+             cache) reach the same files in memory by the far host's sshd. Every run begins cold: \
+             with a mount, a process and a home directory of its own; the files are not cached on \
+             this side. A mount is there before the time begins; by preload the program connects \
+             within it. The time of a program that writes ends when its mount, which has to send \
+             all of it, is gone again. A program is ended after {:.0} s; what is told of it then \
+             is a bound (\"over\"). *Round trips* are what a run takes longer than the same \
+             without a round trip, over the round trip. *The link allows* one round trip and the \
+             useful bytes at {GOODPUT_MB_PER_S} MB/s; useful are the contents of the files that \
+             are read or written, once, and neither names, attributes nor what a compiler writes. \
+             *Over the link* is what passed it in both directions, with all framing. {} No \
+             further run begins when those of a point have taken {:.0} s. MB are 10^6 bytes. {}",
             limit(settings).as_secs_f64(),
             settings.repetition(),
             limit(settings).as_secs_f64(),
@@ -233,7 +236,7 @@ impl Experiment for FarPrograms {
         let figure = VALUES.iter().position(|one| one.name == value).and_then(|at| values.get(at));
         match value {
             ROUND_TRIPS if is_near => Some("-".to_owned()),
-            SECONDS | ROUND_TRIPS if was_ended => Some(format!("over {:.0}", figure?.floor())),
+            SECONDS | ROUND_TRIPS if was_ended => Some(format!("over {}", format_rate(*figure?))),
             _ => None,
         }
     }
@@ -305,8 +308,8 @@ mod tests {
         let values = values_of(&[ended], (SECOND * 9, 1.0), (100, 0));
         let far = at("find", "100", Door::Mount);
         let words = |value| FarPrograms.words(&far, value, &values);
-        assert_eq!(words(SECONDS), Some("over 9".to_owned()));
-        assert_eq!(words(ROUND_TRIPS), Some("over 80".to_owned()));
+        assert_eq!(words(SECONDS), Some("over 9.00".to_owned()));
+        assert_eq!(words(ROUND_TRIPS), Some("over 80.0".to_owned()));
         assert_eq!(words(LIMIT), None);
         let near = at("find", "0", Door::Mount);
         assert_eq!(FarPrograms.words(&near, ROUND_TRIPS, &[0.0; 8]), Some("-".to_owned()));

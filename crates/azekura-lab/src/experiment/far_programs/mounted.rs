@@ -1,4 +1,5 @@
-//! A mount on a host, with the process that serves it. Owns that process: it ends with this value at the latest.
+//! A mount on a host, with the process that serves it. Owns that process: it ends with this value
+//! at the latest.
 
 use std::path::Path;
 use std::process::Child;
@@ -34,7 +35,8 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Waits for the end of the process, once the mount has been taken away: whether it came by then.
+    /// Waits for the end of the process, once the mount has been taken away: whether it came by
+    /// then.
     ///
     /// # Errors
     /// If the process cannot be watched.

@@ -1,5 +1,5 @@
-//! The programs: what each takes, what lies far away before it begins, and the words with which a shell starts it.
-//! Owns these words; knows neither hosts nor doors.
+//! The programs: what each takes, what lies far away before it begins, and the words with which a
+//! shell starts it. Owns these words; knows neither hosts nor doors.
 
 use super::installed::{PYARROW, first_missing};
 use super::material::Part;
@@ -21,8 +21,8 @@ pub(super) struct Program {
     pub(super) useful: &'static [&'static str],
     /// Whether it leaves something behind, in `$FAR/new`.
     pub(super) writes: bool,
-    /// What a shell is told. What lies far away is in `$FAR`, what lies near in `$NEAR`. Some programs see that
-    /// their output is thrown away, and do less: they get a pipe.
+    /// What a shell is told. What lies far away is in `$FAR`, what lies near in `$NEAR`. Some
+    /// programs see that their output is thrown away, and do less: they get a pipe.
     pub(super) script: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Commands that are run to their end, or ended with all that they have started when their time is over. Knows no
-//! hosts.
+//! Commands that are run to their end, or ended with all that they have started when their time is
+//! over. Knows no hosts.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -37,8 +37,8 @@ pub(super) fn to_end(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command by way of `spawn`, for so long at most; what it says goes to a file. When its time is over it is killed,
-/// and `release` is to let go what it may hang on.
+/// Runs a command by way of `spawn`, for so long at most; what it says goes to a file. When its
+/// time is over it is killed, and `release` is to let go what it may hang on.
 ///
 /// # Errors
 /// If it cannot be started or fails: what it said last.

@@ -1,5 +1,5 @@
-//! A server of files by sftp on a far host, with keys that are thrown away. Owns its process and its configuration;
-//! what the system's own sshd does is left alone.
+//! A server of files by sftp on a far host, with keys that are thrown away. Owns its process and
+//! its configuration; what the system's own sshd does is left alone.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -16,7 +16,8 @@ use super::run::to_end;
 
 const PORT: u16 = 2222;
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The directory that sshd wants to be there, in memory that this host alone sees, where the machine has none.
+/// The directory that sshd wants to be there, in memory that this host alone sees, where the
+/// machine has none.
 const SCRIPT: &str = "test -d /run/sshd || { mount -t tmpfs sshd /run && mkdir -m 755 /run/sshd; }
 exec \"$0\" -D -e -f \"$1\"";
 
