@@ -183,6 +183,11 @@ pub(crate) trait Experiment {
     fn is_published(&self, line: &Line) -> bool {
         line.title.starts_with(PAPERS)
     }
+    /// What a table says of a value in place of its figure, where that alone would mislead;
+    /// `values` are all of the point.
+    fn words(&self, _point: &Point, _value: &str, _values: &[f64]) -> Option<String> {
+        None
+    }
     /// About how long a point has to take at least, in seconds, so that its phases are long enough.
     fn least_point_s(&self) -> f64 {
         0.0

@@ -3,6 +3,7 @@
 
 mod claims;
 mod daos;
+mod far_programs;
 mod forecast;
 mod frame;
 mod nfs;
@@ -85,7 +86,8 @@ pub(crate) struct KeptArgs {
     azekura-lab experiment run daos-transfer\n  \
     azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1\n  \
     azekura-lab experiment run 'daos-*' --out results --seconds-per-point 1 --resume\n  \
-    azekura-lab experiment run wan-policies --only random-8M --delay 0,100 --policy predictive\n\n\
+    azekura-lab experiment run wan-policies --only random-8M --delay 0,100 --policy predictive\n  \
+    azekura-lab experiment run far-programs --only find,tar-c --policy preload,sshfs\n\n\
     Results are kept point by point: a run that was interrupted goes on with --resume.")]
 #[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct RunArgs {
@@ -152,6 +154,7 @@ fn every() -> Vec<Box<dyn Experiment>> {
     daos::every()
         .into_iter()
         .chain(wan::every())
+        .chain(far_programs::every())
         .chain(nfs::every())
         .chain(staging::every())
         .chain(forecast::every())

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use azekura::report::{format_bytes, format_rate};
 
-use super::frame::{Cells, Experiment, Figure, Line, PAPERS, Parameter, range_of, ranged};
+use super::frame::{Cells, Experiment, Figure, Line, PAPERS, Parameter, Value, range_of, ranged};
 use super::published::{self, PublishedValue};
 use super::results::{CSV_FILE, Row, RunRecord, write_whole};
 use super::session::Session;
@@ -183,18 +183,27 @@ impl Source<'_> {
                 let _ = write!(text, " {} |", shown_cell(*parameter, cell));
             }
             for at in &shown {
-                let _ = write!(text, " {}", format_rate(row.values[*at]));
-                let range = range_of(values, values[*at].name)
-                    .map(|(least, most)| (row.values[least], row.values[most]))
-                    .filter(|(least, most)| least.is_finite() && most.is_finite());
-                if let Some((least, most)) = range {
-                    let _ = write!(text, " ({} to {})", format_rate(least), format_rate(most));
-                }
+                let words = self.experiment.words(&point, values[*at].name, &row.values);
+                let _ = write!(text, " {}", words.unwrap_or_else(|| figure(values, row, *at)));
                 text.push_str(" |");
             }
             text.push('\n');
         }
         text
+    }
+}
+
+/// A value as a table has it: a mean with the least and the most in brackets.
+fn figure(values: &[Value], row: &Row, at: usize) -> String {
+    let mean = format_rate(row.values[at]);
+    let range = range_of(values, values[at].name)
+        .map(|(least, most)| (row.values[least], row.values[most]))
+        .filter(|(least, most)| least.is_finite() && most.is_finite());
+    match range {
+        Some((least, most)) => {
+            format!("{mean} ({} to {})", format_rate(least), format_rate(most))
+        }
+        None => mean,
     }
 }
 

@@ -10,34 +10,34 @@ use super::frame::{Experiment, Point, Settings};
 /// Points by their cells.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Selection {
-    /// Only these patterns
+    /// Only these patterns, or these programs of far-programs
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     only: Vec<String>,
     /// Only these round trips, in milliseconds
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     delay: Vec<String>,
-    /// Only these policies
+    /// Only these policies, or these doors of far-programs
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     policy: Vec<String>,
 }
 
 impl Selection {
-    /// Options with the column that each is about, and the cells that it admits.
-    fn columns(&self) -> impl Iterator<Item = (&'static str, &'static str, &[String])> {
-        let all = [
-            ("--only", "pattern", &self.only),
-            ("--delay", "round_trip_ms", &self.delay),
-            ("--policy", "policy", &self.policy),
+    /// Options with the columns that each is about, and the cells that it admits.
+    fn options(&self) -> impl Iterator<Item = (&'static str, &'static [&'static str], &[String])> {
+        let all: [(&str, &[&str], &Vec<String>); 3] = [
+            ("--only", &["pattern", "program"], &self.only),
+            ("--delay", &["round_trip_ms"], &self.delay),
+            ("--policy", &["policy", "door"], &self.policy),
         ];
         all.into_iter()
             .filter(|(.., cells)| !cells.is_empty())
-            .map(|(option, column, cells)| (option, column, cells.as_slice()))
+            .map(|(option, columns, cells)| (option, columns, cells.as_slice()))
     }
 
     /// Whether a point is to be measured. An experiment without a column is not chosen from by it.
     pub(crate) fn admits(&self, experiment: &dyn Experiment, point: &Point) -> bool {
-        self.columns().all(|(_, column, cells)| {
-            cell(experiment, point, column).is_none_or(|cell| cells.iter().any(|c| c == cell))
+        self.options().all(|(_, columns, cells)| {
+            cell(experiment, point, columns).is_none_or(|cell| cells.iter().any(|c| c == cell))
         })
     }
 
@@ -50,11 +50,11 @@ impl Selection {
         experiments: &[Box<dyn Experiment>],
         settings: impl Fn(&dyn Experiment) -> Settings,
     ) -> Result<()> {
-        for (option, column, cells) in self.columns() {
+        for (option, columns, cells) in self.options() {
             let mut known: Vec<String> = Vec::new();
             for experiment in experiments {
                 for point in experiment.points(&settings(experiment.as_ref())) {
-                    if let Some(cell) = cell(experiment.as_ref(), &point, column)
+                    if let Some(cell) = cell(experiment.as_ref(), &point, columns)
                         && !known.iter().any(|other| other == cell)
                     {
                         known.push(cell.to_owned());
@@ -74,14 +74,16 @@ impl Selection {
     }
 }
 
-fn cell<'p>(experiment: &dyn Experiment, point: &'p Point, column: &str) -> Option<&'p str> {
-    let at = experiment.parameters().iter().position(|parameter| parameter.name == column)?;
+/// What a point has in the first of these columns that its experiment has.
+fn cell<'p>(experiment: &dyn Experiment, point: &'p Point, columns: &[&str]) -> Option<&'p str> {
+    let is_meant = |name: &str| columns.contains(&name);
+    let at = experiment.parameters().iter().position(|parameter| is_meant(parameter.name))?;
     point.0.get(at).map(String::as_str)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::wan;
+    use super::super::{far_programs, wan};
     use super::*;
 
     const SETTINGS: Settings = Settings { quick: false, scale: 1.0, point_s: 1.0 };
@@ -103,6 +105,19 @@ mod tests {
         assert!(admitted.iter().all(|point| point.0[0] == "random-8M" && point.0[1] != "0"));
         let all = Selection::default();
         assert!(points.iter().all(|point| all.admits(sizes.as_ref(), point)));
+    }
+
+    #[test]
+    fn programs_and_doors_are_chosen_as_patterns_and_policies_are() {
+        let policy = vec!["mount".to_owned()];
+        let chosen = Selection { policy, ..selection("find", "10") };
+        let [programs] = far_programs::every();
+        let points = programs.points(&SETTINGS);
+        let admitted: Vec<_> =
+            points.iter().filter(|point| chosen.admits(programs.as_ref(), point)).collect();
+        assert_eq!(admitted.len(), 1);
+        assert_eq!(admitted[0].0, ["find", "10", "mount"]);
+        assert!(chosen.check(&[programs], |_| SETTINGS).is_ok());
     }
 
     #[test]

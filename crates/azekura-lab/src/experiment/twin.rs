@@ -217,6 +217,12 @@ const TWINS: &[Twin] = &[
         ],
     },
     Twin {
+        name: "far-programs",
+        title: "Programs on files that are far away",
+        of: ("", ""),
+        pictures: &[],
+    },
+    Twin {
         name: "nfs-bandwidth",
         title: "NFS gateways: bandwidth by engines, gateways and clients",
         of: ("Figures 5 and 6", PROXY),

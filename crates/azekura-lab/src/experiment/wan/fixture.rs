@@ -22,7 +22,7 @@ use crate::experiment::scratch_pool::{EngineProcess, EngineProcesses};
 const DELAYS_MS: [u64; 6] = [0, 10, 25, 50, 75, 100];
 const QUICK_DELAYS_MS: [u64; 2] = [0, 10];
 /// What TCP can carry over the link of 1 Gbit/s at most, in MB/s (10^6 bytes).
-pub(super) const GOODPUT_MB_PER_S: f64 = 117.7;
+pub(crate) const GOODPUT_MB_PER_S: f64 = 117.7;
 const GIGABIT: u64 = 1000;
 
 const TARGETS: u16 = 4;
@@ -33,7 +33,7 @@ const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 pub(super) const PATTERN: Parameter =
     Parameter { name: "pattern", title: "pattern", cells: Cells::Plain };
-pub(super) const DELAY: Parameter =
+pub(crate) const DELAY: Parameter =
     Parameter { name: "round_trip_ms", title: "round trip, ms", cells: Cells::Plain };
 pub(super) const POLICY: Parameter =
     Parameter { name: "policy", title: "policy", cells: Cells::Plain };
@@ -83,7 +83,7 @@ pub(super) fn figure_by_delay(
 
 /// The congestion control of a link's connections: one that goes by losses, as the paper's. Small requests never
 /// show what a link can do to one that paces (BBR).
-fn congestion_control() -> &'static str {
+pub(crate) fn congestion_control() -> &'static str {
     let allowed = std::fs::read_to_string(ALLOWED).unwrap_or_default();
     if allowed.split_whitespace().any(|name| name == "cubic") { "cubic" } else { "reno" }
 }

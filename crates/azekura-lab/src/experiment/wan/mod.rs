@@ -16,6 +16,7 @@ mod sizes;
 mod trace;
 
 use super::frame::Experiment;
+pub(super) use fixture::{DELAY, GOODPUT_MB_PER_S, congestion_control};
 pub(crate) use reader::{READER_COMMAND, ReaderArgs, read};
 
 /// All of them.

@@ -1,0 +1,329 @@
+//! `far-programs`: programs that people run, on a pool that is far away, beside sshfs and rclone
+//! over the same link and beside what the link allows. Needs root.
+
+mod door;
+mod fixture;
+mod installed;
+mod material;
+mod mounted;
+mod program;
+mod run;
+mod sftp;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use azekura::report::format_rate;
+
+use self::door::Door;
+use self::fixture::{FarHosts, Outcome};
+use self::program::{PROGRAMS, Program};
+use self::run::End;
+use super::frame::{
+    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
+};
+use super::wan::{DELAY, GOODPUT_MB_PER_S};
+use crate::chart::Scale;
+
+/// Round trips that the link adds, in milliseconds. The near run comes first: the others are held
+/// against it.
+const DELAYS_MS: [u64; 4] = [0, 10, 50, 100];
+const QUICK_DELAYS_MS: [u64; 2] = [0, 10];
+/// A program is ended after so long.
+const LIMIT_S: f64 = 120.0;
+const QUICK_LIMIT_S: f64 = 30.0;
+
+const PROGRAM: Parameter = Parameter { name: "program", title: "program", cells: Cells::Plain };
+const DOOR: Parameter = Parameter { name: "door", title: "door", cells: Cells::Plain };
+const SECONDS: &str = "seconds";
+const LIMIT: &str = "limit_s";
+const ROUND_TRIPS: &str = "round_trips";
+const VALUES: [Value; 8] = [
+    Value { name: SECONDS, title: "seconds" },
+    Value { name: "seconds_min", title: "least" },
+    Value { name: "seconds_max", title: "most" },
+    Value { name: ROUND_TRIPS, title: "round trips" },
+    Value { name: LIMIT, title: "the link allows, s" },
+    Value { name: "link_mb", title: "over the link, MB" },
+    Value { name: "useful_mb", title: "useful, MB" },
+    Value { name: CUT_SHORT, title: "runs that were ended" },
+];
+const CUT_SHORT: &str = "runs_cut_short";
+/// Where the runs that were ended stand among the values.
+const CUT_SHORT_AT: usize = 7;
+
+/// The experiment.
+pub(super) fn every() -> [Box<dyn Experiment>; 1] {
+    [Box::new(FarPrograms)]
+}
+
+struct FarPrograms;
+
+fn delays_ms(settings: &Settings) -> &'static [u64] {
+    if settings.quick { &QUICK_DELAYS_MS } else { &DELAYS_MS }
+}
+
+/// How long a program may run.
+fn limit(settings: &Settings) -> Duration {
+    let seconds = if settings.quick { QUICK_LIMIT_S } else { settings.point_s };
+    Duration::from_secs_f64(seconds)
+}
+
+/// What a point is about.
+#[derive(Clone, Copy)]
+struct Subject {
+    program: &'static Program,
+    door: Door,
+    round_trip_ms: u64,
+}
+
+impl Subject {
+    fn of(point: &Point) -> Result<Self> {
+        let [program, round_trip_ms, door] = point.cells()?;
+        Ok(Self {
+            program: Program::named(program).context("no such program")?,
+            door: Door::named(door).context("no such door")?,
+            round_trip_ms: round_trip_ms.parse()?,
+        })
+    }
+
+    /// What it takes that this machine has not.
+    fn lacks(self) -> Option<&'static str> {
+        self.program.lacks().or_else(|| self.door.lacks())
+    }
+}
+
+/// Seconds of a run; those after which it was ended, if it was.
+fn seconds_of(outcome: &Outcome, limit: Duration) -> f64 {
+    match outcome.end {
+        End::Done(seconds) => seconds,
+        End::CutShort => limit.as_secs_f64(),
+    }
+}
+
+/// Runs of a point as values. `near_s` is what the same takes where the link adds nothing.
+fn values_of(
+    runs: &[Outcome],
+    (limit, near_s): (Duration, f64),
+    (round_trip_ms, useful_bytes): (u64, u64),
+) -> Vec<f64> {
+    let seconds: Vec<f64> = runs.iter().map(|run| seconds_of(run, limit)).collect();
+    let count = runs.len().max(1) as f64;
+    let mean_s = seconds.iter().sum::<f64>() / count;
+    let delay_s = round_trip_ms as f64 / 1000.0;
+    let round_trips = if round_trip_ms == 0 { 0.0 } else { ((mean_s - near_s) / delay_s).max(0.0) };
+    let useful_mb = useful_bytes as f64 / 1e6;
+    vec![
+        mean_s,
+        seconds.iter().copied().reduce(f64::min).unwrap_or(0.0),
+        seconds.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        round_trips,
+        delay_s + useful_mb / GOODPUT_MB_PER_S,
+        runs.iter().map(|run| run.link_bytes as f64).sum::<f64>() / count / 1e6,
+        useful_mb,
+        runs.iter().filter(|run| run.end == End::CutShort).count() as f64,
+    ]
+}
+
+/// What measures points, and what it has to remember.
+struct Meter {
+    hosts: FarHosts,
+    settings: Settings,
+    /// Seconds of programs through doors, without a round trip.
+    near_s: HashMap<(&'static str, &'static str), f64>,
+}
+
+impl Meter {
+    fn measure(&mut self, subject: Subject) -> Result<Vec<f64>> {
+        let Subject { program, door, round_trip_ms } = subject;
+        let (limit, key) = (limit(&self.settings), (program.name, door.name()));
+        // A point of another sitting does not tell; one run does.
+        if round_trip_ms > 0 && !self.near_s.contains_key(&key) {
+            let near = self.hosts.measure(program, (door, 0), limit)?;
+            self.near_s.insert(key, seconds_of(&near, limit));
+        }
+        let (begun, mut runs) = (Instant::now(), Vec::new());
+        while runs.len() < self.settings.rounds() {
+            let run = self.hosts.measure(program, (door, round_trip_ms), limit)?;
+            runs.push(run);
+            // What takes long does not differ much.
+            if run.end == End::CutShort || begun.elapsed() > limit {
+                break;
+            }
+        }
+        let mean_s = runs.iter().map(|run| seconds_of(run, limit)).sum::<f64>() / runs.len() as f64;
+        let near_s = *self.near_s.entry(key).or_insert(mean_s);
+        let useful_bytes = self.hosts.useful_bytes(program)?;
+        Ok(values_of(&runs, (limit, near_s), (round_trip_ms, useful_bytes)))
+    }
+}
+
+/// What is not there on this machine, as the end of a paragraph.
+fn left_out() -> String {
+    let programs = PROGRAMS.iter().filter_map(|program| Some((program.name, program.lacks()?)));
+    let doors = Door::ALL.into_iter().filter_map(|door| Some((door.name(), door.lacks()?)));
+    let missing: Vec<String> = programs
+        .chain(doors)
+        .map(|(name, lacks)| format!("*{name}* is left out: this machine has no {lacks}."))
+        .collect();
+    missing.join(" ")
+}
+
+impl Experiment for FarPrograms {
+    fn name(&self) -> &'static str {
+        "far-programs"
+    }
+
+    fn about(&self) -> &'static str {
+        "Seconds of find, tar, git, make and others on files that are far away, by every door"
+    }
+
+    fn method(&self, settings: &Settings) -> String {
+        let text = format!(
+            "A program runs on one host, and its files lie on another, over a link of 1 Gbit/s \
+             made by `azekura-lab netlab`, to which a round trip is added (half of it in each \
+             direction). *preload* is `azekura run`, *mount* is `azekura mount`, of a pool with \
+             one engine in memory; *sshfs* and *rclone* (`rclone mount` by sftp, with its full \
+             cache) reach the same files in memory by the far host's sshd. Every run begins cold: \
+             with a mount, a process and a home directory of its own; the files are not cached on \
+             this side. A mount is there before the time begins; by preload the program connects \
+             within it. The time of a program that writes ends when its mount, which has to send \
+             all of it, is gone again. A program is ended after {:.0} s; what is told of it then \
+             is a bound (\"over\"). *Round trips* are what a run takes longer than the same \
+             without a round trip, over the round trip. *The link allows* one round trip and the \
+             useful bytes at {GOODPUT_MB_PER_S} MB/s; useful are the contents of the files that \
+             are read or written, once, and neither names, attributes nor what a compiler writes. \
+             *Over the link* is what passed it in both directions, with all framing. {} No \
+             further run begins when those of a point have taken {:.0} s. MB are 10^6 bytes. {}",
+            limit(settings).as_secs_f64(),
+            settings.repetition(),
+            limit(settings).as_secs_f64(),
+            left_out(),
+        );
+        text.trim_end().to_owned()
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        const { &[PROGRAM, DELAY, DOOR] }
+    }
+
+    fn values(&self) -> &'static [Value] {
+        &VALUES
+    }
+
+    fn least_point_s(&self) -> f64 {
+        LIMIT_S
+    }
+
+    fn points(&self, settings: &Settings) -> Vec<Point> {
+        let mut points = Vec::new();
+        for program in PROGRAMS {
+            for delay in delays_ms(settings) {
+                let at = |door: Door| {
+                    Point::of([program.name.into(), delay.to_string(), door.name().into()])
+                };
+                points.extend(Door::ALL.map(at));
+            }
+        }
+        points
+    }
+
+    fn words(&self, point: &Point, value: &str, values: &[f64]) -> Option<String> {
+        let is_near = point.0.get(1).is_some_and(|delay| delay == "0");
+        let was_ended = values.get(CUT_SHORT_AT).is_some_and(|runs| *runs > 0.0);
+        let figure = VALUES.iter().position(|one| one.name == value).and_then(|at| values.get(at));
+        match value {
+            ROUND_TRIPS if is_near => Some("-".to_owned()),
+            SECONDS | ROUND_TRIPS if was_ended => Some(format!("over {}", format_rate(*figure?))),
+            _ => None,
+        }
+    }
+
+    fn figures(&self, _settings: &Settings) -> Vec<Figure> {
+        let line = |program: &Program, (title, value): (&str, &'static str), door: Door| Line {
+            title: title.to_owned(),
+            value,
+            only: vec![(PROGRAM.name, program.name.into()), (DOOR.name, door.name().into())],
+        };
+        let lines = |program: &Program| {
+            let doors = Door::ALL.map(|door| line(program, (door.name(), SECONDS), door));
+            let allowed = line(program, ("what the link allows", LIMIT), Door::Preload);
+            doors.into_iter().chain([allowed]).collect()
+        };
+        let figure = |program: &'static Program| Figure {
+            file: program.name,
+            title: program.title,
+            x: DELAY.name,
+            x_title: "added round trip, ms",
+            x_scale: Scale::Linear,
+            y_title: "seconds",
+            y_scale: Scale::Powers,
+            lines: lines(program),
+        };
+        PROGRAMS.iter().map(figure).collect()
+    }
+
+    fn source(&self, point: &Point, _settings: &Settings, _dir: &Path) -> Source {
+        match Subject::of(point).map(Subject::lacks) {
+            Ok(Some(_)) => Source::Missing,
+            _ => Source::Measured,
+        }
+    }
+
+    fn start(&self, settings: &Settings) -> Result<Measure> {
+        let hosts = FarHosts::start(settings)?;
+        let mut meter = Meter { hosts, settings: *settings, near_s: HashMap::new() };
+        Ok(Box::new(move |point| meter.measure(Subject::of(point)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(program: &str, delay: &str, door: Door) -> Point {
+        Point::of([program.into(), delay.into(), door.name().into()])
+    }
+
+    #[test]
+    fn values_go_with_their_columns() {
+        let done = |seconds| Outcome { end: End::Done(seconds), link_bytes: 3_000_000 };
+        let values = values_of(&[done(1.0), done(3.0)], (SECOND * 9, 0.5), (50, 2_354_000));
+        let wanted = [2.0, 1.0, 3.0, 30.0, 0.07, 3.0, 2.354, 0.0];
+        assert_eq!(values.len(), VALUES.len());
+        for (value, wanted) in values.iter().zip(wanted) {
+            assert!((value - wanted).abs() < 1e-9, "{values:?}");
+        }
+        assert_eq!(VALUES[CUT_SHORT_AT].name, CUT_SHORT);
+        assert_eq!(values_of(&[], (SECOND, 0.0), (0, 0)).len(), VALUES.len());
+    }
+
+    #[test]
+    fn a_run_that_was_ended_is_told_as_a_bound() {
+        let ended = Outcome { end: End::CutShort, link_bytes: 1 };
+        let values = values_of(&[ended], (SECOND * 9, 1.0), (100, 0));
+        let far = at("find", "100", Door::Mount);
+        let words = |value| FarPrograms.words(&far, value, &values);
+        assert_eq!(words(SECONDS), Some("over 9.00".to_owned()));
+        assert_eq!(words(ROUND_TRIPS), Some("over 80.0".to_owned()));
+        assert_eq!(words(LIMIT), None);
+        let near = at("find", "0", Door::Mount);
+        assert_eq!(FarPrograms.words(&near, ROUND_TRIPS, &[0.0; 8]), Some("-".to_owned()));
+        assert_eq!(FarPrograms.words(&near, SECONDS, &[0.0; 8]), None);
+    }
+
+    #[test]
+    fn points_name_what_there_is() {
+        for quick in [true, false] {
+            let settings = Settings { quick, scale: 1.0, point_s: LIMIT_S };
+            let points = FarPrograms.points(&settings);
+            assert!(points.iter().all(|point| Subject::of(point).is_ok()));
+        }
+        assert!(Subject::of(&at("nosuch", "0", Door::Mount)).is_err());
+        assert!(Subject::of(&at("find", "x", Door::Mount)).is_err());
+    }
+}
