@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from pools import BINARY, WORLDS, World
+from pools import BINARY, WORLDS, World, uring_switch
 
 LIMIT_S = 120
 
@@ -79,6 +79,16 @@ def _binary():
     if os.geteuid() == 0 and Path("/dev/fuse").exists():
         # Ordinary users mount too; where no udev runs the device is closed to them.
         os.chmod("/dev/fuse", 0o666)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transport():
+    """With AZEKURA_FUSE_TRANSPORT=uring all mounts are over io_uring."""
+    if os.environ.get("AZEKURA_FUSE_TRANSPORT") != "uring":
+        yield
+        return
+    with uring_switch("Y"):
+        yield
 
 
 @pytest.fixture

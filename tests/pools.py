@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BINARY = Path(os.environ.get("AZEKURA_BINARY", TARGET / "release" / "azekura"))
@@ -22,6 +24,7 @@ TOOLS = TARGET / "tools" / "bin"
 # Marks every process that a world starts, so that leftovers are found and nobody else's are.
 MARK = "AZEKURA_TEST_WORLD"
 COMMAND_S = 60
+URING_SWITCH = Path("/sys/module/fuse/parameters/enable_uring")
 
 _numbers = itertools.count(1)
 WORLDS = []
@@ -85,6 +88,25 @@ def free_ports(count):
     finally:
         for each in sockets:
             each.close()
+
+
+@contextlib.contextmanager
+def uring_switch(state):
+    """The kernel's switch for FUSE over io_uring, `Y` or `N`, put back in the end. Skips the test where
+    there is none, or it cannot be set."""
+    if not URING_SWITCH.exists():
+        pytest.skip("this kernel has no FUSE over io_uring: Linux 6.14 or newer does")
+    before = URING_SWITCH.read_text().strip()
+    if before != state:
+        try:
+            URING_SWITCH.write_text(state)
+        except OSError as error:
+            pytest.skip(f"{URING_SWITCH} cannot be set: {error}")
+    try:
+        yield
+    finally:
+        if before != state:
+            URING_SWITCH.write_text(before)
 
 
 def is_mounted(path):
@@ -279,8 +301,9 @@ class Pool:
         for pid in self.pids():
             kill_hard(pid)
 
-    def mount(self, *options, cache="auto", path=None):
-        mount = Mount(self, path or self.world.base / f"m{next(_numbers)}", cache, options)
+    def mount(self, *options, cache="auto", path=None, transport=None):
+        path = path or self.world.base / f"m{next(_numbers)}"
+        mount = Mount(self, path, cache, options, transport)
         self.world.mounts.append(mount)
         mount.mount()
         return mount
@@ -351,11 +374,13 @@ class Engines:
 class Mount:
     """A mounted container. Behaves as the path it is mounted at."""
 
-    def __init__(self, pool, path, cache, options):
+    def __init__(self, pool, path, cache, options, transport):
         self.pool = pool
         self.world = pool.world
         self.path = Path(path)
-        self.options = ["--cache", cache, *map(str, options)]
+        # `conftest.py` sees to it that the kernel allows what the environment asks for.
+        transport = transport or os.environ.get("AZEKURA_FUSE_TRANSPORT", "auto")
+        self.options = ["--cache", cache, "--transport", transport, *map(str, options)]
 
     def mount(self):
         if not is_mounted(self.path):

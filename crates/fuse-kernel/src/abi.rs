@@ -83,6 +83,21 @@ pub(crate) mod init {
     pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub(crate) const HAS_EXPIRE_ONLY: u64 = 1 << 35;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
+}
+
+/// Commands to the device that a ring carries.
+pub(crate) mod ring {
+    /// Lends a header and a payload to a queue, and waits for a request.
+    pub(crate) const REGISTER: u32 = 1;
+    /// Answers a request, and waits for the next.
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+    /// Where the operation's own structure lies in the header, in bytes.
+    pub(crate) const ARGUMENTS_AT: usize = 128;
+    /// Where [`super::RingEntry`] lies in the header, in bytes.
+    pub(crate) const ENTRY_AT: usize = 256;
+    /// Smallest payload that the kernel takes, in bytes, however little is written at once.
+    pub(crate) const PAYLOAD_BYTES_MIN: usize = 8192;
 }
 
 /// Bits that say which fields of SETATTR are meant.
@@ -119,6 +134,7 @@ pub(crate) const EXT_GROUPS: u32 = 32;
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const RETRIEVE: i32 = 5;
     pub(crate) const DELETE: i32 = 6;
 }
 
@@ -177,6 +193,8 @@ incoming! {
         fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
     }
     ExtHeader { size: u32, typ: u32 }
+    /// How much of the payload is used; in both directions.
+    RingEntry { flags: u64, commit_id: u64, payload_bytes: u32, padding: u32, reserved: u64 }
 }
 
 macro_rules! outgoing {
@@ -216,6 +234,8 @@ outgoing! {
     InvalInodeOut { ino: u64, off: i64, len: i64 }
     InvalEntryOut { parent: u64, namelen: u32, flags: u32 }
     DeleteOut { parent: u64, child: u64, namelen: u32, padding: u32 }
+    RetrieveOut { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32 }
+    RingCommand { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6] }
     SxTime { seconds: i64, nanoseconds: u32, reserved: i32 }
     Statx {
         mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16,
@@ -290,5 +310,8 @@ mod tests {
         assert_eq!(size_of::<StatxOut>(), 288);
         assert_eq!(size_of::<Dirent>(), 24);
         assert_eq!(size_of::<CopyFileRangeIn>(), 56);
+        assert_eq!(size_of::<RetrieveOut>(), 32);
+        assert_eq!(size_of::<RingEntry>(), 32);
+        assert_eq!(size_of::<RingCommand>(), 24);
     }
 }

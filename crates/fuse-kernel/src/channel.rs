@@ -2,7 +2,7 @@
 //! with exactly one system call; knows nothing of their meaning.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -28,6 +28,11 @@ pub(crate) enum Received {
 impl Channel {
     pub(crate) fn new(device: OwnedFd) -> Self {
         Self { device }
+    }
+
+    /// The device, for rings.
+    pub(crate) fn device(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
     }
 
     /// Waits for the next message.

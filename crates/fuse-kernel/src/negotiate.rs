@@ -8,9 +8,13 @@ use crate::abi::{self, InitOut, init};
 use crate::channel::{Channel, Received};
 use crate::request::{Message, parse};
 use crate::session_error::SessionError;
+use crate::transport::Transport;
 
 /// Largest page that the size of a request is counted in, in bytes.
 const PAGE_BYTES: u32 = 4096;
+
+/// Threads of one processor's queue: programs on it wait for one answer each, most of the time.
+const QUEUE_THREADS: usize = 4;
 
 /// What is asked of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,8 +23,13 @@ const PAGE_BYTES: u32 = 4096;
     reason = "the kernel's capabilities are independent switches"
 )]
 pub struct SessionConfig {
-    /// Most threads that serve requests. They are started as they are needed.
+    /// Most threads that serve requests of the device. They are started as they are needed.
     pub threads: usize,
+    /// Which way requests take.
+    pub transport: Transport,
+    /// Most threads that serve each processor's queue, where requests go over io_uring. The first is
+    /// always there, the others are started as they are needed.
+    pub queue_threads: usize,
     /// Largest write request, in bytes; also bounds reads.
     pub max_write_bytes: u32,
     /// Most bytes the kernel reads ahead; it may choose less.
@@ -41,6 +50,8 @@ impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             threads: default_threads(),
+            transport: Transport::default(),
+            queue_threads: QUEUE_THREADS,
             max_write_bytes: 1024 * 1024,
             max_readahead_bytes: 1024 * 1024,
             max_background: 64,
@@ -60,6 +71,10 @@ fn default_threads() -> usize {
 
 /// What the kernel has agreed to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's capabilities are independent switches"
+)]
 pub struct Negotiated {
     /// Minor protocol version in use.
     pub minor: u32,
@@ -71,6 +86,17 @@ pub struct Negotiated {
     pub handles_killpriv: bool,
     /// Listings with attributes are in use.
     pub readdir_plus: bool,
+    /// Requests go over io_uring.
+    pub over_io_uring: bool,
+}
+
+/// What the kernel offers for queues of io_uring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RingOffer {
+    /// Whether there is such an offer.
+    pub(crate) is_made: bool,
+    /// Room that each entry has to have for the data of requests and answers, in bytes.
+    pub(crate) payload_bytes: usize,
 }
 
 impl SessionConfig {
@@ -131,16 +157,27 @@ impl SessionConfig {
             direct_io_mmap: flags & init::DIRECT_IO_ALLOW_MMAP != 0,
             handles_killpriv: flags & init::HANDLE_KILLPRIV_V2 != 0,
             readdir_plus: flags & init::DO_READDIRPLUS != 0,
+            over_io_uring: false,
         };
         (out, negotiated)
     }
 }
 
-/// Waits for INIT and answers it.
+/// The kernel wants room for whatever it may send, counted in pages of its own size.
+fn ring_offer(offered: u64, out: &InitOut) -> RingOffer {
+    let wanted = init::OVER_IO_URING | init::INIT_EXT;
+    let pages_bytes = usize::from(out.max_pages) * rustix::param::page_size();
+    let payload_bytes = pages_bytes.max(out.max_write as usize).max(abi::ring::PAYLOAD_BYTES_MIN);
+    RingOffer { is_made: offered & wanted == wanted, payload_bytes }
+}
+
+/// Waits for INIT and answers it. `prepare` says whether requests shall go over io_uring, for which
+/// everything has to be ready when it returns.
 pub(crate) fn negotiate(
     channel: &Channel,
     config: &SessionConfig,
     buffer: &mut [u8],
+    mut prepare: impl FnMut(RingOffer) -> Result<bool, SessionError>,
 ) -> Result<Negotiated, SessionError> {
     loop {
         let count = match channel.receive(buffer).map_err(SessionError::Device)? {
@@ -162,7 +199,18 @@ pub(crate) fn negotiate(
             channel.reply_error(unique, Errno::PROTO);
             return Err(SessionError::KernelTooOld { major, minor });
         }
-        let (out, negotiated) = config.answer(minor, max_readahead, flags);
+        let (mut out, mut negotiated) = config.answer(minor, max_readahead, flags);
+        match prepare(ring_offer(flags, &out)) {
+            Ok(true) => {
+                out.flags2 |= (init::OVER_IO_URING >> 32) as u32;
+                negotiated.over_io_uring = true;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                channel.reply_error(unique, Errno::IO);
+                return Err(error);
+            }
+        }
         channel.reply(unique, [out.as_bytes(), &[]]);
         tracing::debug!(?negotiated, "FUSE handshake: kernel speaks {major}.{minor}");
         return Ok(negotiated);
@@ -181,6 +229,22 @@ mod tests {
         assert_eq!(out.flags2, 0);
         assert_eq!((out.max_write, out.minor), (131_072, 31));
         assert!(!negotiated.handles_killpriv && !negotiated.direct_io_mmap);
+    }
+
+    #[test]
+    fn rings_are_offered_by_the_kernel_and_have_room_for_all_that_is_sent() {
+        let (out, _) = SessionConfig::default().answer(45, 131_072, u64::MAX);
+        let offer = ring_offer(u64::MAX, &out);
+        assert!(offer.is_made && offer.payload_bytes >= 1 << 20);
+        assert_eq!(
+            u64::from(out.flags2) << 32 & init::OVER_IO_URING,
+            0,
+            "not asked for unprepared"
+        );
+        assert!(!ring_offer(init::INIT_EXT, &out).is_made);
+        let small = SessionConfig { max_write_bytes: 4096, ..SessionConfig::default() };
+        let (out, _) = small.answer(45, 131_072, u64::MAX);
+        assert!(ring_offer(u64::MAX, &out).payload_bytes >= abi::ring::PAYLOAD_BYTES_MIN);
     }
 
     #[test]

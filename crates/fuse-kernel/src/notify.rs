@@ -3,12 +3,17 @@
 //! that request first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, DeleteOut, InvalEntryOut, InvalInodeOut};
+use crate::abi::{self, DeleteOut, InvalEntryOut, InvalInodeOut, RetrieveOut};
 use crate::channel::Channel;
+
+/// Number of the next message that [`Notifier::provoke`] asks for. Each has one of its own, far from
+/// the kernel's, which count up from 2; the lowest bit tells interrupts apart.
+static PROVOKED: AtomicU64 = AtomicU64::new(1 << 62);
 
 /// Sends invalidations to the kernel.
 #[derive(Clone, Debug)]
@@ -44,6 +49,14 @@ impl Notifier {
         let message = DeleteOut { parent, child, namelen: name.len() as u32, padding: 0 };
         let text = terminated(name);
         forgiving(self.channel.notify(abi::notify::DELETE, [message.as_bytes(), &text]))
+    }
+
+    /// Makes the kernel send a message that carries nothing, to the queue of the processor that the
+    /// calling thread runs on. `node` has to be a regular file that the kernel knows.
+    pub(crate) fn provoke(&self, node: u64) -> Result<(), Errno> {
+        let notify_unique = PROVOKED.fetch_add(2, Ordering::Relaxed);
+        let message = RetrieveOut { notify_unique, nodeid: node, ..RetrieveOut::default() };
+        self.channel.notify(abi::notify::RETRIEVE, [message.as_bytes(), &[]])
     }
 
     fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ use zerocopy::{Immutable, IntoBytes};
 use crate::abi::{self, Attr, AttrOut, CreateOut, EntryOut, OpenOut, StatfsOut, StatxOut};
 use crate::channel::Channel;
 use crate::operation::{Lock, LockKind};
+use crate::slot::Slot;
 
 /// A found or new node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,10 +87,33 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+/// The way that an answer takes, which is the one that the request came.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Device(Arc<Channel>),
+    Ring(Arc<Slot>),
+}
+
+impl Way {
+    pub(crate) fn reply(&self, unique: u64, parts: [&[u8]; 2]) {
+        match self {
+            Self::Device(channel) => channel.reply(unique, parts),
+            Self::Ring(slot) => slot.reply(parts),
+        }
+    }
+
+    pub(crate) fn reply_error(&self, unique: u64, errno: Errno) {
+        match self {
+            Self::Device(channel) => channel.reply_error(unique, errno),
+            Self::Ring(slot) => slot.reply_error(errno),
+        }
+    }
+}
+
 /// Sends the one answer to a request. May be kept, and moved to another thread.
 #[derive(Debug)]
 pub struct Replier {
-    channel: Arc<Channel>,
+    way: Way,
     unique: u64,
     answered: bool,
 }
@@ -97,14 +121,14 @@ pub struct Replier {
 impl Drop for Replier {
     fn drop(&mut self) {
         if !self.answered {
-            self.channel.reply_error(self.unique, Errno::IO);
+            self.way.reply_error(self.unique, Errno::IO);
         }
     }
 }
 
 impl Replier {
-    pub(crate) fn new(channel: Arc<Channel>, unique: u64) -> Self {
-        Self { channel, unique, answered: false }
+    pub(crate) fn new(way: Way, unique: u64) -> Self {
+        Self { way, unique, answered: false }
     }
 
     /// Number of the request that is answered; an interrupt names it.
@@ -115,7 +139,7 @@ impl Replier {
     /// The request failed.
     pub fn error(mut self, errno: Errno) {
         self.answered = true;
-        self.channel.reply_error(self.unique, errno);
+        self.way.reply_error(self.unique, errno);
     }
 
     /// The request was carried out and has nothing to tell.
@@ -126,6 +150,25 @@ impl Replier {
     /// Bytes: file data, a symlink's text, packed directory entries, an attribute's value.
     pub fn data(self, bytes: &[u8]) {
         self.parts([bytes, &[]]);
+    }
+
+    /// Bytes that `fill` puts into a buffer of `size` bytes, whose first ones are the answer: as many
+    /// as it says. Where it can be, the buffer is the memory that the kernel takes them from.
+    pub fn fill(mut self, size: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+        let fill = match &self.way {
+            Way::Ring(slot) => match slot.fill(size, fill) {
+                Ok(()) => {
+                    self.answered = true;
+                    return;
+                }
+                Err(fill) => fill,
+            },
+            Way::Device(_) => fill,
+        };
+        with_reply_buffer(size, |buffer| match fill(buffer) {
+            Ok(bytes) => self.data(&buffer[..bytes]),
+            Err(errno) => self.error(errno),
+        });
     }
 
     /// A found or new node.
@@ -257,7 +300,7 @@ impl Replier {
 
     fn parts(mut self, parts: [&[u8]; 2]) {
         self.answered = true;
-        self.channel.reply(self.unique, parts);
+        self.way.reply(self.unique, parts);
     }
 }
 

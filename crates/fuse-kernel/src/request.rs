@@ -97,21 +97,25 @@ pub(crate) enum ParseError {
 /// Marks a message that ended before its claims did.
 struct Short;
 
-/// What is left of a message.
-struct Rest<'a>(&'a [u8]);
+/// What is left of a message. A ring has the operation's own structure apart from the rest.
+struct Rest<'a> {
+    structure: &'a [u8],
+    body: &'a [u8],
+}
 
 impl<'a> Rest<'a> {
     fn take<T: FromBytes + Immutable + KnownLayout>(&mut self) -> Result<T, Short> {
-        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Short)?;
-        self.0 = rest;
+        let from = if self.structure.is_empty() { &mut self.body } else { &mut self.structure };
+        let (value, rest) = T::read_from_prefix(from).map_err(|_| Short)?;
+        *from = rest;
         Ok(value)
     }
 
     /// A text that ends with a zero, which is taken too.
     fn text(&mut self) -> Result<&'a [u8], Short> {
-        let end = self.0.iter().position(|byte| *byte == 0).ok_or(Short)?;
-        let (text, rest) = self.0.split_at(end);
-        self.0 = &rest[1..];
+        let end = self.body.iter().position(|byte| *byte == 0).ok_or(Short)?;
+        let (text, rest) = self.body.split_at(end);
+        self.body = &rest[1..];
         Ok(text)
     }
 
@@ -122,8 +126,8 @@ impl<'a> Rest<'a> {
     }
 
     fn bytes(&mut self, count: u32) -> Result<&'a [u8], Short> {
-        let (bytes, rest) = self.0.split_at_checked(count as usize).ok_or(Short)?;
-        self.0 = rest;
+        let (bytes, rest) = self.body.split_at_checked(count as usize).ok_or(Short)?;
+        self.body = rest;
         Ok(bytes)
     }
 }
@@ -132,14 +136,38 @@ impl<'a> Rest<'a> {
 pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
     let (header, rest) =
         abi::InHeader::read_from_prefix(bytes).map_err(|_| ParseError::NoHeader)?;
+    parse_parts(&header, &[], rest)
+}
+
+/// Takes a message apart that a ring has brought in parts: `arguments` is the room of the operation's
+/// own structure, whose length the header's tells, `payload` the rest.
+pub(crate) fn parse_ring<'a>(
+    header: &abi::InHeader,
+    arguments: &'a [u8],
+    payload: &'a [u8],
+) -> Result<Message<'a>, ParseError> {
+    let others = size_of::<abi::InHeader>() + payload.len();
+    let structure = (header.len as usize).checked_sub(others);
+    match structure.and_then(|bytes| arguments.get(..bytes)) {
+        Some(structure) => parse_parts(header, structure, payload),
+        None => Err(ParseError::Malformed { unique: header.unique, opcode: header.opcode }),
+    }
+}
+
+fn parse_parts<'a>(
+    header: &abi::InHeader,
+    structure: &'a [u8],
+    body: &'a [u8],
+) -> Result<Message<'a>, ParseError> {
     let unique = header.unique;
     let malformed = ParseError::Malformed { unique, opcode: header.opcode };
     let extension_bytes = usize::from(header.total_extlen) * 8;
-    if header.len as usize != bytes.len() || extension_bytes > rest.len() {
+    let bytes = size_of::<abi::InHeader>() + structure.len() + body.len();
+    if header.len as usize != bytes || extension_bytes > body.len() {
         return Err(malformed);
     }
-    let (arguments, extensions) = rest.split_at(rest.len() - extension_bytes);
-    let mut rest = Rest(arguments);
+    let (body, extensions) = body.split_at(body.len() - extension_bytes);
+    let mut rest = Rest { structure, body };
     let special = match header.opcode {
         opcode::INIT => init(unique, &mut rest),
         opcode::FORGET => rest.take::<abi::ForgetIn>().map(|forget| {
@@ -202,7 +230,8 @@ fn groups(extensions: &[u8]) -> Result<Groups<'_>, Short> {
         }
         let (extension, after) = rest.split_at_checked(size).ok_or(Short)?;
         if header.typ == abi::EXT_GROUPS {
-            let mut body = Rest(&extension[size_of::<abi::ExtHeader>()..]);
+            let body = &extension[size_of::<abi::ExtHeader>()..];
+            let mut body = Rest { structure: &[], body };
             let count: u32 = body.take()?;
             return Ok(Groups(body.bytes(count.checked_mul(4).ok_or(Short)?)?));
         }

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
+use crate::abi::InHeader;
 use crate::abi::opcode as op;
 use crate::operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};
-use crate::request::{Forgets, Message, ParseError, parse};
+use crate::request::{Forgets, Message, ParseError, parse, parse_ring};
+use zerocopy::FromBytes;
 
 /// Builds messages field by field.
 #[derive(Clone, Default)]
@@ -387,6 +389,41 @@ proptest! {
         let bytes = with_extensions(code, &Bytes(arguments), &extensions);
         if let Ok(Message::Request(request)) = parse(&bytes) {
             let _ = request.header.groups.iter().count();
+        }
+    }
+}
+
+#[test]
+fn in_parts_the_operations_are_the_same() {
+    // How many bytes of the arguments are the operation's own structure.
+    let structures = [
+        (op::LOOKUP, 0),
+        (op::SYMLINK, 0),
+        (op::MKDIR, 8),
+        (op::RENAME2, 16),
+        (op::CREATE, 16),
+        (op::WRITE, 40),
+        (op::READ, 40),
+        (op::SETATTR, 88),
+        (op::SETXATTR, 8),
+        (op::STATFS, 0),
+    ];
+    for (code, structure_bytes) in structures {
+        let (_, arguments, expected) =
+            samples().into_iter().find(|(sample, ..)| *sample == code).unwrap();
+        let whole = message(code, &arguments);
+        let (header, _) = InHeader::read_from_prefix(&whole).unwrap();
+        let (structure, payload) = arguments.0.split_at(structure_bytes);
+        let mut room = [0xaa; 128];
+        room[..structure_bytes].copy_from_slice(structure);
+        match parse_ring(&header, &room, payload) {
+            Ok(Message::Request(request)) => assert_eq!(request.operation, expected),
+            other => panic!("{code}: {other:?}"),
+        }
+        // Lengths that contradict each other.
+        for length in [0, header.len - 1 - structure_bytes as u32, header.len + 129] {
+            let wrong = InHeader { len: length, ..header };
+            assert!(parse_ring(&wrong, &room, payload).is_err(), "{code}, {length}");
         }
     }
 }

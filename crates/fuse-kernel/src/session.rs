@@ -1,5 +1,6 @@
-//! Serves one mount: the handshake, the threads that read requests and hand them to a
-//! [`Handler`], and the end when the kernel says that the mount is gone.
+//! Serves one mount: the handshake, the threads that read the device and hand requests to a
+//! [`Handler`], and the end when the kernel says that the mount is gone. Requests that come over
+//! io_uring instead are [`crate::queues`]' work.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,41 +8,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
 
 use crate::channel::{Channel, Received};
-use crate::negotiate::{Negotiated, SessionConfig, negotiate};
+use crate::dispatch::Dispatcher;
+use crate::handler::{Handler, Workers};
+use crate::negotiate::{Negotiated, RingOffer, SessionConfig, negotiate};
 use crate::notify::Notifier;
-use crate::operation::{Operation, Write};
-use crate::reply::Replier;
-use crate::request::{Message, ParseError, Request, parse};
+use crate::queues::{Queues, QueuesConfig};
+use crate::reply::Way;
+use crate::request::parse;
 use crate::session_error::SessionError;
+use crate::transport::{Transport, possible_processors, uring_refusal};
 
 /// Room for headers and arguments beside the data of a write request, in bytes.
 const HEAD_ROOM_BYTES: usize = 64 * 1024;
-
-/// Carries out requests. Called from many threads at once.
-pub trait Handler: Send + Sync + 'static {
-    /// Carries out `request` and answers it through `replier`, now or later, here or on another
-    /// thread. What may wait for long must go to a thread of the handler's own, since the threads
-    /// that call this are few.
-    fn handle(&self, request: Request<'_>, replier: Replier);
-
-    /// Whoever sent request `unique` does not want to wait any longer. May arrive before the
-    /// request itself, or after its answer.
-    fn interrupt(&self, unique: u64);
-
-    /// The kernel has dropped `count` references to `node`.
-    fn forget(&self, node: u64, count: u64);
-
-    /// The file system goes away; no request follows.
-    fn destroy(&self) {}
-}
 
 /// A mount that is being served.
 #[derive(Debug)]
 pub struct Session {
     pool: Arc<dyn Workers>,
+    queues: Option<Arc<dyn Workers>>,
     channel: Arc<Channel>,
     negotiated: Negotiated,
     over: Arc<AtomicBool>,
@@ -52,20 +38,25 @@ impl Session {
     /// system is ready for use.
     ///
     /// # Errors
-    /// If the handshake fails or no thread can be started.
+    /// If the handshake fails or no thread can be started, or requests shall go over io_uring and
+    /// cannot.
     pub fn start<H: Handler>(
         device: OwnedFd,
         config: &SessionConfig,
         handler: Arc<H>,
     ) -> Result<Self, SessionError> {
         let channel = Arc::new(Channel::new(device));
-        let mut buffer = vec![0; config.max_write_bytes as usize + HEAD_ROOM_BYTES];
-        let negotiated = negotiate(&channel, config, &mut buffer)?;
+        let dispatcher = Arc::new(Dispatcher { channel: Arc::clone(&channel), handler });
         let over = Arc::new(AtomicBool::new(false));
+        let mut buffer = vec![0; config.max_write_bytes as usize + HEAD_ROOM_BYTES];
+        let mut queues = None;
+        let mut negotiated = negotiate(&channel, config, &mut buffer, |offer| {
+            queues = prepare_queues(&dispatcher, config, offer, &over)?;
+            Ok(queues.is_some())
+        })?;
         let pool = Arc::new(Pool {
-            channel: Arc::clone(&channel),
+            dispatcher,
             over: Arc::clone(&over),
-            handler,
             buffer_bytes: buffer.len(),
             threads_max: config.threads.max(1),
             threads: AtomicUsize::new(0),
@@ -73,7 +64,15 @@ impl Session {
             joins: Mutex::new(Vec::new()),
         });
         Pool::spawn(&pool).map_err(SessionError::Thread)?;
-        Ok(Self { pool, channel, negotiated, over })
+        if let Some(Err(reason)) = queues.as_ref().map(|queues| queues.open()) {
+            if config.transport == Transport::Uring {
+                return Err(SessionError::Uring(reason));
+            }
+            tracing::warn!("FUSE requests go over /dev/fuse, not over io_uring: {reason}");
+            negotiated.over_io_uring = false;
+        }
+        let queues = queues.map(|queues| queues as Arc<dyn Workers>);
+        Ok(Self { pool, queues, channel, negotiated, over })
     }
 
     /// What the kernel has agreed to.
@@ -94,19 +93,48 @@ impl Session {
     /// Waits until the mount is gone and all threads have ended.
     pub fn wait(&self) {
         self.pool.join();
+        if let Some(queues) = &self.queues {
+            queues.join();
+        }
     }
 }
 
-/// The threads of a mount, whatever their handler is.
-trait Workers: Send + Sync + std::fmt::Debug {
-    fn join(&self);
+/// Makes the queues of io_uring, if they are wanted and the kernel offers to use them.
+fn prepare_queues<H: Handler>(
+    dispatcher: &Arc<Dispatcher<H>>,
+    config: &SessionConfig,
+    offer: RingOffer,
+    over: &Arc<AtomicBool>,
+) -> Result<Option<Arc<Queues<H>>>, SessionError> {
+    if config.transport == Transport::Device {
+        return Ok(None);
+    }
+    let made = match (offer.is_made, possible_processors()) {
+        (false, _) => Err(uring_refusal().unwrap_or_else(|| "the kernel offers none".to_owned())),
+        (true, None) => Err("the kernel does not tell how many processors there are".to_owned()),
+        (true, Some(queues)) => {
+            let config = QueuesConfig {
+                queues,
+                payload_bytes: offer.payload_bytes,
+                threads_max: config.queue_threads.max(1),
+            };
+            Queues::prepare(Arc::clone(dispatcher), config, Arc::clone(over))
+        }
+    };
+    match made {
+        Ok(queues) => Ok(Some(queues)),
+        Err(reason) if config.transport == Transport::Uring => Err(SessionError::Uring(reason)),
+        Err(reason) => {
+            tracing::info!("FUSE requests go over /dev/fuse, not over io_uring: {reason}");
+            Ok(None)
+        }
+    }
 }
 
 struct Pool<H> {
-    channel: Arc<Channel>,
+    dispatcher: Arc<Dispatcher<H>>,
     /// The kernel has said that the mount is gone.
     over: Arc<AtomicBool>,
-    handler: Arc<H>,
     buffer_bytes: usize,
     threads_max: usize,
     threads: AtomicUsize,
@@ -164,7 +192,8 @@ impl<H: Handler> Pool<H> {
     fn work(pool: &Arc<Self>) {
         let mut buffer = vec![0; pool.buffer_bytes];
         loop {
-            match pool.channel.receive(&mut buffer) {
+            let channel = &pool.dispatcher.channel;
+            match channel.receive(&mut buffer) {
                 Ok(Received::Message(count)) => {
                     // Threads are added only when the last idle one has got work, so that a lone
                     // caller is always served by the same few threads with their warm caches.
@@ -174,7 +203,8 @@ impl<H: Handler> Pool<H> {
                     {
                         tracing::warn!("cannot start another FUSE thread: {error}");
                     }
-                    pool.dispatch(&buffer[..count]);
+                    let parsed = parse(&buffer[..count]);
+                    pool.dispatcher.dispatch(parsed, || Way::Device(Arc::clone(channel)));
                     pool.idle.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(Received::Unmounted) => {
@@ -186,54 +216,6 @@ impl<H: Handler> Pool<H> {
                     return;
                 }
             }
-        }
-    }
-
-    fn dispatch(&self, bytes: &[u8]) {
-        match parse(bytes) {
-            Ok(Message::Request(request)) => {
-                let unique = request.header.unique;
-                tracing::trace!(unique, node = request.header.node, "{:?}", Brief(&request));
-                let replier = Replier::new(Arc::clone(&self.channel), unique);
-                self.handler.handle(request, replier);
-            }
-            Ok(Message::Forget(forgets)) => {
-                forgets.for_each(|node, count| self.handler.forget(node, count));
-            }
-            Ok(Message::Interrupt { target }) => self.handler.interrupt(target),
-            Ok(Message::Destroy { unique }) => {
-                self.handler.destroy();
-                self.channel.reply(unique, [&[], &[]]);
-            }
-            Ok(Message::Ignored) => {}
-            // A second handshake on a served mount has no meaning.
-            Ok(Message::Init { unique, .. }) => self.channel.reply_error(unique, Errno::IO),
-            Err(ParseError::NoHeader) => {
-                tracing::warn!(bytes = bytes.len(), "a FUSE message without a whole header");
-            }
-            Err(ParseError::Malformed { unique, opcode }) => {
-                tracing::warn!(unique, opcode, bytes = bytes.len(), "malformed FUSE message");
-                self.channel.reply_error(unique, Errno::IO);
-            }
-            Err(ParseError::Unknown { unique, opcode }) => {
-                tracing::debug!(unique, opcode, "FUSE operation that is not served");
-                self.channel.reply_error(unique, Errno::NOSYS);
-            }
-        }
-    }
-}
-
-/// Shows a request in the log without the data of a write.
-struct Brief<'a>(&'a Request<'a>);
-
-impl std::fmt::Debug for Brief<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0.operation {
-            Operation::Write(Write { fh, offset, data, flags, .. }) => {
-                write!(f, "Write {{ fh: {fh}, offset: {offset}, ")?;
-                write!(f, "bytes: {}, flags: {flags:#x} }}", data.len())
-            }
-            ref other => std::fmt::Debug::fmt(other, f),
         }
     }
 }

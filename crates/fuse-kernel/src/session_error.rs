@@ -22,6 +22,9 @@ pub enum SessionError {
         /// The kernel's minor version.
         minor: u32,
     },
+    /// Requests were to go over io_uring, and cannot.
+    #[error("FUSE over io_uring cannot be used: {0}")]
+    Uring(String),
     /// No thread could be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

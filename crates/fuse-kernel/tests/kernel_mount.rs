@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use azekura_fuse_kernel::{
     Attr, DirentWriter, Entry, Handler, ListedEntry, MountError, MountOptions, OpenFlags,
-    Operation, Replier, Request, Session, SessionConfig, SessionError, mount, unmount,
+    Operation, Replier, Request, Session, SessionConfig, SessionError, Transport, mount, unmount,
     with_reply_buffer,
 };
-use azekura_testkit::skip;
+use azekura_testkit::{UringAllowed, skip};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -153,7 +153,7 @@ impl Drop for Mounted<'_> {
 }
 
 /// Mounts the tiny file system; `None`, with the reason printed, where that is not possible.
-fn serve(path: &Path) -> Option<Session> {
+fn serve(path: &Path, transport: Transport) -> Option<Session> {
     let device = match mount(path, &options()) {
         Ok(device) => device,
         Err(
@@ -172,14 +172,28 @@ fn serve(path: &Path) -> Option<Session> {
         waiting: Mutex::new(None),
         arrived: Condvar::new(),
     };
-    Some(Session::start(device, &SessionConfig::default(), Arc::new(tiny)).unwrap())
+    let config = SessionConfig { transport, ..SessionConfig::default() };
+    let session = Session::start(device, &config, Arc::new(tiny)).unwrap();
+    assert_eq!(session.negotiated().over_io_uring, transport == Transport::Uring);
+    Some(session)
 }
 
 #[test]
 fn a_mounted_file_system_is_listed_read_and_written() {
+    list_read_and_write(Transport::Device);
+}
+
+#[test]
+fn over_io_uring_too_it_is_listed_read_and_written() {
+    if let Some(_allowed) = UringAllowed::new() {
+        list_read_and_write(Transport::Uring);
+    }
+}
+
+fn list_read_and_write(transport: Transport) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let Some(session) = serve(path) else { return };
+    let Some(session) = serve(path, transport) else { return };
     let guard = Mounted(path);
     assert!(session.negotiated().minor >= 31);
 
@@ -213,9 +227,20 @@ fn a_mounted_file_system_is_listed_read_and_written() {
 
 #[test]
 fn a_waiting_lock_request_ends_when_its_caller_gives_up() {
+    give_up_a_lock(Transport::Device);
+}
+
+#[test]
+fn over_io_uring_too_a_waiting_lock_request_ends() {
+    if let Some(_allowed) = UringAllowed::new() {
+        give_up_a_lock(Transport::Uring);
+    }
+}
+
+fn give_up_a_lock(transport: Transport) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let Some(session) = serve(path) else { return };
+    let Some(session) = serve(path, transport) else { return };
     let guard = Mounted(path);
     // It waits in flock(2) until its own alarm interrupts that.
     let status = std::process::Command::new("flock")

@@ -20,6 +20,20 @@ pub(crate) fn with<T>(replier: Replier, result: Result<T>, send: impl FnOnce(Rep
     }
 }
 
+/// Sends what `read` puts into a buffer of so many bytes.
+pub(crate) fn filled(
+    replier: Replier,
+    bytes: usize,
+    read: impl FnOnce(&mut [u8]) -> Result<usize>,
+) {
+    let unique = replier.unique();
+    replier.fill(bytes, |buffer| {
+        read(buffer).inspect_err(|errno| {
+            tracing::debug!(unique, "answered with an error: {errno}");
+        })
+    });
+}
+
 /// Sends a result that has nothing to tell.
 pub(crate) fn done<T>(replier: Replier, result: Result<T>) {
     with(replier, result, |replier, _| replier.ok());

@@ -28,6 +28,7 @@ pub use azekura_fuse_kernel as kernel;
 pub use cache::CacheMode;
 pub use kernel::MountError as KernelMountError;
 pub use kernel::SessionError;
+pub use kernel::{Transport, uring_refusal};
 pub use mount::{
     AttachConfig, Mount, MountConfig, MountError, Unmounter, attach, mount, raise_readahead,
     unmount,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use azekura_posix::FileSystem;
 
 use crate::cache::CacheMode;
-use crate::kernel::{self, MountOptions, SessionError};
+use crate::kernel::{self, MountOptions, SessionError, Transport};
 use crate::serve::{ServeConfig, Server, TRANSFER_BYTES, serve};
 use crate::view::View;
 
@@ -31,6 +31,8 @@ pub struct MountConfig {
     pub allow_devices: bool,
     /// Most threads that serve requests; see [`ServeConfig::threads`].
     pub threads: Option<usize>,
+    /// Which way requests take.
+    pub transport: Transport,
     /// Shown as the source in the mount table: `azekura:NAME`.
     pub fsname: String,
 }
@@ -94,7 +96,7 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
         allow_devices: config.allow_devices,
         ..options(config.fsname, config.allow_other, config.read_only)
     };
-    let MountConfig { mountpoint, cache, threads, .. } = config;
+    let MountConfig { mountpoint, cache, threads, transport, .. } = config;
     if fs.config().check_permissions {
         tracing::warn!("the file system checks permissions a second time, without the groups");
     }
@@ -102,7 +104,7 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
     // is found when mounting.
     let mountpoint = std::fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
     let device = kernel::mount(&mountpoint, &options)?;
-    match serve(device, fs, ServeConfig { cache, threads, view: View::Everybody }) {
+    match serve(device, fs, ServeConfig { cache, threads, transport, view: View::Everybody }) {
         Ok(server) => {
             raise_readahead(&mountpoint, cache);
             let mountpoint = Arc::from(mountpoint);

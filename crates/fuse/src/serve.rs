@@ -10,7 +10,7 @@ use azekura_posix::FileSystem;
 use crate::background::{self, Ticker};
 use crate::cache::CacheMode;
 use crate::front_end::{FrontEnd, KernelSide};
-use crate::kernel::{Session, SessionConfig, SessionError};
+use crate::kernel::{Session, SessionConfig, SessionError, Transport};
 use crate::view::View;
 
 /// Largest read and write request, and most that is read ahead, in bytes.
@@ -27,8 +27,11 @@ pub struct ServeConfig {
     /// What the kernel may keep.
     pub cache: CacheMode,
     /// Most threads that serve requests; by default two for each core and at least four, or what
-    /// keeps many requests on their way to a pool that is far.
+    /// keeps many requests on their way to a pool that is far. Where requests go over io_uring, most
+    /// threads for each processor.
     pub threads: Option<usize>,
+    /// Which way requests take.
+    pub transport: Transport,
     /// Who uses the mount.
     pub view: View,
 }
@@ -55,9 +58,15 @@ pub fn serve(
     let caches = config.cache == CacheMode::Auto;
     let defaults = SessionConfig::default();
     let is_far = fs.pool().round_trip_us() >= FAR_US;
-    let default_threads = if is_far { FAR_THREADS } else { defaults.threads };
+    let (default_threads, default_queue_threads) = if is_far {
+        (FAR_THREADS, FAR_THREADS)
+    } else {
+        (defaults.threads, defaults.queue_threads)
+    };
     let session_config = SessionConfig {
         threads: config.threads.unwrap_or(default_threads),
+        transport: config.transport,
+        queue_threads: config.threads.unwrap_or(default_queue_threads),
         max_write_bytes: TRANSFER_BYTES,
         max_readahead_bytes: TRANSFER_BYTES,
         cache_symlinks: caches,
@@ -69,6 +78,9 @@ pub fn serve(
     let front_end =
         Arc::new(FrontEnd::new(Arc::clone(&fs), is_far, config.cache, drops, config.view));
     let session = Session::start(device, &session_config, Arc::clone(&front_end))?;
+    if session.negotiated().over_io_uring {
+        tracing::info!("FUSE requests go over io_uring");
+    }
     let tells_of_set_id = session.negotiated().handles_killpriv;
     let kernel = KernelSide { notifier: session.notifier(), tells_of_set_id };
     // A request that comes before this finds the kernel as one that says nothing.

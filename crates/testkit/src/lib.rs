@@ -13,9 +13,11 @@ mod random;
 pub mod simulation;
 mod skip;
 mod trace;
+mod uring;
 
 pub use attr::attr;
 pub use cluster::Cluster;
 pub use random::Random;
 pub use skip::{mounts_are_possible, skip};
 pub use trace::TRACE_LINES;
+pub use uring::UringAllowed;

@@ -77,8 +77,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Verdict> {
     if args.probe_namespaces {
         return run::probe_namespaces().map(|()| Verdict::Good);
     }
-    let mut findings =
-        vec![fuse_device(), fusermount(), namespaces(), library(), runtime_dir(), port(), files()];
+    let mut findings = vec![
+        fuse_device(),
+        io_uring(),
+        fusermount(),
+        namespaces(),
+        library(),
+        runtime_dir(),
+        port(),
+        files(),
+    ];
     findings.extend(space());
     findings.extend(pools());
     if args.json {
@@ -112,6 +120,15 @@ fn fuse_device() -> Finding {
             what,
             format!("cannot be opened ({error}): 'chmod 666 /dev/fuse' as root, as udev does it"),
         ),
+    }
+}
+
+/// Nothing is bad without it: mounts are slower.
+fn io_uring() -> Finding {
+    let what = "FUSE over io_uring";
+    match azekura_fuse::uring_refusal() {
+        None => good(what, "mounts use it"),
+        Some(reason) => look(what, format!("mounts go over /dev/fuse, which is slower: {reason}")),
     }
 }
 

@@ -36,6 +36,17 @@ enum Cache {
     Auto,
 }
 
+/// Which way the kernel's requests take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Transport {
+    /// Over io_uring where the kernel offers it, else over /dev/fuse
+    Auto,
+    /// Over io_uring (Linux 6.14, and switched on), or not at all
+    Uring,
+    /// Over /dev/fuse
+    Device,
+}
+
 /// A mount option, as `mount(8)` calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MountOption {
@@ -89,9 +100,13 @@ pub(crate) struct MountArgs {
     /// Mount options, with commas between them; the last one counts
     #[arg(short = 'o', long = "options", value_name = "OPTION", value_enum, value_delimiter = ',')]
     options: Vec<MountOption>,
-    /// Threads that serve requests [default: chosen by the number of processors, more where the pool is far]
+    /// Threads that serve requests, for each processor with io_uring [default: chosen by the number of
+    /// processors, more where the pool is far]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// Which way the kernel's requests take
+    #[arg(long, value_enum, default_value = "auto")]
+    transport: Transport,
     #[command(flatten)]
     reading: ReadArgs,
     #[command(flatten)]
@@ -184,6 +199,8 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     let mut all: Vec<OsString> = vec!["mount".into(), "--in-background".into()];
     let cache = args.cache.to_possible_value().map(|value| value.get_name().to_owned());
     all.extend(["--cache".into(), cache.unwrap_or_default().into()]);
+    let transport = args.transport.to_possible_value().map(|value| value.get_name().to_owned());
+    all.extend(["--transport".into(), transport.unwrap_or_default().into()]);
     if let Some(threads) = args.threads {
         all.extend(["--threads".into(), threads.to_string().into()]);
     }
@@ -230,6 +247,11 @@ fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
         allow_suid: args.allows_suid(),
         allow_devices: args.allows_devices(),
         threads: args.threads.map(usize::from),
+        transport: match args.transport {
+            Transport::Auto => azekura_fuse::Transport::Auto,
+            Transport::Uring => azekura_fuse::Transport::Uring,
+            Transport::Device => azekura_fuse::Transport::Device,
+        },
     };
     Ok((azekura_fuse::mount(fs, config)?, pool))
 }

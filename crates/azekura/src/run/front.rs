@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use azekura_fuse::{ServeConfig, Server, View};
+use azekura_fuse::{ServeConfig, Server, Transport, View};
 use azekura_posix::{Credentials, FileSystem, FsConfig, Pool};
 use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, waitpid};
@@ -179,7 +179,8 @@ fn serve(mounted: &MountedCommand, pool: Arc<Pool>, socket: &OwnedFd) -> Result<
     };
     let fs =
         FileSystem::mount(pool, mounted.name.container(), mounted.reading.apply_to_mount(config)?)?;
-    let config = ServeConfig { cache: mounted.cache.of_mount(), threads: None, view };
+    let cache = mounted.cache.of_mount();
+    let config = ServeConfig { cache, threads: None, transport: Transport::Auto, view };
     let server = azekura_fuse::serve(device, fs, config).map_err(|error| {
         anyhow!("cannot serve the mount at {}: {error}", mounted.prefix.display())
     })?;

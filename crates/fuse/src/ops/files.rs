@@ -10,7 +10,7 @@ use crate::cache::CacheMode;
 use crate::convert;
 use crate::file_handle::FileHandle;
 use crate::front_end::FrontEnd;
-use crate::kernel::{CopyRange, Header, OpenFlags, Replier, Write, with_reply_buffer};
+use crate::kernel::{CopyRange, Header, OpenFlags, Replier, Write};
 
 /// What a copy of the older form can tell at most, in bytes.
 const NARROW_COPY_BYTES: u64 = 1 << 30;
@@ -50,10 +50,7 @@ impl FrontEnd {
             Ok(file) => file,
             Err(errno) => return replier.error(errno),
         };
-        with_reply_buffer(size as usize, |buffer| {
-            let result = self.fs.read(&file.open, offset, buffer);
-            answer::with(replier, result, |replier, count| replier.data(&buffer[..count]));
-        });
+        answer::filled(replier, size as usize, |buffer| self.fs.read(&file.open, offset, buffer));
     }
 
     pub(crate) fn write(&self, header: &Header<'_>, replier: Replier, write: &Write<'_>) {
