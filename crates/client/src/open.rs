@@ -118,9 +118,12 @@ impl Pool {
         Ok((self.call(oid.home(), Open { oid })?, reference))
     }
 
-    /// Counts an open that is about to be asked for. From here on the reference's drop undoes that, also
-    /// after an error.
-    fn count_open(self: &Arc<Self>, oid: Oid) -> Result<OpenReference> {
+    /// Counts an open that is about to be asked for by [`Open`], among other requests. From here on the
+    /// reference's drop undoes that, also after an error.
+    ///
+    /// # Errors
+    /// If no engine is known that has the object.
+    pub fn count_open(self: &Arc<Self>, oid: Oid) -> Result<OpenReference> {
         self.link(oid.home())?.open_references.open(oid, &**self.platform());
         Ok(OpenReference { pool: Arc::clone(self), oid })
     }

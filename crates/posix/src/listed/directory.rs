@@ -7,6 +7,8 @@ use std::time::Instant;
 use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
 
+use super::order::{FileOrder, ListedFile};
+
 /// Entries whose attributes are asked for anew together.
 pub(super) const PAGE_ENTRIES: usize = 256;
 /// So many looks at different names of a page are a walk.
@@ -77,12 +79,12 @@ pub(super) struct Seen {
 }
 
 #[derive(Debug)]
-struct Entry {
-    name: Box<[u8]>,
-    oid: Oid,
-    kind: FileKind,
-    cookie: u64,
-    seen: Option<Seen>,
+pub(super) struct Entry {
+    pub(super) name: Box<[u8]>,
+    pub(super) oid: Oid,
+    pub(super) kind: FileKind,
+    pub(super) cookie: u64,
+    pub(super) seen: Option<Seen>,
     /// Its attributes could not be had.
     is_lost: bool,
 }
@@ -201,6 +203,7 @@ pub(super) struct Directory {
     /// The last of them, in the order in which that was.
     last_entered: VecDeque<Oid>,
     beside: Beside,
+    files: FileOrder,
 }
 
 impl Directory {
@@ -213,6 +216,7 @@ impl Directory {
         self.entered.clear();
         self.last_entered.clear();
         self.beside = Beside::default();
+        self.files.begin();
     }
 
     pub(super) fn insert(&mut self, after: u64, page: Page) {
@@ -248,6 +252,39 @@ impl Directory {
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(u64, &mut Page, usize)> {
         let (after, place) = *self.names.get(name)?;
         Some((after, self.pages.get_mut(&after)?, place))
+    }
+
+    fn file(&mut self, name: &[u8]) -> Option<ListedFile> {
+        let (_, page, place) = self.find(name)?;
+        let entry = page.entries.get(place)?;
+        (entry.kind == FileKind::Regular).then(|| ListedFile::of(entry))
+    }
+
+    /// A file is opened by its name. Gives it, and how many opens follow each other in some order.
+    pub(super) fn note_file(&mut self, name: &[u8]) -> Option<(ListedFile, u32)> {
+        let file = self.file(name)?;
+        let Self { pages, files, .. } = self;
+        let entries = pages.values().flat_map(|page| &page.entries);
+        let run = files.note(entries, file.clone());
+        Some((file, run))
+    }
+
+    /// Files were opened one after the other, up to this one, before the directory was known.
+    pub(super) fn begin_files_after(&mut self, name: &[u8]) {
+        if let Some(last) = self.file(name) {
+            self.files.begin_after(last);
+        }
+    }
+
+    /// The files that come next in the order in which they are opened, if they are wanted by what is known
+    /// of them.
+    pub(super) fn next_files(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<ListedFile> {
+        self.files.next(self.pages.values().flat_map(|page| &page.entries), is_wanted)
+    }
+
+    /// These have been asked for.
+    pub(super) fn expect_files(&mut self, files: &[ListedFile]) {
+        self.files.expect(files);
     }
 
     /// Takes in what was asked for by object.

@@ -94,7 +94,7 @@ impl FileSystem {
 
     /// Lists a part of a directory, up to the cookie `until`, and keeps what came. Tells whether the
     /// directory ends with it.
-    fn list_and_keep(
+    pub(super) fn list_and_keep(
         &self,
         dir: Oid,
         after: u64,

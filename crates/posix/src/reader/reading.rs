@@ -84,6 +84,11 @@ impl Reading {
         round_trip_us >= parameters.round_trip_min_us.max(1) && self.pool.is_remote(target)
     }
 
+    /// What the link to a target carries in a second, in bytes; 0 while that is not known.
+    pub(crate) fn bytes_per_second(&self, target: TargetId) -> u64 {
+        self.pipeline().estimate(std::iter::once(target)).bytes_per_second
+    }
+
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
     /// ahead is made ready meanwhile, once; in a pool of many engines only when it is known which.
     pub(crate) fn expect_reads(&self) {
