@@ -10,6 +10,7 @@ use azekura_proto::Oid;
 
 use super::directory::{Entry, Stamp};
 use super::order::ListedFile;
+use super::{Asked, Known, Listings};
 use crate::reader::{BroughtBytes, FileReader};
 
 /// Files that are brought at first, and at most.
@@ -234,5 +235,65 @@ impl BroughtFiles {
             read_bytes: self.bytes.read(),
             wasted_bytes: self.bytes.wasted(),
         }
+    }
+}
+
+impl Listings {
+    /// A file is opened by its name, for reading: the file itself, if it was brought, and what is worth being
+    /// asked for now. Contents that are brought come to `bytes_max` at most, but for the first.
+    pub(crate) fn open_file(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        bytes_max: u64,
+    ) -> (Option<BroughtFile>, Wanted) {
+        let _old;
+        let now = self.platform.now();
+        let mut known = self.known.lock();
+        let Known { directories, files, .. } = &mut *known;
+        _old = files.remove_old(|stamp| self.believes(stamp), now);
+        let here = files.take(dir, name);
+        let Some(directory) = directories.get_mut(&dir) else {
+            let wanted = files.note_unlisted(dir, name);
+            return (here, wanted);
+        };
+        let Some((file, run)) = directory.note_file(name) else { return (here, Wanted::Nothing) };
+        if !files.are_worth_more(dir, run, here.is_some(), now) {
+            return (here, Wanted::Nothing);
+        }
+        let next = directory.next_files(|entry| may_be_brought(entry) && !files.is_here(entry.oid));
+        if next.is_empty() {
+            return (here, Wanted::Nothing);
+        }
+        let mut wanted = files.choose(next, bytes_max, now);
+        directory.expect_files(&wanted);
+        if here.is_none() && !wanted.is_empty() {
+            wanted.insert(0, file);
+        }
+        (here, Wanted::Files(wanted))
+    }
+
+    /// The directory has been listed because files of it were opened one after the other, up to this one.
+    pub(crate) fn begin_files_after(&self, dir: Oid, name: &[u8]) {
+        if let Some(directory) = self.known.lock().directories.get_mut(&dir) {
+            directory.begin_files_after(name);
+        }
+    }
+
+    /// Keeps files that have come, of so many that were asked for.
+    pub(crate) fn keep_files(&self, asked: &Asked, count: usize, files: Vec<BroughtFile>) {
+        if self.may_keep(asked) {
+            self.known.lock().files.keep(asked.stamp, count, files);
+        }
+    }
+
+    /// Where the bytes of files that are brought are counted.
+    pub(crate) fn brought_bytes(&self) -> Arc<BroughtBytes> {
+        Arc::clone(&self.known.lock().files.bytes)
+    }
+
+    /// What became of files that were brought.
+    pub(crate) fn foreseen(&self) -> Foreseen {
+        self.known.lock().files.counts()
     }
 }

@@ -23,13 +23,12 @@ use azekura_proto::{Attr, Oid};
 use parking_lot::Mutex;
 
 use crate::changes::{ChangeCounts, Changes};
-use crate::reader::BroughtBytes;
 pub use directory::Listed;
 pub(crate) use directory::Look;
 use directory::{Directory, PAGE_ENTRIES, Page, Seen, Stamp};
+use files::BroughtFiles;
 pub use files::Foreseen;
 pub(crate) use files::{BroughtFile, Wanted};
-use files::{BroughtFiles, may_be_brought};
 pub(crate) use order::ListedFile;
 
 /// Entries kept, of all directories.
@@ -308,64 +307,6 @@ impl Listings {
             _old = self.remove_old(&mut known);
             known.opened.push(Opened { seen, reference });
         }
-    }
-
-    /// A file is opened by its name, for reading: the file itself, if it was brought, and what is worth being
-    /// asked for now. Contents that are brought come to `bytes_max` at most, but for the first.
-    pub(crate) fn open_file(
-        &self,
-        dir: Oid,
-        name: &[u8],
-        bytes_max: u64,
-    ) -> (Option<BroughtFile>, Wanted) {
-        let _old;
-        let now = self.platform.now();
-        let mut known = self.known.lock();
-        let Known { directories, files, .. } = &mut *known;
-        _old = files.remove_old(|stamp| self.believes(stamp), now);
-        let here = files.take(dir, name);
-        let Some(directory) = directories.get_mut(&dir) else {
-            let wanted = files.note_unlisted(dir, name);
-            return (here, wanted);
-        };
-        let Some((file, run)) = directory.note_file(name) else { return (here, Wanted::Nothing) };
-        if !files.are_worth_more(dir, run, here.is_some(), now) {
-            return (here, Wanted::Nothing);
-        }
-        let next = directory.next_files(|entry| may_be_brought(entry) && !files.is_here(entry.oid));
-        if next.is_empty() {
-            return (here, Wanted::Nothing);
-        }
-        let mut wanted = files.choose(next, bytes_max, now);
-        directory.expect_files(&wanted);
-        if here.is_none() && !wanted.is_empty() {
-            wanted.insert(0, file);
-        }
-        (here, Wanted::Files(wanted))
-    }
-
-    /// The directory has been listed because files of it were opened one after the other, up to this one.
-    pub(crate) fn begin_files_after(&self, dir: Oid, name: &[u8]) {
-        if let Some(directory) = self.known.lock().directories.get_mut(&dir) {
-            directory.begin_files_after(name);
-        }
-    }
-
-    /// Keeps files that have come, of so many that were asked for.
-    pub(crate) fn keep_files(&self, asked: &Asked, count: usize, files: Vec<BroughtFile>) {
-        if self.may_keep(asked) {
-            self.known.lock().files.keep(asked.stamp, count, files);
-        }
-    }
-
-    /// Where the bytes of files that are brought are counted.
-    pub(crate) fn brought_bytes(&self) -> Arc<BroughtBytes> {
-        Arc::clone(&self.known.lock().files.bytes)
-    }
-
-    /// What became of files that were brought.
-    pub(crate) fn foreseen(&self) -> Foreseen {
-        self.known.lock().files.counts()
     }
 
     /// Takes those away that are believed no more; dropping one may speak to an engine.
