@@ -2,6 +2,7 @@
 //! what became of earlier ones, and how many bytes of them are kept. It asks nobody; for how long a file is
 //! good is known to its leases.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,9 @@ use super::order::ListedFile;
 use super::{Asked, Known, Listings};
 use crate::reader::{BroughtBytes, FileReader};
 
-/// Files that are brought at first, and at most.
+/// Files that are brought at first, and at most: as many as one exchange has room for.
 pub(super) const FILES_FIRST: usize = 4;
-pub(super) const FILES_MAX: usize = 128;
+const FILES_MAX: usize = 56;
 /// Contents that are brought at a time, for each of the files, and at most, in bytes.
 const BYTES_EACH: u64 = 1 << 20;
 const BYTES_MAX: u64 = 16 << 20;
@@ -30,7 +31,11 @@ const RUN_TRUSTED: u32 = 1;
 const UNLISTED_RUN: u32 = 3;
 /// So often files may be brought in vain, and for how long none are brought then.
 const IN_VAIN_MAX: u32 = 2;
-const PAUSE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(5);
+/// By so many opens it is known how fast the program goes on.
+const PACE_OPENS: usize = 64;
+/// No more files are brought than it opens in this time: while their leases hold.
+const AHEAD: Duration = Duration::from_millis(700);
 
 /// What became of files that were opened and read before the program asked for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,7 +86,13 @@ struct Growth {
     wasted_bytes: u64,
     in_vain: u32,
     paused_until: Option<Instant>,
+    /// Files that the last time were worth it, when there was room for them.
+    chosen: usize,
 }
+
+/// How fast a program opens files.
+#[derive(Debug, Default)]
+struct Pace(VecDeque<Instant>);
 
 /// Names opened in a directory of which no listing is known.
 #[derive(Debug, Default)]
@@ -99,6 +110,7 @@ pub(super) struct BroughtFiles {
     files: Vec<(Stamp, BroughtFile)>,
     pub(super) bytes: Arc<BroughtBytes>,
     growth: Growth,
+    pace: Pace,
     unlisted: Unlisted,
     brought: u64,
     opened: u64,
@@ -137,6 +149,22 @@ impl Growth {
 
     fn begun_at(bytes: &BroughtBytes) -> Self {
         Self { read_bytes: bytes.read(), wasted_bytes: bytes.wasted(), ..Self::default() }
+    }
+}
+
+impl Pace {
+    fn note(&mut self, now: Instant) {
+        if self.0.len() == PACE_OPENS {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+    }
+
+    /// How many files it opens in a time.
+    fn files_in(&self, time: Duration) -> usize {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return 0 };
+        let took = last.saturating_duration_since(*first).max(Duration::from_micros(1));
+        (time.as_secs_f64() * (self.0.len() - 1) as f64 / took.as_secs_f64()) as usize
     }
 }
 
@@ -186,7 +214,7 @@ impl BroughtFiles {
     pub(super) fn are_worth_more(&self, dir: Oid, run: u32, is_here: bool, now: Instant) -> bool {
         let enough = if self.growth.is_trusted() { RUN_TRUSTED } else { RUN_FIRST };
         let left = self.files.iter().filter(|(_, file)| file.dir == dir).count();
-        run >= enough && !self.growth.is_paused(now) && (!is_here || 2 * left <= self.growth.files)
+        run >= enough && !self.growth.is_paused(now) && (!is_here || 2 * left <= self.growth.chosen)
     }
 
     /// Of files that could be brought next those that are. Their contents come to `bytes_max` at most, but
@@ -198,6 +226,7 @@ impl BroughtFiles {
         now: Instant,
     ) -> Vec<ListedFile> {
         let count = self.growth.next(now, &self.bytes);
+        let count = count.min(self.pace.files_in(AHEAD).max(FILES_FIRST));
         let held_max = HELD_BYTES_MAX.saturating_sub(self.bytes.held());
         let at_once_max = (count as u64 * BYTES_EACH).min(BYTES_MAX);
         let mut room = bytes_max.min(held_max).min(at_once_max);
@@ -209,6 +238,7 @@ impl BroughtFiles {
         });
         let fitting = fitting.count().max(usize::from(held_max > 0));
         next.truncate(fitting);
+        self.growth.chosen = next.len();
         next
     }
 
@@ -253,6 +283,7 @@ impl Listings {
         let Known { directories, files, .. } = &mut *known;
         _old = files.remove_old(|stamp| self.believes(stamp), now);
         let here = files.take(dir, name);
+        files.pace.note(now);
         let Some(directory) = directories.get_mut(&dir) else {
             let wanted = files.note_unlisted(dir, name);
             return (here, wanted);

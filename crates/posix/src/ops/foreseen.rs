@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use azekura_client::{Batch, BatchReplies, Call, OpenReference, Ticket};
 use azekura_proto::message::ShardRef;
-use azekura_proto::message::typed::{LeaseFile, LeaseRead, Lookup, Open};
+use azekura_proto::message::typed::{FileLeased, LeaseRead, OpenEntry, OpenedEntry};
 use azekura_proto::{Attr, FileKind, Oid, TargetId};
 use rustix::fs::OFlags;
 
@@ -22,21 +22,17 @@ use crate::{Credentials, FileSystem, OpenFile, Result};
 
 /// Of a directory whose files are opened by name so much is listed, in bytes.
 const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
-/// Requests for each file.
-const REQUESTS_EACH: usize = 3;
 /// Contents are brought that the link carries in this time: they are used while the leases hold.
 const AHEAD: Duration = Duration::from_millis(400);
 /// The same while it is not known what the link carries, in bytes.
-const UNKNOWN_BYTES: u64 = 1 << 20;
+const UNTRIED_BYTES: u64 = 4 << 20;
 
-/// The requests for a file.
-struct Questions<'f> {
+/// The request for a file.
+struct Question<'f> {
     file: &'f ListedFile,
     entry_target: TargetId,
     reference: OpenReference,
-    lookup: Ticket<Lookup<'f>>,
-    open: Ticket<Open>,
-    lease: Ticket<LeaseFile>,
+    ticket: Ticket<OpenEntry<'f>>,
 }
 
 /// A file that its name led to after the question, and that is open since.
@@ -101,10 +97,9 @@ impl FileSystem {
 
     /// How much of contents the link to a directory's entry carries ahead, in bytes.
     fn bytes_ahead(&self, dir: Oid, name: &[u8]) -> u64 {
-        match self.reading.bytes_per_second(self.entry_target(dir, name)) {
-            0 => UNKNOWN_BYTES,
-            rate => rate.saturating_mul(AHEAD.as_millis() as u64) / 1000,
-        }
+        let link = self.reading.link(self.entry_target(dir, name));
+        let bytes = link.bytes_per_second.saturating_mul(AHEAD.as_millis() as u64) / 1000;
+        if link.untried { bytes.max(UNTRIED_BYTES) } else { bytes }
     }
 
     /// Opens a file that was brought, if its leases still hold.
@@ -133,7 +128,7 @@ impl FileSystem {
         }
         let asked = self.listed.ask();
         let (at, changes) = (self.now(), self.changes.of_all());
-        let mut batch = Batch::with_capacity(REQUESTS_EACH * files.len() + 1);
+        let mut batch = Batch::with_capacity(files.len() + 1);
         let names = self.ask_names(dir, files, &mut batch);
         let questions: Vec<_> =
             files.iter().filter_map(|file| self.ask_file(dir, file, &mut batch)).collect();
@@ -202,39 +197,33 @@ impl FileSystem {
         dir: Oid,
         file: &'f ListedFile,
         batch: &mut Batch<'f>,
-    ) -> Option<Questions<'f>> {
-        let (oid, home) = (file.oid, file.oid.home());
-        let reference = self.pool().count_open(oid).ok()?;
+    ) -> Option<Question<'f>> {
+        // Before it is asked for: releases of it wait from here on.
+        let reference = self.pool().count_open(file.oid).ok()?;
         let entry_target = self.entry_target(dir, &file.name);
-        Some(Questions {
-            file,
-            entry_target,
-            reference,
-            lookup: batch.add(Call::new(entry_target, Lookup { dir, name: &file.name })),
-            open: batch.add(Call::new(home, Open { oid })),
-            lease: batch.add(Call::new(home, LeaseFile { oid })),
-        })
+        let request = OpenEntry { dir, name: &file.name, lease: true };
+        let ticket = batch.add(Call::new(entry_target, request));
+        Some(Question { file, entry_target, reference, ticket })
     }
 
     /// What has come of a file that was asked for then, and whose name stays until that.
     fn answered(
         &self,
-        question: Questions<'_>,
+        question: Question<'_>,
         replies: &mut BatchReplies<'_>,
         at: Instant,
         named_until: Option<Instant>,
     ) -> Option<Opened> {
-        let Questions { file, reference, lookup, open, lease, .. } = question;
-        let found = replies.take(lookup).ok().map(|found| found.entry);
-        let attr = replies.take(open).ok();
-        let leased = replies.take(lease).ok();
+        let Question { reference, ticket, .. } = question;
+        let opened = replies.take(ticket).ok()?;
+        let reference = self.pool().opened_as_expected(reference, &opened)?;
+        let OpenedEntry { entry, attr, lease } = opened;
         let attr = attr.filter(|_| {
-            found.is_some_and(|entry| entry.oid == file.oid && entry.kind == FileKind::Regular)
-                && !self.writing.has_unsettled(file.oid)
+            entry.kind == FileKind::Regular && !self.writing.has_unsettled(entry.oid)
         })?;
-        let leased = leased.filter(|leased| leased.lease.lease_ms > 0);
-        let leased = leased.zip(named_until).map(|(leased, until)| {
-            let layout = self.layout_of(&leased.attr);
+        let leased = named_until.filter(|_| lease.lease_ms > 0).map(|until| {
+            let (layout, attr) = (self.layout_of(&attr), attr.clone());
+            let leased = FileLeased { lease, attr };
             (until, FileReader::of_leased(&self.reading, &layout, at, leased))
         });
         Some(Opened { attr, reference, leased })

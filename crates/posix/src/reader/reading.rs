@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use azekura_client::{Pipeline, Pool};
 use azekura_platform::SharedPlatform;
-use azekura_policy::{Budget, ReadPolicy};
+use azekura_policy::{Budget, LinkEstimate, ReadPolicy};
 use azekura_proto::{EngineId, TargetId};
 
 use super::trace::Trace;
@@ -84,9 +84,9 @@ impl Reading {
         round_trip_us >= parameters.round_trip_min_us.max(1) && self.pool.is_remote(target)
     }
 
-    /// What the link to a target carries in a second, in bytes; 0 while that is not known.
-    pub(crate) fn bytes_per_second(&self, target: TargetId) -> u64 {
-        self.pipeline().estimate(std::iter::once(target)).bytes_per_second
+    /// What is known of the link to a target.
+    pub(crate) fn link(&self, target: TargetId) -> LinkEstimate {
+        self.pipeline().estimate(std::iter::once(target))
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
