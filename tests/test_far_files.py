@@ -1,7 +1,6 @@
 """Reading many files of far directories under the preload library: programs do not wait for each file by itself,
 get what is in them, and never see them older than another client has been told."""
 
-import os
 import sys
 import tarfile
 import time
@@ -26,6 +25,7 @@ import os, random, sys, time
 directory, told, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 chance = random.Random(5)
 for version in range(1, count + 1):
+    time.sleep(0.05)
     number = chance.randrange(40)
     text = b"%08d" % version * 100
     path = f"{directory}/file{number:02d}"
@@ -155,7 +155,7 @@ def test_what_another_client_was_told_is_read(far, world, writer_host):
     told.touch()
     writer = world.start(
         *("netlab", "exec", "--lab", far.name, writer_host, "--", BINARY, "run", "--pool", "far"),
-        *("--via", "preload", "--", sys.executable, "-c", WRITER, "/azekura/tree", told, "40"),
+        *("--via", "preload", "--", sys.executable, "-c", WRITER, "/azekura/tree", told, "50"),
         program=LAB,
     )
     said, _ = run(far, sys.executable, "-c", READER, "/azekura/tree", told)

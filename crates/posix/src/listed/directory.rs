@@ -2,11 +2,11 @@
 //! what looks like a walk, for which more is worth asking than for a single look.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::time::Instant;
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
 
+use super::entry::{Entry, Listed, Seen, Stamp};
 use super::order::{FileOrder, ListedFile};
 
 /// Entries whose attributes are asked for anew together.
@@ -22,30 +22,6 @@ pub(super) const BESIDE_MAX: usize = 32;
 const IN_VAIN_MAX: u32 = 2;
 /// Directories by which the order is known in which a program opens them.
 const LAST_ENTERED: usize = 16;
-
-/// One entry of a listing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The object.
-    pub oid: Oid,
-    /// Its type.
-    pub kind: FileKind,
-    /// Where a listing goes on after this entry.
-    pub cookie: u64,
-    /// Attributes, as far as wanted and at hand. Of `.` and `..` never.
-    pub attr: Option<Attr>,
-}
-
-/// From when an answer is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp {
-    /// When it was asked for.
-    pub(super) since: Instant,
-    /// Own changes of names by then.
-    pub(super) name_changes: u64,
-}
 
 /// What a look at a name comes to.
 #[derive(Debug)]
@@ -67,26 +43,6 @@ pub(crate) enum Look {
     },
     /// It belongs to a walk: the attributes of these objects are worth being asked for.
     Incomplete(Vec<Oid>),
-}
-
-/// Attributes as they were told.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) stamp: Stamp,
-    /// Own changes of the object by then.
-    pub(super) data_changes: u64,
-    pub(super) attr: Attr,
-}
-
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: Box<[u8]>,
-    pub(super) oid: Oid,
-    pub(super) kind: FileKind,
-    pub(super) cookie: u64,
-    pub(super) seen: Option<Seen>,
-    /// Its attributes could not be had.
-    is_lost: bool,
 }
 
 /// Entries that follow each other in a directory.
@@ -265,7 +221,7 @@ impl Directory {
         let file = self.file(name)?;
         let Self { pages, files, .. } = self;
         let entries = pages.values().flat_map(|page| &page.entries);
-        let run = files.note(entries, file.clone());
+        let run = files.note(&entries, file.clone());
         Some((file, run))
     }
 

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use azekura_client::OpenReference;
 use azekura_proto::Oid;
 
-use super::directory::{Entry, Stamp};
+use super::entry::{Entry, Stamp};
 use super::order::ListedFile;
-use super::{Asked, Known, Listings};
 use crate::reader::{BroughtBytes, FileReader};
 
 /// Files that are brought at first, and at most: as many as one exchange has room for.
@@ -180,6 +179,9 @@ impl BroughtFiles {
         believes: impl Fn(Stamp) -> bool,
         now: Instant,
     ) -> Vec<BroughtFile> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
         let files = std::mem::take(&mut self.files);
         let is_good =
             |(stamp, file): &(Stamp, BroughtFile)| believes(*stamp) && now < file.named_until;
@@ -189,8 +191,9 @@ impl BroughtFiles {
         old.into_iter().map(|(_, file)| file).collect()
     }
 
-    /// Takes the file that a name leads to.
-    pub(super) fn take(&mut self, dir: Oid, name: &[u8]) -> Option<BroughtFile> {
+    /// A file is opened by its name: takes it, if it was brought.
+    pub(super) fn take(&mut self, dir: Oid, name: &[u8], now: Instant) -> Option<BroughtFile> {
+        self.pace.note(now);
         let is_it = |(_, file): &(Stamp, BroughtFile)| file.dir == dir && *file.name == *name;
         let place = self.files.iter().position(is_it)?;
         self.growth.used += 1;
@@ -265,66 +268,5 @@ impl BroughtFiles {
             read_bytes: self.bytes.read(),
             wasted_bytes: self.bytes.wasted(),
         }
-    }
-}
-
-impl Listings {
-    /// A file is opened by its name, for reading: the file itself, if it was brought, and what is worth being
-    /// asked for now. Contents that are brought come to `bytes_max` at most, but for the first.
-    pub(crate) fn open_file(
-        &self,
-        dir: Oid,
-        name: &[u8],
-        bytes_max: u64,
-    ) -> (Option<BroughtFile>, Wanted) {
-        let _old;
-        let now = self.platform.now();
-        let mut known = self.known.lock();
-        let Known { directories, files, .. } = &mut *known;
-        _old = files.remove_old(|stamp| self.believes(stamp), now);
-        let here = files.take(dir, name);
-        files.pace.note(now);
-        let Some(directory) = directories.get_mut(&dir) else {
-            let wanted = files.note_unlisted(dir, name);
-            return (here, wanted);
-        };
-        let Some((file, run)) = directory.note_file(name) else { return (here, Wanted::Nothing) };
-        if !files.are_worth_more(dir, run, here.is_some(), now) {
-            return (here, Wanted::Nothing);
-        }
-        let next = directory.next_files(|entry| may_be_brought(entry) && !files.is_here(entry.oid));
-        if next.is_empty() {
-            return (here, Wanted::Nothing);
-        }
-        let mut wanted = files.choose(next, bytes_max, now);
-        directory.expect_files(&wanted);
-        if here.is_none() && !wanted.is_empty() {
-            wanted.insert(0, file);
-        }
-        (here, Wanted::Files(wanted))
-    }
-
-    /// The directory has been listed because files of it were opened one after the other, up to this one.
-    pub(crate) fn begin_files_after(&self, dir: Oid, name: &[u8]) {
-        if let Some(directory) = self.known.lock().directories.get_mut(&dir) {
-            directory.begin_files_after(name);
-        }
-    }
-
-    /// Keeps files that have come, of so many that were asked for.
-    pub(crate) fn keep_files(&self, asked: &Asked, count: usize, files: Vec<BroughtFile>) {
-        if self.may_keep(asked) {
-            self.known.lock().files.keep(asked.stamp, count, files);
-        }
-    }
-
-    /// Where the bytes of files that are brought are counted.
-    pub(crate) fn brought_bytes(&self) -> Arc<BroughtBytes> {
-        Arc::clone(&self.known.lock().files.bytes)
-    }
-
-    /// What became of files that were brought.
-    pub(crate) fn foreseen(&self) -> Foreseen {
-        self.known.lock().files.counts()
     }
 }

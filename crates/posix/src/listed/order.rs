@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use azekura_proto::Oid;
 use azekura_proto::attr::FileKind;
 
-use super::directory::Entry;
+use super::entry::Entry;
 
 /// So many files that were expected may be left out without an end to the order.
 const LEFT_OUT_MAX: usize = 3;
@@ -89,7 +89,7 @@ impl FileOrder {
     /// A file is opened, one of these entries. Tells how many opens now follow each other.
     pub(super) fn note<'e>(
         &mut self,
-        entries: impl Iterator<Item = &'e Entry> + Clone,
+        entries: &(impl Iterator<Item = &'e Entry> + Clone),
         file: ListedFile,
     ) -> u32 {
         if self.last.as_ref().is_some_and(|last| last.oid == file.oid) {

@@ -76,23 +76,19 @@ impl FileSystem {
             Wanted::Files(files) => &**files,
             Wanted::Nothing | Wanted::Listing(_) => &[],
         };
-        match brought {
-            Some(file) => {
-                let file = file?;
-                self.bring(dir, files, false);
-                Ok(Some(file))
-            }
-            None => {
-                let is_first = files.first().is_some_and(|file| *file.name == *name);
-                let Some(opened) = self.bring(dir, files, is_first) else { return Ok(None) };
-                let Opened { attr, reference, leased } = opened;
-                let (_, mut file) = self.opened(caller, *attr, reference, flags)?;
-                if let Some((_, reader)) = leased {
-                    file.reader = reader;
-                }
-                Ok(Some(file))
-            }
+        if let Some(file) = brought {
+            let file = file?;
+            self.bring(dir, files, false);
+            return Ok(Some(file));
         }
+        let is_first = files.first().is_some_and(|file| *file.name == *name);
+        let Some(opened) = self.bring(dir, files, is_first) else { return Ok(None) };
+        let Opened { attr, reference, leased } = opened;
+        let (_, mut file) = self.opened(caller, *attr, reference, flags)?;
+        if let Some((_, reader)) = leased {
+            file.reader = reader;
+        }
+        Ok(Some(file))
     }
 
     /// How much of contents the link to a directory's entry carries ahead, in bytes.
