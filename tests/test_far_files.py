@@ -1,5 +1,5 @@
-"""Reading many files of far directories under the preload library: programs do not wait for each file by itself,
-get what is in them, and never see them older than another client has been told."""
+"""Reading many files of far directories under the preload library: programs do not wait for each
+file by itself, get what is in them, and never see them older than another client has been told."""
 
 import sys
 import tarfile
@@ -18,8 +18,8 @@ LARGE_FILES = 24
 LARGE_BYTES = 1 << 20
 ROUND_TRIP_S = 0.1
 
-# Writes a version into one file after the other, in place or by a new file that takes the name, and says so in a
-# file of the host once that is answered.
+# Writes a version into one file after the other, in place or by a new file that takes the name, and
+# says so in a file of the host once that is answered.
 WRITER = """
 import os, random, sys, time
 directory, told, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -43,7 +43,8 @@ with open(told, "ab") as file:
     file.write(b"end\\n")
 """
 
-# Reads all files again and again in the order of their names; none is older than what was told before it was opened.
+# Reads all files again and again in the order of their names; none is older than what was told
+# before it was opened.
 READER = """
 import os, sys
 directory, told = sys.argv[1:]
