@@ -118,11 +118,33 @@ impl Pool {
         Ok((self.call(oid.home(), Open { oid })?, reference))
     }
 
-    /// Counts an open that is about to be asked for. From here on the reference's drop undoes that, also
-    /// after an error.
-    fn count_open(self: &Arc<Self>, oid: Oid) -> Result<OpenReference> {
+    /// Counts an open that is about to be asked for, be it among other requests. From here on the
+    /// reference's drop undoes that, also after an error.
+    ///
+    /// # Errors
+    /// If no engine is known that has the object.
+    pub fn count_open(self: &Arc<Self>, oid: Oid) -> Result<OpenReference> {
         self.link(oid.home())?.open_references.open(oid, &**self.platform());
         Ok(OpenReference { pool: Arc::clone(self), oid })
+    }
+
+    /// What has come of an [`OpenEntry`] of a name that was expected to lead to an object whose open was
+    /// counted before: the reference, if that is open now. If another one is, it is given up.
+    pub fn opened_as_expected(
+        &self,
+        reference: OpenReference,
+        opened: &OpenedEntry,
+    ) -> Option<OpenReference> {
+        let oid = opened.entry.oid;
+        if oid == reference.oid() {
+            return opened.attr.is_some().then_some(reference);
+        }
+        if opened.attr.is_some()
+            && let Ok(link) = self.link(oid.home())
+        {
+            link.open_references.forget_stray(oid);
+        }
+        None
     }
 
     /// Opens several objects, and asks for something else behind that, all at once.

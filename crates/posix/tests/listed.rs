@@ -177,6 +177,24 @@ fn a_walk_over_what_is_too_old_asks_for_many_at_once() {
 }
 
 #[test]
+fn no_name_is_forgotten_where_the_parts_of_a_directory_are_of_unequal_length() {
+    let cluster = Cluster::start_far(1, 4, Inheritance::default());
+    for count in [40, 60, 100, 150] {
+        let dir = format!("/dir{count}");
+        make_files(&cluster, &dir, count);
+        let client = far_client(&cluster);
+        let names = list(&client, &dir);
+        std::thread::sleep(BELIEVED);
+        let [lookups] = asked(&cluster, ["lookup"], || {
+            for name in &names {
+                client.look_at(format!("{dir}/{name}"), false).unwrap();
+            }
+        });
+        assert!(lookups <= 3, "{lookups} lookups of {count} names");
+    }
+}
+
+#[test]
 fn what_another_client_does_is_seen_in_time() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     make_files(&cluster, "/dir/below", 3);

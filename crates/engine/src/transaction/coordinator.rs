@@ -19,6 +19,7 @@ use crate::target::Target;
 use crate::transaction::action::Actor;
 use crate::transaction::key_locks::{Wanted, keys_of_all};
 use crate::transaction::participant::{ask_homes, check};
+use crate::transaction::relied_names::keep_from_leases;
 
 /// The pauses between two tries differ by up to this, in microseconds.
 const JITTER_US: u64 = 300;
@@ -146,7 +147,7 @@ impl<'a> Attempt<'a> {
     pub(crate) fn stop_after(mut self, mut parts: Parts, steps: u32) -> Result<(), Status> {
         let own = parts.take_own(self.target.id);
         self.announce();
-        self.take_own_keys(&own)?;
+        self.take_own_keys(&Caller::engine(), &own)?;
         self.prepare(parts.by_target)?;
         if steps > 1 {
             self.decide(&Caller::engine(), &own)?;
@@ -173,7 +174,7 @@ impl<'a> Attempt<'a> {
             return self.commit_alone(caller, &own).map(Tried::Done);
         }
         self.announce();
-        self.take_own_keys(&own)?;
+        self.take_own_keys(caller, &own)?;
         ask_homes(self.node, self.target, &own)?;
         check(self.node, self.target, &own)?;
         self.prepare(parts.by_target)?;
@@ -210,20 +211,22 @@ impl<'a> Attempt<'a> {
         answers.into_iter().try_for_each(|answer| rely_on(self.target, &answer?))
     }
 
-    fn take_own_keys(&mut self, own: &[Action]) -> Result<(), Status> {
+    fn take_own_keys(&mut self, caller: &Caller, own: &[Action]) -> Result<(), Status> {
         assert!(self.own_keys.is_empty(), "keys are taken once");
         let keys = keys_of_all(own);
         let mut state = self.target.lock();
         self.target.take_keys(&mut state, self.id, &keys)?;
         self.own_keys = keys;
-        Ok(())
+        drop(state);
+        // From here on whoever looks the names up waits for the keys.
+        keep_from_leases(self.node, self.target, caller.client(), own).map(drop)
     }
 
     /// Everything is here: one batch, no intents.
     fn commit_alone(&mut self, caller: &Caller, own: &[Action]) -> Result<Timestamp, Status> {
         if !shards_known(self.target, own) {
             // The shards have to stay while their homes are asked.
-            self.take_own_keys(own)?;
+            self.take_own_keys(caller, own)?;
             ask_homes(self.node, self.target, own)?;
             let state = self.target.lock();
             let stamp = self.apply_own(caller, own, &[])?;
@@ -236,7 +239,9 @@ impl<'a> Attempt<'a> {
         if !shards_known(self.target, own) {
             return Err(Status::Busy);
         }
+        let names = keep_from_leases(self.node, self.target, caller.client(), own)?;
         let stamp = self.apply_own(caller, own, &[])?;
+        drop(names);
         drop(state);
         Ok(stamp)
     }

@@ -6,4 +6,5 @@ pub(crate) mod coordinator;
 pub(crate) mod finished;
 pub(crate) mod key_locks;
 pub(crate) mod participant;
+pub(crate) mod relied_names;
 mod witnesses;

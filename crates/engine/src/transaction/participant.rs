@@ -14,6 +14,7 @@ use crate::records::update::Update;
 use crate::target::{Prepared, State, Target};
 use crate::transaction::action::Actor;
 use crate::transaction::key_locks::{Wanted, keys_of_all};
+use crate::transaction::relied_names::keep_from_leases;
 
 /// Whether the directory is there, asked by a target that is about to take its first entry of it.
 /// Answers the directory above.
@@ -87,7 +88,10 @@ pub(crate) fn prepare(
         target.take_keys(&mut state, id, &keys)?;
         state.preparing.insert(id);
     }
-    let is_possible = ask_homes(node, target, actions).and_then(|()| check(node, target, actions));
+    // On whose behalf it is nobody has said. Whoever looks the names up from here on waits for the keys.
+    let is_possible = keep_from_leases(node, target, None, actions)
+        .and_then(|_names| ask_homes(node, target, actions))
+        .and_then(|()| check(node, target, actions));
     let mut state = target.lock();
     state.preparing.remove(&id);
     let prepared =

@@ -2,10 +2,12 @@
 //! what looks like a walk, for which more is worth asking than for a single look.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::time::Instant;
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
+
+use super::entry::{Entry, Listed, Seen, Stamp};
+use super::order::{FileOrder, ListedFile};
 
 /// Entries whose attributes are asked for anew together.
 pub(super) const PAGE_ENTRIES: usize = 256;
@@ -20,30 +22,6 @@ pub(super) const BESIDE_MAX: usize = 32;
 const IN_VAIN_MAX: u32 = 2;
 /// Directories by which the order is known in which a program opens them.
 const LAST_ENTERED: usize = 16;
-
-/// One entry of a listing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The object.
-    pub oid: Oid,
-    /// Its type.
-    pub kind: FileKind,
-    /// Where a listing goes on after this entry.
-    pub cookie: u64,
-    /// Attributes, as far as wanted and at hand. Of `.` and `..` never.
-    pub attr: Option<Attr>,
-}
-
-/// From when an answer is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp {
-    /// When it was asked for.
-    pub(super) since: Instant,
-    /// Own changes of names by then.
-    pub(super) name_changes: u64,
-}
 
 /// What a look at a name comes to.
 #[derive(Debug)]
@@ -65,26 +43,6 @@ pub(crate) enum Look {
     },
     /// It belongs to a walk: the attributes of these objects are worth being asked for.
     Incomplete(Vec<Oid>),
-}
-
-/// Attributes as they were told.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) stamp: Stamp,
-    /// Own changes of the object by then.
-    pub(super) data_changes: u64,
-    pub(super) attr: Attr,
-}
-
-#[derive(Debug)]
-struct Entry {
-    name: Box<[u8]>,
-    oid: Oid,
-    kind: FileKind,
-    cookie: u64,
-    seen: Option<Seen>,
-    /// Its attributes could not be had.
-    is_lost: bool,
 }
 
 /// Entries that follow each other in a directory.
@@ -201,6 +159,7 @@ pub(super) struct Directory {
     /// The last of them, in the order in which that was.
     last_entered: VecDeque<Oid>,
     beside: Beside,
+    files: FileOrder,
 }
 
 impl Directory {
@@ -213,6 +172,7 @@ impl Directory {
         self.entered.clear();
         self.last_entered.clear();
         self.beside = Beside::default();
+        self.files.begin();
     }
 
     pub(super) fn insert(&mut self, after: u64, page: Page) {
@@ -248,6 +208,39 @@ impl Directory {
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(u64, &mut Page, usize)> {
         let (after, place) = *self.names.get(name)?;
         Some((after, self.pages.get_mut(&after)?, place))
+    }
+
+    fn file(&mut self, name: &[u8]) -> Option<ListedFile> {
+        let (_, page, place) = self.find(name)?;
+        let entry = page.entries.get(place)?;
+        (entry.kind == FileKind::Regular).then(|| ListedFile::of(entry))
+    }
+
+    /// A file is opened by its name. Gives it, and how many opens follow each other in some order.
+    pub(super) fn note_file(&mut self, name: &[u8]) -> Option<(ListedFile, u32)> {
+        let file = self.file(name)?;
+        let Self { pages, files, .. } = self;
+        let entries = pages.values().flat_map(|page| &page.entries);
+        let run = files.note(&entries, file.clone());
+        Some((file, run))
+    }
+
+    /// Files were opened one after the other, up to this one, before the directory was known.
+    pub(super) fn begin_files_after(&mut self, name: &[u8]) {
+        if let Some(last) = self.file(name) {
+            self.files.begin_after(last);
+        }
+    }
+
+    /// The files that come next in the order in which they are opened, if they are wanted by what is known
+    /// of them.
+    pub(super) fn next_files(&self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<ListedFile> {
+        self.files.next(self.pages.values().flat_map(|page| &page.entries), is_wanted)
+    }
+
+    /// These have been asked for.
+    pub(super) fn expect_files(&mut self, files: &[ListedFile]) {
+        self.files.expect(files);
     }
 
     /// Takes in what was asked for by object.

@@ -9,6 +9,9 @@
 //! children, which are clients of their own, nothing is kept any more: it would not see what they do.
 
 mod directory;
+mod entry;
+mod files;
+mod order;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,9 +24,16 @@ use azekura_proto::{Attr, Oid};
 use parking_lot::Mutex;
 
 use crate::changes::{ChangeCounts, Changes};
-pub use directory::Listed;
+use crate::reader::BroughtBytes;
 pub(crate) use directory::Look;
-use directory::{Directory, PAGE_ENTRIES, Page, Seen, Stamp};
+use directory::{Directory, PAGE_ENTRIES, Page};
+pub use entry::Listed;
+pub(crate) use entry::{Part, PartOf};
+use entry::{Seen, Stamp};
+pub use files::Foreseen;
+pub(crate) use files::{BroughtFile, Wanted};
+use files::{BroughtFiles, may_be_brought};
+pub(crate) use order::ListedFile;
 
 /// Entries kept, of all directories.
 const ENTRIES_MAX: usize = 32 * 1024;
@@ -73,6 +83,7 @@ struct Known {
     /// The directory in whose listing a directory was found.
     above: HashMap<Oid, Oid>,
     opened: Vec<Opened>,
+    files: BroughtFiles,
     /// Pages by their numbers, in the order in which they came: the directory, and the cookie after which
     /// they begin.
     pages: BTreeMap<u64, (Oid, u64)>,
@@ -230,7 +241,9 @@ impl Listings {
 
     /// What is known of a name, or what is worth asking for to know it. `is_again`: that has been asked for.
     pub(crate) fn look(&self, dir: Oid, name: &[u8], is_again: bool) -> Look {
+        let _old;
         let mut known = self.known.lock();
+        _old = self.remove_old_files(&mut known);
         let Some(directory) = known.directories.get_mut(&dir) else { return Look::Unknown };
         let (is_fresh, holds) = (|stamp| self.is_fresh(stamp), |seen: &Seen| self.holds(seen));
         let Some((after, page, place)) = directory.find(name) else { return Look::Unknown };
@@ -302,6 +315,67 @@ impl Listings {
         }
     }
 
+    /// A file is opened for reading: the file itself, if it was brought, and what is worth being asked for,
+    /// with contents of `bytes_max` at most, but for the first.
+    pub(crate) fn open_file(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        bytes_max: u64,
+    ) -> (Option<BroughtFile>, Wanted) {
+        let _old;
+        let now = self.platform.now();
+        let mut known = self.known.lock();
+        _old = self.remove_old_files(&mut known);
+        let Known { directories, files, .. } = &mut *known;
+        let here = files.take(dir, name, now);
+        let Some(directory) = directories.get_mut(&dir) else {
+            return (here, files.note_unlisted(dir, name));
+        };
+        let Some((file, run)) = directory.note_file(name) else { return (here, Wanted::Nothing) };
+        let is_wanted = |entry: &_| may_be_brought(entry) && !files.is_here(entry.oid);
+        let are_worth_more = files.are_worth_more(dir, run, here.is_some(), now);
+        let next = if are_worth_more { directory.next_files(is_wanted) } else { Vec::new() };
+        if next.is_empty() {
+            return (here, Wanted::Nothing);
+        }
+        let mut wanted = files.choose(next, bytes_max, now);
+        directory.expect_files(&wanted);
+        if here.is_none() && !wanted.is_empty() {
+            wanted.insert(0, file);
+        }
+        (here, Wanted::Files(wanted))
+    }
+
+    /// Takes files away that are good no more; dropping one may speak to an engine.
+    fn remove_old_files(&self, known: &mut Known) -> Vec<BroughtFile> {
+        known.files.remove_old(|stamp| self.believes(stamp), self.platform.now())
+    }
+
+    /// The directory has been listed because files of it were opened one after the other, up to this one.
+    pub(crate) fn begin_files_after(&self, dir: Oid, name: &[u8]) {
+        if let Some(directory) = self.known.lock().directories.get_mut(&dir) {
+            directory.begin_files_after(name);
+        }
+    }
+
+    /// Keeps files that have come, of so many that were asked for.
+    pub(crate) fn keep_files(&self, asked: &Asked, count: usize, files: Vec<BroughtFile>) {
+        if self.may_keep(asked) {
+            self.known.lock().files.keep(asked.stamp, count, files);
+        }
+    }
+
+    /// Where the bytes of files that are brought are counted.
+    pub(crate) fn brought_bytes(&self) -> Arc<BroughtBytes> {
+        Arc::clone(&self.known.lock().files.bytes)
+    }
+
+    /// What became of files that were brought.
+    pub(crate) fn foreseen(&self) -> Foreseen {
+        self.known.lock().files.counts()
+    }
+
     /// Takes those away that are believed no more; dropping one may speak to an engine.
     fn remove_old(&self, known: &mut Known) -> Vec<Opened> {
         let (kept, old) =
@@ -320,32 +394,6 @@ impl Listings {
         };
         above.beside(dir, |oid| opened.iter().any(|opened| opened.seen.attr.oid == oid))
     }
-}
-
-/// A part of a directory's listing.
-#[derive(Debug)]
-pub(crate) struct Part {
-    /// The cookie that the part comes after.
-    pub(crate) after: u64,
-    /// The cookie that it ends with, where that was decided beforehand.
-    pub(crate) until: Option<u64>,
-    /// The entries, with the attributes that came along.
-    pub(crate) entries: Vec<Listed>,
-    /// The directory ends with them.
-    pub(crate) end: bool,
-    /// What it was asked for.
-    pub(crate) what: PartOf,
-}
-
-/// What a part of a directory was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PartOf {
-    /// A listing: whoever lists the directory has got the entries.
-    Listing,
-    /// A listing that is expected: nobody has got the entries yet.
-    Gift,
-    /// Looks at names that were listed before.
-    Looks,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use azekura_proto::attr::FileKind;
 use azekura_proto::{ContainerId, ObjectClass, TargetId};
 
 use super::directory::{BESIDE_FIRST, BESIDE_MAX};
+use super::files::FILES_FIRST;
 use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -230,4 +231,81 @@ fn it_stays_bounded() {
     let known = listings.known.lock();
     assert!(known.entries <= ENTRIES_MAX && known.entries > ENTRIES_MAX / 2);
     assert!(known.pages.len() < 400 && known.directories.len() < 400);
+}
+
+/// Opens files, none of which comes, in an order; how many were worth asking for.
+fn open_files(listings: &Listings, order: impl Iterator<Item = u64>) -> usize {
+    let wanted = order.map(|number| match listings.open_file(dir(), &name(number), u64::MAX) {
+        (None, Wanted::Files(files)) => {
+            assert_eq!(files[0].oid, object(number), "the one that is opened is in front");
+            files.len() - 1
+        }
+        (None, _) => 0,
+        (Some(_), _) => panic!("nobody has brought it"),
+    });
+    wanted.sum()
+}
+
+#[test]
+fn files_are_worth_asking_for_in_the_order_in_which_others_were_opened() {
+    let known = || {
+        let listings = listings(LONG);
+        listings.keep(&listings.ask(), dir(), files(100));
+        listings
+    };
+    // The first of all has no contents, and need not be opened.
+    assert_eq!(open_files(&known(), 1..3), FILES_FIRST);
+    assert_eq!(open_files(&known(), 50..53), FILES_FIRST);
+    assert_eq!(open_files(&known(), 50..52), 0, "two are no order");
+    let mut by_name: Vec<u64> = (0..100).collect();
+    by_name.sort_by_key(|number| name(*number));
+    // 19, 2, 20.
+    assert_eq!(open_files(&known(), by_name[11..14].iter().copied()), FILES_FIRST);
+    assert_eq!(open_files(&known(), (0..100).map(|turn| (3 + turn * 37) % 100)), 0);
+    assert_eq!(open_files(&known(), (0..50).map(|turn| 99 - turn)), 0, "backwards");
+    assert_eq!(open_files(&known(), [5; 50].into_iter()), 0, "one again and again");
+}
+
+#[test]
+fn files_that_come_to_nothing_are_not_asked_for_for_long() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), files(1000));
+    let mut asked = 0;
+    for number in 1..1000 {
+        if let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(number), u64::MAX) {
+            asked += files.len();
+            listings.keep_files(&listings.ask(), files.len(), Vec::new());
+        }
+    }
+    assert!(asked <= 4 * FILES_FIRST, "{asked}");
+}
+
+#[test]
+fn no_more_is_brought_at_a_time_than_the_link_carries() {
+    let listings = listings(LONG);
+    let mut part = files(10);
+    for entry in &mut part.entries {
+        entry.attr = entry.attr.take().map(|attr| Attr { size: 1000, ..attr });
+    }
+    listings.keep(&listings.ask(), dir(), part);
+    listings.open_file(dir(), &name(0), 2500);
+    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(1), 2500) else { panic!() };
+    assert_eq!(files.iter().map(|file| file.oid).collect::<Vec<_>>(), [1, 2, 3].map(object));
+}
+
+#[test]
+fn names_that_are_opened_one_after_the_other_make_a_directory_worth_listing_once() {
+    let listings = listings(LONG);
+    let wants = |number: u64| match listings.open_file(dir(), &name(number), u64::MAX).1 {
+        Wanted::Listing(last) => Some(last),
+        _ => None,
+    };
+    assert_eq!([wants(1), wants(5)], [None, None]);
+    assert_eq!(wants(7), Some(name(5).into()));
+    assert_eq!([wants(8), wants(9)], [None, None]);
+    listings.keep(&listings.ask(), dir(), files(20));
+    listings.begin_files_after(dir(), &name(8));
+    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(9), u64::MAX) else { panic!() };
+    // By number, or as they are listed; by name there is none behind it.
+    assert_eq!(files[..2].iter().map(|file| file.oid).collect::<Vec<_>>(), [9, 10].map(object));
 }

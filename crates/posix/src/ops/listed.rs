@@ -42,7 +42,8 @@ impl FileSystem {
         self.check_search(caller, dir)?;
         let look = match self.listed.look(dir, name, false) {
             Look::Old { after, until, name_bytes, entries } => {
-                let bytes = name_bytes + entries * (ENTRY_BYTES + ATTR_BYTES);
+                // Twice as much as there is, since some shards have more of it than others.
+                let bytes = 2 * (name_bytes + entries * (ENTRY_BYTES + ATTR_BYTES));
                 // Whatever fails here shows when the name is looked up by itself.
                 let _ = self.list_and_keep(dir, after, until, (PartOf::Looks, bytes as u32));
                 self.listed.look(dir, name, true)
@@ -94,7 +95,7 @@ impl FileSystem {
 
     /// Lists a part of a directory, up to the cookie `until`, and keeps what came. Tells whether the
     /// directory ends with it.
-    fn list_and_keep(
+    pub(super) fn list_and_keep(
         &self,
         dir: Oid,
         after: u64,

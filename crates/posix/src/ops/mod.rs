@@ -6,6 +6,7 @@ pub(crate) mod changed_dir;
 pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod data;
+mod foreseen;
 pub(crate) mod link;
 pub(crate) mod listed;
 pub(crate) mod lock;

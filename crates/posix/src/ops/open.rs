@@ -64,6 +64,9 @@ impl FileSystem {
         self.check_search(caller, dir)?;
         let wants_lease =
             access_of(flags) == READING && self.reading.is_far(self.entry_target(dir, name));
+        if wants_lease && let Some(file) = self.open_foreseen(caller, dir, name, flags)? {
+            return Ok(Named::Open(Box::new(file)));
+        }
         let asked = wants_lease.then(|| (self.now(), self.changes.of_all()));
         let opened = self.pool().open_name(dir, name, wants_lease);
         let opened = opened.map_err(|error| match of_client(&error) {
@@ -98,7 +101,7 @@ impl FileSystem {
     }
 
     /// Goes on with what an engine holds open now, and has these attributes.
-    fn opened(
+    pub(super) fn opened(
         &self,
         caller: &Credentials,
         mut attr: Attr,

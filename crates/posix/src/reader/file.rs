@@ -1,7 +1,7 @@
 //! One open file, as it is read. Owns the choice between reading by the policy and reading directly,
 //! which is made at the first read.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use azekura_client::this_process;
@@ -14,6 +14,7 @@ use super::far_file::{Direct, FarFile};
 use super::leased_attr::AttrAsked;
 use super::readahead::Readahead;
 use super::reading::Reading;
+use super::whole::BroughtBytes;
 use super::window::Window;
 use crate::layout::FileLayout;
 
@@ -85,6 +86,26 @@ impl FileReader {
             let changes = reading.changes.count_of(layout.oid()).of_attributes();
             let asked = AttrAsked { at, changes, others: None };
             state.lock().take_attr(asked, leased);
+        }
+    }
+
+    /// A reader of a file that nobody has opened yet, whose home's lease has come with the attributes,
+    /// asked for then.
+    pub(crate) fn of_leased(
+        reading: &Reading,
+        layout: &FileLayout,
+        at: Instant,
+        leased: FileLeased,
+    ) -> Self {
+        let reader = Self::new(leased.attr.size);
+        reader.begin_leased(reading, layout, at, leased);
+        reader
+    }
+
+    /// Asks for all of the file, without waiting, if it lies at home as a whole.
+    pub(crate) fn bring_whole(&self, counts: &Arc<BroughtBytes>) {
+        if let Some(readahead) = self.readahead() {
+            readahead.lock().bring_whole(counts);
         }
     }
 

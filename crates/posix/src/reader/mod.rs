@@ -9,9 +9,11 @@ mod leased_attr;
 mod readahead;
 mod reading;
 mod trace;
+mod whole;
 mod window;
 
 pub(crate) use far_file::Direct;
 pub(crate) use file::FileReader;
 pub(crate) use reading::Reading;
 pub use trace::{Trace, TraceDecision, TracePolicy, TraceRecord};
+pub(crate) use whole::BroughtBytes;

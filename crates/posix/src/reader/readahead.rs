@@ -14,6 +14,7 @@ use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
+use super::whole::{BroughtBytes, Whole};
 
 /// Reads after which a near link is looked at again.
 const LOOK_AGAIN: u32 = 256;
@@ -25,6 +26,8 @@ pub(super) struct Readahead {
     plan: ReadAhead,
     /// Ranges of the plan by their start, each with its requests.
     entries: BTreeMap<u64, (ByteRange, Vec<Part>)>,
+    /// All of the file, if it was asked for before the file was opened.
+    whole: Option<Whole>,
     actions: Actions,
     /// A link with a shorter round trip than this is near, in microseconds.
     near_us: u64,
@@ -53,6 +56,7 @@ impl Readahead {
             file,
             plan,
             entries: BTreeMap::new(),
+            whole: None,
             actions,
             near_us: parameters.round_trip_min_us,
             near_reads: 0,
@@ -113,6 +117,9 @@ impl Readahead {
         if !self.file.take_in_leases() {
             self.invalidate();
             return None;
+        }
+        if let Some(whole) = &mut self.whole {
+            return Some(Awaited { kept: whole.parts_of(read), fresh: Vec::new() });
         }
         self.file.request_leases();
         self.count_arrivals();
@@ -227,7 +234,21 @@ impl Readahead {
         self.file.take_attr(asked, leased);
     }
 
+    /// Asks for all bytes of a file that lies at home as a whole, without waiting, under the lease that it
+    /// was found with.
+    pub(super) fn bring_whole(&mut self, counts: &Arc<BroughtBytes>) {
+        let bytes = match self.file.attr() {
+            Some(attr) if !attr.striped && attr.size > 0 => attr.size,
+            _ => return,
+        };
+        let link = self.file.pipeline.estimate(self.file.layout.shard_targets());
+        let sent = self.file.send(link, &[ByteRange::new(0, bytes)]);
+        let parts = sent.into_iter().flat_map(|(_, parts)| parts).collect();
+        self.whole = Some(Whole::new(parts, bytes, counts));
+    }
+
     fn invalidate(&mut self) {
+        self.whole = None;
         self.plan.on_invalidate(&mut self.actions);
         self.drop_given_up();
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use azekura_client::{Pipeline, Pool};
 use azekura_platform::SharedPlatform;
-use azekura_policy::{Budget, ReadPolicy};
+use azekura_policy::{Budget, LinkEstimate, ReadPolicy};
 use azekura_proto::{EngineId, TargetId};
 
 use super::trace::Trace;
@@ -82,6 +82,11 @@ impl Reading {
         let round_trip_us = self.pool.round_trip_us_to(target);
         // Whether it is remote takes looking at the host's files: last.
         round_trip_us >= parameters.round_trip_min_us.max(1) && self.pool.is_remote(target)
+    }
+
+    /// What is known of the link to a target.
+    pub(crate) fn link(&self, target: TargetId) -> LinkEstimate {
+        self.pipeline().estimate(std::iter::once(target))
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read

@@ -3,7 +3,8 @@
 //!
 //! A *read lease* says that the data do not change for a moment, so that what was read ahead may be used
 //! without asking again. A change by anybody else waits until it has run out, and after that none is given
-//! for a while: a shard that is read by some and written by others is simply not read ahead.
+//! for a while: a shard that is read by some and written by others is simply not read ahead. Of a directory's
+//! shard it says that names in it which do not lead to directories stay, and lead where they lead.
 //!
 //! A *write lease* says that nobody else looks at the shard or changes it for a moment, so that writes may
 //! be answered to a program before they are here. It has one holder. Anybody else waits until it has run
@@ -31,7 +32,7 @@ const STRIPES: usize = 256;
 /// Bits of a version below the number of the boot.
 const BOOT_SHIFT: u32 = 40;
 
-/// A shard of an object.
+/// A shard of an object: of a file's data, or of a directory's names.
 pub(crate) type Key = (Oid, u16);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -372,6 +373,31 @@ impl Leases {
         let change = Change { changing };
         self.wait_to_write(key, writer);
         change
+    }
+
+    /// To be called, with a name of a directory's shard kept from everybody else, before that name goes or
+    /// leads elsewhere: `None` while somebody but `who` relies on the names, so that whoever asks has to
+    /// come back. Until then nobody gets a lease of them, nor until what this gives is dropped.
+    pub(crate) fn try_change(&self, key: Key, who: Option<SessionId>) -> Option<Change<'_>> {
+        let changing = &self.changing[stripe(key)];
+        // Before it is seen whether anybody has a lease.
+        changing.fetch_add(1, Ordering::SeqCst);
+        let change = Change { changing };
+        let now = self.platform.now();
+        if self.read_grace_until.is_some_and(|until| until > now) {
+            return None;
+        }
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(&key) else { return Some(change) };
+        let is_own = who.is_some_and(|session| entry.readers == Readers::One(session));
+        if entry.read_until <= now || is_own {
+            entry.version = self.draw_version();
+            return Some(change);
+        }
+        let pause = if entry.reader_left { Duration::ZERO } else { REFUSAL };
+        let until = entry.read_until + pause;
+        entry.reading_refused_until = entry.reading_refused_until.max(Some(until));
+        None
     }
 
     fn wait_to_write(&self, key: Key, writer: Option<SessionId>) {

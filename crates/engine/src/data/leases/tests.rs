@@ -356,3 +356,30 @@ fn after_a_restart_the_holder_comes_first() {
     // Too late for whoever comes now.
     assert_eq!(leases.grant_write((key().0, 1), ONE, Some(before.version)).lease, Duration::ZERO);
 }
+
+#[test]
+fn a_name_stays_while_somebody_else_relies_on_it() {
+    let (leases, time) = leases();
+    assert!(leases.try_change(key(), None).is_some(), "nobody does");
+    let first = leases.grant_read(key(), ONE);
+    drop(leases.try_change(key(), Some(ONE)).unwrap());
+    let second = leases.grant_read(key(), ONE);
+    assert_ne!(second.version, first.version);
+    assert!(leases.try_change(key(), Some(TWO)).is_none());
+    assert!(leases.try_change(key(), None).is_none(), "who does not say who it is, neither");
+    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO, "whoever waits has its turn");
+    time.sleep(READ);
+    let change = leases.try_change(key(), Some(TWO)).unwrap();
+    time.sleep(REFUSAL);
+    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO, "it is being changed");
+    drop(change);
+    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+}
+
+#[test]
+fn names_that_an_earlier_run_gave_leases_of_stay_for_as_long() {
+    let (leases, time) = leases_of(2, Given { read: true, write: false });
+    assert!(leases.try_change(key(), Some(ONE)).is_none());
+    time.sleep(READ);
+    assert!(leases.try_change(key(), Some(ONE)).is_some());
+}

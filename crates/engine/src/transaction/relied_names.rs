@@ -1,0 +1,38 @@
+//! Names that clients rely on under a read lease of their directory's shard. Owns which actions take such a
+//! name away. Nobody is waited for here: who wants to change one comes back, as it does for a lock.
+
+use azekura_proto::attr::FileKind;
+use azekura_proto::transaction::Action;
+use azekura_proto::{SessionId, Status};
+
+use crate::data::leases::Change;
+use crate::node::Node;
+use crate::target::Target;
+
+/// Keeps the names that actions take away, or lead elsewhere, from being relied upon until what this gives
+/// is dropped. The caller keeps them from being looked up meanwhile, or afterwards. `who`: the session on
+/// whose behalf it is, if that is known.
+///
+/// # Errors
+/// `Busy` while others rely on one of them, a second at most.
+pub(crate) fn keep_from_leases<'t>(
+    node: &Node,
+    target: &'t Target,
+    who: Option<SessionId>,
+    actions: &[Action],
+) -> Result<Vec<Change<'t>>, Status> {
+    let mut changes = Vec::new();
+    for action in actions {
+        let (dir, gone) = match action {
+            Action::RemoveEntry { dir, entry, .. }
+            | Action::InsertEntry { dir, replaces: Some(entry), .. } => (*dir, entry),
+            _ => continue,
+        };
+        if gone.kind != FileKind::Directory
+            && let Some(shard) = node.shard_on_target(dir, target.id)
+        {
+            changes.push(target.leases.try_change((dir, shard), who).ok_or(Status::Busy)?);
+        }
+    }
+    Ok(changes)
+}

@@ -1,0 +1,272 @@
+//! Files that are opened, leased and read before the program asks for them. Owns how many are worth that, by
+//! what became of earlier ones, and how many bytes of them are kept. It asks nobody; for how long a file is
+//! good is known to its leases.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use azekura_client::OpenReference;
+use azekura_proto::Oid;
+
+use super::entry::{Entry, Stamp};
+use super::order::ListedFile;
+use crate::reader::{BroughtBytes, FileReader};
+
+/// Files that are brought at first, and at most: as many as one exchange has room for.
+pub(super) const FILES_FIRST: usize = 4;
+const FILES_MAX: usize = 56;
+/// Contents that are brought at a time, for each of the files, and at most, in bytes.
+const BYTES_EACH: u64 = 1 << 20;
+const BYTES_MAX: u64 = 16 << 20;
+/// Contents that are kept, of all files, in bytes.
+const HELD_BYTES_MAX: u64 = 32 << 20;
+/// The longest file that is brought, in bytes: longer ones are read ahead as they are read.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// So many opens that follow each other make an order; where one was followed before, so many.
+const RUN_FIRST: u32 = 2;
+const RUN_TRUSTED: u32 = 1;
+/// So many names that were opened one after the other make a directory worth being listed.
+const UNLISTED_RUN: u32 = 3;
+/// So often files may be brought in vain, and for how long none are brought then.
+const IN_VAIN_MAX: u32 = 2;
+const PAUSE: Duration = Duration::from_secs(5);
+/// By so many opens it is known how fast the program goes on.
+const PACE_OPENS: usize = 64;
+/// No more files are brought than it opens in this time: while their leases hold.
+const AHEAD: Duration = Duration::from_millis(700);
+
+/// What became of files that were opened and read before the program asked for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Foreseen {
+    /// Files that were brought.
+    pub files: u64,
+    /// Files of these that the program has opened.
+    pub opened_files: u64,
+    /// Bytes of contents that are kept now.
+    pub held_bytes: u64,
+    /// Bytes that the program has read.
+    pub read_bytes: u64,
+    /// Bytes that were thrown away unread.
+    pub wasted_bytes: u64,
+}
+
+/// A file that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct BroughtFile {
+    pub(crate) dir: Oid,
+    pub(crate) name: Box<[u8]>,
+    /// Until then the name stays, by the lease of the directory's shard.
+    pub(crate) named_until: Instant,
+    pub(crate) reference: OpenReference,
+    /// Has the lease of the file's home, with the attributes.
+    pub(crate) reader: FileReader,
+}
+
+/// What is worth being asked for when a file is opened.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    Nothing,
+    /// The directory's listing, since files of it were opened by name, this one before.
+    Listing(Box<[u8]>),
+    /// These files; the one that is opened in front, unless it is here.
+    Files(Vec<ListedFile>),
+}
+
+/// How many files are brought at a time.
+#[derive(Debug, Default)]
+struct Growth {
+    /// As many as the last time; 0 at first.
+    files: usize,
+    /// What became of them since.
+    used: usize,
+    unused: usize,
+    read_bytes: u64,
+    wasted_bytes: u64,
+    in_vain: u32,
+    paused_until: Option<Instant>,
+    /// Files that the last time were worth it, when there was room for them.
+    chosen: usize,
+}
+
+/// How fast a program opens files.
+#[derive(Debug, Default)]
+struct Pace(VecDeque<Instant>);
+
+/// Names opened in a directory of which no listing is known.
+#[derive(Debug, Default)]
+struct Unlisted {
+    dir: Option<Oid>,
+    last: Box<[u8]>,
+    run: u32,
+    /// It is not listed again.
+    is_tried: bool,
+}
+
+/// The files that were brought.
+#[derive(Debug, Default)]
+pub(super) struct BroughtFiles {
+    files: Vec<(Stamp, BroughtFile)>,
+    pub(super) bytes: Arc<BroughtBytes>,
+    growth: Growth,
+    pace: Pace,
+    unlisted: Unlisted,
+    brought: u64,
+    opened: u64,
+}
+
+impl Growth {
+    fn is_trusted(&self) -> bool {
+        self.files > FILES_FIRST
+    }
+
+    fn is_paused(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| now < until)
+    }
+
+    /// How many to bring now: twice as many as the last time if all of these were of use, as many as were
+    /// if not all, and few if most were not.
+    fn next(&mut self, now: Instant, bytes: &BroughtBytes) -> usize {
+        let (read, wasted) = (bytes.read() - self.read_bytes, bytes.wasted() - self.wasted_bytes);
+        let (used, unused) = (self.used, self.unused);
+        if unused > used || wasted > read {
+            self.files = FILES_FIRST;
+            self.in_vain += 1;
+        } else if used > 0 {
+            self.files = if unused > 0 { used } else { self.files * 2 };
+            self.in_vain = 0;
+        }
+        self.files = self.files.clamp(FILES_FIRST, FILES_MAX);
+        (self.used, self.unused) = (0, 0);
+        (self.read_bytes, self.wasted_bytes) = (bytes.read(), bytes.wasted());
+        if self.in_vain >= IN_VAIN_MAX {
+            *self = Self { paused_until: Some(now + PAUSE), ..Self::begun_at(bytes) };
+            return 0;
+        }
+        self.files
+    }
+
+    fn begun_at(bytes: &BroughtBytes) -> Self {
+        Self { read_bytes: bytes.read(), wasted_bytes: bytes.wasted(), ..Self::default() }
+    }
+}
+
+impl Pace {
+    fn note(&mut self, now: Instant) {
+        if self.0.len() == PACE_OPENS {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+    }
+
+    /// How many files it opens in a time.
+    fn files_in(&self, time: Duration) -> usize {
+        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return 0 };
+        let took = last.saturating_duration_since(*first).max(Duration::from_micros(1));
+        (time.as_secs_f64() * (self.0.len() - 1) as f64 / took.as_secs_f64()) as usize
+    }
+}
+
+/// Whether a file may be brought, as far as a listing tells: it lies at home as a whole.
+pub(super) fn may_be_brought(entry: &Entry) -> bool {
+    entry.seen.as_ref().is_none_or(|seen| !seen.attr.striped && seen.attr.size <= FILE_BYTES_MAX)
+}
+
+impl BroughtFiles {
+    /// Takes those away that are good no more; dropping one may speak to an engine.
+    pub(super) fn remove_old(
+        &mut self,
+        believes: impl Fn(Stamp) -> bool,
+        now: Instant,
+    ) -> Vec<BroughtFile> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let files = std::mem::take(&mut self.files);
+        let is_good =
+            |(stamp, file): &(Stamp, BroughtFile)| believes(*stamp) && now < file.named_until;
+        let (kept, old): (Vec<_>, Vec<_>) = files.into_iter().partition(is_good);
+        self.files = kept;
+        self.growth.unused += old.len();
+        old.into_iter().map(|(_, file)| file).collect()
+    }
+
+    /// A file is opened by its name: takes it, if it was brought.
+    pub(super) fn take(&mut self, dir: Oid, name: &[u8], now: Instant) -> Option<BroughtFile> {
+        self.pace.note(now);
+        let is_it = |(_, file): &(Stamp, BroughtFile)| file.dir == dir && *file.name == *name;
+        let place = self.files.iter().position(is_it)?;
+        self.growth.used += 1;
+        self.opened += 1;
+        Some(self.files.remove(place).1)
+    }
+
+    pub(super) fn is_here(&self, oid: Oid) -> bool {
+        self.files.iter().any(|(_, file)| file.reference.oid() == oid)
+    }
+
+    /// Keeps files that have come, of so many that were asked for.
+    pub(super) fn keep(&mut self, stamp: Stamp, asked: usize, files: Vec<BroughtFile>) {
+        self.growth.unused += asked.saturating_sub(files.len());
+        self.brought += files.len() as u64;
+        self.files.extend(files.into_iter().map(|file| (stamp, file)));
+    }
+
+    /// Whether more files of a directory are worth being brought, after so many opens that follow each
+    /// other. `is_here`: the file that is opened was brought.
+    pub(super) fn are_worth_more(&self, dir: Oid, run: u32, is_here: bool, now: Instant) -> bool {
+        let enough = if self.growth.is_trusted() { RUN_TRUSTED } else { RUN_FIRST };
+        let left = self.files.iter().filter(|(_, file)| file.dir == dir).count();
+        run >= enough && !self.growth.is_paused(now) && (!is_here || 2 * left <= self.growth.chosen)
+    }
+
+    /// Of files that could be brought next those that are. Their contents come to `bytes_max` at most, but
+    /// for the first.
+    pub(super) fn choose(
+        &mut self,
+        mut next: Vec<ListedFile>,
+        bytes_max: u64,
+        now: Instant,
+    ) -> Vec<ListedFile> {
+        let count = self.growth.next(now, &self.bytes);
+        let count = count.min(self.pace.files_in(AHEAD).max(FILES_FIRST));
+        let held_max = HELD_BYTES_MAX.saturating_sub(self.bytes.held());
+        let at_once_max = (count as u64 * BYTES_EACH).min(BYTES_MAX);
+        let mut room = bytes_max.min(held_max).min(at_once_max);
+        next.truncate(count);
+        let fitting = next.iter().take_while(|file| {
+            let fits = file.bytes <= room;
+            room = room.saturating_sub(file.bytes);
+            fits
+        });
+        let fitting = fitting.count().max(usize::from(held_max > 0));
+        next.truncate(fitting);
+        self.growth.chosen = next.len();
+        next
+    }
+
+    /// A file of a directory is opened that no listing is known of.
+    pub(super) fn note_unlisted(&mut self, dir: Oid, name: &[u8]) -> Wanted {
+        let known = &mut self.unlisted;
+        if known.dir != Some(dir) {
+            *known = Unlisted { dir: Some(dir), ..Unlisted::default() };
+        }
+        known.run = if *name > *known.last { known.run + 1 } else { 1 };
+        let last = std::mem::replace(&mut known.last, name.into());
+        if known.run < UNLISTED_RUN || known.is_tried {
+            return Wanted::Nothing;
+        }
+        known.is_tried = true;
+        Wanted::Listing(last)
+    }
+
+    pub(super) fn counts(&self) -> Foreseen {
+        Foreseen {
+            files: self.brought,
+            opened_files: self.opened,
+            held_bytes: self.bytes.held(),
+            read_bytes: self.bytes.read(),
+            wasted_bytes: self.bytes.wasted(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The order in which a program opens the files of a directory, and which come next in it. Owns what counts as
+//! an order: that of the listing, of the names (`cat *`), or of the inode numbers (`tar`).
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use azekura_proto::Oid;
+use azekura_proto::attr::FileKind;
+
+use super::entry::Entry;
+
+/// So many files that were expected may be left out without an end to the order.
+const LEFT_OUT_MAX: usize = 3;
+/// The ways in which files can follow each other.
+const ORDERS: [Order; 3] = [Order::Number, Order::Name, Order::Listing];
+
+/// A file of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ListedFile {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) oid: Oid,
+    /// Its length as the listing told it, in bytes; 0 if it did not.
+    pub(crate) bytes: u64,
+    cookie: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    Number,
+    Name,
+    Listing,
+}
+
+/// How files of a directory have been opened.
+#[derive(Debug, Default)]
+pub(super) struct FileOrder {
+    last: Option<ListedFile>,
+    /// How many opens up to the last one follow each other in each of the orders.
+    runs: [u32; ORDERS.len()],
+    /// Those that come next, as far as they were asked for.
+    expected: VecDeque<Oid>,
+}
+
+impl ListedFile {
+    pub(super) fn of(entry: &Entry) -> Self {
+        Self {
+            name: entry.name.clone(),
+            oid: entry.oid,
+            bytes: entry.seen.as_ref().map_or(0, |seen| seen.attr.size),
+            cookie: entry.cookie,
+        }
+    }
+}
+
+impl Order {
+    fn compare(self, entry: &Entry, file: &ListedFile) -> Ordering {
+        match self {
+            Self::Number => entry.oid.inode_number().cmp(&file.oid.inode_number()),
+            Self::Name => entry.name.cmp(&file.name),
+            Self::Listing => entry.cookie.cmp(&file.cookie),
+        }
+    }
+
+    fn compare_files(self, one: &ListedFile, other: &ListedFile) -> Ordering {
+        match self {
+            Self::Number => one.oid.inode_number().cmp(&other.oid.inode_number()),
+            Self::Name => one.name.cmp(&other.name),
+            Self::Listing => one.cookie.cmp(&other.cookie),
+        }
+    }
+}
+
+/// Whether an entry is a file with contents: programs leave empty ones out (`tar`).
+fn has_contents(entry: &Entry) -> bool {
+    entry.kind == FileKind::Regular && entry.seen.as_ref().is_none_or(|seen| seen.attr.size > 0)
+}
+
+impl FileOrder {
+    /// Somebody goes through the directory anew.
+    pub(super) fn begin(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Files have been opened by name, up to this one.
+    pub(super) fn begin_after(&mut self, last: ListedFile) {
+        *self = Self { last: Some(last), runs: [1; ORDERS.len()], expected: VecDeque::new() };
+    }
+
+    /// A file is opened, one of these entries. Tells how many opens now follow each other.
+    pub(super) fn note<'e>(
+        &mut self,
+        entries: &(impl Iterator<Item = &'e Entry> + Clone),
+        file: ListedFile,
+    ) -> u32 {
+        if self.last.as_ref().is_some_and(|last| last.oid == file.oid) {
+            return self.run();
+        }
+        let place = self.expected.iter().take(LEFT_OUT_MAX + 1).position(|oid| *oid == file.oid);
+        if let Some(place) = place {
+            self.expected.drain(..=place);
+            let best = self.best();
+            self.runs[best] = self.runs[best].saturating_add(1);
+        } else {
+            self.expected.clear();
+            for (order, run) in ORDERS.into_iter().zip(&mut self.runs) {
+                let follows = follows(entries.clone(), order, self.last.as_ref(), &file);
+                *run = if follows { run.saturating_add(1) } else { 0 };
+            }
+        }
+        self.last = Some(file);
+        self.run()
+    }
+
+    fn run(&self) -> u32 {
+        self.runs[self.best()]
+    }
+
+    /// Of several orders that fit equally well the first.
+    fn best(&self) -> usize {
+        let longest = self.runs.iter().max();
+        self.runs.iter().position(|run| Some(run) == longest).unwrap_or(0)
+    }
+
+    /// The next files in the order that fits best, without those that are wanted no more.
+    pub(super) fn next<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e Entry>,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Vec<ListedFile> {
+        let Some(last) = &self.last else { return Vec::new() };
+        let order = ORDERS[self.best()];
+        let is_next =
+            |entry: &&Entry| entry.kind == FileKind::Regular && order.compare(entry, last).is_gt();
+        let mut next: Vec<ListedFile> =
+            entries.filter(is_next).filter(|entry| is_wanted(entry)).map(ListedFile::of).collect();
+        next.sort_by(|one, other| order.compare_files(one, other));
+        next
+    }
+
+    /// These come next, and have been asked for.
+    pub(super) fn expect(&mut self, files: &[ListedFile]) {
+        self.expected.extend(files.iter().map(|file| file.oid));
+    }
+}
+
+/// Whether a file is the next one after the last, or the first of all where there is none.
+fn follows<'e>(
+    mut entries: impl Iterator<Item = &'e Entry>,
+    order: Order,
+    last: Option<&ListedFile>,
+    file: &ListedFile,
+) -> bool {
+    let is_before = |entry: &Entry| order.compare(entry, file).is_lt();
+    match last {
+        None => !entries.any(|entry| has_contents(entry) && is_before(entry)),
+        Some(last) => {
+            let is_behind = |entry: &Entry| order.compare(entry, last).is_gt();
+            let is_between = |entry: &Entry| is_behind(entry) && is_before(entry);
+            order.compare_files(last, file).is_lt()
+                && !entries.any(|entry| has_contents(entry) && is_between(entry))
+        }
+    }
+}

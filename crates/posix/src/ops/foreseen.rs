@@ -1,0 +1,227 @@
+//! Files that a program is expected to open next: they are opened, leased and read together with the one that
+//! it waits for. Owns the requests, and when what came of them may be given to whoever opens a file; which
+//! files are worth it is the business of [`crate::listed`]. Only for front ends that keep what listings bring
+//! ([`crate::FsConfig::listed_from_us`]), of pools that are far.
+//!
+//! A file is given without asking only while two leases hold that were there before it was looked at: that
+//! of the directory's shard, by which the name leads where it led, and that of the file's home, by which
+//! data and attributes are as they were. Whoever changes either waits for them.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use azekura_client::{Batch, BatchReplies, Call, OpenReference, Ticket};
+use azekura_proto::message::ShardRef;
+use azekura_proto::message::typed::{FileLeased, LeaseRead, OpenEntry, OpenedEntry};
+use azekura_proto::{Attr, FileKind, Oid, TargetId};
+use rustix::fs::OFlags;
+
+use crate::listed::{BroughtFile, Foreseen, ListedFile, PartOf, Wanted};
+use crate::reader::FileReader;
+use crate::{Credentials, FileSystem, OpenFile, Result};
+
+/// Of a directory whose files are opened by name so much is listed, in bytes.
+const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
+/// Contents are brought that the link carries in this time: they are used while the leases hold.
+const AHEAD: Duration = Duration::from_millis(400);
+/// The same while it is not known what the link carries, in bytes.
+const UNTRIED_BYTES: u64 = 4 << 20;
+
+/// The request for a file.
+struct Question<'f> {
+    file: &'f ListedFile,
+    entry_target: TargetId,
+    reference: OpenReference,
+    ticket: Ticket<OpenEntry<'f>>,
+}
+
+/// A file that its name led to after the question, and that is open since.
+struct Opened {
+    attr: Box<Attr>,
+    reference: OpenReference,
+    /// Where nobody changes the file or its name: until when the name stays, and the file under its lease.
+    leased: Option<(Instant, FileReader)>,
+}
+
+impl FileSystem {
+    /// What became of files that were opened and read before the program asked for them.
+    pub fn foreseen(&self) -> Foreseen {
+        self.listed.foreseen()
+    }
+
+    /// Opens a file for reading that was brought, or that is worth being asked for together with those that
+    /// come next. `None` if it is to be opened by itself.
+    pub(super) fn open_foreseen(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Result<Option<OpenFile>> {
+        if !self.keeps_listed() || flags.contains(OFlags::DIRECTORY) {
+            return Ok(None);
+        }
+        let bytes_max = self.bytes_ahead(dir, name);
+        let (mut here, mut wanted) = self.listed.open_file(dir, name, bytes_max);
+        if let Wanted::Listing(last) = wanted {
+            let what = (PartOf::Looks, LISTED_BYTES);
+            if !matches!(self.list_and_keep(dir, 0, None, what), Ok((_, true))) {
+                return Ok(None);
+            }
+            self.listed.begin_files_after(dir, &last);
+            (here, wanted) = self.listed.open_file(dir, name, bytes_max);
+        }
+        let brought = here.and_then(|file| self.brought(caller, file, flags));
+        let files = match &wanted {
+            Wanted::Files(files) => &**files,
+            Wanted::Nothing | Wanted::Listing(_) => &[],
+        };
+        if let Some(file) = brought {
+            let file = file?;
+            self.bring(dir, files, false);
+            return Ok(Some(file));
+        }
+        let is_first = files.first().is_some_and(|file| *file.name == *name);
+        let Some(opened) = self.bring(dir, files, is_first) else { return Ok(None) };
+        let Opened { attr, reference, leased } = opened;
+        let (_, mut file) = self.opened(caller, *attr, reference, flags)?;
+        if let Some((_, reader)) = leased {
+            file.reader = reader;
+        }
+        Ok(Some(file))
+    }
+
+    /// How much of contents the link to a directory's entry carries ahead, in bytes.
+    fn bytes_ahead(&self, dir: Oid, name: &[u8]) -> u64 {
+        let link = self.reading.link(self.entry_target(dir, name));
+        let bytes = link.bytes_per_second.saturating_mul(AHEAD.as_millis() as u64) / 1000;
+        if link.untried { bytes.max(UNTRIED_BYTES) } else { bytes }
+    }
+
+    /// Opens a file that was brought, if its leases still hold.
+    fn brought(
+        &self,
+        caller: &Credentials,
+        file: BroughtFile,
+        flags: OFlags,
+    ) -> Option<Result<OpenFile>> {
+        let BroughtFile { named_until, reference, reader, .. } = file;
+        let attr = reader.attr().filter(|_| self.now() < named_until)?;
+        if self.writing.has_unsettled(attr.oid) {
+            return None;
+        }
+        Some(self.opened(caller, attr, reference, flags).map(|(_, mut file)| {
+            file.reader = reader;
+            file
+        }))
+    }
+
+    /// Asks for files all at once, and keeps what comes. With `is_first` the first of them is wanted now,
+    /// and given back if its name leads to it.
+    fn bring(&self, dir: Oid, files: &[ListedFile], is_first: bool) -> Option<Opened> {
+        if files.is_empty() {
+            return None;
+        }
+        let asked = self.listed.ask();
+        let (at, changes) = (self.now(), self.changes.of_all());
+        let mut batch = Batch::with_capacity(files.len() + 1);
+        let names = self.ask_names(dir, files, &mut batch);
+        let questions: Vec<_> =
+            files.iter().filter_map(|file| self.ask_file(dir, file, &mut batch)).collect();
+        let mut replies = self.pool().call_batch(batch);
+        let may_lease = replies.are_in_order();
+        let named_until: HashMap<TargetId, Instant> = names
+            .into_iter()
+            .filter_map(|(target, ticket)| {
+                let lease_ms = replies.take(ticket).ok()?.lease_ms;
+                let until = at + Duration::from_millis(lease_ms.into());
+                (may_lease && lease_ms > 0).then_some((target, until))
+            })
+            .collect();
+        let mut first = None;
+        let mut brought = Vec::new();
+        for question in questions {
+            let file = question.file;
+            let until = named_until.get(&question.entry_target).copied();
+            let opened = self.answered(question, &mut replies, at, until);
+            match opened {
+                opened if is_first && file.oid == files[0].oid => first = opened,
+                Some(Opened { reference, leased: Some((named_until, reader)), .. }) => {
+                    let name = file.name.clone();
+                    brought.push(BroughtFile { dir, name, named_until, reference, reader });
+                }
+                _ => {}
+            }
+        }
+        if changes != self.changes.of_all() {
+            // What was looked at may be from before an own change.
+            self.listed.keep_files(&asked, files.len(), Vec::new());
+            return first.map(|opened| Opened { leased: None, ..opened });
+        }
+        // In the order in which they are expected to be read.
+        let bytes = self.listed.brought_bytes();
+        let leased = first.iter().filter_map(|first| Some(&first.leased.as_ref()?.1));
+        for reader in leased.chain(brought.iter().map(|file| &file.reader)) {
+            reader.bring_whole(&bytes);
+        }
+        self.listed.keep_files(&asked, files.len() - usize::from(is_first), brought);
+        first
+    }
+
+    /// Asks for leases of the names of files, to go in front of what relies on them.
+    fn ask_names(
+        &self,
+        dir: Oid,
+        files: &[ListedFile],
+        batch: &mut Batch<'_>,
+    ) -> Vec<(TargetId, Ticket<LeaseRead>)> {
+        let mut targets: Vec<_> =
+            files.iter().map(|file| self.entry_target(dir, &file.name)).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let placement = self.pool().placement();
+        let ask = |target| {
+            let shard = placement.shard_on_target(dir, target)?;
+            let data = ShardRef { oid: dir, shard, is_file: false };
+            Some((target, batch.add(Call::new(target, LeaseRead { data }))))
+        };
+        targets.into_iter().filter_map(ask).collect()
+    }
+
+    fn ask_file<'f>(
+        &self,
+        dir: Oid,
+        file: &'f ListedFile,
+        batch: &mut Batch<'f>,
+    ) -> Option<Question<'f>> {
+        // Before it is asked for: releases of it wait from here on.
+        let reference = self.pool().count_open(file.oid).ok()?;
+        let entry_target = self.entry_target(dir, &file.name);
+        let request = OpenEntry { dir, name: &file.name, lease: true };
+        let ticket = batch.add(Call::new(entry_target, request));
+        Some(Question { file, entry_target, reference, ticket })
+    }
+
+    /// What has come of a file that was asked for then, and whose name stays until that.
+    fn answered(
+        &self,
+        question: Question<'_>,
+        replies: &mut BatchReplies<'_>,
+        at: Instant,
+        named_until: Option<Instant>,
+    ) -> Option<Opened> {
+        let Question { reference, ticket, .. } = question;
+        let opened = replies.take(ticket).ok()?;
+        let reference = self.pool().opened_as_expected(reference, &opened)?;
+        let OpenedEntry { entry, attr, lease } = opened;
+        let attr = attr.filter(|_| {
+            entry.kind == FileKind::Regular && !self.writing.has_unsettled(entry.oid)
+        })?;
+        let leased = named_until.filter(|_| lease.lease_ms > 0).map(|until| {
+            let (layout, attr) = (self.layout_of(&attr), attr.clone());
+            let leased = FileLeased { lease, attr };
+            (until, FileReader::of_leased(&self.reading, &layout, at, leased))
+        });
+        Some(Opened { attr, reference, leased })
+    }
+}
