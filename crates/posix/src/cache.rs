@@ -96,6 +96,9 @@ pub(crate) struct DirCache {
     changes: Box<[AtomicU64]>,
     /// Two changes of what is kept of one directory must not lose one.
     touching: [Mutex<()>; 16],
+    started: Instant,
+    /// What was asked for until then is a guess now: nanoseconds after `started`, and 1 more.
+    aged_ns: AtomicU64,
 }
 
 /// A directory in which an entry was made or removed, with this time of last change.
@@ -120,6 +123,8 @@ impl DirCache {
         let items = if ttl.is_some() { ITEMS } else { 1 };
         Self {
             ttl,
+            started: platform.now(),
+            aged_ns: AtomicU64::new(0),
             platform,
             dirs: Cache::new(items),
             steps: Cache::new(items),
@@ -145,7 +150,8 @@ impl DirCache {
     pub(crate) fn dir(&self, dir: Oid) -> Option<Arc<Attr>> {
         self.ttl?;
         let known = self.dirs.get(&dir)?.value;
-        self.is_fresh(known.confirmed).then_some(known.attr)
+        let is_known = self.is_fresh(known.confirmed) && !self.has_aged(known.confirmed);
+        is_known.then_some(known.attr)
     }
 
     /// What was known of a directory last, however long ago: a guess that an engine has to confirm.
@@ -206,6 +212,9 @@ impl DirCache {
     pub(crate) fn dir_with_age(&self, dir: Oid) -> Option<(Arc<Attr>, Duration)> {
         let ttl = self.ttl?;
         let kept = self.dirs.get(&dir)?;
+        if self.has_aged(kept.since) {
+            return None;
+        }
         let left = ttl.checked_sub(self.platform.elapsed(kept.since))?;
         (!left.is_zero()).then_some((kept.value.attr, left))
     }
@@ -225,6 +234,22 @@ impl DirCache {
         self.dirs.insert(dir, Kept { value, ..kept });
     }
 
+    /// A directory's times or links have changed: what was known of it is a guess now.
+    pub(crate) fn age_dir(&self, dir: Oid) {
+        let Some(ttl) = self.ttl else { return };
+        let counter = dir_counter(dir);
+        let _touching = self.touching[counter % self.touching.len()].lock();
+        self.changes[counter].fetch_add(1, Ordering::SeqCst);
+        let Some(kept) = self.dirs.get(&dir) else { return };
+        match self.platform.now().checked_sub(ttl) {
+            Some(since) => {
+                let value = KnownDir { confirmed: since, ..kept.value };
+                self.dirs.insert(dir, Kept { since, value });
+            }
+            None => drop(self.dirs.remove(&dir)),
+        }
+    }
+
     /// A directory's attributes have changed, or it is gone.
     pub(crate) fn forget_dir(&self, dir: Oid) {
         if self.ttl.is_some() {
@@ -235,14 +260,25 @@ impl DirCache {
         }
     }
 
-    /// Something happened to directories whose ids are not at hand: one was moved or removed.
-    pub(crate) fn forget_dirs(&self) {
-        if self.ttl.is_some() {
-            for change in &self.changes {
-                change.fetch_add(1, Ordering::SeqCst);
-            }
-            self.dirs.clear();
+    /// Something happened to directories whose ids are not at hand: one was moved or removed. What was
+    /// known of them is a guess now.
+    pub(crate) fn age_dirs(&self) {
+        if self.ttl.is_none() {
+            return;
         }
+        for change in &self.changes {
+            change.fetch_add(1, Ordering::SeqCst);
+        }
+        // After the counters: what was asked for before is not kept any more.
+        self.aged_ns.fetch_max(self.since_start_ns(self.platform.now()) + 1, Ordering::SeqCst);
+    }
+
+    fn since_start_ns(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_nanos() as u64
+    }
+
+    fn has_aged(&self, since: Instant) -> bool {
+        self.since_start_ns(since) < self.aged_ns.load(Ordering::SeqCst)
     }
 
     /// Where a name leads, if it is known to lead to a directory or symlink.
@@ -267,9 +303,22 @@ impl DirCache {
 
     /// A name leads elsewhere, or nowhere, from now on.
     pub(crate) fn forget_step(&self, dir: Oid, name: &[u8]) {
-        if self.ttl.is_some() {
-            self.changes[step_counter(dir, name)].fetch_add(1, Ordering::SeqCst);
-            self.steps.remove(&NameRef { dir, name });
+        self.renew_step(dir, name, None);
+    }
+
+    /// A name leads elsewhere from now on: there, if it is said where and nothing else has happened to the
+    /// name since that was asked for.
+    pub(crate) fn renew_step(&self, dir: Oid, name: &[u8], new: Option<(Asked, Step)>) {
+        if self.ttl.is_none() {
+            return;
+        }
+        let before = self.changes[step_counter(dir, name)].fetch_add(1, Ordering::SeqCst);
+        match new {
+            Some((asked, value)) if asked.value == before => {
+                let key = Name { dir, name: name.into() };
+                self.steps.insert(key, Kept { since: asked.since, value });
+            }
+            _ => drop(self.steps.remove(&NameRef { dir, name })),
         }
     }
 }

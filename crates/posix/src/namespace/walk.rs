@@ -325,10 +325,14 @@ impl Namespace {
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;
+            let keeps = self.fs.keeps_listed();
             let asked = self.fs.cache.ask_step(dir, &name);
+            let asked_dir = keeps.then(|| self.fs.cache.ask_any_dir());
             let attr = self.fs.lookup(&self.caller, dir, &name)?;
-            if attr.kind == FileKind::Directory && self.fs.keeps_listed() {
+            if let Some(asked_dir) = asked_dir.filter(|_| attr.kind == FileKind::Directory) {
                 self.fs.cache.keep_step(asked, dir, &name, Step::Directory(attr.oid));
+                // What is done in it next is judged by them.
+                self.fs.cache.keep_met_dir(asked_dir, attr.oid, Box::new(attr.clone()));
             }
             match attr.kind {
                 FileKind::Symlink if follow || must_be_dir => {
@@ -359,11 +363,14 @@ impl Namespace {
         walk.push(path);
         let (mut at, mut done) =
             if path[0] == b'/' { (self.fs.root(), Vec::new()) } else { (self.base, base.to_vec()) };
+        // The attributes of `at`, where they have come along.
+        let mut met = None;
         while let Some(name) = walk.rest.pop() {
             match name.as_slice() {
                 b"." => continue,
                 b".." => {
                     at = self.step_up(at, &walk)?;
+                    met = None;
                     done.truncate(done.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
                     continue;
                 }
@@ -376,20 +383,23 @@ impl Namespace {
                 if text.first() == Some(&b'/') {
                     done.clear();
                 }
-                at = self.follow_step(at, &text, &mut walk)?;
+                let led = self.follow_step(at, &text, &mut walk)?;
+                met = met.filter(|_| led == at);
+                at = led;
                 continue;
             }
             done.push(b'/');
             done.extend_from_slice(&name);
             if attr.kind == FileKind::Directory {
                 at = attr.oid;
+                met = Some(attr);
             } else if walk.rest.is_empty() && !walk.slash {
                 return Ok((done, attr));
             } else {
                 return Err(Errno::NOTDIR);
             }
         }
-        Ok((done, self.fs.getattr(at)?))
+        Ok((done, met.map_or_else(|| self.fs.getattr(at), Ok)?))
     }
 
     /// The directory that a path leads to.

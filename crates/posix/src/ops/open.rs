@@ -98,7 +98,7 @@ impl FileSystem {
     }
 
     /// Goes on with what an engine holds open now, and has these attributes.
-    fn opened(
+    pub(super) fn opened(
         &self,
         caller: &Credentials,
         mut attr: Attr,
