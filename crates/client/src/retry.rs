@@ -97,16 +97,24 @@ impl Session {
         map_version: u32,
     ) -> std::result::Result<Answer, Failure> {
         let platform = &*self.identity().platform;
-        let mut gone = Duration::ZERO;
+        let (mut gone, mut first) = (Duration::ZERO, None);
         // The usual first attempt has all its time before it, and need not look at the clock.
         let changes = exchange.request.is_fenced();
         if attempts.have_failed() || !link.is_ready(slot, changes) {
-            link.reach(slot, map_version, changes, attempts.gone(platform))?;
+            if !attempts.have_failed() {
+                first = link.connect_first(slot, attempts.gone(platform))?;
+            }
+            if first.is_none() {
+                link.reach(slot, map_version, changes, attempts.gone(platform))?;
+            }
             gone = attempts.gone(platform);
         }
         let to = Destination { target: exchange.target, map_version };
         let Exchange { request, bulk_out, bulk_in, .. } = exchange;
         let answer = slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in, gone)?;
+        if let Some(welcome) = first {
+            link.note_first(&welcome);
+        }
         link.note_up();
         Ok(answer)
     }
