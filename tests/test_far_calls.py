@@ -1,5 +1,5 @@
-"""Single calls to a far pool under the preload library, and the start of a program: what they cost in round
-trips."""
+"""Single calls to a far pool under the preload library, and the start of a program: what they cost in
+round trips. And a way that becomes long while a program runs."""
 
 import sys
 import time
@@ -69,6 +69,24 @@ TRIPS = {
     "close": 0,
 }
 
+# Looks at a file again and again, says how long the last look took, and then how long it takes to list
+# its directory and to look at all that is there.
+WATCH = """
+import os, sys, time
+at, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
+print("ready", flush=True)
+while time.monotonic() < end:
+    begun = time.monotonic()
+    os.stat(f"{at}/file0")
+    one = time.monotonic() - begun
+    time.sleep(0.01)
+begun = time.monotonic()
+for name in os.listdir(at):
+    os.stat(f"{at}/{name}")
+print(one, time.monotonic() - begun, flush=True)
+"""
+
+
 @pytest.fixture
 def lab(world):
     """A pool in one host, with some files; programs run in another."""
@@ -113,3 +131,18 @@ def test_a_program_has_its_first_bytes_after_five_round_trips(lab):
     assert lab.exec("near", *command).stdout == "content"
     # One more leads to the file through its directory.
     assert (time.monotonic() - begun) / ROUND_TRIP_S < 6 + 2 * SLACK
+
+
+def test_a_program_notices_that_the_way_has_become_long(lab):
+    watch = lab.world.start(
+        *("netlab", "exec", "--lab", lab.name, "near", "--"),
+        *preloaded(sys.executable, "-c", WATCH, "/azekura/files", "6"),
+        program=LAB,
+    )
+    wait_until(lambda: "ready" in watch.log.read_text(), "the program looks")
+    delay(lab, ROUND_TRIP_S)
+    wait_until(lambda: len(watch.log.read_text().split()) >= 3, "the program has listed")
+    one, listing = map(float, watch.log.read_text().split()[1:3])
+    assert one > ROUND_TRIP_S
+    # By itself each of the files would take one.
+    assert listing < 8 * ROUND_TRIP_S, (one, listing)

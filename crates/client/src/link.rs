@@ -44,6 +44,7 @@ pub(crate) struct Link {
     pub(crate) slots: Slots,
     claims: Claims,
     health: Health,
+    started: Instant,
     pub(crate) open_references: Arc<OpenReferences>,
 }
 
@@ -96,12 +97,13 @@ impl Link {
         let open_references = Arc::new(open_references);
         Self {
             engine,
-            identity,
             addresses: RwLock::new(addresses),
             any_target,
             slots: Slots::new(Arc::clone(&open_references) as Arc<_>),
             claims: Claims::default(),
             health: Health::default(),
+            started: identity.platform.now(),
+            identity,
             open_references,
         }
     }
@@ -178,9 +180,37 @@ impl Link {
         self.addresses.read().clone()
     }
 
-    /// How long the quickest dialling of the engine has taken, in microseconds: about a round trip.
-    pub(crate) fn dialled_us(&self) -> Option<u64> {
-        self.health.dialled_us()
+    /// About how long a round trip to the engine takes, in microseconds.
+    pub(crate) fn round_trip_us(&self) -> Option<u64> {
+        self.health.round_trip_us()
+    }
+
+    /// How often the engine was found to have moved away since it was first met.
+    pub(crate) fn moves(&self) -> u32 {
+        self.health.moves()
+    }
+
+    /// When a small request goes out whose answer is to be timed, by [`Link::note_answer`].
+    pub(crate) fn begin_timing(&self) -> Option<Instant> {
+        self.health.times_next().then(|| self.identity.platform.now())
+    }
+
+    pub(crate) fn note_answer(&self, sent: Instant) {
+        let now = self.identity.platform.now();
+        self.health.note_round_trip(self.us(now), now.saturating_duration_since(sent));
+    }
+
+    /// Something was answered after so long that took a round trip, or more.
+    pub(crate) fn note_at_most(&self, took: Duration) {
+        self.health.note_at_most(self.us(self.identity.platform.now()), took);
+    }
+
+    fn note_dialled(&self, took: Duration) {
+        self.health.note_round_trip(self.us(self.identity.platform.now()), took);
+    }
+
+    fn us(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_micros() as u64
     }
 
     /// Whether it is reached over a network.
@@ -298,7 +328,7 @@ impl Link {
             None => Ok(None),
             Some(Err(error)) => Err(Failure::Broken(error)),
             Some(Ok(Early { conversation, welcome, round_trip })) => {
-                self.health.note_dialled(round_trip);
+                self.note_dialled(round_trip);
                 slot.attach(conversation);
                 Ok(Some(welcome))
             }
@@ -335,7 +365,7 @@ impl Link {
         let deadline = self.identity.platform.now() + timeout;
         let mut met = network.open(self.engine, &addresses, lacking.len(), caller, timeout);
         if let Some(round_trip) = met.round_trip {
-            self.health.note_dialled(round_trip);
+            self.note_dialled(round_trip);
         }
         // Whoever was told that the engine knows nothing of the session says first what is open.
         met.good.sort_by_key(|(_, welcome)| !welcome.fresh_session);
@@ -451,7 +481,7 @@ mod tests {
         let (link, mut slots, is_good) = connect_to_engines(&[0; 8], 8);
         assert!(is_good && slots.iter().all(Slot::is_connected));
         assert_eq!(link.slots.conversations().open_count(), 8);
-        assert!(link.dialled_us().is_some());
+        assert!(link.round_trip_us().is_some());
         // Nobody listens any more, and nobody is asked.
         let mut again: Vec<&mut Slot> = slots.iter_mut().collect();
         assert!(link.connect_several(&mut again, SECOND).is_ok());
