@@ -8,8 +8,10 @@
 const LATE_US: u64 = 2_000_000;
 /// .. and have been so many ..
 const LATE_SAMPLES: u32 = 8;
-/// .. and all of them this many times as late as what is known.
-const LATE_TIMES: u64 = 2;
+/// .. and all of them this many times as late as what is known ..
+const LATE_TIMES: u64 = 4;
+/// .. and as this, in microseconds. A near engine with too much to do is as late as the shortest of ways.
+const LATE_FROM_US: u64 = 2_000;
 
 /// The distance of one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +39,8 @@ impl Distance {
     /// changes what is known.
     pub fn saw(&mut self, now_us: u64, took_us: u64) -> bool {
         let took_us = took_us.max(1);
-        let is_late = took_us > self.round_trip_us.saturating_mul(LATE_TIMES);
+        let late_us = self.round_trip_us.saturating_mul(LATE_TIMES).max(LATE_FROM_US);
+        let is_late = took_us >= late_us;
         if self.round_trip_us == 0 || !is_late {
             self.late_samples = 0;
             let is_news = self.round_trip_us == 0 || took_us < self.round_trip_us;
@@ -120,8 +123,10 @@ mod tests {
 
     #[test]
     fn what_is_little_slower_changes_nothing() {
-        let mut distance = Distance::default();
-        distance.saw(0, 40_000);
-        assert_eq!(after(&mut distance, 0, 60 * SECOND, SECOND / 10, 75_000), 40_000);
+        for (known_us, later_us) in [(40_000, 150_000), (60, 1_900)] {
+            let mut distance = Distance::default();
+            distance.saw(0, known_us);
+            assert_eq!(after(&mut distance, 0, 60 * SECOND, SECOND / 10, later_us), known_us);
+        }
     }
 }
