@@ -20,6 +20,8 @@ use quick_cache::sync::Cache;
 
 /// Directories kept, and names kept.
 const ITEMS: usize = 16 * 1024;
+/// Texts of symlinks kept, each of a path's length at most.
+const TEXTS: usize = 1024;
 /// Counters of changes; several things share one.
 const COUNTERS: usize = 256;
 
@@ -93,6 +95,8 @@ pub(crate) struct DirCache {
     platform: SharedPlatform,
     dirs: Cache<Oid, Kept<KnownDir>>,
     steps: Cache<Name, Kept<Step>>,
+    /// Never out of date: a symlink's text does not change, and no other object ever has its number.
+    texts: Cache<Oid, Arc<[u8]>>,
     changes: Box<[AtomicU64]>,
     /// Two changes of what is kept of one directory must not lose one.
     touching: [Mutex<()>; 16],
@@ -128,6 +132,7 @@ impl DirCache {
             platform,
             dirs: Cache::new(items),
             steps: Cache::new(items),
+            texts: Cache::new(items.min(TEXTS)),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             touching: std::array::from_fn(|_| Mutex::new(())),
         }
@@ -286,6 +291,19 @@ impl DirCache {
         self.ttl?;
         let kept = self.steps.get(&NameRef { dir, name })?;
         self.is_fresh(kept.since).then_some(kept.value)
+    }
+
+    /// The text of a symlink that is known to be there.
+    pub(crate) fn text(&self, link: Oid) -> Option<Arc<[u8]>> {
+        self.ttl?;
+        self.texts.get(&link)
+    }
+
+    /// Keeps the text of a symlink.
+    pub(crate) fn keep_text(&self, link: Oid, text: &Arc<[u8]>) {
+        if self.ttl.is_some() {
+            self.texts.insert(link, Arc::clone(text));
+        }
     }
 
     /// To be called before a name is looked up.

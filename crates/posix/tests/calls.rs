@@ -549,6 +549,40 @@ fn calls_by_path_ask_no_more_than_once_for_what_they_have_met() {
 }
 
 #[test]
+fn the_text_of_a_symlink_is_asked_for_once() {
+    let cluster = far_pool();
+    let (client, other) = (client(&cluster), cluster.root());
+    other.symlink(b"file", "/symlink").unwrap();
+    other.write("/file", b"content").unwrap();
+    client.metadata("/").unwrap();
+    let read = || assert_eq!(client.read_link("/symlink").unwrap(), b"file");
+    assert_eq!(asked(&cluster, read), just(&["lookup", "read_link"]));
+    assert_eq!(asked(&cluster, read), just(&["lookup"]));
+    let looking = asked(&cluster, || assert_eq!(client.metadata("/symlink").unwrap().size, 7));
+    assert_eq!(looking, [("lookup".to_owned(), 2)]);
+    let opening = asked(&cluster, || drop(read_only(&client, "/symlink")));
+    assert_eq!(opening, [("open_entry".to_owned(), 2)]);
+    client.symlink(b"own", "/own").unwrap();
+    let own = asked(&cluster, || assert_eq!(client.read_link("/own").unwrap(), b"own"));
+    assert_eq!(own, just(&["lookup"]));
+    // Another symlink under the name is another one, and one that is gone is gone.
+    other.remove_file("/symlink").unwrap();
+    assert_eq!(client.read_link("/symlink").err(), Some(Errno::NOENT));
+    other.symlink(b"elsewhere", "/symlink").unwrap();
+    assert_eq!(client.read_link("/symlink").unwrap(), b"elsewhere");
+    assert_eq!(client.read_link("/file").err(), Some(Errno::INVAL));
+    // Also where a listing tells of one that is not there any more.
+    let keeping = keeping(&cluster);
+    let dir = keeping.open("/", &OpenOptions::new(OFlags::DIRECTORY, 0)).unwrap();
+    let (fs, caller) = (keeping.filesystem(), keeping.caller());
+    fs.readdir(caller, dir.handle().oid(), 0, 65536, AttrsWanted::No).unwrap();
+    assert_eq!(keeping.read_link("/symlink").unwrap(), b"elsewhere");
+    other.remove_file("/symlink").unwrap();
+    other.symlink(b"new", "/symlink").unwrap();
+    assert_eq!(keeping.read_link("/symlink").unwrap(), b"new");
+}
+
+#[test]
 fn a_directory_that_was_moved_shows_where_it_is() {
     let cluster = far_pool();
     let client = keeping(&cluster);

@@ -210,8 +210,24 @@ impl Namespace {
     /// # Errors
     /// Those of `readlink`.
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        let attr = self.look_at(path, false)?;
-        if attr.kind == FileKind::Symlink { self.fs.readlink(attr.oid) } else { Err(Errno::INVAL) }
+        let place = self.place(path.as_ref())?;
+        if let Place::Name { dir, name, slash: false } = &place
+            && let Some(attr) = self.fs.look_at_listed(&self.caller, *dir, name)?
+        {
+            if attr.kind != FileKind::Symlink {
+                return Err(Errno::INVAL);
+            }
+            match self.fs.readlink(attr.oid) {
+                // Gone since it was listed; another one may have its name.
+                Err(Errno::STALE) => {}
+                text => return text,
+            }
+        }
+        let attr = self.resolve_place(place, false, &mut 0)?;
+        if attr.kind != FileKind::Symlink {
+            return Err(Errno::INVAL);
+        }
+        self.text_of(attr.oid).map(|text| text.to_vec())
     }
 
     /// `unlink`.

@@ -238,11 +238,21 @@ impl Namespace {
                 }
                 Step::Directory(entry.oid)
             }
-            FileKind::Symlink => Step::Symlink(Arc::from(self.fs.readlink(entry.oid)?)),
+            FileKind::Symlink => Step::Symlink(self.text_of(entry.oid)?),
             _ => return Err(Errno::NOTDIR),
         };
         self.fs.cache.keep_step(asked, dir, name, step.clone());
         Ok(step)
+    }
+
+    /// The text of a symlink that a name has just led to.
+    pub(super) fn text_of(&self, link: Oid) -> Result<Arc<[u8]>> {
+        if let Some(text) = self.fs.cache.text(link) {
+            return Ok(text);
+        }
+        let text = Arc::from(self.fs.readlink(link)?);
+        self.fs.cache.keep_text(link, &text);
+        Ok(text)
     }
 
     /// The place that a path leads to once a symlink at its end is followed, as `open` with
@@ -252,7 +262,7 @@ impl Namespace {
         if *links > SYMLINKS_MAX {
             return Err(Errno::LOOP.into());
         }
-        let text = self.fs.readlink(link)?;
+        let text = self.text_of(link)?;
         if text.first() != Some(&b'/') {
             return self.place_from(dir, &text, links);
         }
@@ -378,7 +388,7 @@ impl Namespace {
             }
             let attr = self.fs.lookup(&self.caller, at, &name)?;
             if attr.kind == FileKind::Symlink {
-                let text = self.fs.readlink(attr.oid)?;
+                let text = self.text_of(attr.oid)?;
                 walk.slash |= walk.rest.is_empty() && ends_with_slash(&text);
                 if text.first() == Some(&b'/') {
                     done.clear();

@@ -233,6 +233,9 @@ impl FileSystem {
                 self.note_new_entry(dir, &mut attr, asked_new);
                 self.cache.renew_step(dir, name, step);
                 self.files.keep_new(asked, &attr);
+                if let NewEntry::Symlink(text) = what {
+                    self.cache.keep_text(oid, &Arc::from(text));
+                }
                 Ok(*attr)
             }
             Creation::Existing(entry, _) => match what {
