@@ -100,7 +100,7 @@ pub(crate) extern "C" fn azekura_link(
     status("azekura_link", || {
         let container = handle(container, "container")?;
         let (from, to) = (from.bytes("from")?, to.bytes("to")?);
-        container.names.hard_link(from, to).map(drop).about(Subject::Paths(from, to))
+        container.names.hard_link(from, to).about(Subject::Paths(from, to))
     })
 }
 
@@ -110,7 +110,7 @@ pub(crate) extern "C" fn azekura_flink(file: Option<&File>, to: Text<'_>) -> c_i
     status("azekura_flink", || {
         let (file, to) = (handle(file, "file")?, to.bytes("to")?);
         let oid = file.open.handle().oid();
-        file.names.link_object(oid, to).map(drop).about(Subject::Path(to))
+        file.names.link_object(oid, to).about(Subject::Path(to))
     })
 }
 

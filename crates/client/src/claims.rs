@@ -2,7 +2,7 @@
 //! forgotten the session hears it before anything else is asked, and finds out which locks are lost.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_platform::Platform;
@@ -22,6 +22,8 @@ pub(crate) struct Claims {
     claimed: Mutex<Option<Incarnation>>,
     /// How often claims were made.
     count: AtomicU64,
+    /// The engine has been spoken to, or somebody is about to.
+    has_begun: AtomicBool,
 }
 
 /// One that claims are made to, and the time that is left for it.
@@ -78,6 +80,20 @@ impl Claims {
         *self.claimed.lock()
     }
 
+    /// Whether nobody has spoken to the engine yet; only who asks first is told so. To be followed by
+    /// [`Claims::note_first`], once the engine has answered.
+    pub(crate) fn begin_first(&self) -> bool {
+        !self.has_begun.swap(true, Ordering::SeqCst)
+    }
+
+    /// This run of the engine has let the session in before anything was open or locked there.
+    pub(crate) fn note_first(&self, incarnation: Incarnation) {
+        // Whoever has the lock is telling a run of the engine what there is by now.
+        if let Some(mut claimed) = self.claimed.try_lock() {
+            claimed.get_or_insert(incarnation);
+        }
+    }
+
     /// How often claims were made: what was granted while this grew may have been granted by a run of the
     /// engine that is over, and not be among what was claimed.
     pub(crate) fn count(&self) -> u64 {
@@ -95,6 +111,7 @@ impl Claims {
         on_loss: impl Fn(Status),
     ) -> Result<(), Failure> {
         let deadline = platform.now() + left;
+        self.has_begun.store(true, Ordering::SeqCst);
         // Whoever has it is telling the engine.
         let mut claimed = self.claimed.try_lock_for(left).ok_or(Failure::Late)?;
         if *claimed == Some(welcome.incarnation) && !welcome.fresh_session {

@@ -1,15 +1,29 @@
-//! What is known of an engine's health and distance. Owns the flags, not what follows from them.
+//! What is known of an engine's health and distance. Owns the flags and the measure, not what follows from
+//! them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use azekura_policy::Distance;
+use parking_lot::Mutex;
+
+/// So many answers are timed first, and then those of every so many ..
+const TIMED_FIRST: u32 = 16;
+const TIMED_EVERY: u32 = 8;
+/// .. but each, where a round trip takes so many microseconds that looking at the clock is nothing.
+const TIMED_FROM_US: u64 = 500;
 
 /// The health of one engine, as this client has met it.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     /// The engine was not to be reached for a whole request time-out.
     down: AtomicBool,
-    /// The quickest dialling in microseconds, about a round trip; 0 before the first.
-    dialled_us: AtomicU64,
+    distance: Mutex<Distance>,
+    /// What `distance` has, to be read without the lock: about a round trip in microseconds, 0 before the
+    /// first, and how often the engine was found to have moved away.
+    round_trip_us: AtomicU64,
+    moves: AtomicU32,
+    answers: AtomicU32,
 }
 
 impl Health {
@@ -22,15 +36,39 @@ impl Health {
         self.down.load(Ordering::Relaxed) != down && self.down.swap(down, Ordering::Relaxed) != down
     }
 
-    /// How long the quickest dialling of the engine has taken, in microseconds: about a round trip.
-    pub(crate) fn dialled_us(&self) -> Option<u64> {
-        Some(self.dialled_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
+    /// About how long a round trip to the engine takes, in microseconds.
+    pub(crate) fn round_trip_us(&self) -> Option<u64> {
+        Some(self.round_trip_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
-    pub(crate) fn note_dialled(&self, took: Duration) {
-        let us = (took.as_micros() as u64).max(1);
-        let quicker = |known: u64| (known == 0 || us < known).then_some(us);
-        // Another thread's value is as good.
-        let _known = self.dialled_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, quicker);
+    /// How often the engine was found to have moved away.
+    pub(crate) fn moves(&self) -> u32 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// Whether the answer to a small request that is about to be sent is to be timed.
+    pub(crate) fn times_next(&self) -> bool {
+        let count = self.answers.fetch_add(1, Ordering::Relaxed);
+        count < TIMED_FIRST
+            || count.is_multiple_of(TIMED_EVERY)
+            || self.round_trip_us.load(Ordering::Relaxed) >= TIMED_FROM_US
+    }
+
+    /// Something small was answered at this time, or the engine was dialled, after so long.
+    pub(crate) fn note_round_trip(&self, now_us: u64, took: Duration) {
+        // Another thread's value is as good; and after a fork the lock may be held by one that is not there.
+        let Some(mut distance) = self.distance.try_lock() else { return };
+        if distance.saw(now_us, took.as_micros() as u64) {
+            self.round_trip_us.store(distance.round_trip_us(), Ordering::Relaxed);
+            self.moves.store(distance.moves(), Ordering::Release);
+        }
+    }
+
+    /// Something was answered after so long that may have taken longer than a round trip: it counts only if
+    /// it was quicker than what is known.
+    pub(crate) fn note_at_most(&self, now_us: u64, took: Duration) {
+        if self.round_trip_us().is_none_or(|us| took.as_micros() < u128::from(us)) {
+            self.note_round_trip(now_us, took);
+        }
     }
 }

@@ -3,14 +3,14 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
 use azekura_proto::message::{Request, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, Incarnation, TargetId};
-use azekura_rpc::transport::{Caller, Network};
+use azekura_rpc::transport::{Caller, Early, Network};
 use azekura_rpc::{Attempt, Destination, Failure, Slot};
 use parking_lot::RwLock;
 
@@ -44,6 +44,7 @@ pub(crate) struct Link {
     pub(crate) slots: Slots,
     claims: Claims,
     health: Health,
+    started: Instant,
     pub(crate) open_references: Arc<OpenReferences>,
 }
 
@@ -96,12 +97,13 @@ impl Link {
         let open_references = Arc::new(open_references);
         Self {
             engine,
-            identity,
             addresses: RwLock::new(addresses),
             any_target,
             slots: Slots::new(Arc::clone(&open_references) as Arc<_>),
             claims: Claims::default(),
             health: Health::default(),
+            started: identity.platform.now(),
+            identity,
             open_references,
         }
     }
@@ -178,9 +180,37 @@ impl Link {
         self.addresses.read().clone()
     }
 
-    /// How long the quickest dialling of the engine has taken, in microseconds: about a round trip.
-    pub(crate) fn dialled_us(&self) -> Option<u64> {
-        self.health.dialled_us()
+    /// About how long a round trip to the engine takes, in microseconds.
+    pub(crate) fn round_trip_us(&self) -> Option<u64> {
+        self.health.round_trip_us()
+    }
+
+    /// How often the engine was found to have moved away since it was first met.
+    pub(crate) fn moves(&self) -> u32 {
+        self.health.moves()
+    }
+
+    /// When a small request goes out whose answer is to be timed, by [`Link::note_answer`].
+    pub(crate) fn begin_timing(&self) -> Option<Instant> {
+        self.health.times_next().then(|| self.identity.platform.now())
+    }
+
+    pub(crate) fn note_answer(&self, sent: Instant) {
+        let now = self.identity.platform.now();
+        self.health.note_round_trip(self.us(now), now.saturating_duration_since(sent));
+    }
+
+    /// Something was answered after so long that took a round trip, or more.
+    pub(crate) fn note_at_most(&self, took: Duration) {
+        self.health.note_at_most(self.us(self.identity.platform.now()), took);
+    }
+
+    fn note_dialled(&self, took: Duration) {
+        self.health.note_round_trip(self.us(self.identity.platform.now()), took);
+    }
+
+    fn us(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_micros() as u64
     }
 
     /// Whether it is reached over a network.
@@ -276,6 +306,42 @@ impl Link {
         Ok(())
     }
 
+    /// Gives the slot the first connection of all to the engine, over which something is asked before the
+    /// engine has let this session in: it has nothing there that would have to be claimed before. Gives what
+    /// the engine will have said with its first answer, which is for [`Link::note_first`]; `None` if the
+    /// slot is to be connected in the usual way.
+    pub(crate) fn connect_first(
+        &self,
+        slot: &mut Slot,
+        gone: Duration,
+    ) -> Result<Option<Arc<OnceLock<Welcome>>>, Failure> {
+        let is_first = !slot.is_connected()
+            && !self.is_down()
+            && !self.open_references.holds_anything()
+            && self.claims.begin_first();
+        if !is_first {
+            return Ok(None);
+        }
+        let Identity { network, caller, .. } = &*self.identity;
+        let timeout = self.patience().saturating_sub(gone).max(CONNECT_MIN);
+        match network.open_early(self.engine, &self.addresses(), caller, timeout) {
+            None => Ok(None),
+            Some(Err(error)) => Err(Failure::Broken(error)),
+            Some(Ok(Early { conversation, welcome, round_trip })) => {
+                self.note_dialled(round_trip);
+                slot.attach(conversation);
+                Ok(Some(welcome))
+            }
+        }
+    }
+
+    /// The first answer of the engine has come.
+    pub(crate) fn note_first(&self, welcome: &OnceLock<Welcome>) {
+        if let Some(welcome) = welcome.get() {
+            self.claims.note_first(welcome.incarnation);
+        }
+    }
+
     /// Gives the slot a connection if it has none.
     pub(crate) fn connect(&self, slot: &mut Slot, timeout: Duration) -> Result<(), Failure> {
         self.connect_several(&mut [slot], timeout)
@@ -299,7 +365,7 @@ impl Link {
         let deadline = self.identity.platform.now() + timeout;
         let mut met = network.open(self.engine, &addresses, lacking.len(), caller, timeout);
         if let Some(round_trip) = met.round_trip {
-            self.health.note_dialled(round_trip);
+            self.note_dialled(round_trip);
         }
         // Whoever was told that the engine knows nothing of the session says first what is open.
         met.good.sort_by_key(|(_, welcome)| !welcome.fresh_session);
@@ -349,7 +415,7 @@ mod tests {
     use super::*;
     use azekura_platform::system;
     use azekura_proto::message::{Answer, Refusal, Reply, RequestHead, Role};
-    use azekura_proto::{PoolId, SessionId};
+    use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, SessionId};
     use azekura_rpc::transport::{Direct, Guest, Service, Sockets, Visit};
     use azekura_wire::{Acceptor, Listener, Secret};
     use parking_lot::Mutex;
@@ -415,7 +481,7 @@ mod tests {
         let (link, mut slots, is_good) = connect_to_engines(&[0; 8], 8);
         assert!(is_good && slots.iter().all(Slot::is_connected));
         assert_eq!(link.slots.conversations().open_count(), 8);
-        assert!(link.dialled_us().is_some());
+        assert!(link.round_trip_us().is_some());
         // Nobody listens any more, and nobody is asked.
         let mut again: Vec<&mut Slot> = slots.iter_mut().collect();
         assert!(link.connect_several(&mut again, SECOND).is_ok());
@@ -503,6 +569,87 @@ mod tests {
         one.exchange(to, none, &Request::Ping, &[], &mut [], Duration::ZERO).unwrap().unwrap();
         let wanted = [(0, 1, "release"), (1, 1, "fence"), (0, 2, "ping")];
         assert_eq!(*asked.0.lock(), wanted);
+    }
+
+    /// Lets one caller in who asks before that, as this engine, and answers it once.
+    fn serve_early(listener: &Listener, secret: &Secret, engine: u16, refuses: bool) {
+        let acceptor = Acceptor { secret, pool: PoolId([1; 16]) };
+        let welcome = Welcome {
+            engine: EngineId(engine),
+            incarnation: Incarnation(7),
+            map_version: 1,
+            fresh_session: true,
+        };
+        // Long enough for the request to be there as well.
+        let pause = Duration::from_millis(50);
+        let admitted = acceptor.receive(listener.accept().unwrap(), |_| {
+            std::thread::sleep(pause);
+            if refuses { Err(Refusal::Full) } else { Ok(welcome) }
+        });
+        let Ok((mut connection, _)) = admitted else { return };
+        connection.recv().unwrap();
+        connection.queue(&Answer::Ok(Reply::Done), 0).unwrap();
+        connection.flush(&[]).unwrap();
+    }
+
+    /// What comes of the first request of all, to an engine of this number.
+    fn ask_early(engine: u16, refuses: bool) -> (Link, Result<Answer, Failure>) {
+        let secret = Secret::generate().unwrap();
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned())).unwrap();
+        let link = link_to(listener.address().unwrap(), &secret);
+        let mut slots = free_slots(&link, 1);
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| serve_early(&listener, &secret, engine, refuses));
+            let slot = &mut slots[0];
+            let welcome = link.connect_first(slot, Duration::ZERO).unwrap().unwrap();
+            assert!(slot.is_connected() && welcome.get().is_none());
+            let to = Destination { target: TargetId(0), map_version: 1 };
+            let none = Attempt::default();
+            let ping = Request::Ping;
+            let answer = slot.exchange(to, none, &ping, &[], &mut [], Duration::ZERO);
+            link.note_first(&welcome);
+            answer
+        });
+        (link, answer)
+    }
+
+    #[test]
+    fn the_first_request_goes_out_with_the_proof() {
+        let (link, answer) = ask_early(0, false);
+        assert!(matches!(answer, Ok(Ok(Reply::Done))), "{answer:?}");
+        assert_eq!((link.incarnation(), link.claim_count()), (Some(Incarnation(7)), 0));
+        // Once only: later connections are made as ever.
+        let mut slots = free_slots(&link, 1);
+        assert!(link.connect_first(&mut slots[0], Duration::ZERO).unwrap().is_none());
+    }
+
+    #[test]
+    fn who_asks_before_being_let_in_hears_why_it_is_not() {
+        for (engine, refuses) in [(0, true), (3, false)] {
+            let (link, answer) = ask_early(engine, refuses);
+            assert!(matches!(answer, Err(Failure::Broken(_))), "{answer:?}");
+            assert_eq!(link.incarnation(), None);
+        }
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned())).unwrap();
+        let (address, secret) = (listener.address().unwrap(), Secret::generate().unwrap());
+        // What does not know the secret is asked nothing at all.
+        let link = link_to(address, &Secret::generate().unwrap());
+        let mut slots = free_slots(&link, 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve_early(&listener, &secret, 0, false));
+            assert!(link.connect_first(&mut slots[0], Duration::ZERO).is_err());
+            slots.clear();
+        });
+    }
+
+    #[test]
+    fn what_is_held_from_before_is_claimed_before_anything_is_asked() {
+        let secret = Secret::generate().unwrap();
+        let link = link_to(Address::Tcp("127.0.0.1:1".to_owned()), &secret);
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+        link.open_references.open(oid, &*system());
+        let mut slots = free_slots(&link, 1);
+        assert!(link.connect_first(&mut slots[0], Duration::ZERO).unwrap().is_none());
     }
 
     #[test]

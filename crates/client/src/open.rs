@@ -58,8 +58,8 @@ pub type Opened = (Box<Attr>, OpenReference);
 pub enum Created {
     /// The object is new.
     New(Box<Attr>, OpenReference),
-    /// The name was there already. Attributes come along if the object's home is at hand.
-    Existing(Entry, Option<Box<Attr>>),
+    /// The name was there already; a regular file may have been opened by the same request.
+    Existing(Entry, Option<Opened>),
 }
 
 /// What opening a name has led to.
@@ -161,13 +161,20 @@ impl Pool {
         (opened.map(|(attr, reference)| Ok((attr?, reference?))).collect(), replies)
     }
 
-    /// Makes an object and its entry, and opens it.
+    /// Makes an object and its entry, and opens it; or with `or_open` a regular file that is there, if that
+    /// can be done with the same request.
     ///
     /// # Errors
     /// As [`Pool::call`]. A name that exists is no error but [`Created::Existing`].
-    pub fn create(self: &Arc<Self>, dir: Oid, name: &[u8], inode: NewInode) -> Result<Created> {
+    pub fn create(
+        self: &Arc<Self>,
+        dir: Oid,
+        name: &[u8],
+        inode: NewInode,
+        or_open: bool,
+    ) -> Result<Created> {
         let target = self.placement().entry_target(dir, name);
-        self.create_by(target, Create { dir, name, inode, open: true })
+        self.create_by(target, Create { dir, name, inode, open: true }, or_open)
     }
 
     /// As [`Pool::create`], if what the creation was judged by still holds of the directory.
@@ -180,31 +187,55 @@ impl Pool {
         name: &[u8],
         inode: NewInode,
         guard: DirectoryGuard,
+        or_open: bool,
     ) -> Result<Created> {
         let target = self.placement().entry_target(dir, name);
-        self.create_by(target, CreateGuarded { dir, name, inode, open: true, guard })
+        self.create_by(target, CreateGuarded { dir, name, inode, open: true, guard }, or_open)
     }
 
     fn create_by<'a, R: TypedRequest<'a, Reply = Creation>>(
         self: &Arc<Self>,
         target: TargetId,
         request: R,
+        or_open: bool,
     ) -> Result<Created> {
-        let (reply, reference) = self.call_opening(target, request, |creation| match creation {
+        let link = self.link(target)?;
+        let claims = link.claim_count();
+        let opening = or_open.then(|| link.open_references.begin_open_by_name()).flatten();
+        let is_opening = opening.is_some();
+        let done = self.call_opening(target, request, |creation| match creation {
             Creation::New(attr) => Some(attr.oid),
             Creation::Existing(..) => None,
-        })?;
+        });
+        // The engine has opened a regular file whose attributes it gives.
+        let found = match &done {
+            Ok((Creation::Existing(entry, Some(_)), _)) if entry.kind == FileKind::Regular => {
+                Some(entry.oid)
+            }
+            _ => None,
+        };
+        let mut is_certain = true;
+        if let Some(opening) = opening {
+            is_certain = link.open_references.end_open_by_name(opening, found);
+            is_certain &= link.claim_count() == claims;
+        }
+        let (reply, reference) = done?;
         match reply {
             Creation::New(attr) => {
                 let other_reply = || self.broken_protocol(target, Failure::OTHER_REPLY);
                 Ok(Created::New(attr, reference.ok_or_else(other_reply)?))
+            }
+            Creation::Existing(entry, Some(attr)) if is_opening && found.is_some() => {
+                let reference = OpenReference { pool: Arc::clone(self), oid: entry.oid };
+                let opened = is_certain.then_some((attr, reference));
+                Ok(Created::Existing(entry, opened))
             }
             Creation::Existing(entry, attr) => {
                 if attr.is_some() {
                     // The engine holds it now; whoever wants it open asks by itself.
                     self.link(entry.oid.home())?.open_references.forget_stray(entry.oid);
                 }
-                Ok(Created::Existing(entry, attr))
+                Ok(Created::Existing(entry, None))
             }
         }
     }

@@ -169,15 +169,22 @@ impl Pool {
         link.incarnation().ok_or(ClientError::Protocol { engine: link.engine, what })
     }
 
-    /// About the longest round trip to an engine that has been met, in microseconds; 0 before the
-    /// first.
+    /// About how long a round trip to the farthest engine takes that has been met, in microseconds; 0 before
+    /// the first. Follows the network: see [`azekura_policy::Distance`].
     pub fn round_trip_us(&self) -> u64 {
-        self.session().links().iter().filter_map(|link| link.dialled_us()).max().unwrap_or(0)
+        self.session().links().iter().filter_map(|link| link.round_trip_us()).max().unwrap_or(0)
     }
 
-    /// The shortest round trip to a target's engine that has been met, in microseconds; 0 before the first.
+    /// The same for a target's engine.
     pub fn round_trip_us_to(&self, target: TargetId) -> u64 {
-        self.link(target).ok().and_then(|link| link.dialled_us()).unwrap_or(0)
+        self.link(target).ok().and_then(|link| link.round_trip_us()).unwrap_or(0)
+    }
+
+    /// A request to a target was answered after so long, which was a round trip or more.
+    pub fn note_round_trip(&self, target: TargetId, took: Duration) {
+        if let Ok(link) = self.link(target) {
+            link.note_at_most(took);
+        }
     }
 
     pub(crate) fn session(&self) -> &Session {

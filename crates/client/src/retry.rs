@@ -14,6 +14,14 @@ use crate::error::{ClientError, Result};
 use crate::link::{Borrowed, Link};
 use crate::session::Session;
 
+/// Requests with so many bytes of data are answered in about a round trip, whatever the rate.
+const SMALL_BYTES: usize = 16 * 1024;
+
+/// Whether the answer may be late for other reasons than the way and the engine's work.
+fn may_wait(request: &Request<'_>) -> bool {
+    request.may_be_slow() || matches!(request, Request::LockAcquire { .. })
+}
+
 /// A request with its bulk data both ways.
 #[derive(Debug)]
 pub(crate) struct Exchange<'x, 'r> {
@@ -97,16 +105,29 @@ impl Session {
         map_version: u32,
     ) -> std::result::Result<Answer, Failure> {
         let platform = &*self.identity().platform;
-        let mut gone = Duration::ZERO;
+        let (mut gone, mut first) = (Duration::ZERO, None);
         // The usual first attempt has all its time before it, and need not look at the clock.
         let changes = exchange.request.is_fenced();
         if attempts.have_failed() || !link.is_ready(slot, changes) {
-            link.reach(slot, map_version, changes, attempts.gone(platform))?;
+            if !attempts.have_failed() {
+                first = link.connect_first(slot, attempts.gone(platform))?;
+            }
+            if first.is_none() {
+                link.reach(slot, map_version, changes, attempts.gone(platform))?;
+            }
             gone = attempts.gone(platform);
         }
         let to = Destination { target: exchange.target, map_version };
         let Exchange { request, bulk_out, bulk_in, .. } = exchange;
+        let is_small = bulk_out.len() + bulk_in.len() <= SMALL_BYTES && !may_wait(request);
+        let sent = if is_small && first.is_none() { link.begin_timing() } else { None };
         let answer = slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in, gone)?;
+        if let Some(sent) = sent {
+            link.note_answer(sent);
+        }
+        if let Some(welcome) = first {
+            link.note_first(&welcome);
+        }
         link.note_up();
         Ok(answer)
     }

@@ -15,6 +15,7 @@
 mod adaptive;
 mod budget;
 mod choice;
+mod distance;
 mod link;
 mod pattern;
 mod pieces;
@@ -30,6 +31,7 @@ pub use adaptive::{
 };
 pub use budget::Budget;
 pub use choice::{ReadPolicy, ReadPolicyError};
+pub use distance::Distance;
 pub use link::{LinkEstimate, LinkEstimator, SentRequest};
 pub use pattern::Knowledge;
 pub use predict::{Actions, PredictiveParameters, ReadAhead};

@@ -240,6 +240,14 @@ impl LinkEstimator {
         }
     }
 
+    /// Other requests to the engine have shown that it has moved away: a round trip is about this long now.
+    /// Of an engine that was near nothing is asked here by which that could be seen.
+    pub fn has_moved_away(&mut self, now_us: u64, round_trip_us: u64) {
+        self.supposed = true;
+        self.round_trip.restart(now_us, round_trip_us.max(1));
+        self.high_samples = 0;
+    }
+
     /// Rate times round trip in bytes; 0 while unknown.
     pub(crate) fn bandwidth_delay_product_bytes(&self) -> u64 {
         self.estimate().bandwidth_delay_product_bytes()
@@ -639,5 +647,17 @@ mod tests {
         estimator.received(&mut request, 5, u64::MAX, true);
         estimator.finished(request, u64::MAX);
         let _ = estimator.bandwidth_delay_product_bytes();
+    }
+
+    #[test]
+    fn an_engine_that_has_moved_away_is_far_until_a_request_tells_how_far() {
+        let mut estimator = LinkEstimator::new();
+        let now_us = alone(&mut estimator, 0, 100, 4096);
+        assert_eq!(estimator.estimate().round_trip_us, 100);
+        estimator.has_moved_away(now_us, 60_000);
+        estimator.suppose_round_trip(now_us, 70_000);
+        assert_eq!(estimator.estimate().round_trip_us, 60_000);
+        alone(&mut estimator, now_us + 1, 50_000, 4096);
+        assert_eq!(estimator.estimate().round_trip_us, 50_000);
     }
 }

@@ -110,6 +110,14 @@ impl WriteWindow {
         }
     }
 
+    /// The engine is so many microseconds away by now, as other requests to it have shown; of effect where
+    /// that is far more than what has been seen here.
+    pub fn has_moved_away(&mut self, us: u64) {
+        if (1..us / 2).contains(&self.round_trip_us) {
+            self.round_trip_us = us;
+        }
+    }
+
     /// A write goes out.
     pub fn sent(&mut self, now_us: u64, bytes: u64) {
         if self.in_flight_bytes == 0 {
@@ -221,5 +229,19 @@ mod tests {
         assert_eq!("through".parse(), Ok(WritePolicy::Through));
         let error = "always".parse::<WritePolicy>().unwrap_err();
         assert!(error.to_string().contains("through"));
+    }
+
+    #[test]
+    fn what_other_requests_show_counts_where_it_is_far_more() {
+        let mut window = WriteWindow::default();
+        window.has_moved_away(50_000);
+        assert_eq!(window.round_trip_us(), 0, "nothing was seen that it could have moved from");
+        window.saw_round_trip(100);
+        window.has_moved_away(190);
+        assert_eq!(window.round_trip_us(), 100);
+        window.has_moved_away(50_000);
+        assert_eq!(window.round_trip_us(), 50_000);
+        window.saw_round_trip(40_000);
+        assert_eq!(window.round_trip_us(), 40_000);
     }
 }

@@ -20,6 +20,8 @@ use quick_cache::sync::Cache;
 
 /// Directories kept, and names kept.
 const ITEMS: usize = 16 * 1024;
+/// Texts of symlinks kept, each of a path's length at most.
+const TEXTS: usize = 1024;
 /// Counters of changes; several things share one.
 const COUNTERS: usize = 256;
 
@@ -93,9 +95,14 @@ pub(crate) struct DirCache {
     platform: SharedPlatform,
     dirs: Cache<Oid, Kept<KnownDir>>,
     steps: Cache<Name, Kept<Step>>,
+    /// Never out of date: a symlink's text does not change, and no other object ever has its number.
+    texts: Cache<Oid, Arc<[u8]>>,
     changes: Box<[AtomicU64]>,
     /// Two changes of what is kept of one directory must not lose one.
     touching: [Mutex<()>; 16],
+    started: Instant,
+    /// What was asked for until then is a guess now: nanoseconds after `started`, and 1 more.
+    aged_ns: AtomicU64,
 }
 
 /// A directory in which an entry was made or removed, with this time of last change.
@@ -120,9 +127,12 @@ impl DirCache {
         let items = if ttl.is_some() { ITEMS } else { 1 };
         Self {
             ttl,
+            started: platform.now(),
+            aged_ns: AtomicU64::new(0),
             platform,
             dirs: Cache::new(items),
             steps: Cache::new(items),
+            texts: Cache::new(items.min(TEXTS)),
             changes: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
             touching: std::array::from_fn(|_| Mutex::new(())),
         }
@@ -145,7 +155,8 @@ impl DirCache {
     pub(crate) fn dir(&self, dir: Oid) -> Option<Arc<Attr>> {
         self.ttl?;
         let known = self.dirs.get(&dir)?.value;
-        self.is_fresh(known.confirmed).then_some(known.attr)
+        let is_known = self.is_fresh(known.confirmed) && !self.has_aged(known.confirmed);
+        is_known.then_some(known.attr)
     }
 
     /// What was known of a directory last, however long ago: a guess that an engine has to confirm.
@@ -206,6 +217,9 @@ impl DirCache {
     pub(crate) fn dir_with_age(&self, dir: Oid) -> Option<(Arc<Attr>, Duration)> {
         let ttl = self.ttl?;
         let kept = self.dirs.get(&dir)?;
+        if self.has_aged(kept.since) {
+            return None;
+        }
         let left = ttl.checked_sub(self.platform.elapsed(kept.since))?;
         (!left.is_zero()).then_some((kept.value.attr, left))
     }
@@ -225,6 +239,22 @@ impl DirCache {
         self.dirs.insert(dir, Kept { value, ..kept });
     }
 
+    /// A directory's times or links have changed: what was known of it is a guess now.
+    pub(crate) fn age_dir(&self, dir: Oid) {
+        let Some(ttl) = self.ttl else { return };
+        let counter = dir_counter(dir);
+        let _touching = self.touching[counter % self.touching.len()].lock();
+        self.changes[counter].fetch_add(1, Ordering::SeqCst);
+        let Some(kept) = self.dirs.get(&dir) else { return };
+        match self.platform.now().checked_sub(ttl) {
+            Some(since) => {
+                let value = KnownDir { confirmed: since, ..kept.value };
+                self.dirs.insert(dir, Kept { since, value });
+            }
+            None => drop(self.dirs.remove(&dir)),
+        }
+    }
+
     /// A directory's attributes have changed, or it is gone.
     pub(crate) fn forget_dir(&self, dir: Oid) {
         if self.ttl.is_some() {
@@ -235,14 +265,25 @@ impl DirCache {
         }
     }
 
-    /// Something happened to directories whose ids are not at hand: one was moved or removed.
-    pub(crate) fn forget_dirs(&self) {
-        if self.ttl.is_some() {
-            for change in &self.changes {
-                change.fetch_add(1, Ordering::SeqCst);
-            }
-            self.dirs.clear();
+    /// Something happened to directories whose ids are not at hand: one was moved or removed. What was
+    /// known of them is a guess now.
+    pub(crate) fn age_dirs(&self) {
+        if self.ttl.is_none() {
+            return;
         }
+        for change in &self.changes {
+            change.fetch_add(1, Ordering::SeqCst);
+        }
+        // After the counters: what was asked for before is not kept any more.
+        self.aged_ns.fetch_max(self.since_start_ns(self.platform.now()) + 1, Ordering::SeqCst);
+    }
+
+    fn since_start_ns(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.started).as_nanos() as u64
+    }
+
+    fn has_aged(&self, since: Instant) -> bool {
+        self.since_start_ns(since) < self.aged_ns.load(Ordering::SeqCst)
     }
 
     /// Where a name leads, if it is known to lead to a directory or symlink.
@@ -250,6 +291,19 @@ impl DirCache {
         self.ttl?;
         let kept = self.steps.get(&NameRef { dir, name })?;
         self.is_fresh(kept.since).then_some(kept.value)
+    }
+
+    /// The text of a symlink that is known to be there.
+    pub(crate) fn text(&self, link: Oid) -> Option<Arc<[u8]>> {
+        self.ttl?;
+        self.texts.get(&link)
+    }
+
+    /// Keeps the text of a symlink.
+    pub(crate) fn keep_text(&self, link: Oid, text: &Arc<[u8]>) {
+        if self.ttl.is_some() {
+            self.texts.insert(link, Arc::clone(text));
+        }
     }
 
     /// To be called before a name is looked up.
@@ -267,9 +321,22 @@ impl DirCache {
 
     /// A name leads elsewhere, or nowhere, from now on.
     pub(crate) fn forget_step(&self, dir: Oid, name: &[u8]) {
-        if self.ttl.is_some() {
-            self.changes[step_counter(dir, name)].fetch_add(1, Ordering::SeqCst);
-            self.steps.remove(&NameRef { dir, name });
+        self.renew_step(dir, name, None);
+    }
+
+    /// A name leads elsewhere from now on: there, if it is said where and nothing else has happened to the
+    /// name since that was asked for.
+    pub(crate) fn renew_step(&self, dir: Oid, name: &[u8], new: Option<(Asked, Step)>) {
+        if self.ttl.is_none() {
+            return;
+        }
+        let before = self.changes[step_counter(dir, name)].fetch_add(1, Ordering::SeqCst);
+        match new {
+            Some((asked, value)) if asked.value == before => {
+                let key = Name { dir, name: name.into() };
+                self.steps.insert(key, Kept { since: asked.since, value });
+            }
+            _ => drop(self.steps.remove(&NameRef { dir, name })),
         }
     }
 }

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    Allocation, AttrUpdate, CachePolicy, Credentials, Errno, File, Namespace, NewEntry, OFlags,
-    OpenOptions, ReadPolicy, RenameMode, SetTime, Timestamp, XattrMode,
+    Allocation, AttrUpdate, AttrsWanted, CachePolicy, Credentials, Errno, File, FileSystem,
+    FsConfig, Namespace, NewEntry, OFlags, OpenOptions, ReadPolicy, RenameMode, SetTime, Timestamp,
+    XattrMode,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
@@ -377,4 +379,222 @@ fn a_file_that_is_opened_and_closed_again_and_again_stays_open_while_it_is() {
     client.metadata("/").unwrap();
     let mut buffer = [0; 20];
     assert_eq!(file.read_at(&mut buffer, 0), Ok(7));
+}
+
+/// A client of the kind that programs get which keep listings of far directories for a moment.
+fn keeping(cluster: &Cluster) -> Namespace {
+    let config = FsConfig {
+        read_policy: predictive(),
+        listed_from_us: Some(0),
+        cache: CachePolicy::Auto { ttl: Duration::from_secs(600) },
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    Namespace::new(fs, Credentials::ROOT)
+}
+
+#[test]
+fn a_file_that_is_there_is_opened_by_the_creation_that_finds_it() {
+    let cluster = far_pool();
+    let (client, other) = (client(&cluster), cluster.root());
+    other.write("/file", &[7; 100]).unwrap();
+    client.metadata("/").unwrap();
+    let options = OpenOptions::new(OFlags::RDWR | OFlags::CREATE, 0o644);
+    let mut file = None;
+    let opening = asked(&cluster, || file = Some(client.open("/file", &options).unwrap()));
+    assert_eq!(opening, just(&["create"]));
+    let file = file.unwrap();
+    let cutting = asked(&cluster, || drop(client.open("/file", &OpenOptions::create()).unwrap()));
+    assert_eq!(cutting, just(&["create", "set_attr"]));
+    // It is held: what has no name any more lives on.
+    other.remove_file("/file").unwrap();
+    file.write_all_at(b"more", 0).unwrap();
+    assert_eq!(file.len(), Ok(4));
+    let excluding = OpenOptions::new(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, 0o644);
+    other.write("/file", b"other").unwrap();
+    assert_eq!(client.open("/file", &excluding).err(), Some(Errno::EXIST));
+    // What it does not open is not held either.
+    drop(file);
+    for round in 0..600 {
+        let found = client.open("/file", &options).unwrap();
+        assert_eq!(found.len(), Ok(5), "round {round}");
+    }
+    let mine = Namespace::new(Arc::clone(client.filesystem()), user(1));
+    assert_eq!(mine.open("/file", &options).err(), Some(Errno::ACCESS));
+}
+
+#[test]
+fn what_was_written_just_before_is_seen_by_who_creates_the_file_again() {
+    let cluster = far_pool();
+    let fs = cluster.mount_writing(CachePolicy::AUTO, predictive());
+    let client = Namespace::new(fs, Credentials::ROOT);
+    let options = OpenOptions::new(OFlags::RDWR | OFlags::CREATE, 0o644);
+    let file = client.open("/file", &options).unwrap();
+    for turn in 0..20 {
+        file.write_all_at(&[turn; 100], u64::from(turn) * 100).unwrap();
+        assert_eq!(client.open("/file", &options).unwrap().len(), Ok(u64::from(turn + 1) * 100));
+    }
+    drop(client.open("/file", &OpenOptions::create()).unwrap());
+    assert_eq!(file.len(), Ok(0));
+}
+
+#[test]
+fn a_file_is_cut_by_one_request_that_is_judged_by_what_is_known() {
+    let cluster = far_pool();
+    let (client, other) = (client(&cluster), cluster.root());
+    let file = client.open("/file", &OpenOptions::create()).unwrap();
+    file.write_all_at(&[7; 100], 0).unwrap();
+    for bytes in [10, 50, 0] {
+        let cutting = asked(&cluster, || file.set_len(bytes).unwrap());
+        assert_eq!(cutting, just(&["set_attr_guarded"]));
+        assert_eq!(other.metadata("/file").unwrap().size, bytes);
+    }
+    let by_path = asked(&cluster, || {
+        client.set_attr("/file", true, &AttrUpdate::size(9)).unwrap();
+    });
+    assert_eq!(by_path, just(&["lookup", "set_attr_guarded"]));
+    assert_eq!(file.len(), Ok(9));
+    // Beyond the first chunk, and back.
+    for bytes in [3 * CHUNK, 5] {
+        file.set_len(bytes).unwrap();
+        assert_eq!(other.metadata("/file").unwrap().size, bytes);
+    }
+}
+
+#[test]
+fn a_cut_is_judged_by_what_is_so_when_it_is_made() {
+    let cluster = far_pool();
+    let (root, fs) = (cluster.root(), cluster.mount_reading(CachePolicy::AUTO, predictive()));
+    root.set_attr("/", true, &mode(0o777)).unwrap();
+    let mine = Namespace::new(fs, user(1));
+    let file = mine.open("/mine", &OpenOptions::create()).unwrap();
+    file.write_all_at(&[7; 100], 0).unwrap();
+    // Set-user bits that somebody else has set go; so do capabilities.
+    root.set_attr("/mine", true, &mode(0o4755)).unwrap();
+    root.set_xattr("/mine", b"security.capability", &[1; 20], XattrMode::Set).unwrap();
+    file.set_len(10).unwrap();
+    let attr = root.metadata("/mine").unwrap();
+    assert_eq!((attr.size, attr.mode, attr.has_xattrs), (10, 0o755, false));
+    // By its path, who may not write to it any more may not cut it; with the open file still.
+    root.set_attr("/mine", true, &owner(2)).unwrap();
+    let cut = AttrUpdate::size(3);
+    assert_eq!(mine.set_attr("/mine", true, &cut).err(), Some(Errno::ACCESS));
+    let seen = mine.metadata("/mine").unwrap();
+    root.set_attr("/mine", true, &owner(1)).unwrap();
+    mine.set_attr("/mine", true, &cut).unwrap();
+    root.set_attr("/mine", true, &owner(2)).unwrap();
+    let before = azekura_proto::Attr { uid: 1, ..seen };
+    let fs = mine.filesystem();
+    assert_eq!(fs.setattr_of(&user(1), &before, &AttrUpdate::size(1)), Err(Errno::ACCESS));
+    assert_eq!(root.metadata("/mine").unwrap().size, 3);
+    file.set_len(2).unwrap();
+    assert_eq!(root.metadata("/mine").unwrap().size, 2);
+}
+
+#[test]
+fn a_file_is_cut_at_once_under_the_own_lease_and_later_under_that_of_another() {
+    let cluster = far_pool();
+    let (client, other) = (client(&cluster), cluster.root());
+    other.write("/file", &[7; SMALL_BYTES]).unwrap();
+    let file = client.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    let mut buffer = vec![0; 100];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(100));
+    let start = Instant::now();
+    file.set_len(50).unwrap();
+    let took = start.elapsed();
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(50));
+    assert_eq!(file.read_at(&mut buffer, 50), Ok(0));
+    // Now by somebody else: the reader may rely on what it has until its lease is over.
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(50));
+    other.set_attr("/file", true, &AttrUpdate::size(20)).unwrap();
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(20));
+}
+
+#[test]
+fn calls_by_path_ask_no_more_than_once_for_what_they_have_met() {
+    let cluster = far_pool();
+    let (client, other) = (keeping(&cluster), cluster.root());
+    other.create_dir("/dir", 0o755).unwrap();
+    other.write("/dir/file", b"content").unwrap();
+    client.metadata("/dir").unwrap();
+    let ask = |what: &[&str], act: &dyn Fn()| {
+        let mut wanted = just(what);
+        wanted.sort();
+        assert_eq!(asked(&cluster, act), wanted);
+    };
+    ask(&["lookup", "link"], &|| client.hard_link("/dir/file", "/dir/second").unwrap());
+    ask(&["rename"], &|| {
+        client.rename("/dir/second", "/dir/third", RenameMode::Replace).unwrap();
+    });
+    let make = |path: &str| assert!(client.create_dir(path, 0o755).is_ok());
+    // What was known of the directory before a rename is confirmed by the creation itself.
+    ask(&["create_guarded"], &|| make("/dir/sub"));
+    ask(&["create_guarded"], &|| make("/dir/sub2"));
+    ask(&["create"], &|| make("/dir/sub2/below"));
+    ask(&["remove_directory"], &|| client.remove_dir("/dir/sub2/below").unwrap());
+    ask(&["remove_directory"], &|| client.remove_dir("/dir/sub2").unwrap());
+    ask(&["create_guarded"], &|| make("/dir/sub2"));
+    ask(&["lookup", "set_xattr"], &|| {
+        client.set_xattr("/dir/file", b"user.x", b"1", XattrMode::Set).unwrap();
+    });
+    ask(&["lookup", "remove_xattr"], &|| client.remove_xattr("/dir/file", b"user.x").unwrap());
+    let canonical = || assert_eq!(client.canonicalize(b"", "/dir").unwrap().0, b"/dir");
+    ask(&["lookup"], &canonical);
+    let spaces = asked(&cluster, || assert!(client.space("/dir").is_ok()));
+    assert_eq!(spaces, [("space".to_owned(), 2)]);
+    let nameless = OpenOptions::new(OFlags::TMPFILE | OFlags::RDWR, 0o600);
+    ask(&["get_attr", "create_unlinked"], &|| drop(client.open("/dir", &nameless).unwrap()));
+    ask(&["create_unlinked"], &|| drop(client.open("/dir", &nameless).unwrap()));
+}
+
+#[test]
+fn the_text_of_a_symlink_is_asked_for_once() {
+    let cluster = far_pool();
+    let (client, other) = (client(&cluster), cluster.root());
+    other.symlink(b"file", "/symlink").unwrap();
+    other.write("/file", b"content").unwrap();
+    client.metadata("/").unwrap();
+    let read = || assert_eq!(client.read_link("/symlink").unwrap(), b"file");
+    assert_eq!(asked(&cluster, read), just(&["lookup", "read_link"]));
+    assert_eq!(asked(&cluster, read), just(&["lookup"]));
+    let looking = asked(&cluster, || assert_eq!(client.metadata("/symlink").unwrap().size, 7));
+    assert_eq!(looking, [("lookup".to_owned(), 2)]);
+    let opening = asked(&cluster, || drop(read_only(&client, "/symlink")));
+    assert_eq!(opening, [("open_entry".to_owned(), 2)]);
+    client.symlink(b"own", "/own").unwrap();
+    let own = asked(&cluster, || assert_eq!(client.read_link("/own").unwrap(), b"own"));
+    assert_eq!(own, just(&["lookup"]));
+    // Another symlink under the name is another one, and one that is gone is gone.
+    other.remove_file("/symlink").unwrap();
+    assert_eq!(client.read_link("/symlink").err(), Some(Errno::NOENT));
+    other.symlink(b"elsewhere", "/symlink").unwrap();
+    assert_eq!(client.read_link("/symlink").unwrap(), b"elsewhere");
+    assert_eq!(client.read_link("/file").err(), Some(Errno::INVAL));
+    // Also where a listing tells of one that is not there any more.
+    let keeping = keeping(&cluster);
+    let dir = keeping.open("/", &OpenOptions::new(OFlags::DIRECTORY, 0)).unwrap();
+    let (fs, caller) = (keeping.filesystem(), keeping.caller());
+    fs.readdir(caller, dir.handle().oid(), 0, 65536, AttrsWanted::No).unwrap();
+    assert_eq!(keeping.read_link("/symlink").unwrap(), b"elsewhere");
+    other.remove_file("/symlink").unwrap();
+    other.symlink(b"new", "/symlink").unwrap();
+    assert_eq!(keeping.read_link("/symlink").unwrap(), b"new");
+}
+
+#[test]
+fn a_directory_that_was_moved_shows_where_it_is() {
+    let cluster = far_pool();
+    let client = keeping(&cluster);
+    for dir in ["/one", "/two", "/one/below"] {
+        client.create_dir(dir, 0o755).unwrap();
+    }
+    let (below, two) =
+        (client.metadata("/one/below").unwrap().oid, client.metadata("/two").unwrap().oid);
+    client.rename("/one/below", "/two/below", RenameMode::Replace).unwrap();
+    client.write("/two/below/file", b"").unwrap();
+    let (fs, caller) = (client.filesystem(), client.caller());
+    let page = fs.readdir(caller, below, 0, 65536, AttrsWanted::No).unwrap();
+    assert_eq!((&page.entries[1].name[..], page.entries[1].oid), (&b".."[..], two));
+    assert_eq!(client.metadata("/two/below").unwrap().parent, Some(two));
 }

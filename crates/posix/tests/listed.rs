@@ -318,7 +318,7 @@ fn change(client: &Namespace, random: &mut Random) {
         4 => client.remove_dir(&one),
         5 => client.rename(&one, &two, RenameMode::Replace),
         6 => client.rename(&one, &two, RenameMode::Exchange),
-        7 => client.hard_link(&one, &two).map(drop),
+        7 => client.hard_link(&one, &two),
         8 => {
             let mode = Some(0o600 + bytes as u32 % 64);
             client.set_attr(&one, false, &AttrUpdate { mode, ..AttrUpdate::default() }).map(drop)

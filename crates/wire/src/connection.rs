@@ -36,6 +36,10 @@ impl Connection {
         self.reader.socket()
     }
 
+    pub(crate) fn reader(&mut self) -> &mut FrameReader {
+        &mut self.reader
+    }
+
     /// The socket, to be waited on beside others.
     pub(crate) fn shared_socket(&self) -> Arc<Socket> {
         Arc::clone(self.reader.socket())

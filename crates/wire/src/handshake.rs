@@ -13,7 +13,7 @@ use azekura_proto::message::{
 use azekura_proto::{PoolId, SessionId};
 
 use crate::connection::Connection;
-use crate::frames::RecvError;
+use crate::frames::{FrameReader, RecvError};
 use crate::secret::Secret;
 use crate::socket::{Socket, wait_for_any};
 
@@ -119,7 +119,7 @@ impl HelloSent {
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub(crate) fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
+    pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
         let challenge = frame::decode::<Offer>(self.connection.recv()?.1)??;
         let hello = &self.hello;
         if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
@@ -138,11 +138,27 @@ impl ProofSent {
     /// # Errors
     /// [`ConnectError`].
     pub fn finish(mut self) -> Result<(Connection, Welcome), ConnectError> {
-        let welcome = frame::decode::<Verdict>(self.connection.recv()?.1)??;
-        self.connection.trust();
+        let welcome = receive_welcome(self.connection.reader())?;
         set_timeouts(self.connection.socket(), None)?;
         Ok((self.connection, welcome))
     }
+
+    /// The connection, for a caller who sends its first request without waiting for the welcome: the
+    /// engine has shown that it knows the secret, and looks at the request only once it has seen the
+    /// proof. What comes first is to be read by [`receive_welcome`]. The socket keeps its time-outs.
+    pub fn go_on(self) -> Connection {
+        self.connection
+    }
+}
+
+/// Waits for the engine's welcome, for as long as the handshake has.
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn receive_welcome(reader: &mut FrameReader) -> Result<Welcome, ConnectError> {
+    let welcome = frame::decode::<Verdict>(reader.recv()?.1)??;
+    reader.trust();
+    Ok(welcome)
 }
 
 /// `HelloSent::prove` for several, in the order in which the challenges come: an engine gives up a

@@ -11,7 +11,7 @@ mod socket;
 pub use connection::Connection;
 pub use frames::{FrameReader, FrameWriter, RecvError};
 pub use handshake::{
-    Acceptor, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all,
+    Acceptor, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all, receive_welcome,
 };
 pub use secret::{Secret, SecretError};
 pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};

@@ -99,14 +99,17 @@ impl Pipeline {
         let now_us = self.now_us();
         let mut scheduler = self.scheduler();
         let estimates = of_engines.into_iter().map(|(engine, target)| {
-            let link = &mut scheduler.way(engine).link;
-            if link.estimate().round_trip_us == 0
-                && let Ok((connected, _)) = self.pool.session().link(target)
-                && let Some(dialled_us) = connected.dialled_us()
+            let way = scheduler.way(engine);
+            if let Ok((met, _)) = self.pool.session().link(target)
+                && let Some(round_trip_us) = met.round_trip_us()
             {
-                link.suppose_round_trip(now_us, dialled_us);
+                let moves = met.moves();
+                if std::mem::replace(&mut way.moves, moves) != moves {
+                    way.link.has_moved_away(now_us, round_trip_us);
+                }
+                way.link.suppose_round_trip(now_us, round_trip_us);
             }
-            link.estimate()
+            way.link.estimate()
         });
         estimates.reduce(LinkEstimate::with).unwrap_or_default()
     }

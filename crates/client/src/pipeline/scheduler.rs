@@ -83,6 +83,8 @@ impl Clock {
 #[derive(Default)]
 pub(super) struct Way {
     pub(super) link: LinkEstimator,
+    /// How often the engine had moved away when the link was last looked at.
+    pub(super) moves: u32,
     /// Requests that no connection may carry yet, in order.
     queue: VecDeque<Arc<Fetch>>,
     /// Connections that are being made.

@@ -109,7 +109,7 @@ pub(crate) fn set_attr_guarded(
     change: &AttrChange,
     guard: &FileGuard,
 ) -> Answer {
-    if change.size.is_some() || change.chunk_bytes.is_some() {
+    if change.chunk_bytes.is_some() {
         return Err(Status::Invalid);
     }
     if caller.first_answer(&target.store)?.is_some() {
@@ -117,6 +117,11 @@ pub(crate) fn set_attr_guarded(
         let _change = before_change(target, asker, oid)?;
         let inode = load_inode(target, oid)?;
         return finish_change(node, target, asker, (oid, &inode), change, target.now());
+    }
+    let _size_guard = change.size.map(|_| target.lock_size(oid));
+    if change.size.is_some() && load_inode(target, oid)?.guard() != *guard {
+        // Before anything is cut.
+        return Err(Status::ConditionFailed);
     }
     change_attr(node, target, asker, oid, change, Some((caller, Seen::Guard(*guard))))
 }
@@ -297,7 +302,7 @@ fn truncate(
     }
     let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
     if !inode.striped && geometry.is_within_first_chunk(size) {
-        let _change = target.leases.before_write((oid, 0), None);
+        let _change = target.leases.before_write((oid, 0), asker);
         let file = if size > 0 {
             Some(target.store.shard_create(oid, 0).map_err(store_status)?)
         } else {

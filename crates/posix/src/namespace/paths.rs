@@ -12,6 +12,7 @@ use super::{Directory, File, Namespace, OpenOptions};
 use crate::ops::attr::AttrUpdate;
 use crate::ops::create::NewEntry;
 use crate::ops::open::Named;
+use crate::ops::statfs::StatFs;
 use crate::{Access, Credentials, Errno, OpenFile, Result, permission};
 
 impl Namespace {
@@ -30,7 +31,10 @@ impl Namespace {
         }
         let mut place = self.place(path.as_ref())?;
         if flags.contains(OFlags::TMPFILE) {
-            let dir = self.resolve_place(place, true, &mut 0)?.oid;
+            let dir = match self.known_directory(&place)? {
+                Some(dir) => dir,
+                None => self.resolve_place(place, true, &mut 0)?.oid,
+            };
             let (_, handle) = self.fs.tmpfile(&self.caller, dir, mode, flags)?;
             return Ok(self.file(handle));
         }
@@ -206,8 +210,24 @@ impl Namespace {
     /// # Errors
     /// Those of `readlink`.
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        let attr = self.look_at(path, false)?;
-        if attr.kind == FileKind::Symlink { self.fs.readlink(attr.oid) } else { Err(Errno::INVAL) }
+        let place = self.place(path.as_ref())?;
+        if let Place::Name { dir, name, slash: false } = &place
+            && let Some(attr) = self.fs.look_at_listed(&self.caller, *dir, name)?
+        {
+            if attr.kind != FileKind::Symlink {
+                return Err(Errno::INVAL);
+            }
+            match self.fs.readlink(attr.oid) {
+                // Gone since it was listed; another one may have its name.
+                Err(Errno::STALE) => {}
+                text => return text,
+            }
+        }
+        let attr = self.resolve_place(place, false, &mut 0)?;
+        if attr.kind != FileKind::Symlink {
+            return Err(Errno::INVAL);
+        }
+        self.text_of(attr.oid).map(|text| text.to_vec())
     }
 
     /// `unlink`.
@@ -346,7 +366,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of `link`.
-    pub fn hard_link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<Attr> {
+    pub fn hard_link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let object = self.resolve(from, false)?;
         self.link_object(object.oid, to)
     }
@@ -355,7 +375,7 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of `link`.
-    pub fn link_object(&self, oid: azekura_proto::Oid, to: impl AsRef<[u8]>) -> Result<Attr> {
+    pub fn link_object(&self, oid: azekura_proto::Oid, to: impl AsRef<[u8]>) -> Result<()> {
         match self.place(to.as_ref())? {
             Place::Name { dir, name, slash: true } => {
                 match self.fs.lookup(&self.caller, dir, &name) {
@@ -363,7 +383,9 @@ impl Namespace {
                     Err(errno) => Err(errno),
                 }
             }
-            Place::Name { dir, name, slash: false } => self.fs.link(&self.caller, oid, dir, &name),
+            Place::Name { dir, name, slash: false } => {
+                self.fs.add_name(&self.caller, oid, dir, &name)
+            }
             Place::Dot(_) | Place::DotDot(_) => Err(Errno::EXIST),
         }
     }
@@ -434,6 +456,18 @@ impl Namespace {
         self.fs.getxattr_of(&self.caller, &self.resolve(path, true)?, name)
     }
 
+    /// `statfs`: the space of the pool that the path lies in.
+    ///
+    /// # Errors
+    /// Those of `statfs`.
+    pub fn space(&self, path: impl AsRef<[u8]>) -> Result<StatFs> {
+        let place = self.place(path.as_ref())?;
+        if self.known_directory(&place)?.is_none() {
+            self.resolve_place(place, true, &mut 0)?;
+        }
+        self.fs.statfs()
+    }
+
     /// `setxattr`; a symlink at the end is followed.
     ///
     /// # Errors
@@ -445,8 +479,7 @@ impl Namespace {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        let oid = self.resolve(path, true)?.oid;
-        self.fs.setxattr(&self.caller, oid, name, value, mode)
+        self.fs.setxattr_of(&self.caller, &self.resolve(path, true)?, (name, value), mode)
     }
 
     /// `listxattr`: names, each ended by a zero byte; a symlink at the end is followed.
@@ -462,7 +495,6 @@ impl Namespace {
     /// # Errors
     /// Those of `removexattr`.
     pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
-        let oid = self.resolve(path, true)?.oid;
-        self.fs.removexattr(&self.caller, oid, name)
+        self.fs.removexattr_of(&self.caller, &self.resolve(path, true)?, name)
     }
 }

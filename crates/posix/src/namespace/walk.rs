@@ -238,11 +238,21 @@ impl Namespace {
                 }
                 Step::Directory(entry.oid)
             }
-            FileKind::Symlink => Step::Symlink(Arc::from(self.fs.readlink(entry.oid)?)),
+            FileKind::Symlink => Step::Symlink(self.text_of(entry.oid)?),
             _ => return Err(Errno::NOTDIR),
         };
         self.fs.cache.keep_step(asked, dir, name, step.clone());
         Ok(step)
+    }
+
+    /// The text of a symlink that a name has just led to.
+    pub(super) fn text_of(&self, link: Oid) -> Result<Arc<[u8]>> {
+        if let Some(text) = self.fs.cache.text(link) {
+            return Ok(text);
+        }
+        let text = Arc::from(self.fs.readlink(link)?);
+        self.fs.cache.keep_text(link, &text);
+        Ok(text)
     }
 
     /// The place that a path leads to once a symlink at its end is followed, as `open` with
@@ -252,7 +262,7 @@ impl Namespace {
         if *links > SYMLINKS_MAX {
             return Err(Errno::LOOP.into());
         }
-        let text = self.fs.readlink(link)?;
+        let text = self.text_of(link)?;
         if text.first() != Some(&b'/') {
             return self.place_from(dir, &text, links);
         }
@@ -325,10 +335,14 @@ impl Namespace {
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;
+            let keeps = self.fs.keeps_listed();
             let asked = self.fs.cache.ask_step(dir, &name);
+            let asked_dir = keeps.then(|| self.fs.cache.ask_any_dir());
             let attr = self.fs.lookup(&self.caller, dir, &name)?;
-            if attr.kind == FileKind::Directory && self.fs.keeps_listed() {
+            if let Some(asked_dir) = asked_dir.filter(|_| attr.kind == FileKind::Directory) {
                 self.fs.cache.keep_step(asked, dir, &name, Step::Directory(attr.oid));
+                // What is done in it next is judged by them.
+                self.fs.cache.keep_met_dir(asked_dir, attr.oid, Box::new(attr.clone()));
             }
             match attr.kind {
                 FileKind::Symlink if follow || must_be_dir => {
@@ -359,11 +373,14 @@ impl Namespace {
         walk.push(path);
         let (mut at, mut done) =
             if path[0] == b'/' { (self.fs.root(), Vec::new()) } else { (self.base, base.to_vec()) };
+        // The attributes of `at`, where they have come along.
+        let mut met = None;
         while let Some(name) = walk.rest.pop() {
             match name.as_slice() {
                 b"." => continue,
                 b".." => {
                     at = self.step_up(at, &walk)?;
+                    met = None;
                     done.truncate(done.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
                     continue;
                 }
@@ -371,25 +388,28 @@ impl Namespace {
             }
             let attr = self.fs.lookup(&self.caller, at, &name)?;
             if attr.kind == FileKind::Symlink {
-                let text = self.fs.readlink(attr.oid)?;
+                let text = self.text_of(attr.oid)?;
                 walk.slash |= walk.rest.is_empty() && ends_with_slash(&text);
                 if text.first() == Some(&b'/') {
                     done.clear();
                 }
-                at = self.follow_step(at, &text, &mut walk)?;
+                let led = self.follow_step(at, &text, &mut walk)?;
+                met = met.filter(|_| led == at);
+                at = led;
                 continue;
             }
             done.push(b'/');
             done.extend_from_slice(&name);
             if attr.kind == FileKind::Directory {
                 at = attr.oid;
+                met = Some(attr);
             } else if walk.rest.is_empty() && !walk.slash {
                 return Ok((done, attr));
             } else {
                 return Err(Errno::NOTDIR);
             }
         }
-        Ok((done, self.fs.getattr(at)?))
+        Ok((done, met.map_or_else(|| self.fs.getattr(at), Ok)?))
     }
 
     /// The directory that a path leads to.

@@ -161,7 +161,7 @@ impl FileSystem {
     ) -> Result<Attr> {
         let oid = settled.oid();
         if let Some(known) = guess
-            && let Some(attr) = self.change_as_known(caller, oid, known, update)?
+            && let Some(attr) = self.change_as_known(caller, oid, (known, handle), update)?
         {
             return Ok(attr);
         }
@@ -176,12 +176,13 @@ impl FileSystem {
         &self,
         caller: &Credentials,
         oid: Oid,
-        (kind, guard): (FileKind, FileGuard),
+        ((kind, guard), handle): ((FileKind, FileGuard), Option<&OpenFile>),
         update: &AttrUpdate,
     ) -> Result<Option<Attr>> {
-        // What goes with a new length or owner takes more than one request.
-        let is_plain = update.size.is_none() && !(guard.has_xattrs && update.gives_away());
-        if !self.checks() || !is_plain || allow(caller, (kind, &guard), None, update).is_err() {
+        // Capabilities, which go with a new length or owner, take more than one request.
+        let loses = update.gives_away() || update.size.is_some();
+        let is_plain = !(guard.has_xattrs && loses);
+        if !self.checks() || !is_plain || allow(caller, (kind, &guard), handle, update).is_err() {
             return Ok(None);
         }
         let mut change = update.as_change();

@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 
 use super::changed_dir::{ChangedDir, Effect};
 use super::open::access_of;
+use crate::cache::{AskedAny, Step};
 use crate::errno::{of_client, of_status};
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
@@ -206,6 +207,8 @@ impl FileSystem {
         }
         let inode = self.new_inode(caller, &parent, what, mode, striping);
         let asked = self.files.ask_for_new();
+        let asked_step = self.cache.ask_step(dir, name);
+        let asked_new = (what == NewEntry::Directory).then(|| self.cache.ask_any_dir());
         let creation = if let Some(guard) = guard {
             let asked_dir = self.cache.ask_dir(dir);
             let request = CreateGuarded { dir, name, inode, open: false, guard };
@@ -225,9 +228,14 @@ impl FileSystem {
         };
         match creation.map_err(|error| entry_errno(&error))? {
             Creation::New(mut attr) => {
-                self.cache.forget_step(dir, name);
-                self.note_new_entry(dir, &mut attr);
+                let oid = attr.oid;
+                let step = asked_new.map(|_| (asked_step, Step::Directory(oid)));
+                self.note_new_entry(dir, &mut attr, asked_new);
+                self.cache.renew_step(dir, name, step);
                 self.files.keep_new(asked, &attr);
+                if let NewEntry::Symlink(text) = what {
+                    self.cache.keep_text(oid, &Arc::from(text));
+                }
                 Ok(*attr)
             }
             Creation::Existing(entry, _) => match what {
@@ -316,18 +324,31 @@ impl FileSystem {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
                 let _change = self.listed.change_names();
                 let asked = self.cache.ask_dir(dir);
+                let or_open = found == Found::Open
+                    && !flags.contains(OFlags::EXCL)
+                    && self.reading.is_far(self.entry_target(dir, name));
                 let created = match guard {
-                    Some(guard) => self.pool().create_guarded(dir, name, inode, guard),
-                    None => self.pool().create(dir, name, inode),
+                    Some(guard) => self.pool().create_guarded(dir, name, inode, guard, or_open),
+                    None => self.pool().create(dir, name, inode, or_open),
                 };
                 match created {
                     Ok(Created::New(mut attr, reference)) => {
                         if guard.is_some() {
                             self.cache.confirm_dir(asked, dir);
                         }
-                        self.note_new_entry(dir, &mut attr);
+                        self.note_new_entry(dir, &mut attr, None);
                         let file = self.handle(reference, &attr, caller, flags);
                         return Ok((*attr, file));
+                    }
+                    // What this process has written to it may not have arrived.
+                    Ok(Created::Existing(entry, Some((attr, reference))))
+                        if !self.writing.has_unsettled(entry.oid) =>
+                    {
+                        match self.opened(caller, *attr, reference, flags) {
+                            // Removed in between: it can be made after all.
+                            Err(Errno::STALE) => continue,
+                            other => return other,
+                        }
                     }
                     Ok(Created::Existing(entry, _)) => (entry.oid, entry.kind),
                     Err(ClientError::Status(Status::ConditionFailed)) if guard.is_some() => {
@@ -393,11 +414,14 @@ impl FileSystem {
         }
     }
 
-    /// What is kept of a directory that has got a new entry.
-    fn note_new_entry(&self, dir: Oid, attr: &mut Attr) {
+    /// What is kept of a directory that has got a new entry, and of a new directory.
+    fn note_new_entry(&self, dir: Oid, attr: &mut Attr, asked_new: Option<AskedAny>) {
         let change = DirectoryChange::take_from_newborn(attr);
+        if let Some(asked) = asked_new {
+            self.cache.keep_met_dir(asked, attr.oid, Box::new(attr.clone()));
+        }
         if attr.kind == FileKind::Directory {
-            self.cache.forget_dir(dir);
+            self.cache.age_dir(dir);
         } else {
             self.cache.touch_dir(dir, change.time);
         }

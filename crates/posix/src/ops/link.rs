@@ -15,6 +15,15 @@ impl FileSystem {
     /// # Errors
     /// `EEXIST`, `EPERM` for a directory, `EMLINK`, `EACCES`.
     pub fn link(&self, caller: &Credentials, oid: Oid, dir: Oid, name: &[u8]) -> Result<Attr> {
+        self.link_entry(caller, oid, (dir, name), None)?;
+        self.getattr(oid)
+    }
+
+    /// As [`FileSystem::link`], for callers who do not want the attributes.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::link`].
+    pub fn add_name(&self, caller: &Credentials, oid: Oid, dir: Oid, name: &[u8]) -> Result<()> {
         self.link_entry(caller, oid, (dir, name), None)
     }
 
@@ -29,7 +38,8 @@ impl FileSystem {
         dir: &mut ChangedDir,
         name: &[u8],
     ) -> Result<Attr> {
-        self.link_entry(caller, oid, (dir.oid(), name), Some(dir))
+        self.link_entry(caller, oid, (dir.oid(), name), Some(dir))?;
+        self.getattr(oid)
     }
 
     fn link_entry(
@@ -38,7 +48,7 @@ impl FileSystem {
         oid: Oid,
         (dir, name): (Oid, &[u8]),
         watched: Option<&mut ChangedDir>,
-    ) -> Result<Attr> {
+    ) -> Result<()> {
         check_name(name).map_err(of_status)?;
         if self.checks() {
             let parent = self.parent_attr(dir)?;
@@ -53,7 +63,7 @@ impl FileSystem {
             other => other,
         })?;
         self.cache.forget_step(dir, name);
-        self.cache.forget_dir(dir);
-        self.getattr(oid)
+        self.cache.age_dir(dir);
+        Ok(())
     }
 }

@@ -165,7 +165,11 @@ impl FileSystem {
         cookie: u64,
         filling: &mut Filling,
     ) -> Result<()> {
-        let attr = self.dir_attr(dir)?;
+        // The directory above is shown: what judging by it allows may be older.
+        let (attr, _) = self.getattr_for(dir)?;
+        if attr.kind != FileKind::Directory {
+            return Err(Errno::NOTDIR);
+        }
         if self.checks() && cookie == 0 {
             permission::check(caller, &attr, Access { read: true, ..Access::default() })?;
         }

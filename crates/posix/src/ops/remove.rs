@@ -45,7 +45,7 @@ impl FileSystem {
         self.cache.forget_step(dir, name);
         match done {
             Ok(Some(changed)) => self.cache.touch_dir(dir, changed),
-            _ => self.cache.forget_dir(dir),
+            _ => self.cache.age_dir(dir),
         }
         done.map(drop)
     }
@@ -82,7 +82,7 @@ impl FileSystem {
         let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);
         // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);
-        self.cache.forget_dirs();
+        self.cache.age_dirs();
         done.map(drop).map_err(|error| entry_errno(&error))
     }
 

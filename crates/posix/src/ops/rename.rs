@@ -46,7 +46,7 @@ impl FileSystem {
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
         // Also what moved, and what it replaced, may be a directory.
-        self.cache.forget_dirs();
+        self.cache.age_dirs();
         done
     }
 

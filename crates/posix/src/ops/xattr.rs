@@ -169,6 +169,30 @@ impl FileSystem {
             return Err(Errno::TOOBIG);
         }
         self.check_xattr(caller, oid, name, true)?;
+        self.store_xattr(oid, (name, value), mode)
+    }
+
+    /// As [`FileSystem::setxattr`], of an object that had these attributes a moment ago.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::setxattr`].
+    pub fn setxattr_of(
+        &self,
+        caller: &Credentials,
+        attr: &Attr,
+        (name, value): (&[u8], &[u8]),
+        mode: XattrMode,
+    ) -> Result<()> {
+        let is_plain = Placement::of_name(name).is_none() && value.len() <= XATTR_VALUE_BYTES_MAX;
+        if !is_plain || !self.checks() {
+            return self.setxattr(caller, attr.oid, name, value, mode);
+        }
+        check_name(name)?;
+        permission::check_xattr(caller, attr, name, true)?;
+        self.store_xattr(attr.oid, (name, value), mode)
+    }
+
+    fn store_xattr(&self, oid: Oid, (name, value): (&[u8], &[u8]), mode: XattrMode) -> Result<()> {
         let change = self.changes.begin(oid);
         let _names = self.listed.change_names();
         let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
@@ -250,6 +274,23 @@ impl FileSystem {
             return self.set_placement(caller, oid, placement, value.as_bytes(), XattrMode::Set);
         }
         self.check_xattr(caller, oid, name, true)?;
+        self.drop_xattr(oid, name)
+    }
+
+    /// As [`FileSystem::removexattr`], of an object that had these attributes a moment ago.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::removexattr`].
+    pub fn removexattr_of(&self, caller: &Credentials, attr: &Attr, name: &[u8]) -> Result<()> {
+        if Placement::of_name(name).is_some() || !self.checks() {
+            return self.removexattr(caller, attr.oid, name);
+        }
+        check_name(name)?;
+        permission::check_xattr(caller, attr, name, true)?;
+        self.drop_xattr(attr.oid, name)
+    }
+
+    fn drop_xattr(&self, oid: Oid, name: &[u8]) -> Result<()> {
         let change = self.changes.begin(oid);
         let _names = self.listed.change_names();
         let done = self.call(oid.home(), RemoveXattr { oid, name });

@@ -91,9 +91,12 @@ impl Links {
             WritePolicy::Through => false,
             WritePolicy::Auto => {
                 // Whether it is remote takes looking at the host's files: last.
-                self.window(target, |window| window.round_trip_us())
-                    >= Some(WRITES_IN_FLIGHT_FROM_US)
-                    && self.pool().is_remote(target)
+                let round_trip_us = self.pool().round_trip_us_to(target);
+                let is_far = round_trip_us >= WRITES_IN_FLIGHT_FROM_US;
+                if is_far {
+                    self.window(target, |window| window.has_moved_away(round_trip_us));
+                }
+                is_far && self.pool().is_remote(target)
             }
         }
     }
@@ -101,14 +104,13 @@ impl Links {
     /// Whether it has been found to be short.
     pub(super) fn is_near(&self, target: TargetId) -> bool {
         self.policy == WritePolicy::Auto
-            && self
-                .window(target, |window| window.round_trip_us())
-                .is_some_and(|us| (1..WRITES_IN_FLIGHT_FROM_US).contains(&us))
+            && (1..WRITES_IN_FLIGHT_FROM_US).contains(&self.pool().round_trip_us_to(target))
     }
 
     /// A request to a target was answered after this time.
     pub(super) fn saw_round_trip(&self, target: TargetId, took: Duration) {
         self.window(target, |window| window.saw_round_trip(took.as_micros() as u64));
+        self.pool().note_round_trip(target, took);
     }
 
     /// So many bytes were sent to a target.
@@ -120,6 +122,10 @@ impl Links {
     pub(super) fn land(&self, posted: &Posted, answered: Option<Instant>) {
         let bytes = posted.bytes().len() as u64;
         self.budget.give_back(bytes);
+        if let Some(at) = answered {
+            let took = at.saturating_duration_since(posted.sent());
+            self.pool().note_round_trip(posted.target(), took);
+        }
         self.window(posted.target(), |window| match answered {
             Some(at) => window.answered(self.us(at), self.us(posted.sent()), bytes),
             None => window.failed(bytes),

@@ -3,7 +3,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use azekura_posix::{Access, Attr, AttrsWanted, Errno, FileKind, Namespace, Oid, Result};
+use azekura_posix::{
+    Access, Attr, AttrsWanted, Errno, FileKind, Namespace, Oid, Result, may_access,
+};
 use libc::size_t;
 
 use super::hooks;
@@ -98,7 +100,9 @@ fn enter(ns: &Namespace, attr: &Attr, path: Vec<u8>) -> Result<c_int> {
         return Err(Errno::NOTDIR);
     }
     let search = Access { execute: true, ..Access::default() };
-    ns.filesystem().access(ns.caller(), attr.oid, search)?;
+    if !may_access(ns.caller(), attr, search) {
+        return Err(Errno::ACCESS);
+    }
     working_directory::set(Some(WorkingDirectory::found(attr.oid, path)));
     Ok(0)
 }

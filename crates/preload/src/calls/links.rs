@@ -67,7 +67,7 @@ unsafe fn link_at(
                 &Purpose::Make,
                 to.0,
                 to.1,
-                |to| to.ns.link_object(oid, &to.path).map(|_| 0),
+                |to| to.ns.link_object(oid, &to.path).map(|()| 0),
                 |_, _| {
                     host::set_errno(libc::EXDEV);
                     -1
@@ -79,7 +79,7 @@ unsafe fn link_at(
                 return Err(Errno::INVAL);
             }
             let attr = from.ns.resolve(&from.path, flags & libc::AT_SYMLINK_FOLLOW != 0)?;
-            to.ns.link_object(attr.oid, &to.path).map(|_| 0)
+            to.ns.link_object(attr.oid, &to.path).map(|()| 0)
         };
         by_two_paths(counter, Pair::Link, from, to, link, |from, to| {
             hosts::linkat(from.0, from.1, to.0, to.1, flags)

@@ -32,8 +32,7 @@ const MAGIC: i64 = 0x617a_6b75;
 const LINKS_MAX: c_long = 1_000_000;
 
 fn space_at(spot: &Spot) -> Result<StatFs> {
-    spot.ns.resolve(&spot.path, true)?;
-    spot.ns.filesystem().statfs()
+    spot.ns.space(&spot.path)
 }
 
 fn space_of(file: &Description) -> Result<StatFs> {

@@ -97,7 +97,11 @@ impl Target {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::INVAL),
         };
-        fs.setxattr(caller, self.oid, name, value, mode).map(|()| 0)
+        match &self.attr {
+            Some(attr) => fs.setxattr_of(caller, attr, (name, value), mode)?,
+            None => fs.setxattr(caller, self.oid, name, value, mode)?,
+        }
+        Ok(0)
     }
 
     /// # Safety
@@ -117,7 +121,12 @@ impl Target {
     unsafe fn remove(&self, name: *const c_char) -> Result<c_int> {
         // SAFETY: the caller keeps the conditions of `removexattr`.
         let name = unsafe { text(name)? };
-        self.ns.filesystem().removexattr(self.ns.caller(), self.oid, name).map(|()| 0)
+        let (fs, caller) = (self.ns.filesystem(), self.ns.caller());
+        match &self.attr {
+            Some(attr) => fs.removexattr_of(caller, attr, name)?,
+            None => fs.removexattr(caller, self.oid, name)?,
+        }
+        Ok(0)
     }
 }
 

@@ -539,8 +539,8 @@ pub enum Request<'a> {
         /// Its time of last change (`ctime`), as it was last seen.
         ctime: Timestamp,
     },
-    /// Change attributes, but not the length, if what the change was judged by still holds. Answer:
-    /// `Attr`, as they are then; status `ConditionFailed`, and nothing is changed, if it does not.
+    /// Change attributes, if what the change was judged by still holds. Answer: `Attr`, as they are then;
+    /// status `ConditionFailed`, and nothing is changed, if it does not.
     SetAttrGuarded {
         /// The inode.
         oid: Oid,

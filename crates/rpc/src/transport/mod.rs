@@ -9,7 +9,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
@@ -132,8 +132,31 @@ pub struct Met {
     pub round_trip: Option<Duration>,
 }
 
+/// A conversation whose first request may be sent before the engine has let the caller in.
+#[derive(Debug)]
+pub struct Early {
+    /// The conversation. Until its first answer is there nothing but that may be waited for on it.
+    pub conversation: Conversation,
+    /// What the engine says when it lets the caller in: there with the first answer.
+    pub welcome: Arc<OnceLock<Welcome>>,
+    /// About a round trip to the engine.
+    pub round_trip: Duration,
+}
+
 /// The way to engines.
 pub trait Network: Debug + Send + Sync {
+    /// Opens one conversation with an engine that is asked something at once, which saves waiting for its
+    /// welcome. `None` where there is nothing to save: then [`Network::open`] is to be asked.
+    fn open_early(
+        &self,
+        _engine: EngineId,
+        _addresses: &[Address],
+        _caller: &Caller,
+        _timeout: Duration,
+    ) -> Option<io::Result<Early>> {
+        None
+    }
+
     /// Opens `count` conversations with an engine at once, introductions included.
     fn open(
         &self,

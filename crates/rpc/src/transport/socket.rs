@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
@@ -15,7 +15,7 @@ use azekura_wire::{
     ConnectError, Connection, Dialled, FrameReader, FrameWriter, ProofSent, RecvError, Socket,
 };
 
-use super::{Caller, Conversation, Line, Met, Network, ReceiveHalf, SendHalf};
+use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, SendHalf};
 use crate::failure::Failure;
 
 /// Small requests are sent together up to this size.
@@ -34,6 +34,29 @@ pub struct Sockets {
 }
 
 impl Network for Sockets {
+    fn open_early(
+        &self,
+        engine: EngineId,
+        addresses: &[Address],
+        caller: &Caller,
+        timeout: Duration,
+    ) -> Option<io::Result<Early>> {
+        let mut first_error = None;
+        let deadline = Instant::now() + timeout;
+        for address in in_order_of_preference(addresses) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                first_error.get_or_insert_with(|| io::ErrorKind::TimedOut.into());
+                break;
+            }
+            match self.begin_early(engine, address, caller, left) {
+                Ok(early) => return Some(Ok(early)),
+                Err(error) => first_error = first_error.or_else(|| Some(as_io(error))),
+            }
+        }
+        Some(Err(first_error.unwrap_or_else(no_address)))
+    }
+
     fn open(
         &self,
         engine: EngineId,
@@ -64,8 +87,7 @@ impl Network for Sockets {
             }
             first_error = first_error.or(met.first_error);
         }
-        let none = || io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address");
-        Met { first_error: Some(first_error.unwrap_or_else(none)), ..Met::default() }
+        Met { first_error: Some(first_error.unwrap_or_else(no_address)), ..Met::default() }
     }
 
     fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
@@ -83,6 +105,34 @@ impl Network for Sockets {
 }
 
 impl Sockets {
+    fn settle(self, dialled: Dialled) -> Socket {
+        match self.settle_descriptor {
+            Some(settle) => dialled.socket.map_descriptor(settle),
+            None => dialled.socket,
+        }
+    }
+
+    /// A conversation on which the handshake has come as far as the caller's proof.
+    fn begin_early(
+        self,
+        engine: EngineId,
+        address: &Address,
+        caller: &Caller,
+        timeout: Duration,
+    ) -> Result<Early, ConnectError> {
+        let deadline = Instant::now() + timeout;
+        let dialled = azekura_wire::dial_several(address, 1, timeout)?.pop();
+        let dialled = dialled.ok_or_else(no_address)?;
+        let round_trip = dialled.took;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Caller { pool, session, role, secret, .. } = caller;
+        let begun = azekura_wire::begin(self.settle(dialled), *pool, *session, *role, left)?;
+        let welcome = Arc::new(OnceLock::new());
+        let awaited = Awaited { engine, welcome: Arc::clone(&welcome) };
+        let conversation = converse(begun.prove(secret)?.go_on(), caller, Some(awaited))?;
+        Ok(Early { conversation, welcome, round_trip })
+    }
+
     /// Takes the handshakes on fresh sockets through their steps side by side.
     fn meet(
         self,
@@ -94,13 +144,8 @@ impl Sockets {
         let round_trip = dialled.iter().map(|dialled| dialled.took).min();
         let mut met = Met { round_trip, ..Met::default() };
         // All are settled before any can fail: a socket of ours is closed as one of ours.
-        let settled: Vec<Socket> = dialled
-            .into_iter()
-            .map(|dialled| match self.settle_descriptor {
-                Some(settle) => dialled.socket.map_descriptor(settle),
-                None => dialled.socket,
-            })
-            .collect();
+        let settled: Vec<Socket> =
+            dialled.into_iter().map(|dialled| self.settle(dialled)).collect();
         let mut begun = Vec::with_capacity(settled.len());
         for socket in settled {
             match azekura_wire::begin(socket, caller.pool, caller.session, caller.role, timeout) {
@@ -110,11 +155,8 @@ impl Sockets {
         }
         for proven in azekura_wire::prove_all(begun, &caller.secret) {
             let ready = proven.and_then(ProofSent::finish).and_then(|(connection, welcome)| {
-                if welcome.engine != engine {
-                    let found = format!("engine {} answers there", welcome.engine.0);
-                    return Err(io::Error::other(found).into());
-                }
-                Ok((converse(connection, caller)?, welcome))
+                check_engine(&welcome, engine)?;
+                Ok((converse(connection, caller, None)?, welcome))
             });
             match ready {
                 Ok(ready) => met.good.push(ready),
@@ -125,11 +167,26 @@ impl Sockets {
     }
 }
 
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address")
+}
+
 fn note(met: &mut Met, error: ConnectError) {
-    met.first_error.get_or_insert_with(|| match error {
+    met.first_error.get_or_insert_with(|| as_io(error));
+}
+
+fn as_io(error: ConnectError) -> io::Error {
+    match error {
         ConnectError::Io(error) => error,
         ConnectError::Refused(_) | ConnectError::Impostor => io::Error::other(error.to_string()),
-    });
+    }
+}
+
+fn check_engine(welcome: &Welcome, engine: EngineId) -> io::Result<()> {
+    if welcome.engine == engine {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("engine {} answers there", welcome.engine.0)))
 }
 
 /// Opens one conversation with whatever engine listens at an address.
@@ -141,11 +198,15 @@ pub(crate) fn open_at(
     let Caller { pool, session, role, secret, timeout } = caller;
     let (connection, welcome) =
         azekura_wire::connect(socket, *pool, *session, *role, secret, *timeout)?;
-    Ok((converse(connection, caller)?, welcome))
+    Ok((converse(connection, caller, None)?, welcome))
 }
 
 /// Sets how long requests wait, and takes the connection apart.
-fn converse(connection: Connection, caller: &Caller) -> io::Result<Conversation> {
+fn converse(
+    connection: Connection,
+    caller: &Caller,
+    awaited: Option<Awaited>,
+) -> io::Result<Conversation> {
     connection.socket().set_read_timeout(Some(caller.timeout))?;
     connection.socket().set_write_timeout(Some(caller.timeout))?;
     let (writer, mut reader) = connection.split();
@@ -155,7 +216,8 @@ fn converse(connection: Connection, caller: &Caller) -> io::Result<Conversation>
     }
     // A reply is checked against what its request allows it.
     reader.accept_bulk(READ_BULK_BYTES_MAX);
-    let receiver = Receiver { reader, timeout: caller.timeout, turn: caller.timeout };
+    let (timeout, turn) = (caller.timeout, caller.timeout);
+    let receiver = Receiver { reader, timeout, turn, awaited };
     Ok(Conversation::new(Box::new(Sender { writer }), Box::new(receiver), socket))
 }
 
@@ -205,9 +267,30 @@ struct Receiver {
     timeout: Duration,
     /// How long the socket waits now.
     turn: Duration,
+    awaited: Option<Awaited>,
+}
+
+/// The welcome of an engine that has been asked something already.
+#[derive(Debug)]
+struct Awaited {
+    engine: EngineId,
+    welcome: Arc<OnceLock<Welcome>>,
 }
 
 impl Receiver {
+    /// Waits for the engine's welcome, if that has not come yet.
+    fn be_let_in(&mut self) -> Result<(), Failure> {
+        let Some(Awaited { engine, welcome }) = self.awaited.take() else { return Ok(()) };
+        let said = azekura_wire::receive_welcome(&mut self.reader).map_err(as_io);
+        let said = said.and_then(|said| check_engine(&said, engine).map(|()| said));
+        // Like a connection that was not made at all.
+        let _said = welcome.set(said.map_err(Failure::Broken)?);
+        // Reading from a stranger has set another one.
+        self.reader.socket().set_read_timeout(Some(self.timeout))?;
+        self.turn = self.timeout;
+        Ok(())
+    }
+
     /// Lets the socket wait for as much of a time-out as is left. Whole seconds, so that a call which
     /// has just begun changes nothing at the socket.
     fn set_turn(&mut self, left: Duration) -> Result<(), Failure> {
@@ -224,6 +307,7 @@ impl Receiver {
 
 impl ReceiveHalf for Receiver {
     fn receive(&mut self, timeouts: u32, gone: Duration) -> Result<(Answer, usize), Failure> {
+        self.be_let_in()?;
         let mut left = (self.timeout * timeouts).saturating_sub(gone);
         self.set_turn(left)?;
         let (head, body) = loop {
@@ -237,6 +321,7 @@ impl ReceiveHalf for Receiver {
     }
 
     fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {
+        self.be_let_in()?;
         match self.reader.try_recv()? {
             Some((head, body)) => Ok(Some((decode(body)?, head.bulk_bytes as usize))),
             None => Ok(None),

@@ -121,7 +121,7 @@ impl Remote {
             Op::Sync { .. } => file.sync().map(|()| Answer::Done),
             Op::StatOpen { .. } => file.metadata().map(|attr| stat(&attr)),
             Op::LinkOpen { path, .. } => {
-                client.link_object(file.handle().oid(), path).map(|_| Answer::Done)
+                client.link_object(file.handle().oid(), path).map(|()| Answer::Done)
             }
             _ => Ok(Answer::Skipped),
         })
@@ -153,7 +153,7 @@ impl Remote {
             Op::Rmdir { path } => done(fs.remove_dir(path)),
             Op::Unlink { path } => done(fs.remove_file(path)),
             Op::Rename { from, to, mode } => done(fs.rename(from, to, *mode)),
-            Op::Link { from, to } => made(fs.hard_link(from, to)),
+            Op::Link { from, to } => done(fs.hard_link(from, to)),
             Op::Symlink { text, path } => made(fs.symlink(text, path)),
             Op::ReadLink { path } => fs.read_link(path).map(Answer::Data),
             Op::Stat { path, follow } => fs.look_at(path, *follow).map(|attr| stat(&attr)),

@@ -1,0 +1,148 @@
+"""Single calls to a far pool under the preload library, and the start of a program: what they cost in
+round trips. And a way that becomes long while a program runs."""
+
+import sys
+import time
+
+import pytest
+from pools import BINARY, LAB, wait_until
+from test_netlab import PAIR, Lab
+
+pytestmark = pytest.mark.root
+
+ROUND_TRIP_S = 0.1
+# What else a call may take in a program that has little of a processor, in round trips.
+SLACK = 0.8
+
+# Says what each call takes.
+CALLS = """
+import os, sys, time
+top, round_trip_s = sys.argv[1], float(sys.argv[2])
+at = top + "/dir"
+os.mkdir(at)
+held = []
+def take(name, act):
+    os.stat(at)
+    begun = time.monotonic()
+    act()
+    print(name, (time.monotonic() - begun) / round_trip_s)
+def hold(flags, name="file"):
+    held.append(os.open(f"{at}/{name}", flags, 0o644))
+def let_go():
+    os.close(held.pop())
+take("create", lambda: hold(os.O_CREAT | os.O_RDWR))
+os.write(held[-1], b"content")
+take("ftruncate", lambda: os.ftruncate(held[-1], 3))
+take("futimens", lambda: os.utime(held[-1], (1, 2)))
+take("close", let_go)
+take("stat", lambda: os.stat(f"{at}/file"))
+take("access", lambda: os.access(f"{at}/file", os.R_OK))
+take("create-found", lambda: hold(os.O_CREAT | os.O_RDWR))
+let_go()
+take("create-cut", lambda: hold(os.O_CREAT | os.O_TRUNC | os.O_RDWR))
+let_go()
+take("open-cut", lambda: hold(os.O_TRUNC | os.O_RDWR))
+let_go()
+take("truncate", lambda: os.truncate(f"{at}/file", 1))
+take("chmod", lambda: os.chmod(f"{at}/file", 0o600))
+take("utimensat", lambda: os.utime(f"{at}/file", (1, 2)))
+take("symlink", lambda: os.symlink("file", f"{at}/symlink"))
+take("readlink", lambda: os.readlink(f"{at}/symlink"))
+take("link", lambda: os.link(f"{at}/file", f"{at}/second"))
+take("rename", lambda: os.rename(f"{at}/second", f"{at}/third"))
+take("unlink", lambda: os.unlink(f"{at}/third"))
+take("mkdir", lambda: os.mkdir(f"{at}/sub"))
+take("mkdir-below", lambda: os.mkdir(f"{at}/sub/below"))
+take("rmdir-below", lambda: os.rmdir(f"{at}/sub/below"))
+take("rmdir", lambda: os.rmdir(f"{at}/sub"))
+take("statvfs", lambda: os.statvfs(at))
+take("setxattr", lambda: os.setxattr(f"{at}/file", "user.x", b"y"))
+take("chdir", lambda: os.chdir(at))
+take("nameless", lambda: os.close(os.open(at, os.O_TMPFILE | os.O_RDWR)))
+"""
+TRIPS = {
+    **dict.fromkeys(["create", "ftruncate", "futimens", "stat", "access", "create-found"], 1),
+    **dict.fromkeys(["symlink", "rename", "unlink", "mkdir", "mkdir-below", "rmdir-below"], 1),
+    **dict.fromkeys(["rmdir", "statvfs", "chdir", "nameless", "readlink"], 1),
+    **dict.fromkeys(["create-cut", "open-cut", "truncate", "chmod", "utimensat"], 2),
+    **dict.fromkeys(["link", "setxattr"], 2),
+    "close": 0,
+}
+
+# Looks at a file again and again, says how long the last look took, and then how long it takes to list
+# its directory and to look at all that is there.
+WATCH = """
+import os, sys, time
+at, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
+print("ready", flush=True)
+while time.monotonic() < end:
+    begun = time.monotonic()
+    os.stat(f"{at}/file0")
+    one = time.monotonic() - begun
+    time.sleep(0.01)
+begun = time.monotonic()
+for name in os.listdir(at):
+    os.stat(f"{at}/{name}")
+print(one, time.monotonic() - begun, flush=True)
+"""
+
+
+@pytest.fixture
+def lab(world):
+    """A pool in one host, with some files; programs run in another."""
+    lab = Lab(world, PAIR)
+    engine = world.start(
+        *("netlab", "exec", "--lab", lab.name, "far", "--", BINARY, "serve"),
+        *("--dir", world.storage / "engine", "--listen", "0.0.0.0:7070"),
+        program=LAB,
+    )
+    wait_until(lambda: "is ready" in engine.log.read_text(), "the engine is ready")
+    lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+    local = world.base / "files"
+    local.mkdir()
+    for number in range(30):
+        (local / f"file{number}").write_text("content")
+    lab.exec("near", BINARY, "fs", "put", "-r", local, "far:/")
+    return lab
+
+
+def delay(lab, round_trip_s):
+    lab.tell("set", "wan", f"delay={round_trip_s / 2 * 1000:.0f}ms")
+
+
+def preloaded(*command):
+    return (BINARY, "run", "--pool", "far", "--via", "preload", "--", *command)
+
+
+def test_single_calls_take_as_many_round_trips_as_is_said(lab):
+    delay(lab, ROUND_TRIP_S)
+    command = preloaded(sys.executable, "-c", CALLS, "/azekura", str(ROUND_TRIP_S))
+    said = [line.split() for line in lab.exec("near", *command).stdout.splitlines()]
+    took = {name: float(trips) for name, trips in said}
+    assert took.keys() == TRIPS.keys()
+    late = {name: trips for name, trips in took.items() if trips > TRIPS[name] + SLACK}
+    assert not late, late
+
+
+def test_a_program_has_its_first_bytes_after_five_round_trips(lab):
+    delay(lab, ROUND_TRIP_S)
+    command = preloaded("cat", "/azekura/files/file0")
+    begun = time.monotonic()
+    assert lab.exec("near", *command).stdout == "content"
+    # One more leads to the file through its directory.
+    assert (time.monotonic() - begun) / ROUND_TRIP_S < 6 + 2 * SLACK
+
+
+def test_a_program_notices_that_the_way_has_become_long(lab):
+    watch = lab.world.start(
+        *("netlab", "exec", "--lab", lab.name, "near", "--"),
+        *preloaded(sys.executable, "-c", WATCH, "/azekura/files", "6"),
+        program=LAB,
+    )
+    wait_until(lambda: "ready" in watch.log.read_text(), "the program looks")
+    delay(lab, ROUND_TRIP_S)
+    wait_until(lambda: len(watch.log.read_text().split()) >= 3, "the program has listed")
+    one, listing = map(float, watch.log.read_text().split()[1:3])
+    assert one > ROUND_TRIP_S
+    # By itself each of the files would take one.
+    assert listing < 8 * ROUND_TRIP_S, (one, listing)
