@@ -140,9 +140,33 @@ fn a_guarded_change_that_comes_again_meets_its_own_work_and_no_condition() {
         assert_eq!((attr.mode, attr.uid), (0o600, 5));
     }
     assert_eq!(ask(3, false), Err(Status::ConditionFailed), "a new request");
-    let cut = AttrChange { size: Some(0), ..AttrChange::default() };
-    let request = Request::SetAttrGuarded { oid, change: cut, guard };
+    let chunks = AttrChange { chunk_bytes: Some(4096), ..AttrChange::default() };
+    let request = Request::SetAttrGuarded { oid, change: chunks, guard };
     assert_eq!(client.call(&head(oid.home(), 4), &request, &[]).0, Err(Status::Invalid));
+}
+
+#[test]
+fn a_guarded_change_of_length_cuts_nothing_of_a_file_that_is_not_as_it_was() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let client = attach(&service);
+    let oid = create((&pool, &service), &client, b"file", 1);
+    let data = ShardRef { oid, shard: 0, is_file: true };
+    let write = Request::Write { data, offset: 0 };
+    client.call(&head(oid.home(), 2), &write, b"0123456789").0.unwrap();
+    let guard = FileGuard { mode: 0o644, uid: 0, gid: 0, chunk_bytes: 1 << 20, has_xattrs: false };
+    let change = AttrChange { size: Some(4), ..AttrChange::default() };
+    let ask = |sequence, guard, resent| {
+        let head = RequestHead { resent, ..head(oid.home(), sequence) };
+        client.call(&head, &Request::SetAttrGuarded { oid, change: change.clone(), guard }, &[]).0
+    };
+    let other = FileGuard { uid: 5, ..guard };
+    assert_eq!(ask(3, other, false), Err(Status::ConditionFailed));
+    assert_eq!(read(&client, data, 0, 10).1, b"0123456789");
+    for resent in [false, true] {
+        assert_eq!(attr_of(ask(4, guard, resent)).size, 4);
+    }
+    assert_eq!(read(&client, data, 0, 10).1, b"0123");
 }
 
 #[test]
