@@ -76,6 +76,29 @@ impl Versions {
     }
 }
 
+/// Which version of each file the kernel has been told of last: for as long as it believes attributes, it takes
+/// the file to be that long.
+#[derive(Debug)]
+pub(crate) struct Told {
+    versions: Cache<Oid, Version>,
+}
+
+impl Told {
+    pub(crate) fn new() -> Self {
+        Self { versions: Cache::new(FILES) }
+    }
+
+    /// The kernel is told these attributes.
+    pub(crate) fn note(&self, attr: &Attr) {
+        self.versions.insert(attr.oid, Version::of(attr));
+    }
+
+    /// Whether the kernel is known to have these.
+    pub(crate) fn has(&self, attr: &Attr) -> bool {
+        self.versions.get(&attr.oid) == Some(Version::of(attr))
+    }
+}
+
 fn is_settled(changed: Timestamp, now: SystemTime) -> bool {
     let Ok(since_epoch) = u64::try_from(changed.secs) else { return true };
     let changed = UNIX_EPOCH + Duration::new(since_epoch, changed.nanos);
@@ -161,6 +184,14 @@ mod tests {
         assert!(!versions.opened(&second));
         assert!(versions.opened(&second));
         assert!(!versions.opened(&file(2, then + Duration::from_nanos(1))));
+    }
+
+    #[test]
+    fn what_the_kernel_was_told_is_known_by_its_version() {
+        let (told, then) = (Told::new(), SystemTime::now());
+        assert!(!told.has(&file(1, then)));
+        told.note(&file(1, then));
+        assert!(told.has(&file(1, then)) && !told.has(&file(2, then)));
     }
 
     #[test]

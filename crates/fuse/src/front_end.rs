@@ -11,7 +11,7 @@ use azekura_posix::{Attr, Credentials, Errno, FileSystem, Oid};
 
 use crate::answer::Result;
 use crate::background::Drops;
-use crate::cache::{CacheMode, Changes, PlainFiles, Versions};
+use crate::cache::{CacheMode, Changes, PlainFiles, Told, Versions};
 use crate::convert;
 use crate::dir_handle::DirHandle;
 use crate::directories::{Directories, Removed, Xattrs};
@@ -33,6 +33,7 @@ pub(crate) struct FrontEnd {
     pub(crate) files: Handles<FileHandle>,
     pub(crate) dirs: Handles<DirHandle>,
     pub(crate) versions: Versions,
+    pub(crate) told: Told,
     pub(crate) changes: Changes,
     pub(crate) waiters: Arc<Waiters>,
     /// Whether anybody has ever locked a range here; until then closing has nothing to unlock.
@@ -70,6 +71,7 @@ impl FrontEnd {
             files: Handles::default(),
             dirs: Handles::default(),
             versions: Versions::new(),
+            told: Told::new(),
             changes: Changes::default(),
             waiters: Arc::default(),
             has_ranges: AtomicBool::new(false),
@@ -107,6 +109,7 @@ impl FrontEnd {
 
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
         self.plain.note(attr, self.now());
+        self.told.note(attr);
         self.directories.note(attr);
         self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
     }

@@ -75,6 +75,15 @@ impl<T> Handles<T> {
         }
     }
 
+    /// A handle of which `is_it` holds.
+    pub(crate) fn find(&self, is_it: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        self.shards.iter().find_map(|shard| {
+            let slots = shard.read();
+            let mut handles = slots.slots.iter().flatten();
+            handles.find(|handle| is_it(handle)).map(Arc::clone)
+        })
+    }
+
     fn place(number: u64) -> (usize, usize) {
         let number = number as usize;
         (number % SHARDS, number / SHARDS)
@@ -96,6 +105,8 @@ mod tests {
         assert_eq!(handles.get(numbers[7]), Err(Errno::BADF));
         assert_eq!(handles.remove(numbers[7]), None);
         assert_eq!(handles.get(u64::MAX), Err(Errno::BADF));
+        assert_eq!(handles.find(|value| *value == 8).as_deref(), Some(&8));
+        assert_eq!(handles.find(|value| *value == 7), None);
         let mut sum = 0;
         handles.for_each(|value| sum += value);
         assert_eq!(sum, 4950 - 7);

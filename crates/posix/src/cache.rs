@@ -88,6 +88,13 @@ pub(crate) struct AskedAny {
     since: Instant,
 }
 
+impl AskedAny {
+    /// What had been asked so long before, and has turned out to be as it was.
+    pub(crate) fn earlier_by(self, age: Duration) -> Self {
+        Self { since: self.since.checked_sub(age).unwrap_or(self.since), ..self }
+    }
+}
+
 /// The caches of one file system; with a lifetime of `None` nothing is kept.
 #[derive(Debug)]
 pub(crate) struct DirCache {

@@ -64,6 +64,11 @@ pub struct FsConfig {
     pub platform: SharedPlatform,
 }
 
+impl FsConfig {
+    /// What front ends that believe listings take for [`FsConfig::listed_from_us`], in microseconds.
+    pub const LISTED_FROM_US: u64 = 1_000;
+}
+
 impl Default for FsConfig {
     fn default() -> Self {
         Self {
@@ -235,7 +240,16 @@ impl FileSystem {
         target: TargetId,
         request: R,
     ) -> Result<R::Reply> {
-        self.pool.call(target, request).map_err(|error| of_client(&error))
+        self.pool.call(target, request).map_err(|error| self.errno_of(&error))
+    }
+
+    /// The errno of a failure. Whoever asks for an object that is gone may have got it out of a listing.
+    pub(crate) fn errno_of(&self, error: &ClientError) -> Errno {
+        let errno = of_client(error);
+        if errno == Errno::STALE {
+            self.listed.doubt();
+        }
+        errno
     }
 
     /// A request about an entry. The directory being gone reads as the name not being there.

@@ -20,9 +20,6 @@ use crate::settings::{self, Settings};
 /// For this long after a failure calls fail at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// From this round trip on, in microseconds, what listings bring along is believed for a moment.
-const LISTED_FROM_US: u64 = 1_000;
-
 enum State {
     Unopened,
     Open(Namespace),
@@ -50,7 +47,8 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
     // A trace that cannot be written is no reason for the program to fail.
     let trace = trace.and_then(|opened| opened.map_err(|e| report::trouble(&e.to_string())).ok());
     let (read_policy, write_policy) = (settings.read_policy.clone(), settings.write_policy);
-    let listed_from_us = (!HAS_CHILDREN.load(Ordering::Relaxed)).then_some(LISTED_FROM_US);
+    let listed_from_us =
+        (!HAS_CHILDREN.load(Ordering::Relaxed)).then_some(FsConfig::LISTED_FROM_US);
     let config =
         FsConfig { read_policy, write_policy, listed_from_us, trace, ..FsConfig::default() };
     FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())

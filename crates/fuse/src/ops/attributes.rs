@@ -33,9 +33,22 @@ impl FrontEnd {
             Some(file) if file.open.oid() == oid => {
                 self.fs.getattr_open(&file.open).map(|attr| (attr, self.ttl()))
             }
-            _ => self.fs.getattr_for(oid),
+            _ => match self.leased_attr(oid) {
+                Some(attr) => Ok((attr, self.ttl())),
+                None => self.fs.getattr_for(oid),
+            },
         };
         self.or_removed(asked, oid, |removed| Ok((removed.attr.clone(), self.ttl())))
+    }
+
+    /// The attributes of a far file that is open, where leases keep them true: the kernel asks for them anew
+    /// after each read, since reading could have changed the time of last access.
+    fn leased_attr(&self, oid: Oid) -> Option<Attr> {
+        if !self.fs.keeps_listed() {
+            return None;
+        }
+        let file = self.files.find(|file| file.open.oid() == oid && file.open.is_readable())?;
+        self.fs.leased_attr(&file.open)
     }
 
     /// The same, with the time of birth.

@@ -19,12 +19,14 @@ impl FrontEnd {
     pub(crate) fn open(&self, header: &Header<'_>, flags: u32) -> Result<(u64, OpenFlags)> {
         let oid = self.object(header.node)?;
         let wanted = convert::open_flags(flags);
-        let (attr, file) = self.fs.open(&self.caller(header), oid, wanted)?;
+        let (attr, file) = self.fs.open_looked_up(&self.caller(header), oid, wanted)?;
         if wanted.contains(OFlags::TRUNC) {
             self.changes.add();
         }
-        if file.has_lost_bits() {
-            // The answer has no room for attributes.
+        let believes = self.cache == CacheMode::Auto && !wanted.contains(OFlags::TRUNC);
+        if file.has_lost_bits() || (believes && !self.told.has(&attr)) {
+            // The answer has no room for attributes, and what is opened is not to be taken for what it was
+            // when it was looked at.
             self.drop_attributes(header.node);
         }
         Ok(self.register(&attr, file, flags))

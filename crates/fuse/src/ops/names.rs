@@ -11,8 +11,14 @@ use crate::kernel::{Entry, Header, OpenFlags};
 impl FrontEnd {
     pub(crate) fn lookup(&self, header: &Header<'_>, name: &[u8]) -> Result<Entry> {
         let dir = self.object(header.node)?;
-        let attr = self.fs.lookup(&self.caller(header), dir, name)?;
-        Ok(self.named_entry(dir, name, &attr))
+        let (attr, left) = self.fs.lookup_for(&self.caller(header), dir, name)?;
+        let entry = self.named_entry(dir, name, &attr);
+        let left = left.min(self.ttl());
+        if let Some(asked) = self.now().checked_sub(self.ttl().saturating_sub(left)) {
+            // Not known since now, if a listing has told it.
+            self.plain.note(&attr, asked);
+        }
+        Ok(Entry { entry_ttl: left, attr_ttl: left, ..entry })
     }
 
     pub(crate) fn symlink(&self, header: &Header<'_>, name: &[u8], target: &[u8]) -> Result<Entry> {

@@ -2,6 +2,7 @@
 //! what looks like a walk, for which more is worth asking than for a single look.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Instant;
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
@@ -12,7 +13,7 @@ use super::order::{FileOrder, ListedFile};
 /// Entries whose attributes are asked for anew together.
 pub(super) const PAGE_ENTRIES: usize = 256;
 /// So many looks at different names of a page are a walk.
-const WALK_LOOKS: u32 = 3;
+pub(super) const WALK_LOOKS: u32 = 3;
 /// Attributes that are asked for together where a listing had not brought them.
 const MISSING_MAX: usize = 128;
 /// Directories brought along with the second one that is opened, and at most.
@@ -28,8 +29,10 @@ const LAST_ENTERED: usize = 16;
 pub(crate) enum Look {
     /// The name is to be looked up by itself.
     Unknown,
-    /// It has these attributes.
-    Known(Box<Attr>),
+    /// It has these attributes, which were asked for then.
+    Known(Box<Attr>, Instant),
+    /// It belongs to a walk through a directory that is worth being listed.
+    Unlisted,
     /// It belongs to a walk: this part of the directory is worth being listed again.
     Old {
         /// The cookie after which the part begins.
@@ -115,7 +118,7 @@ impl Page {
         let misses = |entry: &Entry| !entry.seen.as_ref().is_some_and(&holds);
         let Some(entry) = self.entries.get(place) else { return Look::Unknown };
         match &entry.seen {
-            Some(seen) if holds(seen) => Look::Known(Box::new(seen.attr.clone())),
+            Some(seen) if holds(seen) => Look::Known(Box::new(seen.attr.clone()), seen.stamp.since),
             _ if !is_walk || entry.is_lost => Look::Unknown,
             _ => {
                 let rest = self.entries[place..].iter().filter(|e| !e.is_lost && misses(e));
@@ -216,6 +219,12 @@ impl Directory {
         (entry.kind == FileKind::Regular).then(|| ListedFile::of(entry))
     }
 
+    /// The name of a file.
+    pub(super) fn name_of(&self, oid: Oid) -> Option<&[u8]> {
+        let mut entries = self.pages.values().flat_map(|page| &page.entries);
+        entries.find(|entry| entry.oid == oid).map(|entry| &*entry.name)
+    }
+
     /// A file is opened by its name. Gives it, and how many opens follow each other in some order.
     pub(super) fn note_file(&mut self, name: &[u8]) -> Option<(ListedFile, u32)> {
         let file = self.file(name)?;
@@ -251,6 +260,11 @@ impl Directory {
                 entry.seen = seen;
             }
         }
+    }
+
+    /// Whether a directory below has been opened.
+    pub(super) fn was_entered(&self, below: Oid) -> bool {
+        self.entered.contains(&below)
     }
 
     /// A directory below was opened, `was_brought` if it had been brought along.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_client::OpenReference;
-use azekura_proto::Oid;
+use azekura_proto::{Attr, Oid};
 
 use super::entry::{Entry, Stamp};
 use super::order::ListedFile;
@@ -199,6 +199,13 @@ impl BroughtFiles {
         self.growth.used += 1;
         self.opened += 1;
         Some(self.files.remove(place).1)
+    }
+
+    /// The attributes of a file that was brought, as its leases keep them.
+    pub(super) fn attr(&self, dir: Oid, name: &[u8], now: Instant) -> Option<Attr> {
+        let is_it = |(_, file): &&(Stamp, BroughtFile)| file.dir == dir && *file.name == *name;
+        let (_, file) = self.files.iter().find(is_it)?;
+        file.reader.attr().filter(|_| now < file.named_until)
     }
 
     pub(super) fn is_here(&self, oid: Oid) -> bool {

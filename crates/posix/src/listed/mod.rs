@@ -11,6 +11,7 @@
 mod directory;
 mod entry;
 mod files;
+mod looked;
 mod order;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,8 @@ use entry::{Seen, Stamp};
 pub use files::Foreseen;
 pub(crate) use files::{BroughtFile, Wanted};
 use files::{BroughtFiles, may_be_brought};
+pub(crate) use looked::FoundName;
+use looked::Looked;
 pub(crate) use order::ListedFile;
 
 /// Entries kept, of all directories.
@@ -84,6 +87,7 @@ struct Known {
     above: HashMap<Oid, Oid>,
     opened: Vec<Opened>,
     files: BroughtFiles,
+    looked: Looked,
     /// Pages by their numbers, in the order in which they came: the directory, and the cookie after which
     /// they begin.
     pages: BTreeMap<u64, (Oid, u64)>,
@@ -120,6 +124,16 @@ impl Known {
             if self.directories.get(&of).is_some_and(Directory::is_empty) {
                 self.directories.remove(&of);
             }
+        }
+    }
+
+    /// A directory that may have come along is used: that counts once.
+    fn note_used(&mut self, dir: Oid) {
+        if let Some(above) = self.above.get(&dir)
+            && let Some(above) = self.directories.get_mut(above)
+            && !above.was_entered(dir)
+        {
+            above.note_entered(dir, true);
         }
     }
 
@@ -244,16 +258,25 @@ impl Listings {
         let _old;
         let mut known = self.known.lock();
         _old = self.remove_old_files(&mut known);
-        let Some(directory) = known.directories.get_mut(&dir) else { return Look::Unknown };
+        let Known { directories, looked, .. } = &mut *known;
+        let Some(directory) = directories.get_mut(&dir).filter(|known| !known.is_empty()) else {
+            let is_worth = !is_again && looked.note(dir, name, self.platform.now());
+            return if is_worth { Look::Unlisted } else { Look::Unknown };
+        };
         let (is_fresh, holds) = (|stamp| self.is_fresh(stamp), |seen: &Seen| self.holds(seen));
         let Some((after, page, place)) = directory.find(name) else { return Look::Unknown };
         if !self.is_unchanged(page.stamp) {
             return Look::Unknown;
         }
-        let look = page.look(after, place, is_fresh, holds);
-        match look {
+        match page.look(after, place, is_fresh, holds) {
             Look::Old { .. } | Look::Incomplete(_) if is_again => Look::Unknown,
-            look => look,
+            look => {
+                if matches!(look, Look::Known(..)) {
+                    looked.note_found(dir);
+                    known.note_used(dir);
+                }
+                look
+            }
         }
     }
 
@@ -278,12 +301,16 @@ impl Listings {
         }
     }
 
-    /// Entries of a directory after a cookie that were brought along and that nobody has been given, and
-    /// whether they are the last. They are given once.
+    /// Entries of a directory after a cookie that were brought along and that nobody has been given, without
+    /// attributes, and whether they are the last. They are given once.
     pub(crate) fn take(&self, dir: Oid, after: u64) -> Option<(Vec<Listed>, bool)> {
         let mut known = self.known.lock();
         let page = known.directories.get_mut(&dir)?.page(after)?;
-        (!page.is_given && self.believes(page.stamp)).then(|| page.give())
+        let given = (!page.is_given && self.believes(page.stamp)).then(|| page.give());
+        if given.is_some() {
+            known.note_used(dir);
+        }
+        given
     }
 
     /// A directory that was opened beside another one.
@@ -313,6 +340,37 @@ impl Listings {
             _old = self.remove_old(&mut known);
             known.opened.push(Opened { seen, reference });
         }
+    }
+
+    /// A file was found by its name.
+    pub(crate) fn note_name(&self, oid: Oid, found: FoundName) {
+        self.known.lock().looked.note_name(oid, found);
+    }
+
+    /// By what name a file was found last, or else a listing has it.
+    pub(crate) fn name_of(&self, oid: Oid) -> Option<FoundName> {
+        let known = self.known.lock();
+        known.looked.name_of(oid).or_else(|| {
+            let mut directories = known.directories.iter();
+            directories.find_map(|(dir, directory)| {
+                let name = directory.name_of(oid)?.into();
+                Some(FoundName { dir: *dir, name, looked_up: None })
+            })
+        })
+    }
+
+    /// The attributes of a file that was brought, as they are now.
+    pub(crate) fn brought_attr(&self, dir: Oid, name: &[u8]) -> Option<Attr> {
+        let _old;
+        let mut known = self.known.lock();
+        _old = self.remove_old_files(&mut known);
+        known.files.attr(dir, name, self.platform.now())
+    }
+
+    /// Something that was listed turns out to be gone, or to be elsewhere: nothing is believed that was
+    /// listed before.
+    pub(crate) fn doubt(&self) {
+        drop(self.change_names());
     }
 
     /// A file is opened for reading: the file itself, if it was brought, and what is worth being asked for,

@@ -1,5 +1,6 @@
 //! The order in which a program opens the files of a directory, and which come next in it. Owns what counts as
-//! an order: that of the listing, of the names (`cat *`), or of the inode numbers (`tar`).
+//! an order: that of the listing, of the names (`cat *`), of the numbers in them (`part9`, `part10`), or of the
+//! inode numbers (`tar`).
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use super::entry::Entry;
 /// So many files that were expected may be left out without an end to the order.
 const LEFT_OUT_MAX: usize = 3;
 /// The ways in which files can follow each other.
-const ORDERS: [Order; 3] = [Order::Number, Order::Name, Order::Listing];
+const ORDERS: [Order; 4] = [Order::Number, Order::Name, Order::NumberInName, Order::Listing];
 
 /// A file of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +29,7 @@ pub(crate) struct ListedFile {
 enum Order {
     Number,
     Name,
+    NumberInName,
     Listing,
 }
 
@@ -57,6 +59,7 @@ impl Order {
         match self {
             Self::Number => entry.oid.inode_number().cmp(&file.oid.inode_number()),
             Self::Name => entry.name.cmp(&file.name),
+            Self::NumberInName => compare_by_numbers(&entry.name, &file.name),
             Self::Listing => entry.cookie.cmp(&file.cookie),
         }
     }
@@ -65,9 +68,37 @@ impl Order {
         match self {
             Self::Number => one.oid.inode_number().cmp(&other.oid.inode_number()),
             Self::Name => one.name.cmp(&other.name),
+            Self::NumberInName => compare_by_numbers(&one.name, &other.name),
             Self::Listing => one.cookie.cmp(&other.cookie),
         }
     }
+}
+
+/// Names in the order of the numbers in them: `part9` before `part10`.
+fn compare_by_numbers(one: &[u8], other: &[u8]) -> Ordering {
+    let digits = |name: &[u8]| name.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (mut left, mut right) = (one, other);
+    loop {
+        let (a, b) = (digits(left), digits(right));
+        let order = if a > 0 && b > 0 {
+            let value = |number: &[u8]| number.iter().position(|digit| *digit != b'0');
+            let (x, y) = (&left[..a], &right[..b]);
+            let x = &x[value(x).unwrap_or(a)..];
+            let y = &y[value(y).unwrap_or(b)..];
+            (left, right) = (&left[a..], &right[b..]);
+            x.len().cmp(&y.len()).then_with(|| x.cmp(y))
+        } else {
+            let (Some(x), Some(y)) = (left.first(), right.first()) else { break };
+            let order = x.cmp(y);
+            (left, right) = (&left[1..], &right[1..]);
+            order
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    // Of equal numbers the names themselves: `part1` and `part01` are two.
+    left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
 /// Whether an entry is a file with contents: programs leave empty ones out (`tar`).
@@ -159,5 +190,23 @@ fn follows<'e>(
             order.compare_files(last, file).is_lt()
                 && !entries.any(|entry| has_contents(entry) && is_between(entry))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_count_as_numbers() {
+        let names = ["", "10", "a", "part", "part01", "part1", "part9", "part10", "part10a", "q1"];
+        for (place, one) in names.iter().enumerate() {
+            for (other_place, other) in names.iter().enumerate() {
+                let order = compare_by_numbers(one.as_bytes(), other.as_bytes());
+                assert_eq!(order, place.cmp(&other_place), "{one} and {other}");
+            }
+        }
+        let long = [b'7'; 100];
+        assert_eq!(compare_by_numbers(&long[1..], &long), Ordering::Less);
     }
 }

@@ -41,7 +41,7 @@ fn dir() -> Oid {
 
 fn is_known(listings: &Listings, number: u64) -> bool {
     match listings.look(dir(), &name(number), false) {
-        Look::Known(attr) => {
+        Look::Known(attr, _) => {
             assert_eq!((attr.oid, attr.size), (object(number), number));
             true
         }

@@ -55,7 +55,7 @@ impl Namespace {
         let is_listed = flags.contains(OFlags::DIRECTORY) && self.fs.keeps_listed();
         while let (false, Place::Name { dir, name, slash: false }) = (is_listed, &place) {
             match self.fs.open_name(&self.caller, *dir, name, flags)? {
-                Named::Open(handle) => return Ok(self.file(*handle)),
+                Named::Open(opened) => return Ok(self.file(opened.1)),
                 Named::Symlink(link) if follow => place = self.followed(*dir, link, &mut links)?,
                 Named::Symlink(_) | Named::Unclear => break,
             }
@@ -212,7 +212,7 @@ impl Namespace {
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let place = self.place(path.as_ref())?;
         if let Place::Name { dir, name, slash: false } = &place
-            && let Some(attr) = self.fs.look_at_listed(&self.caller, *dir, name)?
+            && let Some((attr, _)) = self.fs.look_at_listed(&self.caller, *dir, name)?
         {
             if attr.kind != FileKind::Symlink {
                 return Err(Errno::INVAL);

@@ -297,8 +297,14 @@ impl Namespace {
                     FileKind::Symlink => !follow && !slash,
                     _ => !slash,
                 };
-                if let Some(attr) = found.filter(|attr| is_end(attr)) {
+                if let Some((attr, _)) = found.filter(|(attr, _)| is_end(attr)) {
                     return Ok(*attr);
+                }
+                // Programs look at a directory again and again (is it as it was when it was listed?).
+                if let Some(oid) = self.known_directory(&place)?
+                    && let Some((attr, _)) = self.fs.cache.dir_with_age(oid)
+                {
+                    return Ok(Attr::clone(&attr));
                 }
             }
         }

@@ -86,6 +86,13 @@ impl FileSystem {
         Ok(*attr)
     }
 
+    /// The attributes of an open file, if it is read under leases that cover them now. Nobody is asked.
+    pub fn leased_attr(&self, file: &OpenFile) -> Option<Attr> {
+        let is_kept = self.config().cache != CachePolicy::None;
+        let may_tell = is_kept && !self.writing.has_unsettled(file.oid());
+        if may_tell { file.reader.attr() } else { None }
+    }
+
     /// Whether the caller may do this; checked here even where the kernel checks operations.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ impl FileSystem {
         dir: Oid,
         name: &[u8],
         flags: OFlags,
-    ) -> Result<Option<OpenFile>> {
+    ) -> Result<Option<(Attr, OpenFile)>> {
         if !self.keeps_listed() || flags.contains(OFlags::DIRECTORY) {
             return Ok(None);
         }
@@ -76,19 +76,19 @@ impl FileSystem {
             Wanted::Files(files) => &**files,
             Wanted::Nothing | Wanted::Listing(_) => &[],
         };
-        if let Some(file) = brought {
-            let file = file?;
+        if let Some(opened) = brought {
+            let opened = opened?;
             self.bring(dir, files, false);
-            return Ok(Some(file));
+            return Ok(Some(opened));
         }
         let is_first = files.first().is_some_and(|file| *file.name == *name);
         let Some(opened) = self.bring(dir, files, is_first) else { return Ok(None) };
         let Opened { attr, reference, leased } = opened;
-        let (_, mut file) = self.opened(caller, *attr, reference, flags)?;
+        let (attr, mut file) = self.opened(caller, *attr, reference, flags)?;
         if let Some((_, reader)) = leased {
             file.reader = reader;
         }
-        Ok(Some(file))
+        Ok(Some((attr, file)))
     }
 
     /// How much of contents the link to a directory's entry carries ahead, in bytes.
@@ -104,15 +104,15 @@ impl FileSystem {
         caller: &Credentials,
         file: BroughtFile,
         flags: OFlags,
-    ) -> Option<Result<OpenFile>> {
+    ) -> Option<Result<(Attr, OpenFile)>> {
         let BroughtFile { named_until, reference, reader, .. } = file;
         let attr = reader.attr().filter(|_| self.now() < named_until)?;
         if self.writing.has_unsettled(attr.oid) {
             return None;
         }
-        Some(self.opened(caller, attr, reference, flags).map(|(_, mut file)| {
+        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
             file.reader = reader;
-            file
+            (attr, file)
         }))
     }
 

@@ -4,6 +4,7 @@
 //! ([`crate::FsConfig::listed_from_us`]), of pools that are far.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use azekura_client::{Call, Opened};
 use azekura_proto::attr::FileKind;
@@ -23,19 +24,20 @@ const PAGE_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
 const BESIDE_BYTES: u32 = 32 * 1024;
 
 impl FileSystem {
-    /// Whether what listings bring along is believed for a moment.
-    pub(crate) fn keeps_listed(&self) -> bool {
+    /// Whether what listings bring along is believed for a moment, as the pool is far now.
+    pub fn keeps_listed(&self) -> bool {
         self.listed.is_on(|| self.pool().round_trip_us())
     }
 
-    /// Attributes of a name, if a listing has brought them along and they are believed still. Of names that
-    /// are looked at one after the other more than this one is asked for at a time.
+    /// Attributes of a name, and when they were asked for, if a listing has brought them along and they are
+    /// believed still. Of names that are looked at one after the other more than this one is asked for at a
+    /// time.
     pub(crate) fn look_at_listed(
         &self,
         caller: &Credentials,
         dir: Oid,
         name: &[u8],
-    ) -> Result<Option<Box<Attr>>> {
+    ) -> Result<Option<(Box<Attr>, Instant)>> {
         if !self.keeps_listed() {
             return Ok(None);
         }
@@ -52,13 +54,70 @@ impl FileSystem {
                 self.complete_listed(dir, &oids);
                 self.listed.look(dir, name, true)
             }
+            Look::Unlisted => {
+                self.list_walked(dir);
+                self.listed.look(dir, name, true)
+            }
             look => look,
         };
         Ok(match look {
             // What this process has written and has not arrived is not in it.
-            Look::Known(attr) if !self.writing.has_unsettled(attr.oid) => Some(attr),
+            Look::Known(attr, since) if !self.writing.has_unsettled(attr.oid) => {
+                Some((attr, since))
+            }
             _ => None,
         })
+    }
+
+    /// Lists a directory whose names are looked at one after the other, and those beside it if one directory
+    /// after the other is. Whatever fails here shows when a name is looked up by itself.
+    fn list_walked(&self, dir: Oid) {
+        let mut dirs = vec![dir];
+        dirs.extend(self.listed.beside(dir));
+        self.list_together(dirs);
+    }
+
+    /// Lists directories in one round trip, as if they had come along.
+    fn list_together(&self, mut dirs: Vec<Oid>) {
+        dirs.retain(|dir| self.pool().placement().shards(*dir) <= SHARDS_AT_ONCE);
+        let asked = self.listed.ask();
+        let mut lists: Vec<_> =
+            dirs.iter().flat_map(|of| self.lists(*of, *of == dirs[0])).collect();
+        let mut pages = self.pool().call_all(&mut lists).into_iter().map(std::result::Result::ok);
+        for of in dirs {
+            let shards = usize::from(self.pool().placement().shards(of));
+            let pages: Vec<Option<EntryPage>> = pages.by_ref().take(shards).collect();
+            self.keep_brought(&asked, of, pages.into_iter().collect());
+        }
+    }
+
+    /// A page of a directory after a cookie as it came along, without attributes: for a front end that lists
+    /// with them, and finds them by [`FileSystem::lookup_for`]. Where one directory after the other is listed
+    /// those that come next come along. `None` if it is to be asked for by itself.
+    pub(super) fn readdir_brought(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        cookie: u64,
+    ) -> Result<Option<DirPage>> {
+        let after = if cookie <= DOT_DOT { 0 } else { cookie };
+        let mut found = self.listed.take(dir, after);
+        if found.is_none() && after == 0 {
+            let beside = self.listed.beside(dir);
+            if !beside.is_empty() {
+                self.list_together([&[dir], &*beside].concat());
+                found = self.listed.take(dir, after);
+            }
+        }
+        let Some((entries, end)) = found else { return Ok(None) };
+        let mut page = Filling::new(0);
+        if cookie < DOT_DOT {
+            self.list_dots(caller, dir, cookie, &mut page)?;
+        }
+        let mut page = page.into_page();
+        page.entries.extend(entries);
+        page.end = end;
+        Ok(Some(page))
     }
 
     /// Attributes that listings had not brought along, asked for all at once.

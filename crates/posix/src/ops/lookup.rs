@@ -1,12 +1,15 @@
 //! `lookup` and `readlink`. Owns how an answer without attributes is completed.
 
+use std::time::Duration;
+
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::NAME_BYTES_MAX;
 use azekura_proto::message::typed::{Found, Lookup, ReadLink};
 use azekura_proto::{Attr, Oid};
 
+use crate::listed::FoundName;
 use crate::writer::WriteLeases;
-use crate::{Credentials, Errno, FileSystem, Result};
+use crate::{CachePolicy, Credentials, Errno, FileSystem, Result};
 
 /// A name that is moved away again and again is given up after so many looks.
 const LOOKS: u32 = 4;
@@ -27,6 +30,64 @@ impl FileSystem {
             _ => {}
         }
         self.lookup_unchecked(dir, name).map(|attr| *attr)
+    }
+
+    /// As [`FileSystem::lookup`], for a front end that keeps the answer: and for how much longer it may be
+    /// believed. Where listings of far directories are believed for a moment
+    /// ([`crate::FsConfig::listed_from_us`]) one may have brought it along.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::lookup`].
+    pub fn lookup_for(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+    ) -> Result<(Attr, Duration)> {
+        let CachePolicy::Auto { ttl } = self.config().cache else {
+            return Ok((self.lookup(caller, dir, name)?, Duration::ZERO));
+        };
+        let is_dot = matches!(name, b"." | b"..");
+        if is_dot || name.len() > NAME_BYTES_MAX || !self.keeps_listed() {
+            return Ok((self.lookup(caller, dir, name)?, ttl));
+        }
+        let asked = self.cache.ask_any_dir();
+        let (attr, left, is_listed) = self.look_for(caller, dir, name, ttl)?;
+        match attr.kind {
+            FileKind::Regular => {
+                let looked_up = (!is_listed).then(|| self.now());
+                self.listed.note_name(attr.oid, FoundName { dir, name: name.into(), looked_up });
+            }
+            // It is going to be listed, with what stands in its attributes.
+            FileKind::Directory => {
+                let asked = asked.earlier_by(ttl.saturating_sub(left));
+                self.cache.keep_met_dir(asked, attr.oid, Box::new(attr.clone()));
+            }
+            _ => {}
+        }
+        Ok((attr, left))
+    }
+
+    /// Attributes of a name, for how long they may be believed, and whether they are out of a listing.
+    fn look_for(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        ttl: Duration,
+    ) -> Result<(Attr, Duration, bool)> {
+        self.check_search(caller, dir)?;
+        let brought = self.listed.brought_attr(dir, name);
+        if let Some(attr) = brought.filter(|attr| !self.writing.has_unsettled(attr.oid)) {
+            return Ok((attr, ttl, false));
+        }
+        if let Some((attr, since)) = self.look_at_listed(caller, dir, name)? {
+            let age = self.now().saturating_duration_since(since);
+            if let Some(left) = ttl.checked_sub(age) {
+                return Ok((*attr, left, true));
+            }
+        }
+        Ok((*self.lookup_unchecked(dir, name)?, ttl, false))
     }
 
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {

@@ -1,5 +1,7 @@
 //! `open` of an object that is there. Owns which access mode needs which permission.
 
+use std::time::Duration;
+
 use azekura_client::{OpenReference, OpenedName};
 use azekura_proto::attr::{AttrChange, FileKind};
 use azekura_proto::limits::NAME_BYTES_MAX;
@@ -8,6 +10,7 @@ use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use crate::errno::of_client;
+use crate::listed::FoundName;
 use crate::permission::set_id_bits_lost;
 use crate::writer::WriteLeases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
@@ -15,14 +18,16 @@ use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission
 /// What opening a name has led to.
 #[derive(Debug)]
 pub(crate) enum Named {
-    /// It is open.
-    Open(Box<OpenFile>),
+    /// It is open, and has these attributes.
+    Open(Box<(Attr, OpenFile)>),
     /// It is this symlink.
     Symlink(Oid),
     /// It has to be looked up first, and opened then.
     Unclear,
 }
 
+/// What was looked up no longer ago than this is opened as what it was then.
+const LOOKED_UP_JUST_NOW: Duration = Duration::from_millis(100);
 /// Nothing but reading.
 const READING: Access = Access { read: true, write: false, execute: false };
 
@@ -42,9 +47,50 @@ impl FileSystem {
         let (attr, reference) = if flags.contains(OFlags::DIRECTORY) && self.keeps_listed() {
             self.open_listed(oid)?
         } else {
-            self.pool().open(oid).map_err(|error| of_client(&error))?
+            self.pool().open(oid).map_err(|error| self.errno_of(&error))?
         };
         self.opened(caller, *attr, reference, flags)
+    }
+
+    /// As [`FileSystem::open`], for a front end that has looked the object up before
+    /// ([`FileSystem::lookup_for`]). A far file that is to be read is opened by the name by which it was found,
+    /// which brings its lease, and those that come next; or it was brought itself.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::open`]; `ESTALE` also if the name, which a listing had or which was looked up a
+    /// while ago, leads elsewhere by now: looked up again, it leads to what is there.
+    pub fn open_looked_up(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        flags: OFlags,
+    ) -> Result<(Attr, OpenFile)> {
+        let may_be_brought = access_of(flags) == READING
+            && !flags.contains(OFlags::DIRECTORY)
+            && self.keeps_listed()
+            && self.reading.is_far(oid.home());
+        let found = if may_be_brought { self.listed.name_of(oid) } else { None };
+        let Some(FoundName { dir, name, looked_up }) = found else {
+            return self.open(caller, oid, flags);
+        };
+        let age = |at| self.now().saturating_duration_since(at);
+        let may_be_old = looked_up.is_none_or(|at| age(at) > LOOKED_UP_JUST_NOW);
+        match self.open_name(caller, dir, &name, flags) {
+            Ok(Named::Open(opened)) if opened.1.oid() == oid => return Ok(*opened),
+            Err(Errno::IO) => return Err(Errno::IO),
+            // Replaced or gone.
+            Ok(Named::Open(_) | Named::Symlink(_)) | Err(Errno::NOENT | Errno::STALE)
+                if may_be_old =>
+            {
+                // Whoever tries again without a name means the object.
+                let looked_up = Some(self.now());
+                self.listed.note_name(oid, FoundName { dir, name, looked_up });
+                self.listed.doubt();
+                return Err(Errno::STALE);
+            }
+            _ => {}
+        }
+        self.open(caller, oid, flags)
     }
 
     /// Opens what a name leads to in one step, if that can be done.
@@ -64,8 +110,8 @@ impl FileSystem {
         self.check_search(caller, dir)?;
         let wants_lease =
             access_of(flags) == READING && self.reading.is_far(self.entry_target(dir, name));
-        if wants_lease && let Some(file) = self.open_foreseen(caller, dir, name, flags)? {
-            return Ok(Named::Open(Box::new(file)));
+        if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {
+            return Ok(Named::Open(Box::new(opened)));
         }
         let asked = wants_lease.then(|| (self.now(), self.changes.of_all()));
         let opened = self.pool().open_name(dir, name, wants_lease);
@@ -86,14 +132,14 @@ impl FileSystem {
                     && lease.lease_ms > 0
                     && changes == self.changes.of_all()
                 {
-                    let leased = FileLeased { lease, attr: Box::new(attr) };
+                    let leased = FileLeased { lease, attr: Box::new(attr.clone()) };
                     file.reader.begin_leased(&self.reading, &file.layout, at, leased);
                 }
-                Ok(Named::Open(Box::new(file)))
+                Ok(Named::Open(Box::new((attr, file))))
             }
             (_, None, _) => match self.open(caller, entry.oid, flags) {
                 Err(Errno::STALE) => Ok(Named::Unclear),
-                other => other.map(|(_, file)| Named::Open(Box::new(file))),
+                other => other.map(|opened| Named::Open(Box::new(opened))),
             },
             _ if flags.contains(OFlags::DIRECTORY) => Err(Errno::NOTDIR),
             _ => Err(Errno::NXIO),

@@ -8,7 +8,7 @@ use azekura_proto::message::typed::{GetAttr, ReadDirectory};
 use azekura_proto::message::{DirCookie, DirEntry};
 
 use crate::errno::of_client;
-use crate::listed::Listed;
+use crate::listed::{Listed, Part, PartOf};
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
 
 /// Cookie of `.`.
@@ -108,16 +108,35 @@ impl FileSystem {
         page_bytes: u32,
         attrs: AttrsWanted,
     ) -> Result<DirPage> {
-        if attrs == AttrsWanted::No && self.keeps_listed() {
-            return self.readdir_listed(caller, dir, cookie);
+        if self.keeps_listed() {
+            if attrs == AttrsWanted::No {
+                return self.readdir_listed(caller, dir, cookie);
+            }
+            if let Some(page) = self.readdir_brought(caller, dir, cookie)? {
+                return Ok(page);
+            }
         }
         let mut filling = Filling::new(page_bytes);
         if cookie < DOT_DOT {
             self.list_dots(caller, dir, cookie, &mut filling)?;
         }
         let after = if cookie > DOT_DOT { cookie } else { 0 };
-        let end = self.list(dir, after, attrs != AttrsWanted::No, &mut filling)?;
+        let with_attrs = attrs != AttrsWanted::No;
+        let keeps = with_attrs && self.keeps_listed();
+        let asked = keeps.then(|| (self.listed.ask(), self.cache.ask_any_dir()));
+        let end = self.list(dir, after, with_attrs, &mut filling)?;
         let mut page = DirPage { end, ..filling.page };
+        if let Some((asked, asked_dir)) = asked {
+            // Names that come next are looked at, files opened and directories listed.
+            for (oid, attr) in page.entries.iter().filter_map(|e| Some((e.oid, e.attr.as_ref()?))) {
+                if attr.kind == FileKind::Directory {
+                    self.cache.keep_met_dir(asked_dir, oid, Box::new(attr.clone()));
+                }
+            }
+            let entries = page.entries.iter().filter(|entry| entry.cookie > DOT_DOT).cloned();
+            let (entries, until, what) = (entries.collect(), None, PartOf::Listing);
+            self.listed.keep(&asked, dir, Part { after, until, entries, end, what });
+        }
         if attrs == AttrsWanted::All {
             self.complete(&mut page.entries)?;
         }

@@ -1,0 +1,147 @@
+"""Programs that people run over distance, through both doors: they do not wait for each name and each
+file, and a mount opens nothing that is older than what was answered to others."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from pools import BINARY, LAB, wait_until
+from test_netlab import PAIR, Lab
+
+pytestmark = pytest.mark.root
+
+ROUND_TRIP_S = 0.1
+MODULES = 60
+DIRECTORIES = 10
+FILES = 15
+
+# Looks at the names of one directory after the other, as git does by its index.
+LOOK = """
+import os, sys
+for directory in range(int(sys.argv[2])):
+    for name in range(int(sys.argv[3])):
+        assert os.lstat(f"{sys.argv[1]}/dir{directory}/file{name}").st_size == name
+"""
+
+IMPORT = "import sys; sys.path.insert(0, sys.argv[1]); import package; assert package.total == {total}"
+
+# Opens what another mount replaces, makes longer and shorter, right after it was looked at.
+REOPEN = """
+import os, sys
+near, far = sys.argv[1:3]
+for turn in range(4):
+    for name in os.listdir(near):
+        os.lstat(f"{near}/{name}")
+    for number in range(6):
+        path, data = f"{far}/file{number}", os.urandom(1 + (turn * 977 + number * 311) % 4000)
+        if number % 2:
+            with open(path + ".new", "wb") as file:
+                file.write(data)
+            os.rename(path + ".new", path)
+        else:
+            with open(path, "wb") as file:
+                file.write(data)
+        with open(f"{near}/file{number}", "rb") as file:
+            found = file.read()
+        assert found == data, (turn, number, len(found), len(data))
+print("seen")
+"""
+
+
+class Far:
+    """A pool in one host, with a tree and a python package in it; programs run in another."""
+
+    def __init__(self, world):
+        self.world = world
+        self.lab = Lab(world, PAIR)
+        engine = world.start(
+            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
+            *("--dir", world.storage / "engine", "--listen", "0.0.0.0:7070"),
+            *("--metrics", "127.0.0.1:7071"),
+            program=LAB,
+        )
+        wait_until(lambda: "is ready" in engine.log.read_text(), "the engine is ready")
+        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+        local = world.base / "local"
+        for directory in range(DIRECTORIES):
+            (local / f"dir{directory}").mkdir(parents=True)
+            for number in range(FILES):
+                (local / f"dir{directory}" / f"file{number}").write_bytes(b"x" * number)
+        package = local / "python" / "package"
+        package.mkdir(parents=True)
+        for module in range(MODULES):
+            (package / f"module_{module}.py").write_text(f"value = {module}\n")
+        lines = [f"from . import module_{module}\n" for module in range(MODULES)]
+        values = " + ".join(f"module_{module}.value" for module in range(MODULES))
+        (package / "__init__.py").write_text("".join([*lines, f"total = {values}\n"]))
+        compiler = (sys.executable, "-m", "compileall", "-q", local / "python")
+        subprocess.run(compiler, check=True)
+        self.lab.exec("near", BINARY, "fs", "put", "-r", "-a", local, "far:/")
+        self.lab.tell("set", "wan", f"delay={ROUND_TRIP_S / 2 * 1000:.0f}ms")
+
+    def asked(self, *kinds):
+        """How many requests of these kinds the engine has had."""
+        page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7071/metrics').read().decode())"
+        lines = self.lab.exec("far", sys.executable, "-c", page).stdout.splitlines()
+        wanted = [f'kind="{kind}"' for kind in kinds]
+        counts = [line.split()[1] for line in lines if any(kind in line for kind in wanted)]
+        return sum(map(int, counts))
+
+    def mount(self, name):
+        path = self.world.base / name
+        path.mkdir()
+        self.world.start(
+            *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
+            *(BINARY, "mount", "--foreground", "far", path),
+            program=LAB,
+        )
+        self.lab.exec("near", "sh", "-c", f"until mountpoint -q {path}; do sleep 0.1; done")
+        return path
+
+    def run(self, door, program, *arguments):
+        """Runs a program of python with the path of the tree first; gives the round trips it took."""
+        start = time.monotonic()
+        if door == "preload":
+            tree, prefix = "/azekura", (BINARY, "run", "--via", "preload", "--pool", "far", "--")
+        else:
+            tree, prefix = self.mount("door"), ()
+            start = time.monotonic()
+        words = (sys.executable, "-I", "-B", "-c", program, f"{tree}/{arguments[0]}", *arguments[1:])
+        self.lab.exec("near", *prefix, *words)
+        took = (time.monotonic() - start) / ROUND_TRIP_S
+        if door == "mount":
+            self.lab.exec("near", BINARY, "umount", tree)
+        return took
+
+
+@pytest.fixture
+def far(world):
+    return Far(world)
+
+
+@pytest.mark.parametrize("door", ["preload", "mount"])
+def test_names_that_are_looked_at_are_listed(far, door):
+    before = far.asked("lookup")
+    far.run(door, LOOK, "local", str(DIRECTORIES), str(FILES))
+    lookups = far.asked("lookup") - before
+    assert lookups < DIRECTORIES * FILES / 3, lookups
+
+
+@pytest.mark.parametrize("door", ["preload", "mount"])
+def test_a_package_is_imported_in_few_round_trips(far, door):
+    total = sum(range(MODULES))
+    took = far.run(door, IMPORT.format(total=total), "local/python")
+    # Each module by itself would take four and more.
+    assert took < 2 * MODULES, took
+
+
+def test_what_is_opened_is_never_older_than_what_was_closed(far):
+    one, other = far.mount("one"), far.mount("other")
+    far.lab.exec("near", sys.executable, "-c", "import os, sys; os.mkdir(sys.argv[1])", other / "dir")
+    make = "import sys\nfor n in range(6): open(f'{sys.argv[1]}/file{n}', 'wb').close()"
+    far.lab.exec("near", sys.executable, "-c", make, other / "dir")
+    said = far.lab.exec("near", sys.executable, "-c", REOPEN, one / "dir", other / "dir")
+    assert said.stdout.split() == ["seen"]
+    for path in (one, other):
+        far.lab.exec("near", BINARY, "umount", path)
