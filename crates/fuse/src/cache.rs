@@ -88,7 +88,7 @@ impl Told {
         Self { versions: Cache::new(FILES) }
     }
 
-    /// The kernel is told these attributes.
+    /// The kernel is told these attributes, or asks for them before it believes others.
     pub(crate) fn note(&self, attr: &Attr) {
         self.versions.insert(attr.oid, Version::of(attr));
     }
@@ -96,6 +96,13 @@ impl Told {
     /// Whether the kernel is known to have these.
     pub(crate) fn has(&self, attr: &Attr) -> bool {
         self.versions.get(&attr.oid) == Some(Version::of(attr))
+    }
+
+    /// Whether the kernel has been told of a version that is no older than these, and another one: these are
+    /// out of a listing that is older than that, and would take the kernel back.
+    pub(crate) fn is_past(&self, attr: &Attr) -> bool {
+        let told = self.versions.get(&attr.oid).filter(|told| *told != Version::of(attr));
+        told.is_some_and(|told| told.ctime >= attr.ctime)
     }
 }
 
@@ -192,6 +199,9 @@ mod tests {
         assert!(!told.has(&file(1, then)));
         told.note(&file(1, then));
         assert!(told.has(&file(1, then)) && !told.has(&file(2, then)));
+        let (before, after) = (then - Duration::from_secs(1), then + Duration::from_secs(1));
+        assert!(told.is_past(&file(1, before)) && told.is_past(&file(2, then)));
+        assert!(!told.is_past(&file(1, then)) && !told.is_past(&file(2, after)));
     }
 
     #[test]

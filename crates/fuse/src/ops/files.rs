@@ -28,6 +28,7 @@ impl FrontEnd {
             // The answer has no room for attributes, and what is opened is not to be taken for what it was
             // when it was looked at.
             self.drop_attributes(header.node);
+            self.told.note(&attr);
         }
         Ok(self.register(&attr, file, flags))
     }

@@ -11,7 +11,12 @@ use crate::kernel::{Entry, Header, OpenFlags};
 impl FrontEnd {
     pub(crate) fn lookup(&self, header: &Header<'_>, name: &[u8]) -> Result<Entry> {
         let dir = self.object(header.node)?;
-        let (attr, left) = self.fs.lookup_for(&self.caller(header), dir, name)?;
+        let caller = self.caller(header);
+        let (mut attr, mut left) = self.fs.lookup_for(&caller, dir, name)?;
+        if left < self.ttl() && self.told.is_past(&attr) {
+            // A listing had it before the kernel was told otherwise.
+            (attr, left) = (self.fs.lookup(&caller, dir, name)?, self.ttl());
+        }
         let entry = self.named_entry(dir, name, &attr);
         let left = left.min(self.ttl());
         if let Some(asked) = self.now().checked_sub(self.ttl().saturating_sub(left)) {
