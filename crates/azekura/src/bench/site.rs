@@ -137,9 +137,6 @@ impl Site {
 }
 
 /// The directory, below the backend, that a bench works in.
-pub(super) fn work_dir(path: AccessPath) -> String {
-    match path {
-        AccessPath::Native => format!("azekura-bench-{}", std::process::id()),
-        other => format!("azekura-bench-{}-{other}", std::process::id()),
-    }
+pub(super) fn work_dir() -> String {
+    format!("azekura-bench-{}", std::process::id())
 }
