@@ -78,6 +78,15 @@ def stand_in(world, path, script):
     return {**world.environment, "AZEKURA_PASSTHROUGH_LL": str(path)}
 
 
+@pytest.mark.limit(240)
+def test_bench_counts_processor_time_of_data(module_world, pool):
+    sheet = module_world.json("bench", "io", "--pool", pool.name, "--quick", "--cpu", limit_s=230)
+    for row in sheet["rows"]:
+        # Two copies of a MiB take more than a small message.
+        least_us = 20 if row["unit"] == "MiB/s" else 0
+        assert row["cpu"]["client_us"] + row["cpu"]["engine_us"] > least_us, row
+
+
 @pytest.mark.root
 @pytest.mark.limit(240)
 @pytest.mark.parametrize("kind", ["io", "md"])

@@ -5,11 +5,11 @@ use anyhow::{Context as _, Result};
 use azekura_proto::EngineId;
 use azekura_proto::pool_map::Address;
 
-use super::sheet::CpuPerOperation;
+use super::sheet::{CpuPerOperation, Series, figure};
 use super::site::Site;
 use crate::host::cpu_time::{CpuTimes, with_descendants};
 use crate::host::{mounts, places};
-use crate::load::{Backend, Order, Tally, WorkerPool};
+use crate::load::{Backend, Order, Speed, Tally, WorkerPool};
 use crate::{asking, connect};
 
 /// Whose time is counted while workers run.
@@ -46,12 +46,11 @@ impl CpuMeter {
         Self { serving: serving.to_vec(), engines: None }
     }
 
-    /// For pairs of workers that talk to each other: the first of each pair is the one that answers.
-    pub(super) fn of_pairs(workers: &WorkerPool) -> Self {
-        Self {
-            serving: Vec::new(),
-            engines: Some(workers.processes().into_iter().step_by(2).collect()),
-        }
+    /// For pairs of workers that talk to each other, of which one does an engine's part: the first or
+    /// the second one.
+    pub(super) fn of_pairs(workers: &WorkerPool, engine: usize) -> Self {
+        let engines = workers.processes().into_iter().skip(engine).step_by(2).collect();
+        Self { serving: Vec::new(), engines: Some(engines) }
     }
 
     /// Runs orders as [`WorkerPool::run`] does, and counts from when all are prepared until all are done.
@@ -62,7 +61,7 @@ impl CpuMeter {
         &self,
         workers: &mut WorkerPool,
         orders: &[Order],
-    ) -> Result<(Vec<Tally>, CpuPerOperation)> {
+    ) -> Result<(Vec<Tally>, CpuTaken)> {
         let engines = self.engines.clone().unwrap_or_default();
         let mut clients = with_descendants(&workers.processes());
         clients.extend(&self.serving);
@@ -72,11 +71,24 @@ impl CpuMeter {
             marks.push((CpuTimes::of(&clients), CpuTimes::of(&engines)));
         })?;
         let [before, after] = marks.as_slice() else { anyhow::bail!("workers did not begin") };
-        // Where workers answer each other, both count the same round trips.
+        let engine_ns = self.engines.as_ref().map(|_| after.1.since_ns(&before.1));
+        Ok((tallies, CpuTaken { client_ns: after.0.since_ns(&before.0), engine_ns }))
+    }
+}
+
+/// Processor time that both sides have taken, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CpuTaken {
+    client_ns: u64,
+    engine_ns: Option<u64>,
+}
+
+impl CpuTaken {
+    /// For each operation of these workers.
+    pub(super) fn per_operation(self, tallies: &[Tally]) -> CpuPerOperation {
         let operations = tallies.iter().map(|tally| tally.operations).sum::<u64>().max(1) as f64;
         let us = |taken_ns: u64| taken_ns as f64 / 1000.0 / operations;
-        let engine_us = self.engines.as_ref().map(|_| us(after.1.since_ns(&before.1)));
-        Ok((tallies, CpuPerOperation { client_us: us(after.0.since_ns(&before.0)), engine_us }))
+        CpuPerOperation { client_us: us(self.client_ns), engine_us: self.engine_ns.map(us) }
     }
 }
 
@@ -88,7 +100,7 @@ pub(super) fn run_counted(
     meter: Option<&CpuMeter>,
     workers: &mut WorkerPool,
     orders: &[Order],
-) -> Result<(Vec<Tally>, Option<CpuPerOperation>)> {
+) -> Result<(Vec<Tally>, Option<CpuTaken>)> {
     Ok(match meter {
         Some(meter) => {
             let (tallies, cpu) = meter.run(workers, orders)?;
@@ -96,6 +108,23 @@ pub(super) fn run_counted(
         }
         None => (workers.run(orders)?, None),
     })
+}
+
+/// Does one round of a row; gives back its figure.
+///
+/// # Errors
+/// The first failure of a worker.
+pub(super) fn measure_round(
+    series: &mut Series,
+    meter: Option<&CpuMeter>,
+    workers: &mut WorkerPool,
+    orders: &[Order],
+) -> Result<f64> {
+    let (tallies, cpu) = run_counted(meter, workers, orders)?;
+    let value = figure(Speed::of(&tallies), series.unit);
+    series.values.push(value);
+    series.cpu.extend(cpu.map(|taken| taken.per_operation(&tallies)));
+    Ok(value)
 }
 
 /// The processes of a pool's engines; `None` if one of them is not on this host.

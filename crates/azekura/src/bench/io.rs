@@ -5,10 +5,11 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::beside::{Beside, best_of_modes};
+use super::cpu::{CpuMeter, measure_round};
 use super::reference::{Bare, Baseline};
-use super::sheet::{Series, Sheet, Unit, figure, rows_of};
+use super::sheet::{Series, Sheet, Unit, rows_of};
 use super::site::{Site, WhereArgs, work_dir};
-use crate::load::{IoOrder, Motion, Order, Speed, WorkerPool};
+use crate::load::{IoOrder, Motion, Order, WorkerPool};
 use crate::report::{Progress, format_bytes, parse_bytes};
 
 /// Transfers of at least this size are counted in MiB/s, smaller ones in operations.
@@ -218,6 +219,7 @@ fn measure(
     workers: &mut WorkerPool,
     beside: &mut [Held<'_>],
 ) -> Result<Vec<Series>> {
+    let meter = if workload.args.at.cpu { Some(CpuMeter::of(site)?) } else { None };
     let wanted = |pattern: &Pattern| {
         workload.args.pattern.is_empty() || workload.args.pattern.contains(pattern)
     };
@@ -251,14 +253,15 @@ fn measure(
         for (index, (pattern, series)) in patterns.iter().zip(&mut all).enumerate() {
             let orders = workload.orders(*pattern, round);
             let bare = bare_of(*pattern, series.unit);
-            baseline.measure(bare, &orders, false, series)?;
-            let native = figure(Speed::of(&workers.run(&orders)?), series.unit);
-            series.values.push(native);
+            baseline.measure(bare, &orders, meter.is_some(), series)?;
+            let native = measure_round(series, meter.as_ref(), workers, &orders)?;
             progress.advance(1);
             for other in &mut *beside {
-                let tallies = other.with.workers.run(&other.workload.orders(*pattern, round))?;
-                other.series[index].references.push(native);
-                other.series[index].values.push(figure(Speed::of(&tallies), series.unit));
+                let orders = other.workload.orders(*pattern, round);
+                let meter = other.with.meter(meter.as_ref());
+                let beside = &mut other.series[index];
+                beside.references.push(native);
+                measure_round(beside, meter.as_ref(), &mut other.with.workers, &orders)?;
                 progress.advance(1);
             }
         }

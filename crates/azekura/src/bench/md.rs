@@ -5,11 +5,11 @@ use anyhow::Result;
 use clap::Args;
 
 use super::beside::{Beside, best_of_modes};
-use super::cpu::{CpuMeter, run_counted};
+use super::cpu::{CpuMeter, measure_round};
 use super::reference::{Bare, Baseline};
 use super::sheet::{Series, Sheet, Unit, rows_of};
 use super::site::{Site, WhereArgs, work_dir};
-use crate::load::{Backend, MdKind, MdOrder, Order, Speed, WorkerPool, drop_cached_entries};
+use crate::load::{Backend, MdKind, MdOrder, Order, WorkerPool, drop_cached_entries};
 use crate::report::Progress;
 
 const PING_PONG_MS: u64 = 500;
@@ -35,9 +35,6 @@ pub(crate) struct MdArgs {
     /// Each process works in its own directory [default]
     #[arg(long)]
     own: bool,
-    /// Also count the processor time of an operation, of who asks and of the engines
-    #[arg(long)]
-    cpu: bool,
 }
 
 const STEPS: [(MdKind, &str); 4] = [
@@ -106,7 +103,7 @@ pub(super) fn run(args: &MdArgs) -> Result<()> {
         shared: args.shared,
         dir: work_dir(),
     };
-    let meter = if args.cpu { Some(CpuMeter::of(&site)?) } else { None };
+    let meter = if args.at.cpu { Some(CpuMeter::of(&site)?) } else { None };
     let mut workers = site.start_native()?;
     let mut beside: Vec<Held> = Beside::start_all(&site)?
         .into_iter()
@@ -138,22 +135,6 @@ struct Held {
     series: Vec<Series>,
 }
 
-impl Series {
-    /// Does one round of operations; gives back how many there were per second.
-    fn measure(
-        &mut self,
-        meter: Option<&CpuMeter>,
-        workers: &mut WorkerPool,
-        orders: &[Order],
-    ) -> Result<f64> {
-        let (tallies, cpu) = run_counted(meter, workers, orders)?;
-        let per_s = Speed::of(&tallies).operations_per_s;
-        self.values.push(per_s);
-        self.cpu.extend(cpu);
-        Ok(per_s)
-    }
-}
-
 fn measure(
     workload: &Workload,
     site: &mut Site,
@@ -182,7 +163,7 @@ fn measure(
             if *kind != MdKind::Create && matches!(site.backend, Backend::Path(_)) {
                 site.facts.entries_dropped_by = Some(drop_cached_entries());
             }
-            let native = series.measure(meter, workers, &orders)?;
+            let native = measure_round(series, meter, workers, &orders)?;
             progress.advance(1);
             for other in &mut *beside {
                 if *kind != MdKind::Create && other.with.has_mount {
@@ -192,7 +173,7 @@ fn measure(
                 let meter = other.with.meter(meter);
                 let beside = &mut other.series[index];
                 beside.references.push(native);
-                beside.measure(meter.as_ref(), &mut other.with.workers, &orders)?;
+                measure_round(beside, meter.as_ref(), &mut other.with.workers, &orders)?;
                 progress.advance(1);
             }
         }

@@ -90,7 +90,11 @@ impl References {
             };
             orders.extend([listening, calling]);
         }
-        let meter = with_cpu.then(|| CpuMeter::of_pairs(&self.workers));
+        let engine = match bare {
+            Bare::PingPong | Bare::SocketToFileStream => 0,
+            Bare::SendfileStream => 1,
+        };
+        let meter = with_cpu.then(|| CpuMeter::of_pairs(&self.workers, engine));
         let (tallies, cpu) = run_counted(meter.as_ref(), &mut self.workers, &orders)?;
         // The side that ends last knows how long it took.
         let first = match bare {
@@ -103,7 +107,7 @@ impl References {
             Bare::PingPong => speed.operations_per_s,
             Bare::SendfileStream | Bare::SocketToFileStream => speed.mib_per_s,
         };
-        Ok((figure, cpu))
+        Ok((figure, cpu.map(|taken| taken.per_operation(&counted))))
     }
 }
 
@@ -159,7 +163,8 @@ impl Baseline {
             Self::Memory { workers, .. } => {
                 let meter = with_cpu.then(|| CpuMeter::of_workers(&[]));
                 let (tallies, cpu) = run_counted(meter.as_ref(), workers, orders)?;
-                (figure(Speed::of(&tallies), series.unit), cpu)
+                let value = figure(Speed::of(&tallies), series.unit);
+                (value, cpu.map(|taken| taken.per_operation(&tallies)))
             }
         };
         series.references.push(value);

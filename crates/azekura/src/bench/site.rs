@@ -53,6 +53,9 @@ pub(super) struct WhereArgs {
     /// Little data and one round: shows that it works, not how fast
     #[arg(long)]
     pub(super) quick: bool,
+    /// Also count the processor time of an operation, of who asks and of the engines
+    #[arg(long)]
+    pub(super) cpu: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
