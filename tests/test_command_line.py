@@ -249,25 +249,6 @@ def test_check_as_json(module_world, pool):
     assert isinstance(report, dict)
 
 
-# -- bench
-
-
-@pytest.mark.limit(240)
-@pytest.mark.parametrize("kind", ["io", "md"])
-@pytest.mark.parametrize("where", ["pool", "path"])
-def test_bench_as_json(module_world, pool, mount, kind, where):
-    place = ["--pool", pool.name] if where == "pool" else ["--path", mount.path]
-    sheet = module_world.json("bench", kind, *place, "--quick", limit_s=230)
-    assert sheet["rows"]
-    for row in sheet["rows"]:
-        assert isinstance(row["name"], str)
-        assert isinstance(row["unit"], str)
-        assert row["value"] > 0, row
-        assert row["reference"] > 0, row
-        assert row["ratio"] == pytest.approx(row["value"] / row["reference"], rel=0.01), row
-    assert not list(mount.path.glob("azekura-bench*")), "a bench leaves nothing behind"
-
-
 # -- a full disk
 
 

@@ -112,6 +112,23 @@ def test_capabilities_go_whoever_writes(program, how):
         assert os.getxattr(path, "user.other") == b"stays"
 
 
+@pytest.mark.parametrize("change", ["cut", "give"])
+def test_capabilities_go_that_the_kernel_has_not_heard_of(program, mounted, pool, change):
+    """They were set through another mount, after this one had seen that there were none."""
+    other = pool.mount()
+    for _ in range(3):
+        path = program(0o755)
+        with pytest.raises(OSError, match=os.strerror(errno.ENODATA)):
+            os.getxattr(path, CAPABILITY)
+        os.setxattr(other / path.relative_to(mounted.path), CAPABILITY, CAN_READ_ALL)
+        if change == "cut":
+            os.truncate(path, 3)
+        else:
+            os.chown(path, STRANGER, -1)
+        assert capability_of(other / path.relative_to(mounted.path)) is None
+    other.umount()
+
+
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize(
     ("mode", "left"),

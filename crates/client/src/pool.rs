@@ -1,9 +1,10 @@
 //! The pool as its users see it. Owns the public calls; the work is done by [`crate::session`],
 //! [`crate::retry`] and [`crate::fan_out`].
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use azekura_platform::{SharedPlatform, system};
@@ -62,6 +63,7 @@ pub struct Pool {
     /// Counts [`Pool::tick`].
     ticks: AtomicU32,
     lenders: Lenders,
+    attached: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What several calls have brought, in their order.
@@ -100,7 +102,13 @@ impl Pool {
         let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| session.0[at]));
         let session = Session::new(identity, file.map.clone());
         let (homes, ticks, lenders) = (AtomicU32::new(seed), AtomicU32::new(0), Lenders::default());
-        Ok(Arc::new(Self { session, homes, ticks, lenders }))
+        Ok(Arc::new(Self { session, homes, ticks, lenders, attached: OnceLock::new() }))
+    }
+
+    /// What the layer above keeps for the session as a whole, however many file systems it makes of it:
+    /// engines tell apart sessions only. Made at the first call; `None` if it is of another type.
+    pub fn attached<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<Arc<T>> {
+        Arc::clone(self.attached.get_or_init(|| Arc::new(make()))).downcast().ok()
     }
 
     /// Who keeps connections that serve other requests while they are not in use.

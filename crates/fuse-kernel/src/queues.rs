@@ -4,14 +4,15 @@
 //!
 //! Each thread has a ring of its own with one entry: it answers a request and takes the next in one
 //! system call, and whatever makes it wait holds up nobody else. An entry carries one request until
-//! that is answered. So a request that waits for a lock keeps its thread, and another thread takes over.
-//! The kernel gives a new entry only what comes after it, and what has come before when the next answer
-//! is sent. If all others wait there is no next answer, and the unlock may be among what has come
-//! before: then a message is provoked, of which the answer sets the queue going.
+//! that is answered. So a request that waits for a lock or an engine keeps its thread, and another thread
+//! takes over. The kernel gives a new entry only what comes after it, and what has come before when the
+//! next answer is sent. If all others wait there is no next answer, and the unlock may be among what has
+//! come before: then a message is provoked, of which the answer sets the queue going.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -27,6 +28,11 @@ use crate::request::parse_ring;
 use crate::slot::Slot;
 use crate::transport::is_online;
 
+/// Threads that are ready behind the one that takes the next message: one that is only being started has
+/// no entry yet, and what comes meanwhile waits for another request's answer.
+const SPARE: usize = 1;
+/// So often a request that waits looks whether somebody serves the queue.
+const RETRY: Duration = Duration::from_secs(1);
 /// A queue that the kernel does not have.
 const NO_QUEUE: u16 = u16::MAX;
 
@@ -61,8 +67,9 @@ struct Load {
     threads: AtomicUsize,
     /// Those that wait for a message, or soon will.
     idle: AtomicUsize,
-    /// Nodes of the requests that wait. The kernel knows these: they are open files.
-    waiting: Mutex<Vec<u64>>,
+    /// Nodes of requests that are being dealt with or wait, as far as the kernel surely knows them as
+    /// open files: behind such a request others may lie in the kernel's queue.
+    held: Mutex<Vec<u64>>,
 }
 
 /// How far the beginning has come.
@@ -242,6 +249,8 @@ impl<H: Handler> Queues<H> {
 
     /// A further thread of a queue. It runs where there is time for it.
     fn further(all: &Arc<Self>, queue: u16) {
+        // Whoever started it may be kept to a processor.
+        go_home(&all.processors);
         let entry = Entry::new(all.config.payload_bytes).and_then(|mut entry| {
             entry.register(all.dispatcher.channel.device(), queue)?;
             Ok(entry)
@@ -260,7 +269,7 @@ impl<H: Handler> Queues<H> {
 
     /// Sets a queue going whose requests wait, at the latest from now on. The thread comes from `home`.
     fn provoke(&self, queue: u16, home: &CpuSet) {
-        let Some(node) = self.load(queue).waiting.lock().last().copied() else { return };
+        let Some(node) = self.load(queue).held.lock().last().copied() else { return };
         let notifier = Notifier::new(Arc::clone(&self.dispatcher.channel));
         if let Err(errno) = pin(queue).and_then(|()| notifier.provoke(node)) {
             tracing::debug!(queue, "the kernel did not send what was asked for: {errno}");
@@ -297,10 +306,10 @@ impl<H: Handler> Queues<H> {
         }
     }
 
-    /// A message has come: somebody has to wait for the next one.
+    /// A message has come: somebody has to wait for the next one, and be there before it comes.
     fn arrived(self: &Arc<Self>, queue: u16) {
         let load = self.load(queue);
-        if load.idle.fetch_sub(1, Ordering::Relaxed) == 1
+        if load.idle.fetch_sub(1, Ordering::Relaxed) <= 1 + SPARE
             && load.threads.load(Ordering::Relaxed) < self.config.threads_max
         {
             self.spawn_further(queue);
@@ -322,21 +331,24 @@ impl<H: Handler> Queues<H> {
         let body =
             held.as_ref().and_then(|payload| payload.as_slice().get(..message.payload_bytes));
         let parsed = parse_ring(&message.header, &message.arguments, body.unwrap_or_default());
+        let node = is_of_open_file(message.header.opcode).then_some(message.header.nodeid);
+        let load = self.load(queue);
+        load.hold(node);
         let has_answer = self.dispatcher.dispatch(parsed, || Way::Ring(Arc::clone(&slot)));
         drop(held);
         if !has_answer {
             slot.reply([&[], &[]]);
         }
         if !slot.is_answered() {
-            self.wait_for_answer(&slot, message.header.nodeid, queue, home);
+            self.wait_for_answer(&slot, queue, home);
         }
+        load.let_go(node);
         entry.put_answer(self.dispatcher.channel.device(), queue);
     }
 
-    /// Stays with a request on `node` that waits. Somebody else has to serve the queue.
-    fn wait_for_answer(self: &Arc<Self>, slot: &Slot, node: u64, queue: u16, home: &CpuSet) {
+    /// Stays with a request that waits. Somebody else has to serve the queue.
+    fn wait_for_answer(self: &Arc<Self>, slot: &Slot, queue: u16, home: &CpuSet) {
         let load = self.load(queue);
-        load.waiting.lock().push(node);
         load.threads.fetch_sub(1, Ordering::Relaxed);
         if load.idle.load(Ordering::Relaxed) == 0 {
             self.spawn_further(queue);
@@ -344,16 +356,37 @@ impl<H: Handler> Queues<H> {
             // Whoever is idle may have come too late to see what came before.
             self.provoke(queue, home);
         }
-        slot.wait();
-        load.threads.fetch_add(1, Ordering::Relaxed);
-        let mut waiting = load.waiting.lock();
-        if let Some(place) = waiting.iter().position(|other| *other == node) {
-            waiting.swap_remove(place);
+        while !slot.wait_for(RETRY) {
+            // There was no thread or no ring to be had, and the answer may depend on one.
+            if load.idle.load(Ordering::Relaxed) == 0 {
+                self.spawn_further(queue);
+            }
         }
+        load.threads.fetch_add(1, Ordering::Relaxed);
     }
 }
 
+/// Whether a request is about a file that is open, of which the kernel can be asked for pages.
+fn is_of_open_file(opcode: u32) -> bool {
+    use crate::abi::opcode as of;
+    [of::READ, of::WRITE, of::FLUSH, of::FSYNC, of::SETLK, of::SETLKW].contains(&opcode)
+}
+
 impl Load {
+    fn hold(&self, node: Option<u64>) {
+        if let Some(node) = node {
+            self.held.lock().push(node);
+        }
+    }
+
+    fn let_go(&self, node: Option<u64>) {
+        let Some(node) = node else { return };
+        let mut held = self.held.lock();
+        if let Some(place) = held.iter().position(|other| *other == node) {
+            held.swap_remove(place);
+        }
+    }
+
     /// A thread that waited for messages does not any more.
     fn leave(&self) {
         self.idle.fetch_sub(1, Ordering::Relaxed);

@@ -2,6 +2,8 @@
 //! and what is known of the answer until the thread of the ring sends it; knows neither rings nor
 //! meanings. Whoever answers may be another thread, and may come late.
 
+use std::time::Duration;
+
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
@@ -105,6 +107,15 @@ impl Slot {
         while !answer.is_there {
             self.answered.wait(&mut answer);
         }
+    }
+
+    /// The same, for so long at most; whether it is there.
+    pub(crate) fn wait_for(&self, time: Duration) -> bool {
+        let mut answer = self.answer.lock();
+        if !answer.is_there {
+            self.answered.wait_for(&mut answer, time);
+        }
+        answer.is_there
     }
 
     /// Puts the answer's data, after waiting for it, where the kernel looks for them. After this the

@@ -31,13 +31,17 @@ impl CacheMode {
 /// Files whose version is remembered.
 const FILES: usize = 64 * 1024;
 
-/// A file changed less than this long ago may change again without its times showing it: where the
-/// engine's disk keeps coarse times, they move every few milliseconds.
+/// A file that was seen like this less than this long ago may have changed again without its times
+/// showing it: where the engine's disk keeps coarse times, they move every few milliseconds.
 const SETTLING: Duration = Duration::from_millis(100);
+/// One that was changed this long ago has settled at the first sight: clocks differ by less.
+const LONG_SETTLED: Duration = Duration::from_secs(10);
+/// The kernel drops what it has when the program that opened the file runs again: by then.
+const DROPPING: Duration = Duration::from_secs(1);
 
 /// By what a change of a file is recognized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Version {
+pub(crate) struct Version {
     mtime: Timestamp,
     ctime: Timestamp,
     size: u64,
@@ -49,10 +53,40 @@ impl Version {
     }
 }
 
+/// What the page cache has of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pages {
+    /// Anything.
+    Unknown,
+    /// Nothing from before this version, once the kernel has done what it was told then.
+    Dropping(Instant),
+    /// Nothing from before this version.
+    OfVersion,
+}
+
+/// What is remembered of a file.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    version: Version,
+    since: Instant,
+    pages: Pages,
+}
+
+/// What the kernel is told when a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// What it has is good.
+    Keep,
+    /// To drop what it has.
+    Drop,
+    /// The same; what it has from then on is of this version: see [`Versions::was_dropped`].
+    DropFor(Version),
+}
+
 /// Which version of each file the page cache has.
 #[derive(Debug)]
 pub(crate) struct Versions {
-    seen: Cache<Oid, Version>,
+    seen: Cache<Oid, Seen>,
 }
 
 impl Versions {
@@ -60,19 +94,41 @@ impl Versions {
         Self { seen: Cache::new(FILES) }
     }
 
-    /// A file is opened and has these attributes. Tells whether what the page cache has of it is
-    /// still good; if not, the kernel drops it, and what it reads from now on is this version.
-    pub(crate) fn opened(&self, attr: &Attr) -> bool {
+    /// A file is opened and has these attributes. Tells what becomes of what the page cache has of it.
+    /// It is kept only when it is sure that the kernel has dropped everything older: it does so some
+    /// time after it was told, and others may open the file meanwhile.
+    pub(crate) fn opened(&self, attr: &Attr, now: Instant) -> Kept {
         let version = Version::of(attr);
-        if self.seen.get(&attr.oid) == Some(version) {
-            return true;
+        let seen = self.seen.get(&attr.oid).filter(|seen| seen.version == version);
+        let since = seen.map_or(now, |seen| seen.since);
+        let is_past = |then, time| now.saturating_duration_since(then) >= time;
+        let pages = match seen.map_or(Pages::Unknown, |seen| seen.pages) {
+            Pages::OfVersion => return Kept::Keep,
+            Pages::Dropping(then) if is_past(then, DROPPING) => Pages::OfVersion,
+            Pages::Dropping(_) => return Kept::DropFor(version),
+            Pages::Unknown
+                if is_past(since, SETTLING) || is_settled(version.ctime, SystemTime::now()) =>
+            {
+                Pages::Dropping(now)
+            }
+            Pages::Unknown => Pages::Unknown,
+        };
+        self.seen.insert(attr.oid, Seen { version, since, pages });
+        match pages {
+            Pages::OfVersion => Kept::Keep,
+            Pages::Dropping(_) => Kept::DropFor(version),
+            Pages::Unknown => Kept::Drop,
         }
-        if is_settled(version.ctime, SystemTime::now()) {
-            self.seen.insert(attr.oid, version);
-        } else {
-            self.seen.remove(&attr.oid);
+    }
+
+    /// A program uses the file that it opened, so that the kernel has dropped what it was told to.
+    pub(crate) fn was_dropped(&self, oid: Oid, version: Version) {
+        if let Some(seen) = self.seen.get(&oid)
+            && seen.version == version
+            && matches!(seen.pages, Pages::Dropping(_))
+        {
+            self.seen.insert(oid, Seen { pages: Pages::OfVersion, ..seen });
         }
-        false
     }
 }
 
@@ -109,7 +165,7 @@ impl Told {
 fn is_settled(changed: Timestamp, now: SystemTime) -> bool {
     let Ok(since_epoch) = u64::try_from(changed.secs) else { return true };
     let changed = UNIX_EPOCH + Duration::new(since_epoch, changed.nanos);
-    now.duration_since(changed).is_ok_and(|age| age >= SETTLING)
+    now.duration_since(changed).is_ok_and(|age| age >= LONG_SETTLED)
 }
 
 /// Files, directories and symlinks that had no extended attributes when their attributes were last told.
@@ -182,15 +238,27 @@ mod tests {
 
     #[test]
     fn data_are_kept_until_the_file_changes() {
-        let versions = Versions::new();
+        let (versions, now) = (Versions::new(), Instant::now());
         let then = SystemTime::now() - Duration::from_secs(60);
-        let first = file(1, then);
-        assert!(!versions.opened(&first));
-        assert!(versions.opened(&first));
-        let second = file(2, then);
-        assert!(!versions.opened(&second));
-        assert!(versions.opened(&second));
-        assert!(!versions.opened(&file(2, then + Duration::from_nanos(1))));
+        for changed in [file(1, then), file(2, then), file(2, then + Duration::from_nanos(1))] {
+            let version = Version::of(&changed);
+            assert_eq!(versions.opened(&changed, now), Kept::DropFor(version));
+            versions.was_dropped(changed.oid, version);
+            assert_eq!(versions.opened(&changed, now), Kept::Keep);
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_before_the_kernel_has_dropped_what_is_older() {
+        let (versions, now) = (Versions::new(), Instant::now());
+        let then = SystemTime::now() - Duration::from_secs(60);
+        let (old, new) = (file(1, then), file(2, then));
+        let is_told_to_drop = Kept::DropFor(Version::of(&new));
+        assert_eq!(versions.opened(&new, now), is_told_to_drop);
+        assert_eq!(versions.opened(&new, now + DROPPING / 2), is_told_to_drop);
+        versions.was_dropped(new.oid, Version::of(&old));
+        assert_eq!(versions.opened(&new, now + DROPPING / 2), is_told_to_drop);
+        assert_eq!(versions.opened(&new, now + DROPPING), Kept::Keep);
     }
 
     #[test]
@@ -218,10 +286,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_changed_just_now_is_not_trusted() {
-        let versions = Versions::new();
-        let fresh = file(1, SystemTime::now() + Duration::from_secs(1));
-        assert!(!versions.opened(&fresh));
-        assert!(!versions.opened(&fresh));
+    fn a_file_that_was_changed_just_now_is_not_trusted_whatever_the_clock_says() {
+        let now = Instant::now();
+        for age in [Duration::ZERO, LONG_SETTLED / 2] {
+            let versions = Versions::new();
+            let fresh = file(1, SystemTime::now() - age);
+            assert_eq!(versions.opened(&fresh, now), Kept::Drop);
+            versions.was_dropped(fresh.oid, Version::of(&fresh));
+            assert_eq!(versions.opened(&fresh, now + SETTLING / 2), Kept::Drop);
+            let settled = Kept::DropFor(Version::of(&fresh));
+            assert_eq!(versions.opened(&fresh, now + SETTLING), settled);
+            versions.was_dropped(fresh.oid, Version::of(&fresh));
+            assert_eq!(versions.opened(&fresh, now + SETTLING), Kept::Keep);
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! A file that the kernel has open.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_posix::{OpenFile, Privileges};
 use parking_lot::Mutex;
+
+use crate::cache::Version;
 
 /// What is known of the privileges of a file.
 #[derive(Clone, Copy, Debug)]
@@ -30,20 +33,40 @@ pub(crate) struct Look {
 pub(crate) struct FileHandle {
     pub(crate) open: OpenFile,
     privileges: Mutex<SeenPrivileges>,
+    /// The version for which the kernel was told to drop what it had; and whether that is still to be
+    /// noted as done, which the first read shows.
+    drops: Option<Version>,
+    is_dropping: AtomicBool,
     /// Who has locked ranges through this handle and has not closed a descriptor of it since: at its
     /// end only the open file itself (`F_OFD_SETLK`), of whose end the kernel says nothing else.
     range_owners: Mutex<Vec<u64>>,
 }
 
 impl FileHandle {
-    /// A file that was opened just now, and its privileges then.
-    pub(crate) fn new(open: OpenFile, privileges: Privileges, now: Instant) -> Self {
+    /// A file that was opened just now, its privileges then, and the version for which the kernel drops
+    /// what it has.
+    pub(crate) fn new(
+        open: OpenFile,
+        privileges: Privileges,
+        now: Instant,
+        drops: Option<Version>,
+    ) -> Self {
         let seen = Some(Seen { privileges, since: now });
         Self {
             open,
             privileges: Mutex::new(SeenPrivileges { seen, changes: 0 }),
+            drops,
+            is_dropping: AtomicBool::new(drops.is_some()),
             range_owners: Mutex::default(),
         }
+    }
+
+    /// The file is read through this handle: the version for which the kernel has dropped what it had, if
+    /// that is news.
+    pub(crate) fn take_dropped(&self) -> Option<Version> {
+        let is_news = self.is_dropping.load(Ordering::Relaxed)
+            && self.is_dropping.swap(false, Ordering::Relaxed);
+        self.drops.filter(|_| is_news)
     }
 
     /// This owner is about to lock a range.

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use rustix::process::getpid;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Platform, SharedPlatform, Thread, WallTime};
@@ -40,7 +42,19 @@ impl Platform for System {
     }
 
     fn spawn(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<Thread> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(work)
+        std::thread::Builder::new().name(name.to_owned()).spawn(|| {
+            run_where_the_process_may();
+            work();
+        })
+    }
+}
+
+/// A thread inherits the processors of the one that starts it, which may have been kept to a single one
+/// for a reason of its own.
+fn run_where_the_process_may() {
+    // Where it may not be set, the thread stays where it is: slower, not wrong.
+    if let Ok(processors) = sched_getaffinity(Some(getpid())) {
+        let _ = sched_setaffinity(None, &processors);
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
+use azekura_proto::attr::DirectoryGuard;
 use azekura_proto::placement::name_hash;
 use azekura_proto::{Attr, Oid, Timestamp};
 use parking_lot::Mutex;
@@ -172,11 +173,14 @@ impl DirCache {
         self.dirs.get(&dir).map(|kept| kept.value.attr)
     }
 
-    /// An engine has confirmed by what creations in a directory are judged.
-    pub(crate) fn confirm_dir(&self, asked: Asked, dir: Oid) {
+    /// An engine has confirmed by what creations in a directory are judged. What is kept may have been
+    /// asked for since that guess was made, and differ from it.
+    pub(crate) fn confirm_dir(&self, asked: Asked, dir: Oid, guard: DirectoryGuard) {
         let _touching = self.touching[asked.counter % self.touching.len()].lock();
         if self.is_current(asked)
             && let Some(kept) = self.dirs.get(&dir)
+            && kept.value.confirmed < asked.since
+            && DirectoryGuard::of(&kept.value.attr) == guard
         {
             let value = KnownDir { confirmed: asked.since, ..kept.value };
             self.dirs.insert(dir, Kept { value, ..kept });
@@ -213,6 +217,10 @@ impl DirCache {
             let counter = asked.counter;
             let _touching = self.touching[counter % self.touching.len()].lock();
             if !self.is_current(asked) {
+                return;
+            }
+            if self.dirs.get(&dir).is_some_and(|kept| kept.since > asked.since) {
+                // An answer that was asked for later came sooner.
                 return;
             }
             let value = KnownDir { attr: Arc::clone(attr), confirmed: asked.since };

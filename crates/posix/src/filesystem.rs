@@ -139,10 +139,14 @@ impl FileSystem {
         };
         let cache = DirCache::new(ttl, Arc::clone(&config.platform));
         let files = KnownFiles::new(ttl, Arc::clone(&config.platform));
-        let changes = Arc::new(Changes::new(!matches!(config.read_policy, ReadPolicy::Off)));
+        // Leases are the session's, and what one file system of it changes, another one may have read
+        // ahead.
+        let changes = pool.attached(|| Changes::new(true));
+        let changes = changes.unwrap_or_else(|| Arc::new(Changes::new(true)));
+        let reads_ahead = !matches!(config.read_policy, ReadPolicy::Off);
         let listed = Listings::new(
             ttl,
-            config.listed_from_us,
+            config.listed_from_us.filter(|_| reads_ahead),
             Arc::clone(&config.platform),
             Arc::clone(&changes),
         );

@@ -285,3 +285,77 @@ fn with_children_nothing_is_brought() {
     let after = client.filesystem().foreseen();
     assert_eq!((after.opened_files, after.held_bytes), (0, 0), "{before:?}, {after:?}");
 }
+
+#[test]
+fn names_of_one_file_are_told_apart() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let root = cluster.root();
+    for shared in 2..8 {
+        let dir = format!("/dir{shared}");
+        root.create_dir_all(&dir, 0o755).unwrap();
+        let path = |number| format!("{dir}/{}", name(number));
+        // Not in the order of the names, so that it is these that are followed.
+        for number in [9, 3, 7, 1, 8, 0, 5, 2, 6, 4] {
+            root.write(path(number), &contents(number)).unwrap();
+        }
+        root.remove_file(path(shared + 1)).unwrap();
+        root.hard_link(path(shared), path(shared + 1)).unwrap();
+        let client = far_client(&cluster);
+        list(&client, &dir);
+        for number in 0..shared {
+            assert_eq!(read(&client, &path(number)), contents(number));
+        }
+        client.write("/new", b"new").unwrap();
+        client.rename("/new", path(shared), RenameMode::Replace).unwrap();
+        assert_eq!(read(&client, &path(shared)), b"new", "{shared}");
+        assert_eq!(read(&client, &path(shared + 1)), contents(shared), "{shared}");
+    }
+}
+
+#[test]
+fn long_files_are_not_brought_as_a_whole() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    make_files(&cluster, "/dir", 20);
+    let client = far_client(&cluster);
+    let paths = list(&client, "/dir");
+    // Those that are opened first are of no use for this.
+    for place in [5, 6, 7, 12] {
+        cluster.root().write(&paths[place], &vec![7; 9 << 20]).unwrap();
+    }
+    for path in &paths {
+        let file = client.open(path, &OpenOptions::read_only()).unwrap();
+        let held = client.filesystem().foreseen().held_bytes;
+        assert!(held < 9 << 20, "{held} bytes at {path}");
+        let mut buffer = vec![0; 100];
+        file.read_at(&mut buffer, 0).unwrap();
+    }
+}
+
+#[test]
+fn file_systems_of_one_session_see_each_other_s_changes() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    make_files(&cluster, "/dir", 2);
+    let pool = cluster.pool();
+    let of_pool = || {
+        let config = FsConfig {
+            read_policy: ReadPolicy::Predictive(PredictiveParameters {
+                round_trip_min_us: 0,
+                ..Default::default()
+            }),
+            ..FsConfig::default()
+        };
+        let fs = azekura_posix::FileSystem::mount(pool.clone(), "default", config).unwrap();
+        Namespace::new(fs, Credentials::ROOT)
+    };
+    let (one, other) = (of_pool(), of_pool());
+    let path = format!("/dir/{}", name(0));
+    let file = one.open(&path, &OpenOptions::read_only()).unwrap();
+    for round in 0..20_usize {
+        let told = vec![round as u8; 3000 + round];
+        other.write(&path, &told).unwrap();
+        let mut buffer = vec![0; 8192];
+        let bytes = file.read_at(&mut buffer, 0).unwrap();
+        assert!(buffer[..bytes] == told, "round {round}: {bytes} bytes");
+        assert_eq!(file.metadata().unwrap().size, told.len() as u64);
+    }
+}

@@ -4,10 +4,12 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use super::beside::{Beside, best_of_modes};
+use super::cpu::{CpuMeter, measure_round};
 use super::reference::{Bare, Baseline};
-use super::sheet::{Series, Sheet, Unit, figure, rows_of};
+use super::sheet::{Series, Sheet, Unit, rows_of};
 use super::site::{Site, WhereArgs, work_dir};
-use crate::load::{AccessPath, IoOrder, Motion, Order, Speed, WorkerPool};
+use crate::load::{IoOrder, Motion, Order, WorkerPool};
 use crate::report::{Progress, format_bytes, parse_bytes};
 
 /// Transfers of at least this size are counted in MiB/s, smaller ones in operations.
@@ -68,7 +70,9 @@ impl Pattern {
 #[command(after_long_help = "Example:\n  \
     azekura bench io --pool default\n  \
     azekura bench io --pool default --via native,fuse,preload\n  \
-    azekura bench io --path ./mnt --pattern seq-read,rand-read --size 4GiB --processes 2")]
+    azekura bench io --path ./mnt --pattern seq-read,rand-read --size 4GiB --processes 2\n\n\
+    With --path, the best of libfuse's example passthrough_ll over memory stands beside, where it\n\
+    is on the PATH or AZEKURA_PASSTHROUGH_LL names its file.")]
 pub(crate) struct IoArgs {
     #[command(flatten)]
     at: WhereArgs,
@@ -179,34 +183,32 @@ pub(super) fn run(args: &IoArgs) -> Result<()> {
         processes: site.processes,
         part_bytes: total_bytes / site.processes as u64,
         limit_ms: (seconds * 1000.0) as u64,
-        dir: work_dir(AccessPath::Native),
+        dir: work_dir(),
     };
     let mut workers = site.start_native()?;
-    let mut beside: Vec<Beside<'_>> = site
-        .start_beside()?
+    let mut beside: Vec<Held<'_>> = Beside::start_all(&site)?
         .into_iter()
-        .map(|(access, workers)| {
-            let workload = Workload { dir: work_dir(access), ..workload.clone() };
-            Beside { access, workers, workload, series: Vec::new() }
+        .map(|with| {
+            let workload = Workload { dir: with.work_dir(), ..workload.clone() };
+            Held { with, workload, series: Vec::new() }
         })
         .collect();
     workers.run(&[Order::MakeDirectories(vec![workload.dir.clone()])])?;
     let measured = measure(&workload, &site, &mut workers, &mut beside);
     let mut cleaned = workers.run(&[workload.clean_up()]);
     for other in &mut beside {
-        cleaned = cleaned.and(other.workers.run(&[other.workload.clean_up()]));
+        cleaned = cleaned.and(other.with.workers.run(&[other.workload.clean_up()]));
     }
     let mut all = measured?;
-    all.extend(beside.into_iter().flat_map(|other| other.series));
+    all.extend(best_of_modes(beside.into_iter().flat_map(|other| other.series).collect()));
     let rows = rows_of(&all);
     cleaned?;
     Sheet { rows, facts: site.facts }.print(args.at.json)
 }
 
-/// An access path that is held against the native one.
-struct Beside<'a> {
-    access: AccessPath,
-    workers: WorkerPool,
+/// What is held against the native path.
+struct Held<'a> {
+    with: Beside,
     workload: Workload<'a>,
     series: Vec<Series>,
 }
@@ -215,8 +217,9 @@ fn measure(
     workload: &Workload<'_>,
     site: &Site,
     workers: &mut WorkerPool,
-    beside: &mut [Beside<'_>],
+    beside: &mut [Held<'_>],
 ) -> Result<Vec<Series>> {
+    let meter = if workload.args.at.cpu { Some(CpuMeter::of(site)?) } else { None };
     let wanted = |pattern: &Pattern| {
         workload.args.pattern.is_empty() || workload.args.pattern.contains(pattern)
     };
@@ -231,33 +234,34 @@ fn measure(
     let mut progress =
         Progress::count("measuring", (site.rounds * patterns.len() * (1 + beside.len())) as u64);
     for other in &mut *beside {
-        other.workers.run(&[Order::MakeDirectories(vec![other.workload.dir.clone()])])?;
+        other.with.workers.run(&[Order::MakeDirectories(vec![other.workload.dir.clone()])])?;
     }
     if patterns.first() != Some(&Pattern::SeqWrite) {
         let orders = workload.orders(Pattern::SeqWrite, 0);
         workers.run(&orders)?;
         baseline.prepare(&orders)?;
         for other in &mut *beside {
-            other.workers.run(&other.workload.orders(Pattern::SeqWrite, 0))?;
+            other.with.workers.run(&other.workload.orders(Pattern::SeqWrite, 0))?;
         }
     }
     let mut all: Vec<Series> =
         patterns.iter().map(|pattern| workload.series(*pattern, &baseline)).collect();
     for other in &mut *beside {
-        other.series = all.iter().map(|native| Series::beside(other.access, native)).collect();
+        other.series = other.with.series(&all);
     }
     for round in 0..site.rounds {
         for (index, (pattern, series)) in patterns.iter().zip(&mut all).enumerate() {
             let orders = workload.orders(*pattern, round);
             let bare = bare_of(*pattern, series.unit);
-            series.references.push(baseline.measure(bare, series.unit, &orders)?);
-            let native = figure(Speed::of(&workers.run(&orders)?), series.unit);
-            series.values.push(native);
+            baseline.measure(bare, &orders, meter.is_some(), series)?;
+            let native = measure_round(series, meter.as_ref(), workers, &orders)?;
             progress.advance(1);
             for other in &mut *beside {
-                let tallies = other.workers.run(&other.workload.orders(*pattern, round))?;
-                other.series[index].references.push(native);
-                other.series[index].values.push(figure(Speed::of(&tallies), series.unit));
+                let orders = other.workload.orders(*pattern, round);
+                let meter = other.with.meter(meter.as_ref());
+                let beside = &mut other.series[index];
+                beside.references.push(native);
+                measure_round(beside, meter.as_ref(), &mut other.with.workers, &orders)?;
                 progress.advance(1);
             }
         }

@@ -4,12 +4,12 @@
 use anyhow::Result;
 use clap::Args;
 
+use super::beside::{Beside, best_of_modes};
+use super::cpu::{CpuMeter, measure_round};
 use super::reference::{Bare, Baseline};
 use super::sheet::{Series, Sheet, Unit, rows_of};
 use super::site::{Site, WhereArgs, work_dir};
-use crate::load::{
-    AccessPath, Backend, MdKind, MdOrder, Order, Speed, WorkerPool, drop_cached_entries,
-};
+use crate::load::{Backend, MdKind, MdOrder, Order, WorkerPool, drop_cached_entries};
 use crate::report::Progress;
 
 const PING_PONG_MS: u64 = 500;
@@ -19,7 +19,10 @@ const PING_PONG_MS: u64 = 500;
 #[command(after_long_help = "Example:\n  \
     azekura bench md --pool default\n  \
     azekura bench md --pool default --via native,fuse,preload\n  \
-    azekura bench md --path ./mnt --files 20000 --processes 2 --own")]
+    azekura bench md --pool default --cpu --processes 2\n  \
+    azekura bench md --path ./mnt --files 20000 --processes 2 --own\n\n\
+    With --path, the best of libfuse's example passthrough_ll over memory stands beside, where it\n\
+    is on the PATH or AZEKURA_PASSTHROUGH_LL names its file.")]
 pub(crate) struct MdArgs {
     #[command(flatten)]
     at: WhereArgs,
@@ -98,35 +101,36 @@ pub(super) fn run(args: &MdArgs) -> Result<()> {
         processes: site.processes,
         files: if args.at.quick { args.files.min(200) } else { args.files.max(1) },
         shared: args.shared,
-        dir: work_dir(AccessPath::Native),
+        dir: work_dir(),
     };
+    let meter = if args.at.cpu { Some(CpuMeter::of(&site)?) } else { None };
     let mut workers = site.start_native()?;
-    let mut beside: Vec<Beside> = site
-        .start_beside()?
+    let mut beside: Vec<Held> = Beside::start_all(&site)?
         .into_iter()
-        .map(|(access, workers)| {
-            let workload = Workload { dir: work_dir(access), ..workload.clone() };
-            Beside { access, workers, workload, series: Vec::new() }
+        .map(|with| {
+            let workload = Workload { dir: with.work_dir(), ..workload.clone() };
+            Held { with, workload, series: Vec::new() }
         })
         .collect();
     workers.run(&[Order::MakeDirectories(workload.dirs())])?;
-    let measured = measure(&workload, &mut site, &mut workers, &mut beside, args.at.quick);
+    let measured =
+        measure(&workload, &mut site, meter.as_ref(), &mut workers, &mut beside, args.at.quick);
     // After a failure, files may be left.
     let mut cleaned = workers.run(&[workload.clean_up(measured.is_err())]);
     for other in &mut beside {
-        cleaned = cleaned.and(other.workers.run(&[other.workload.clean_up(measured.is_err())]));
+        cleaned =
+            cleaned.and(other.with.workers.run(&[other.workload.clean_up(measured.is_err())]));
     }
     let mut all = measured?;
-    all.extend(beside.into_iter().flat_map(|other| other.series));
+    all.extend(best_of_modes(beside.into_iter().flat_map(|other| other.series).collect()));
     let rows = rows_of(&all);
     cleaned?;
     Sheet { rows, facts: site.facts }.print(args.at.json)
 }
 
-/// An access path that is held against the native one.
-struct Beside {
-    access: AccessPath,
-    workers: WorkerPool,
+/// What is held against the native path.
+struct Held {
+    with: Beside,
     workload: Workload,
     series: Vec<Series>,
 }
@@ -134,8 +138,9 @@ struct Beside {
 fn measure(
     workload: &Workload,
     site: &mut Site,
+    meter: Option<&CpuMeter>,
     workers: &mut WorkerPool,
-    beside: &mut [Beside],
+    beside: &mut [Held],
     quick: bool,
 ) -> Result<Vec<Series>> {
     let limit_ms = if quick { 50 } else { PING_PONG_MS };
@@ -146,28 +151,29 @@ fn measure(
     };
     let mut all: Vec<Series> = STEPS.iter().map(row).collect();
     for other in &mut *beside {
-        other.series = all.iter().map(|native| Series::beside(other.access, native)).collect();
-        other.workers.run(&[Order::MakeDirectories(other.workload.dirs())])?;
+        other.series = other.with.series(&all);
+        other.with.workers.run(&[Order::MakeDirectories(other.workload.dirs())])?;
     }
     let total = site.rounds * STEPS.len() * (1 + beside.len());
     let mut progress = Progress::count("measuring", total as u64);
     for _ in 0..site.rounds {
         for (index, ((kind, _), series)) in STEPS.iter().zip(&mut all).enumerate() {
             let orders = workload.orders(*kind);
-            series.references.push(baseline.measure(Bare::PingPong, series.unit, &orders)?);
+            baseline.measure(Bare::PingPong, &orders, meter.is_some(), series)?;
             if *kind != MdKind::Create && matches!(site.backend, Backend::Path(_)) {
                 site.facts.entries_dropped_by = Some(drop_cached_entries());
             }
-            let native = Speed::of(&workers.run(&orders)?).operations_per_s;
-            series.values.push(native);
+            let native = measure_round(series, meter, workers, &orders)?;
             progress.advance(1);
             for other in &mut *beside {
-                if *kind != MdKind::Create && other.access.has_mount() {
+                if *kind != MdKind::Create && other.with.has_mount {
                     site.facts.entries_dropped_by = Some(drop_cached_entries());
                 }
-                let tallies = other.workers.run(&other.workload.orders(*kind))?;
-                other.series[index].references.push(native);
-                other.series[index].values.push(Speed::of(&tallies).operations_per_s);
+                let orders = other.workload.orders(*kind);
+                let meter = other.with.meter(meter);
+                let beside = &mut other.series[index];
+                beside.references.push(native);
+                measure_round(beside, meter.as_ref(), &mut other.with.workers, &orders)?;
                 progress.advance(1);
             }
         }

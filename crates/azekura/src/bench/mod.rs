@@ -3,8 +3,11 @@
 //! are taken.
 
 pub(crate) mod batch;
+mod beside;
+mod cpu;
 mod io;
 mod md;
+mod passthrough;
 mod reference;
 mod sheet;
 mod site;

@@ -3,7 +3,8 @@
 
 use anyhow::Result;
 
-use super::sheet::{Series, Unit, figure};
+use super::cpu::{CpuMeter, run_counted};
+use super::sheet::{CpuPerOperation, Series, Unit, figure};
 use crate::host::programs;
 use crate::load::{Backend, Order, ScratchDir, Speed, WorkerPool};
 
@@ -62,7 +63,7 @@ impl References {
     ///
     /// # Errors
     /// If a process fails.
-    fn measure(&mut self, bare: Bare) -> Result<f64> {
+    fn measure(&mut self, bare: Bare, with_cpu: bool) -> Result<(f64, Option<CpuPerOperation>)> {
         let mut orders = Vec::with_capacity(2 * self.pairs);
         for pair in 0..self.pairs {
             let socket = self.scratch.path(&format!("{pair}.sock"));
@@ -89,7 +90,12 @@ impl References {
             };
             orders.extend([listening, calling]);
         }
-        let tallies = self.workers.run(&orders)?;
+        let engine = match bare {
+            Bare::PingPong | Bare::SocketToFileStream => 0,
+            Bare::SendfileStream => 1,
+        };
+        let meter = with_cpu.then(|| CpuMeter::of_pairs(&self.workers, engine));
+        let (tallies, cpu) = run_counted(meter.as_ref(), &mut self.workers, &orders)?;
         // The side that ends last knows how long it took.
         let first = match bare {
             Bare::PingPong => 1,
@@ -97,10 +103,11 @@ impl References {
         };
         let counted: Vec<_> = tallies.iter().skip(first).step_by(2).copied().collect();
         let speed = Speed::of(&counted);
-        Ok(match bare {
+        let figure = match bare {
             Bare::PingPong => speed.operations_per_s,
             Bare::SendfileStream | Bare::SocketToFileStream => speed.mib_per_s,
-        })
+        };
+        Ok((figure, cpu.map(|taken| taken.per_operation(&counted))))
     }
 }
 
@@ -140,16 +147,29 @@ impl Baseline {
             Self::Bare(_) => (bare.name().to_owned(), bare.unit()),
             Self::Memory { .. } => (format!("ref_{name}"), unit),
         };
-        let (values, references) = (Vec::new(), Vec::new());
-        Series { name, unit, reference_name, reference_unit, values, references }
+        Series::new(name, unit, &reference_name, reference_unit)
     }
 
-    /// Measures what a figure of these orders is held against.
-    pub(super) fn measure(&mut self, bare: Bare, unit: Unit, orders: &[Order]) -> Result<f64> {
-        match self {
-            Self::Bare(references) => references.measure(bare),
-            Self::Memory { workers, .. } => Ok(figure(Speed::of(&workers.run(orders)?), unit)),
-        }
+    /// Measures what figures of these orders are held against, and puts it beside them.
+    pub(super) fn measure(
+        &mut self,
+        bare: Bare,
+        orders: &[Order],
+        with_cpu: bool,
+        series: &mut Series,
+    ) -> Result<()> {
+        let (value, cpu) = match self {
+            Self::Bare(references) => references.measure(bare, with_cpu)?,
+            Self::Memory { workers, .. } => {
+                let meter = with_cpu.then(|| CpuMeter::of_workers(&[]));
+                let (tallies, cpu) = run_counted(meter.as_ref(), workers, orders)?;
+                let value = figure(Speed::of(&tallies), series.unit);
+                (value, cpu.map(|taken| taken.per_operation(&tallies)))
+            }
+        };
+        series.references.push(value);
+        series.reference_cpu.extend(cpu);
+        Ok(())
     }
 
     /// Does what is not measured, but has to be done before.

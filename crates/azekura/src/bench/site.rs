@@ -53,6 +53,9 @@ pub(super) struct WhereArgs {
     /// Little data and one round: shows that it works, not how fast
     #[arg(long)]
     pub(super) quick: bool,
+    /// Also count the processor time of an operation, of who asks and of the engines
+    #[arg(long)]
+    pub(super) cpu: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -137,9 +140,6 @@ impl Site {
 }
 
 /// The directory, below the backend, that a bench works in.
-pub(super) fn work_dir(path: AccessPath) -> String {
-    match path {
-        AccessPath::Native => format!("azekura-bench-{}", std::process::id()),
-        other => format!("azekura-bench-{}-{other}", std::process::id()),
-    }
+pub(super) fn work_dir() -> String {
+    format!("azekura-bench-{}", std::process::id())
 }

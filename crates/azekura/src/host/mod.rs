@@ -1,6 +1,7 @@
 //! This machine: where files belong, programs, processes, mounts, and programs that run in the
 //! background. Knows nothing of pools beyond their names.
 
+pub(crate) mod cpu_time;
 pub mod daemon;
 pub mod date;
 pub(crate) mod gateways;

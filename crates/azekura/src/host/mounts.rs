@@ -156,6 +156,27 @@ pub(crate) fn at(dir: &Path) -> Result<Option<MountEntry>> {
     Ok(list()?.into_iter().rev().find(|entry| entry.dir == dir))
 }
 
+/// The mount of Azekura that a directory is in; `None` if it is in another file system.
+///
+/// # Errors
+/// If the mount table cannot be read, or the directory cannot be looked at.
+pub(crate) fn above(dir: &Path) -> Result<Option<MountEntry>> {
+    let dir = dir.canonicalize().with_context(|| format!("cannot look at {}", dir.display()))?;
+    let table = std::fs::read("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
+    Ok(above_in(&table, &dir))
+}
+
+fn above_in(table: &[u8], dir: &Path) -> Option<MountEntry> {
+    let point = |line: &[u8]| {
+        let at = line.split(|byte| *byte == b' ').nth(1)?;
+        Some(PathBuf::from(OsString::from_vec(unescape(at)))).filter(|at| dir.starts_with(at))
+    };
+    let points = table.split(|byte| *byte == b'\n').filter_map(|line| Some((point(line)?, line)));
+    // Of several at one place the last is seen.
+    let (_, line) = points.max_by_key(|(at, _)| at.components().count())?;
+    parse(line).pop()
+}
+
 /// The path of a mount point as the mount table has it. Only what is above it is looked at, since
 /// a dead mount cannot be.
 pub(crate) fn canonical_mount_point(dir: &Path) -> Result<PathBuf> {
@@ -175,6 +196,12 @@ pub(crate) fn canonical_mount_point(dir: &Path) -> Result<PathBuf> {
 /// The process of a mount, if it still runs.
 pub(crate) fn process_of(record: &LocalMount) -> Option<Pid> {
     process::running(record.pid).filter(|_| process::is_ours(record.pid, "mount"))
+}
+
+/// The process that serves the mount at a directory, if this user started it.
+pub(crate) fn server_of(dir: &Path) -> Option<u32> {
+    let record: LocalMount = records::load(&records::mount_key(dir)).ok().flatten()?;
+    process_of(&record).map(|process| process.as_raw_pid().cast_unsigned())
 }
 
 /// Whether a mount's process is gone, so that only errors come from it. A mount that has a process is
@@ -246,6 +273,17 @@ mod tests {
         assert_eq!(kind("/home"), ("ext4".to_owned(), "rw,relatime".to_owned()));
         assert_eq!(kind("/d x/y"), ("fuse.azekura".to_owned(), "rw,nosuid".to_owned()));
         assert_eq!(kind("/dx").0, "ext4");
+    }
+
+    #[test]
+    fn a_directory_is_in_the_mount_that_is_seen_there() {
+        let table = b"/dev/a / ext4 rw 0 0\nazekura:p /m fuse.azekura rw 0 0\n\
+            tmpfs /m/over tmpfs rw 0 0\nazekura:under /t fuse rw 0 0\ntmpfs /t tmpfs rw 0 0\n";
+        let pool = |dir: &str| above_in(table, Path::new(dir)).map(|mount| mount.pool);
+        assert_eq!(pool("/m/dir"), Some("p".to_owned()));
+        for dir in ["/home", "/m/over/dir", "/t", "/mm"] {
+            assert_eq!(pool(dir), None, "{dir}");
+        }
     }
 
     #[test]

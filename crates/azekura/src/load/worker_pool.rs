@@ -264,6 +264,33 @@ impl WorkerPool {
     /// # Errors
     /// As for [`Self::run`], or if there is no such worker.
     pub(crate) fn run_on(&mut self, orders: &[(usize, Order)]) -> Result<Vec<Tally>> {
+        self.run_on_marked(orders, &mut || ())
+    }
+
+    /// As [`Self::run`]; `mark` is called when all are prepared, and again when all are done.
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub(crate) fn run_marked(
+        &mut self,
+        orders: &[Order],
+        mark: &mut dyn FnMut(),
+    ) -> Result<Vec<Tally>> {
+        let orders: Vec<(usize, Order)> =
+            (0..self.workers.len()).zip(orders.iter().cloned()).collect();
+        self.run_on_marked(&orders, mark)
+    }
+
+    /// The processes that were started: the workers, or those that started them.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
+    }
+
+    fn run_on_marked(
+        &mut self,
+        orders: &[(usize, Order)],
+        mark: &mut dyn FnMut(),
+    ) -> Result<Vec<Tally>> {
         for (number, order) in orders {
             let interrupt = &self.interrupt;
             let worker = self.workers.get_mut(*number).context("there are too few workers")?;
@@ -274,6 +301,7 @@ impl WorkerPool {
                 Word::Done(_) => bail!("a worker was done before it had started"),
             }
         }
+        mark();
         for (number, _) in orders {
             self.workers[*number].tell("go")?;
         }
@@ -281,6 +309,7 @@ impl WorkerPool {
         for (number, _) in orders {
             words.push(self.workers[*number].hear(&self.interrupt));
         }
+        mark();
         let mut tallies = Vec::with_capacity(words.len());
         for word in words {
             match word? {

@@ -80,6 +80,13 @@ impl FrontEnd {
         let open = file.as_ref().map(|file| &file.open);
         let asked = self.change(|| self.fs.setattr(&self.caller(header), oid, open, &update));
         let attr = self.or_removed(asked, oid, |removed| removed.update(&update))?;
+        let is_other_file = set.size.is_some() || set.uid.is_some() || set.gid.is_some();
+        if is_other_file && attr.has_xattrs {
+            // The kernel takes capabilities that it knows of; what it knows may be a second old.
+            self.has_new_privileges(oid);
+            let taken = self.change(|| self.fs.take_capability(oid));
+            self.or_removed(taken, oid, |_| Ok(false))?;
+        }
         if update.mode.is_some() && !Privileges::of(&attr).are_none() {
             self.has_new_privileges(oid);
         }

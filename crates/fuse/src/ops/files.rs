@@ -6,7 +6,7 @@ use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, Privile
 
 use crate::answer::{self, Result};
 use crate::background::Stale;
-use crate::cache::CacheMode;
+use crate::cache::{CacheMode, Kept};
 use crate::convert;
 use crate::file_handle::FileHandle;
 use crate::front_end::FrontEnd;
@@ -35,6 +35,7 @@ impl FrontEnd {
 
     /// Takes an open file into the table; says how the kernel has to treat it.
     pub(crate) fn register(&self, attr: &Attr, file: OpenFile, flags: u32) -> (u64, OpenFlags) {
+        let mut drops = None;
         let open_flags = match self.cache {
             CacheMode::None => OpenFlags::DIRECT_IO.with(OpenFlags::PARALLEL_DIRECT_WRITES),
             // The kernel's idea of where the file ends may be old; and what it would put into its
@@ -42,10 +43,17 @@ impl FrontEnd {
             CacheMode::Auto if convert::appends(flags) && file.is_writable() => {
                 OpenFlags::DIRECT_IO
             }
-            CacheMode::Auto if self.versions.opened(attr) => OpenFlags::KEEP_CACHE,
-            CacheMode::Auto => OpenFlags::default(),
+            CacheMode::Auto => match self.versions.opened(attr, self.now()) {
+                Kept::Keep => OpenFlags::KEEP_CACHE,
+                Kept::Drop => OpenFlags::default(),
+                Kept::DropFor(version) => {
+                    drops = Some(version);
+                    OpenFlags::default()
+                }
+            },
         };
-        (self.files.insert(FileHandle::new(file, Privileges::of(attr), self.now())), open_flags)
+        let handle = FileHandle::new(file, Privileges::of(attr), self.now(), drops);
+        (self.files.insert(handle), open_flags)
     }
 
     pub(crate) fn read(&self, replier: Replier, fh: u64, offset: u64, size: u32) {
@@ -53,6 +61,9 @@ impl FrontEnd {
             Ok(file) => file,
             Err(errno) => return replier.error(errno),
         };
+        if let Some(version) = file.take_dropped() {
+            self.versions.was_dropped(file.open.oid(), version);
+        }
         answer::filled(replier, size as usize, |buffer| self.fs.read(&file.open, offset, buffer));
     }
 

@@ -11,18 +11,13 @@ use azekura_proto::{Attr, Oid};
 
 use super::entry::{Entry, Stamp};
 use super::order::ListedFile;
-use crate::reader::{BroughtBytes, FileReader};
+use crate::reader::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, FileReader, HELD_BYTES_MAX};
 
 /// Files that are brought at first, and at most: as many as one exchange has room for.
 pub(super) const FILES_FIRST: usize = 4;
 const FILES_MAX: usize = 56;
-/// Contents that are brought at a time, for each of the files, and at most, in bytes.
+/// Contents that are brought at a time, for each of the files, in bytes.
 const BYTES_EACH: u64 = 1 << 20;
-const BYTES_MAX: u64 = 16 << 20;
-/// Contents that are kept, of all files, in bytes.
-const HELD_BYTES_MAX: u64 = 32 << 20;
-/// The longest file that is brought, in bytes: longer ones are read ahead as they are read.
-const FILE_BYTES_MAX: u64 = 4 << 20;
 /// So many opens that follow each other make an order; where one was followed before, so many.
 const RUN_FIRST: u32 = 2;
 const RUN_TRUSTED: u32 = 1;
@@ -238,7 +233,7 @@ impl BroughtFiles {
         let count = self.growth.next(now, &self.bytes);
         let count = count.min(self.pace.files_in(AHEAD).max(FILES_FIRST));
         let held_max = HELD_BYTES_MAX.saturating_sub(self.bytes.held());
-        let at_once_max = (count as u64 * BYTES_EACH).min(BYTES_MAX);
+        let at_once_max = (count as u64 * BYTES_EACH).min(BROUGHT_BYTES_MAX);
         let mut room = bytes_max.min(held_max).min(at_once_max);
         next.truncate(count);
         let fitting = next.iter().take_while(|file| {

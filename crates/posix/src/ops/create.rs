@@ -214,7 +214,7 @@ impl FileSystem {
             let request = CreateGuarded { dir, name, inode, open: false, guard };
             let creation = self.change_entry((dir, name), request, None, effect_of_creation);
             match creation {
-                Ok(_) => self.cache.confirm_dir(asked_dir, dir),
+                Ok(_) => self.cache.confirm_dir(asked_dir, dir, guard),
                 Err(ClientError::Status(Status::ConditionFailed)) => {
                     self.cache.forget_dir(dir);
                     return self.make_entry(caller, (dir, name), (mode, what), striping, None);
@@ -333,8 +333,8 @@ impl FileSystem {
                 };
                 match created {
                     Ok(Created::New(mut attr, reference)) => {
-                        if guard.is_some() {
-                            self.cache.confirm_dir(asked, dir);
+                        if let Some(guard) = guard {
+                            self.cache.confirm_dir(asked, dir, guard);
                         }
                         self.note_new_entry(dir, &mut attr, None);
                         let file = self.handle(reference, &attr, caller, flags);

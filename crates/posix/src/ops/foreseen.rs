@@ -145,7 +145,8 @@ impl FileSystem {
             let until = named_until.get(&question.entry_target).copied();
             let opened = self.answered(question, &mut replies, at, until);
             match opened {
-                opened if is_first && file.oid == files[0].oid => first = opened,
+                // By its name: others of these may be names of the same file.
+                opened if is_first && file.name == files[0].name => first = opened,
                 Some(Opened { reference, leased: Some((named_until, reader)), .. }) => {
                     let name = file.name.clone();
                     brought.push(BroughtFile { dir, name, named_until, reference, reader });
@@ -160,9 +161,10 @@ impl FileSystem {
         }
         // In the order in which they are expected to be read.
         let bytes = self.listed.brought_bytes();
+        let mut room = bytes.room();
         let leased = first.iter().filter_map(|first| Some(&first.leased.as_ref()?.1));
         for reader in leased.chain(brought.iter().map(|file| &file.reader)) {
-            reader.bring_whole(&bytes);
+            reader.bring_whole(&bytes, &mut room);
         }
         self.listed.keep_files(&asked, files.len() - usize::from(is_first), brought);
         first

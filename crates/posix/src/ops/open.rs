@@ -128,12 +128,14 @@ impl FileSystem {
             _ if self.writing.has_unsettled(entry.oid) => Ok(Named::Unclear),
             (_, Some(attr), Some(reference)) => {
                 let (attr, file) = self.opened(caller, *attr, reference, flags)?;
+                // Before the look at all changes: one that begins after that makes this count an old one.
+                let count = self.changes.count_of(entry.oid).of_attributes();
                 if let Some((at, changes)) = asked
                     && lease.lease_ms > 0
                     && changes == self.changes.of_all()
                 {
                     let leased = FileLeased { lease, attr: Box::new(attr.clone()) };
-                    file.reader.begin_leased(&self.reading, &file.layout, at, leased);
+                    file.reader.begin_leased(&self.reading, &file.layout, (at, count), leased);
                 }
                 Ok(Named::Open(Box::new((attr, file))))
             }

@@ -58,7 +58,10 @@ impl FileSystem {
     }
 
     /// Takes the capabilities of a file; whether it had any.
-    pub(crate) fn take_capability(&self, oid: Oid) -> Result<bool> {
+    ///
+    /// # Errors
+    /// What the engine answers.
+    pub fn take_capability(&self, oid: Oid) -> Result<bool> {
         // Most extended attributes are others, and looking changes nothing.
         match self.call(oid.home(), GetXattr { oid, name: CAPABILITY }) {
             Err(Errno::NOENT) => return Ok(false),

@@ -14,7 +14,7 @@ use super::far_file::{Direct, FarFile};
 use super::leased_attr::AttrAsked;
 use super::readahead::Readahead;
 use super::reading::Reading;
-use super::whole::BroughtBytes;
+use super::whole::{BroughtBytes, BroughtRoom};
 use super::window::Window;
 use crate::layout::FileLayout;
 
@@ -74,23 +74,24 @@ impl FileReader {
         }
     }
 
-    /// A lease of the home has come when the file was opened, asked for then, with the attributes.
+    /// A lease of the home has come when the file was opened, asked for then, with the attributes. They
+    /// are as they were at this count of own changes of attributes: one that was read before it was made
+    /// sure that nothing had changed since the question, as another thread may change the file now.
     pub(crate) fn begin_leased(
         &self,
         reading: &Reading,
         layout: &FileLayout,
-        at: Instant,
+        (at, changes): (Instant, u64),
         leased: FileLeased,
     ) {
         if let Way::Readahead(_, state) = self.way.get_or_init(|| self.choose(reading, layout)) {
-            let changes = reading.changes.count_of(layout.oid()).of_attributes();
             let asked = AttrAsked { at, changes, others: None };
             state.lock().take_attr(asked, leased);
         }
     }
 
     /// A reader of a file that nobody has opened yet, whose home's lease has come with the attributes,
-    /// asked for then.
+    /// asked for then. Whoever keeps it makes sure after this that nothing was changed since then.
     pub(crate) fn of_leased(
         reading: &Reading,
         layout: &FileLayout,
@@ -98,14 +99,15 @@ impl FileReader {
         leased: FileLeased,
     ) -> Self {
         let reader = Self::new(leased.attr.size);
-        reader.begin_leased(reading, layout, at, leased);
+        let changes = reading.changes.count_of(layout.oid()).of_attributes();
+        reader.begin_leased(reading, layout, (at, changes), leased);
         reader
     }
 
-    /// Asks for all of the file, without waiting, if it lies at home as a whole.
-    pub(crate) fn bring_whole(&self, counts: &Arc<BroughtBytes>) {
+    /// Asks for all of the file, without waiting, if it lies at home as a whole and there is room for it.
+    pub(crate) fn bring_whole(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
         if let Some(readahead) = self.readahead() {
-            readahead.lock().bring_whole(counts);
+            readahead.lock().bring_whole(counts, room);
         }
     }
 

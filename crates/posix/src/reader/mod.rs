@@ -16,4 +16,4 @@ pub(crate) use far_file::Direct;
 pub(crate) use file::FileReader;
 pub(crate) use reading::Reading;
 pub use trace::{Trace, TraceDecision, TracePolicy, TraceRecord};
-pub(crate) use whole::BroughtBytes;
+pub(crate) use whole::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, HELD_BYTES_MAX};

@@ -14,7 +14,7 @@ use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
-use super::whole::{BroughtBytes, Whole};
+use super::whole::{BroughtBytes, BroughtRoom, Whole};
 
 /// Reads after which a near link is looked at again.
 const LOOK_AGAIN: u32 = 256;
@@ -235,10 +235,10 @@ impl Readahead {
     }
 
     /// Asks for all bytes of a file that lies at home as a whole, without waiting, under the lease that it
-    /// was found with.
-    pub(super) fn bring_whole(&mut self, counts: &Arc<BroughtBytes>) {
+    /// was found with, if there is room for them.
+    pub(super) fn bring_whole(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
         let bytes = match self.file.attr() {
-            Some(attr) if !attr.striped && attr.size > 0 => attr.size,
+            Some(attr) if !attr.striped && attr.size > 0 && room.take(attr.size) => attr.size,
             _ => return,
         };
         let link = self.file.pipeline.estimate(self.file.layout.shard_targets());

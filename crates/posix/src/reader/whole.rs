@@ -17,6 +17,17 @@ pub(crate) struct BroughtBytes {
     wasted: AtomicU64,
 }
 
+/// Contents that are kept, of all files, in bytes.
+pub(crate) const HELD_BYTES_MAX: u64 = 32 << 20;
+/// Contents that are brought at a time, in bytes.
+pub(crate) const BROUGHT_BYTES_MAX: u64 = 16 << 20;
+/// The longest file that is brought, in bytes: longer ones are read ahead as they are read.
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// What may still be brought this time, in bytes: listings, by which files are chosen, may be old.
+#[derive(Debug)]
+pub(crate) struct BroughtRoom(u64);
+
 /// The bytes of one file.
 #[derive(Debug)]
 pub(super) struct Whole {
@@ -33,6 +44,11 @@ impl BroughtBytes {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// How much there is room for.
+    pub(crate) fn room(&self) -> BroughtRoom {
+        BroughtRoom(HELD_BYTES_MAX.saturating_sub(self.held()).min(BROUGHT_BYTES_MAX))
+    }
+
     /// Read by the program.
     pub(crate) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
@@ -41,6 +57,17 @@ impl BroughtBytes {
     /// Thrown away unread.
     pub(crate) fn wasted(&self) -> u64 {
         self.wasted.load(Ordering::Relaxed)
+    }
+}
+
+impl BroughtRoom {
+    /// Takes the room for a file of this length; `false`, and nothing is taken, if it is too long.
+    pub(super) fn take(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= FILE_BYTES_MAX && bytes <= self.0;
+        if fits {
+            self.0 -= bytes;
+        }
+        fits
     }
 }
 
@@ -66,5 +93,22 @@ impl Drop for Whole {
         for part in &self.parts {
             part.fetch.abandon();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_files_of_some_length_and_so_many_bytes_in_all() {
+        let counts = BroughtBytes::default();
+        let mut room = counts.room();
+        assert!(!room.take(FILE_BYTES_MAX + 1));
+        assert_eq!((0..10).filter(|_| room.take(FILE_BYTES_MAX)).count(), 4);
+        assert!(!room.take(1));
+        counts.held.store(HELD_BYTES_MAX - 3, Ordering::Relaxed);
+        let mut room = counts.room();
+        assert!(!room.take(4) && room.take(3));
     }
 }
