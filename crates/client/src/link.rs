@@ -215,7 +215,12 @@ impl Link {
 
     /// Whether it is reached over a network.
     pub(crate) fn is_remote(&self) -> bool {
-        !self.identity.network.is_near(&self.addresses.read())
+        !self.identity.network.is_near(self.engine, &self.addresses.read())
+    }
+
+    /// Whether this thread carries out itself what it sends to the engine.
+    pub(crate) fn is_called(&self) -> bool {
+        self.identity.network.is_called(self.engine)
     }
 
     pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
@@ -416,7 +421,7 @@ mod tests {
     use azekura_platform::system;
     use azekura_proto::message::{Answer, Refusal, Reply, RequestHead, Role};
     use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, SessionId};
-    use azekura_rpc::transport::{Direct, Guest, Service, Sockets, Visit};
+    use azekura_rpc::transport::{Data, Direct, Guest, Service, Sockets, Visit};
     use azekura_wire::{Acceptor, Listener, Secret};
     use parking_lot::Mutex;
 
@@ -537,9 +542,9 @@ mod tests {
             head: &RequestHead,
             request: &Request<'_>,
             _: &[u8],
-        ) -> Option<(Answer, Vec<u8>)> {
+        ) -> io::Result<Option<(Answer, Data)>> {
             self.0.lock().push((head.slot, head.connection, request.name()));
-            request.has_reply().then_some((Ok(Reply::Done), Vec::new()))
+            Ok(request.has_reply().then(|| (Ok(Reply::Done), Data::default())))
         }
     }
 
