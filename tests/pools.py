@@ -399,6 +399,7 @@ class Mount:
             os.environ.get("AZEKURA_OWN_MOUNT") == "1"
             and self.options == ["--cache", "auto", "--transport", "auto"]
             and self.pool in self.world.pools
+            and "--mount" not in self.pool.extra
             and not any(is_mounted(mount.path) for mount in mounted)
         )
 

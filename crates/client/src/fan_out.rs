@@ -264,7 +264,7 @@ impl Session {
         links.sort_by_key(|(link, _)| link.engine);
         let mut streams = Vec::with_capacity(links.len());
         for (link, map_version) in links {
-            let (engine, is_called) = (link.engine, link.is_called());
+            let (engine, is_called) = (link.engine, link.is_called);
             match self.borrow(link) {
                 Ok(borrowed) => {
                     let way = Way::of(borrowed, map_version, pace.gone());

@@ -223,7 +223,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         match signals.forever().next() {
             Some(RESTART) => {
                 tracing::warn!("starting anew, without the commits that were taken back");
-                engine = restart(engine, own_mount.as_ref())?;
+                engine = match restart(engine, own_mount.as_ref()) {
+                    Ok(engine) => engine,
+                    Err(error) => {
+                        own_mount.into_iter().for_each(OwnMount::end);
+                        return Err(error);
+                    }
+                };
             }
             signal => {
                 tracing::info!(signal, "draining");

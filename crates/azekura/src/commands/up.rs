@@ -53,8 +53,7 @@ pub(crate) struct UpArgs {
     /// Also write a systemd unit of the user that runs the pool, and say how to enable it
     #[arg(long, conflicts_with = "memory")]
     unit: bool,
-    /// Mount the default container here, served by the engine itself: faster than a mount with a process
-    /// of its own
+    /// Mount the default container here, served by the engine's own process
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
     /// Also listen on TCP [default address: 127.0.0.1:0, a free port]

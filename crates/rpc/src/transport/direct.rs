@@ -62,7 +62,8 @@ impl Direct {
         Self::default()
     }
 
-    /// No engine of this process yet; `others` leads to those that never are.
+    /// No engine of this process yet, which are to be added before any client is made; `others` leads to
+    /// those that never are of this process.
     pub fn beside(others: Arc<dyn Network>) -> Self {
         Self { others: Some(others), ..Self::default() }
     }
@@ -160,7 +161,7 @@ impl Network for Direct {
                 return Met { first_error: refused, ..Met::default() };
             }
         };
-        let mut met = Met::default();
+        let mut met = Met { round_trip: Some(Duration::ZERO), ..Met::default() };
         for _ in 0..count {
             match self.open_one(engine, &*service, caller) {
                 Ok(opened) => met.good.push(opened),
@@ -187,15 +188,14 @@ impl Network for Direct {
         }
     }
 
-    fn is_near(&self, engine: EngineId, addresses: &[Address]) -> bool {
-        match &self.others {
-            Some(others) if !self.is_called(engine) => others.is_near(engine, addresses),
-            _ => true,
-        }
+    /// Of engines that are not called.
+    fn is_near(&self, addresses: &[Address]) -> bool {
+        self.others.as_ref().is_none_or(|others| others.is_near(addresses))
     }
 
+    /// Where there are others, for engines that were added before.
     fn is_called(&self, engine: EngineId) -> bool {
-        self.engines.read().contains_key(&engine)
+        self.others.is_none() || self.engines.read().contains_key(&engine)
     }
 }
 

@@ -177,9 +177,10 @@ pub trait Network: Debug + Send + Sync {
     fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool>;
 
     /// Whether an engine with these addresses is reached without a network.
-    fn is_near(&self, engine: EngineId, addresses: &[Address]) -> bool;
+    fn is_near(&self, addresses: &[Address]) -> bool;
 
-    /// Whether requests to an engine are carried out by the thread that sends them, before it goes on.
+    /// Whether requests to an engine are carried out by the thread that sends them, before it goes on. That
+    /// never changes.
     fn is_called(&self, _engine: EngineId) -> bool {
         false
     }

@@ -99,7 +99,7 @@ impl Network for Sockets {
         }
     }
 
-    fn is_near(&self, _engine: EngineId, addresses: &[Address]) -> bool {
+    fn is_near(&self, addresses: &[Address]) -> bool {
         addresses.iter().any(is_here)
     }
 }

@@ -94,7 +94,7 @@ impl Network for ClientNetwork {
         ready
     }
 
-    fn is_near(&self, _engine: EngineId, _addresses: &[Address]) -> bool {
+    fn is_near(&self, _addresses: &[Address]) -> bool {
         true
     }
 }
