@@ -279,8 +279,8 @@ class Pool:
         self.targets = targets
         self.extra = list(map(str, extra))
 
-    def up(self):
-        arguments = ["up", "--name", self.name, "--targets", self.targets, *self.extra]
+    def up(self, *more):
+        arguments = ["up", "--name", self.name, "--targets", self.targets, *self.extra, *more]
         if self.directory is None:
             arguments.append("--memory")
         else:
@@ -385,8 +385,23 @@ class Mount:
     def mount(self):
         if not is_mounted(self.path):
             self.path.mkdir(exist_ok=True)
-        self.world.run("mount", self.pool.name, self.path, *self.options)
+        if self.can_be_own():
+            self.pool.down()
+            self.pool.up("--mount", self.path)
+        else:
+            self.world.run("mount", self.pool.name, self.path, *self.options)
         assert is_mounted(self.path), "the command came back before the mount was ready"
+
+    def can_be_own(self):
+        """With AZEKURA_OWN_MOUNT=1 the first usual mount of a pool of one engine is served by that."""
+        mounted = (mount for mount in self.world.mounts if mount.pool is self.pool)
+        return (
+            os.environ.get("AZEKURA_OWN_MOUNT") == "1"
+            and self.options == ["--cache", "auto", "--transport", "auto"]
+            and self.pool in self.world.pools
+            and "--mount" not in self.pool.extra
+            and not any(is_mounted(mount.path) for mount in mounted)
+        )
 
     def umount(self, check=True, limit_s=COMMAND_S):
         if not check and not is_mounted(self.path):

@@ -4,11 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use azekura_client::{ClientConfig, Pool, PoolFile};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
+use azekura_proto::TargetId;
+use azekura_proto::attr::Inheritance;
+use azekura_proto::message::typed::{ContainerCreate, ContainerList};
 
-use crate::names;
+use crate::names::{self, DEFAULT_CONTAINER};
 use crate::outcome::usage;
 use crate::reading::ReadArgs;
 use crate::watch;
@@ -32,6 +35,21 @@ pub fn pool(name: &str) -> Result<Arc<Pool>> {
     let file = pool_file(name)?;
     watch::begin(&file);
     Ok(Pool::connect(&file, ClientConfig::default())?)
+}
+
+/// Makes the default container of a pool that has none yet.
+///
+/// # Errors
+/// If the pool does not answer.
+pub(crate) fn make_default_container(pool: &Pool) -> Result<()> {
+    let first = TargetId(0);
+    let cannot = || format!("cannot make the default container of pool '{}'", pool.map().name);
+    if pool.call(first, ContainerList).with_context(cannot)?.is_empty() {
+        let name = DEFAULT_CONTAINER.to_owned();
+        let request = ContainerCreate { name, inheritance: Inheritance::default() };
+        pool.call(first, request).with_context(cannot)?;
+    }
+    Ok(())
 }
 
 /// Opens a container as a file system for use within this process.

@@ -120,6 +120,8 @@ struct Stream {
     engine: EngineId,
     map_version: u32,
     way: Way,
+    /// Its requests are carried out by the thread that sends them.
+    is_called: bool,
     /// The engine was silent for all of the time: what had no answer gets none.
     is_late: bool,
     /// Ordered calls are being repeated.
@@ -154,15 +156,9 @@ impl Session {
         let pace = Pace::new(&*self.identity().platform);
         let mut progress: Vec<Progress> = calls.iter().map(|_| Progress::default()).collect();
         let mut streams = self.open_streams(calls, &mut progress, &pace);
-        for index in 0..calls.len() {
-            if progress[index].result.is_none()
-                && let Some(stream) = self.stream_of(&mut streams, &calls[index])
-            {
-                stream.send(calls, &mut progress, index, &pace);
-            }
-        }
-        for stream in &mut streams {
-            stream.flush();
+        // What this thread carries out itself begins when the others have theirs.
+        for is_called in [false, true] {
+            self.send_all(&mut streams, is_called, calls, &mut progress, &pace);
         }
         for stream in &mut streams {
             while stream.collect(calls, &mut progress, &pace) {}
@@ -174,6 +170,31 @@ impl Session {
             .map(|(call, progress)| self.complete(&mut streams, call, progress, &pace))
             .collect();
         (replies, is_once)
+    }
+
+    /// Sends the calls that go over streams of this kind.
+    fn send_all(
+        &self,
+        streams: &mut [Stream],
+        is_called: bool,
+        calls: &mut [Exchange<'_, '_>],
+        progress: &mut [Progress],
+        pace: &Pace<'_>,
+    ) {
+        if streams.iter().all(|stream| stream.is_called != is_called) {
+            return;
+        }
+        for index in 0..calls.len() {
+            if progress[index].result.is_none()
+                && let Some(stream) = self.stream_of(streams, &calls[index])
+                && stream.is_called == is_called
+            {
+                stream.send(calls, progress, index, pace);
+            }
+        }
+        for stream in streams.iter_mut().filter(|stream| stream.is_called == is_called) {
+            stream.flush();
+        }
     }
 
     /// A fan-out of two.
@@ -243,12 +264,20 @@ impl Session {
         links.sort_by_key(|(link, _)| link.engine);
         let mut streams = Vec::with_capacity(links.len());
         for (link, map_version) in links {
-            let engine = link.engine;
+            let (engine, is_called) = (link.engine, link.is_called);
             match self.borrow(link) {
                 Ok(borrowed) => {
                     let way = Way::of(borrowed, map_version, pace.gone());
                     let (is_late, repeats, failure) = (false, false, None);
-                    streams.push(Stream { engine, map_version, way, is_late, repeats, failure });
+                    streams.push(Stream {
+                        engine,
+                        map_version,
+                        way,
+                        is_called,
+                        is_late,
+                        repeats,
+                        failure,
+                    });
                 }
                 Err(error) => {
                     for (call, progress) in calls.iter().zip(&mut *progress) {

@@ -39,6 +39,8 @@ pub(crate) struct Link {
     pub(crate) engine: EngineId,
     identity: Arc<Identity>,
     addresses: RwLock<Vec<Address>>,
+    /// What is sent to the engine is carried out by the thread that sends it.
+    pub(crate) is_called: bool,
     /// Any target of the engine, to address what concerns the engine as a whole.
     pub(crate) any_target: TargetId,
     pub(crate) slots: Slots,
@@ -102,6 +104,7 @@ impl Link {
             slots: Slots::new(Arc::clone(&open_references) as Arc<_>),
             claims: Claims::default(),
             health: Health::default(),
+            is_called: identity.network.is_called(engine),
             started: identity.platform.now(),
             identity,
             open_references,
@@ -190,9 +193,10 @@ impl Link {
         self.health.moves()
     }
 
-    /// When a small request goes out whose answer is to be timed, by [`Link::note_answer`].
+    /// When a small request goes out whose answer is to be timed, by [`Link::note_answer`]. A call tells
+    /// nothing of a way: however long it takes, it is none.
     pub(crate) fn begin_timing(&self) -> Option<Instant> {
-        self.health.times_next().then(|| self.identity.platform.now())
+        (!self.is_called && self.health.times_next()).then(|| self.identity.platform.now())
     }
 
     pub(crate) fn note_answer(&self, sent: Instant) {
@@ -215,7 +219,7 @@ impl Link {
 
     /// Whether it is reached over a network.
     pub(crate) fn is_remote(&self) -> bool {
-        !self.identity.network.is_near(&self.addresses.read())
+        !self.is_called && !self.identity.network.is_near(&self.addresses.read())
     }
 
     pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
@@ -416,7 +420,7 @@ mod tests {
     use azekura_platform::system;
     use azekura_proto::message::{Answer, Refusal, Reply, RequestHead, Role};
     use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, SessionId};
-    use azekura_rpc::transport::{Direct, Guest, Service, Sockets, Visit};
+    use azekura_rpc::transport::{Data, Direct, Guest, Service, Sockets, Visit};
     use azekura_wire::{Acceptor, Listener, Secret};
     use parking_lot::Mutex;
 
@@ -537,9 +541,9 @@ mod tests {
             head: &RequestHead,
             request: &Request<'_>,
             _: &[u8],
-        ) -> Option<(Answer, Vec<u8>)> {
+        ) -> io::Result<Option<(Answer, Data)>> {
             self.0.lock().push((head.slot, head.connection, request.name()));
-            request.has_reply().then_some((Ok(Reply::Done), Vec::new()))
+            Ok(request.has_reply().then(|| (Ok(Reply::Done), Data::default())))
         }
     }
 

@@ -10,10 +10,12 @@ use azekura_platform::Thread;
 use azekura_proto::limits::{DRAIN_MS, PEER_ANSWER_MS};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolMap};
+use azekura_rpc::transport;
 use azekura_store::{Environment, StoreError};
 use azekura_wire::Listener;
 
 use crate::background::passes::PASS_INTERVAL;
+use crate::direct::Door;
 use crate::engine_dir::EngineDir;
 use crate::engine_state::{EngineConfig, EngineState};
 use crate::error::{EngineError, io_error};
@@ -97,6 +99,17 @@ impl Engine {
     /// The pool map; `None` before a pool has adopted the engine.
     pub fn map(&self) -> Option<PoolMap> {
         self.state.service().map(|service| service.map())
+    }
+
+    /// The engine's number in its pool; `None` before a pool has adopted it.
+    pub fn id(&self) -> Option<EngineId> {
+        self.state.service().map(|service| service.node().engine)
+    }
+
+    /// How callers of this process reach the engine. What it was added to has to be rid of it before
+    /// [`Engine::stop`] and [`Engine::restart`], which wait for every conversation to end.
+    pub fn door(&self) -> Arc<dyn transport::Service> {
+        Arc::new(Door::of(&self.state))
     }
 
     /// For whoever has to see that the engine must be started anew.

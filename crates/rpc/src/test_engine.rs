@@ -1,5 +1,6 @@
 //! An engine for the tests of this crate: it answers at once, and remembers what it was asked.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use azekura_wire::Secret;
 use parking_lot::Mutex;
 
 use crate::slot::{Destination, Slot};
-use crate::transport::{Caller, Direct, Guest, Network as _, Service, Visit};
+use crate::transport::{Caller, Data, Direct, Guest, Network as _, Service, Visit};
 
 /// What an engine was asked: the head, and how many bulk bytes came along.
 pub(crate) type Log = Arc<Mutex<Vec<(RequestHead, usize)>>>;
@@ -49,18 +50,22 @@ impl Visit for TestVisit {
         head: &RequestHead,
         request: &Request<'_>,
         bulk: &[u8],
-    ) -> Option<(Answer, Vec<u8>)> {
+    ) -> io::Result<Option<(Answer, Data)>> {
         self.0.lock().push((*head, bulk.len()));
-        match request {
-            Request::Release { .. } => None,
+        let mut data = Vec::new();
+        let answer = match request {
+            Request::Release { .. } => return Ok(None),
+            Request::Fence { .. } => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Request::Append { .. } => panic!("this engine cannot do that"),
             Request::Read { offset, bytes, .. } => {
-                let data = vec![*offset as u8; *bytes as usize];
-                Some((Ok(Reply::Data { bytes: *bytes, striped: false }), data))
+                data = vec![*offset as u8; *bytes as usize];
+                Ok(Reply::Data { bytes: *bytes, striped: false })
             }
-            Request::AllocateSerial => Some((Ok(Reply::Serial(u64::from(head.target.0))), vec![])),
-            Request::ContainerList => Some((Err(Status::Busy), vec![])),
-            _ => Some((Ok(Reply::Done), vec![])),
-        }
+            Request::AllocateSerial => Ok(Reply::Serial(u64::from(head.target.0))),
+            Request::ContainerList => Err(Status::Busy),
+            _ => Ok(Reply::Done),
+        };
+        Ok(Some((answer, Data::Bytes(data))))
     }
 }
 

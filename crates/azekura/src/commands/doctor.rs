@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use super::status;
-use crate::host::{places, programs};
+use crate::host::{mounts, places, programs};
 use crate::outcome::Verdict;
 use crate::report::{self, Table, format_bytes};
 use crate::{asking, connect, run};
@@ -89,6 +89,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Verdict> {
     ];
     findings.extend(space());
     findings.extend(pools());
+    findings.extend(dead_mounts());
     if args.json {
         report::say_json(&serde_json::json!({ "findings": findings }))?;
     } else {
@@ -258,6 +259,23 @@ fn pools() -> Vec<Finding> {
                 .unwrap_or_else(|error| bad(what, format!("'{name}': {}", report::explain(&error))))
         })
         .collect()
+}
+
+/// Mounts whose process was killed: whoever comes there gets nothing but errors.
+fn dead_mounts() -> Vec<Finding> {
+    let what = "mounts";
+    let mounted = match mounts::list() {
+        Ok(mounted) => mounted,
+        Err(error) => return vec![bad(what, report::explain(&error))],
+    };
+    let dead = mounted.iter().filter(|mount| mounts::is_dead(&mount.dir));
+    dead.map(|mount| {
+        let dir = mount.dir.display();
+        let text =
+            format!("the process of that at {dir} has died: 'azekura umount {dir}' takes it away");
+        look(what, text)
+    })
+    .collect()
 }
 
 fn pool(name: &str) -> Result<Finding> {

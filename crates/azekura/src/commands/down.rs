@@ -12,6 +12,7 @@ use clap::Args;
 use rustix::process::Pid;
 
 use super::serve::{self, OWN_FILES, POOL_RECORD, TARGETS_DIR};
+use super::umount;
 use crate::asking;
 use crate::host::gateways::Identity;
 use crate::host::records::{self, LocalPool, PoolLock};
@@ -109,6 +110,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<()> {
     let _lock = PoolLock::take(name)?;
     let record = known(name)?;
     let (pids, elsewhere) = engines_of(name, record.as_ref())?;
+    take_own_mounts_away(name)?;
     if !args.destroy {
         warn_of_users(name)?;
     }
@@ -176,7 +178,11 @@ fn allow_destroying(name: &str, yes: bool) -> Result<()> {
 pub(crate) fn refuse_in_use(pool: &str, container: Option<&str>) -> Result<()> {
     let found = mounts::of_named(pool)?.into_iter().find(|mount| {
         let mounted = mount.container.as_deref().unwrap_or(DEFAULT_CONTAINER);
-        container.is_none_or(|container| container == mounted)
+        match container {
+            Some(container) => container == mounted,
+            // One that the engine serves itself goes with it, in good order.
+            None => mounts::engine_of(&mount.dir).is_none(),
+        }
     });
     if let Some(mount) = found {
         let dir = mount.dir.display();
@@ -188,6 +194,17 @@ pub(crate) fn refuse_in_use(pool: &str, container: Option<&str>) -> Result<()> {
     if let Some(gateway) = found {
         let Identity { address, pid, .. } = gateway.identity;
         bail!("a gateway serves it by NFS at {address}: end that first with 'kill {pid}'");
+    }
+    Ok(())
+}
+
+/// Takes the mounts away that engines of the pool serve themselves, before those are stopped.
+fn take_own_mounts_away(name: &str) -> Result<()> {
+    for mount in mounts::of_named(name)? {
+        if mounts::engine_of(&mount.dir).is_some() {
+            umount::take_away(&mount.dir, false)?;
+            report::say(format_args!("pool '{name}' unmounted from {}", mount.dir.display()));
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ pub(crate) mod lab;
 pub(crate) mod logs;
 pub(crate) mod mount;
 pub(crate) mod nfs;
+pub(crate) mod own_mount;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod status;

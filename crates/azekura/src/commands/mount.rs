@@ -18,7 +18,7 @@ use crate::connect;
 use crate::host::daemon::{self, Starting};
 use crate::host::records::{self, LocalMount};
 use crate::host::{mounts, places};
-use crate::names::ContainerName;
+use crate::names::{ContainerName, DEFAULT_CONTAINER};
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
 
@@ -170,7 +170,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<()> {
 }
 
 /// Checks the mount point, and cleans up after a mount whose process has died.
-fn prepare_dir(dir: &Path) -> Result<PathBuf> {
+///
+/// # Errors
+/// If there is no such directory, or something of Azekura is mounted there.
+pub(crate) fn prepare_dir(dir: &Path) -> Result<PathBuf> {
     let dir = mounts::canonical_mount_point(dir)
         .with_context(|| format!("cannot mount at {}: make the directory first", dir.display()))?;
     if let Some(mount) = mounts::at(&dir)? {
@@ -225,24 +228,16 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
 
 fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
     let pool = connect::pool(&args.name.pool)?;
-    let fsname = mounts::source(&pool.map(), args.name.container());
     let (policy, cache) = match args.cache {
         Cache::None => (CachePolicy::None, CacheMode::None),
-        Cache::Auto => (CachePolicy::Auto { ttl: CACHE_LIFE }, CacheMode::Auto),
+        Cache::Auto => (usual_file_system().cache, CacheMode::Auto),
     };
-    // The kernel checks permissions, and knows the caller's groups better.
-    let config = FsConfig { cache: policy, check_permissions: false, ..FsConfig::default() };
-    let fs = FileSystem::mount(
-        Arc::clone(&pool),
-        args.name.container(),
-        args.reading.writing(&args.write).apply_to_mount(config)?,
-    )?;
+    let fs = FsConfig { cache: policy, ..usual_file_system() };
+    let usual = usual_mount(&pool, dir);
     let config = MountConfig {
-        mountpoint: dir.to_owned(),
         cache,
-        fsname,
-        // Root's files are of no use to others if they cannot get in.
-        allow_other: args.allow_other || rustix::process::geteuid().is_root(),
+        fsname: mounts::source(&pool.map(), args.name.container()),
+        allow_other: args.allow_other || usual.allow_other,
         read_only: args.is_read_only(),
         allow_suid: args.allows_suid(),
         allow_devices: args.allows_devices(),
@@ -252,8 +247,52 @@ fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
             Transport::Uring => azekura_fuse::Transport::Uring,
             Transport::Device => azekura_fuse::Transport::Device,
         },
+        ..usual
     };
-    Ok((azekura_fuse::mount(fs, config)?, pool))
+    let fs = args.reading.writing(&args.write).apply_to_mount(fs)?;
+    Ok((begin(&pool, args.name.container(), fs, config)?, pool))
+}
+
+/// How the file system behind a mount is unless something else is asked for.
+pub(crate) fn usual_file_system() -> FsConfig {
+    let usual = FsConfig::default();
+    FsConfig {
+        cache: CachePolicy::Auto { ttl: CACHE_LIFE },
+        // The kernel checks permissions, and knows the caller's groups better.
+        check_permissions: false,
+        read_policy: usual.read_policy.behind_a_kernel(),
+        ..usual
+    }
+}
+
+/// How a pool's default container is mounted unless something else is asked for.
+pub(crate) fn usual_mount(pool: &Pool, dir: &Path) -> MountConfig {
+    MountConfig {
+        mountpoint: dir.to_owned(),
+        cache: CacheMode::Auto,
+        fsname: mounts::source(&pool.map(), DEFAULT_CONTAINER),
+        // Root's files are of no use to others if they cannot get in.
+        allow_other: rustix::process::geteuid().is_root(),
+        read_only: false,
+        allow_suid: false,
+        allow_devices: false,
+        threads: None,
+        transport: azekura_fuse::Transport::Auto,
+    }
+}
+
+/// Mounts a container of the pool; ready when this returns.
+///
+/// # Errors
+/// If there is no such container, the engines cannot be reached, or the kernel refuses.
+pub(crate) fn begin(
+    pool: &Arc<Pool>,
+    container: &str,
+    fs: FsConfig,
+    config: MountConfig,
+) -> Result<Mount> {
+    let fs = FileSystem::mount(Arc::clone(pool), container, fs)?;
+    Ok(azekura_fuse::mount(fs, config)?)
 }
 
 /// Serves the mount until it is unmounted or a signal comes.
@@ -266,7 +305,7 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
         Err(error) => return Err(starting.failed(error)),
     };
     let key = records::mount_key(&dir);
-    let record = LocalMount { dir: dir.clone(), pid: std::process::id() };
+    let record = LocalMount { dir: dir.clone(), pid: std::process::id(), by_engine: false };
     if let Err(error) = records::save(&key, &record) {
         tracing::warn!("'azekura umount' will not wait for this process: {error:#}");
     }

@@ -16,6 +16,7 @@ use rustix::fs::Mode;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use super::own_mount::OwnMount;
 use crate::host::daemon::Starting;
 use crate::host::interrupt::{Asked, EndSignals};
 use crate::host::{places, process};
@@ -72,6 +73,9 @@ pub(crate) struct ServeArgs {
     /// Write the pool file to its usual place
     #[arg(long, hide = true)]
     write_pool_file: bool,
+    /// Mount the pool's default container here, served by this process itself
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
     /// Was started by a command that waits to hear that the engine is ready
     #[arg(long, hide = true)]
     in_background: bool,
@@ -168,8 +172,22 @@ pub(crate) fn check_pool_name(dir: &Path, found: &str, wanted: &str) -> Result<(
     )
 }
 
-fn start(args: &ServeArgs) -> Result<Engine> {
+/// Starts the engine, and serves its mount if it is to have one.
+fn start(args: &ServeArgs) -> Result<(Engine, Option<OwnMount>)> {
     let (config, secret_file) = config_of(args)?;
+    let dir = config.dir.clone();
+    let engine = start_engine(args, config, &secret_file)?;
+    let Some(mount) = &args.mount else { return Ok((engine, None)) };
+    match OwnMount::begin(&engine, (mount, &dir), secret_file) {
+        Ok(mount) => Ok((engine, Some(mount))),
+        Err(error) => {
+            engine.stop();
+            Err(error)
+        }
+    }
+}
+
+fn start_engine(args: &ServeArgs, config: EngineConfig, secret_file: &Path) -> Result<Engine> {
     match (Engine::read_place(&config.dir)?, &args.name) {
         (Some((_, map)), Some(name)) => check_pool_name(&config.dir, &map.name, name)?,
         (None, Some(name)) if args.make_pool => make_pool(name, &config)?,
@@ -177,7 +195,7 @@ fn start(args: &ServeArgs) -> Result<Engine> {
     }
     let engine = Engine::start(config)?;
     if let Some(map) = engine.map().filter(|_| args.write_pool_file) {
-        write_pool_file(&map, &engine, &secret_file)?;
+        write_pool_file(&map, &engine, secret_file)?;
     }
     Ok(engine)
 }
@@ -194,8 +212,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     // From here on a signal waits until the engine can be stopped in good order.
     let mut signals =
         Signals::new([SIGTERM, SIGINT, RESTART]).context("cannot wait for signals")?;
-    let mut engine = match start(args) {
-        Ok(engine) => engine,
+    let (mut engine, own_mount) = match start(args) {
+        Ok(started) => started,
         Err(error) => return Err(starting.failed(error)),
     };
     announce(&engine, args.in_background);
@@ -205,7 +223,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         match signals.forever().next() {
             Some(RESTART) => {
                 tracing::warn!("starting anew, without the commits that were taken back");
-                engine = engine.restart()?;
+                engine = match restart(engine, own_mount.as_ref()) {
+                    Ok(engine) => engine,
+                    Err(error) => {
+                        own_mount.into_iter().for_each(OwnMount::end);
+                        return Err(error);
+                    }
+                };
             }
             signal => {
                 tracing::info!(signal, "draining");
@@ -223,9 +247,24 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
             }
         }
     });
+    if let Some(mount) = own_mount {
+        mount.end();
+    }
     engine.stop();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Starts the engine anew; its own mount waits for it.
+fn restart(engine: Engine, own_mount: Option<&OwnMount>) -> Result<Engine> {
+    if let Some(mount) = own_mount {
+        mount.pause();
+    }
+    let engine = engine.restart()?;
+    if let Some(mount) = own_mount {
+        mount.go_on(&engine);
+    }
+    Ok(engine)
 }
 
 /// Watches an engine that another one may force to start anew, and says so by a signal.

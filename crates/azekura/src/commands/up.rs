@@ -8,20 +8,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use azekura_client::{PoolFile, PoolFileError};
 use azekura_engine::Engine;
-use azekura_proto::attr::Inheritance;
+use azekura_proto::EngineId;
 use azekura_proto::limits::TARGETS_MAX;
-use azekura_proto::message::typed::{ContainerCreate, ContainerList};
 use azekura_proto::pool_map::Address;
-use azekura_proto::{EngineId, TargetId};
 use azekura_wire::SecretError;
 use clap::Args;
 
-use super::down;
 use super::serve::{self, TARGETS_DIR};
+use super::{down, mount};
 use crate::host::daemon::{self, NotReady};
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::host::{places, process, unit};
-use crate::names::{DEFAULT_CONTAINER, check_name};
+use crate::host::{mounts, places, process, unit};
+use crate::names::check_name;
 use crate::outcome::usage;
 use crate::report;
 use crate::{asking, connect};
@@ -36,7 +34,8 @@ const UNDO_TIMEOUT: Duration = Duration::from_secs(20);
 #[command(after_long_help = "Example:\n  \
     azekura up                                    pool 'default' in ~/.local/share/azekura\n  \
     azekura up --memory --name fast --targets 8   in memory: gone after a reboot\n  \
-    azekura up --dir /data/pool --name big        in a directory of your choice\n\n\
+    azekura up --dir /data/pool --name big        in a directory of your choice\n  \
+    azekura up --mount ~/mnt                      mounted too, by the engine itself\n\n\
     The same command starts the pool again after 'azekura down', a crash or a reboot.")]
 pub(crate) struct UpArgs {
     /// Keep the pool in memory-backed storage (/dev/shm): fast, and gone after a reboot
@@ -54,6 +53,9 @@ pub(crate) struct UpArgs {
     /// Also write a systemd unit of the user that runs the pool, and say how to enable it
     #[arg(long, conflicts_with = "memory")]
     unit: bool,
+    /// Mount the default container here, served by the engine's own process
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
     /// Also listen on TCP [default address: 127.0.0.1:0, a free port]
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     listen: Option<Address>,
@@ -187,10 +189,15 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     let new = is_new(args, &dir, before.as_ref())?;
     if let Some(pid) = answering(name, &dir)? {
         report::say(format_args!("pool '{name}' runs already (process {pid})"));
-        return if args.unit { write_unit(name, before.as_ref()) } else { Ok(()) };
+        if let Some(dir) = &args.mount {
+            check_mounted(name, pid, dir)?;
+        }
+        return if args.unit { write_unit(args, before.as_ref()) } else { Ok(()) };
     }
+    let mount = args.mount.as_deref().map(mount::prepare_dir).transpose()?;
     let had_dir = dir.exists();
-    let pid = match bring_up(args, (&dir, in_memory), new, before.as_ref()) {
+    let place = (dir.as_path(), in_memory);
+    let pid = match bring_up(args, place, new, before.as_ref(), mount.as_deref()) {
         Ok(pid) => pid,
         Err((pid, error)) if new => {
             undo(name, &dir, had_dir, pid, before.is_none());
@@ -201,12 +208,42 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     if new && before.is_some_and(|before| before.in_memory && in_memory) {
         report::say(format_args!("the pool '{name}' before was in memory, and is gone"));
     }
-    tell(name, &dir, new, in_memory, pid)?;
-    if args.unit { write_unit(name, records::load(name)?.as_ref()) } else { Ok(()) }
+    tell(name, place, new, pid, mount.as_deref())?;
+    tell_of_dead_mounts(name)?;
+    if args.unit { write_unit(args, records::load(name)?.as_ref()) } else { Ok(()) }
+}
+
+/// Checks that the engine that runs serves the mount that is asked for.
+fn check_mounted(name: &str, pid: u32, dir: &Path) -> Result<()> {
+    let dir = mounts::canonical_mount_point(dir)?;
+    let shown = dir.display();
+    let is_it = mounts::of_named(name)?.iter().any(|mount| mount.dir == dir)
+        && mounts::engine_of(&dir).is_some_and(|found| found.as_raw_pid() == pid.cast_signed());
+    if !is_it {
+        bail!(
+            "the engine was started without a mount at {shown}: 'azekura mount {name} {shown}' mounts it with a \
+             process of its own; to have the engine serve it, run 'azekura down {name}' and then this \
+             command again"
+        );
+    }
+    report::say(format_args!("it is mounted at {shown}"));
+    Ok(())
+}
+
+/// What an engine that was killed has left of its mount.
+fn tell_of_dead_mounts(name: &str) -> Result<()> {
+    for mount in mounts::of_named(name)?.iter().filter(|mount| mounts::is_dead(&mount.dir)) {
+        let dir = mount.dir.display();
+        report::note(format_args!(
+            "azekura: the process of the mount at {dir} has died: 'azekura umount {dir}' takes it away"
+        ));
+    }
+    Ok(())
 }
 
 /// Writes a unit that runs the pool's engine as `azekura up` does, but in the foreground.
-fn write_unit(name: &str, record: Option<&LocalPool>) -> Result<()> {
+fn write_unit(args: &UpArgs, record: Option<&LocalPool>) -> Result<()> {
+    let name = &args.name;
     let Some(record) = record.filter(|record| !record.in_memory) else {
         bail!("pool '{name}' lies in memory: after a reboot there is nothing for a unit to start");
     };
@@ -221,6 +258,9 @@ fn write_unit(name: &str, record: Option<&LocalPool>) -> Result<()> {
     add("--dir", dir.into());
     add("--secret-file", dir.join("pool.secret").into());
     listen.for_each(|address| add("--listen", address.into()));
+    if let Some(mount) = &args.mount {
+        add("--mount", mounts::canonical_mount_point(mount)?.into());
+    }
     let (unit, path) = unit::write(name, &arguments)?;
     report::say(format_args!(
         "unit {} written; to have systemd run the pool from now on:\n  \
@@ -238,10 +278,11 @@ fn bring_up(
     (dir, in_memory): (&Path, bool),
     new: bool,
     before: Option<&LocalPool>,
+    mount: Option<&Path>,
 ) -> Result<u32, (Option<u32>, anyhow::Error)> {
     let name = &args.name;
     let listen = tcp_listen(args, before).map_err(|error| (None, error))?;
-    let pid = start(args, dir, new, &listen, before).map_err(|error| {
+    let pid = start(args, (dir, mount), new, &listen, before).map_err(|error| {
         let pid = error.downcast_ref::<NotReady>().map(|still| still.pid);
         (pid, error)
     })?;
@@ -300,7 +341,7 @@ fn sockets(name: &str, dir: &Path) -> Result<Vec<Address>> {
 
 fn start(
     args: &UpArgs,
-    dir: &Path,
+    (dir, mount): (&Path, Option<&Path>),
     new: bool,
     listen: &[Address],
     before: Option<&LocalPool>,
@@ -339,6 +380,9 @@ fn start(
     for address in sockets.iter().chain(listen) {
         add("--listen", address.to_string().into());
     }
+    if let Some(mount) = mount {
+        add("--mount", mount.into());
+    }
     if let Some(targets) = args.targets {
         add("--targets", targets.to_string().into());
     }
@@ -355,25 +399,28 @@ fn start(
 /// If the pool does not answer.
 pub(crate) fn ensure_default_container(pool: &str) -> Result<()> {
     let client = connect::pool(pool)?;
-    let first = TargetId(0);
-    let cannot = || format!("cannot make the default container of pool '{pool}'");
-    if client.call(first, ContainerList).with_context(cannot)?.is_empty() {
-        let name = DEFAULT_CONTAINER.to_owned();
-        let request = ContainerCreate { name, inheritance: Inheritance::default() };
-        client.call(first, request).with_context(cannot)?;
-    }
-    Ok(())
+    connect::make_default_container(&client)
 }
 
-fn tell(name: &str, dir: &Path, new: bool, in_memory: bool, pid: u32) -> Result<()> {
+fn tell(
+    name: &str,
+    (dir, in_memory): (&Path, bool),
+    new: bool,
+    pid: u32,
+    mount: Option<&Path>,
+) -> Result<()> {
     let targets = serve::existing_targets(dir)?.unwrap_or_default();
     let done = if new { "made and started" } else { "started" };
     report::say(format_args!(
         "pool '{name}' {done}: {targets} targets in {} (process {pid})",
         dir.display()
     ));
-    if new {
+    if let Some(mount) = mount {
+        report::say(format_args!("it is mounted at {}", mount.display()));
+    } else if new {
         report::say(format_args!("use it:   azekura mount {name} DIR"));
+    }
+    if new {
         report::say(format_args!("stop it:  azekura down {name}"));
     }
     if in_memory {

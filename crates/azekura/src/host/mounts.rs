@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::PoolFile;
@@ -195,7 +195,27 @@ pub(crate) fn canonical_mount_point(dir: &Path) -> Result<PathBuf> {
 
 /// The process of a mount, if it still runs.
 pub(crate) fn process_of(record: &LocalMount) -> Option<Pid> {
-    process::running(record.pid).filter(|_| process::is_ours(record.pid, "mount"))
+    let command = if record.by_engine { "serve" } else { "mount" };
+    process::running(record.pid).filter(|_| process::is_ours(record.pid, command))
+}
+
+/// The engine's process that serves a mount itself; `None` for a mount with a process of its own, or none.
+pub(crate) fn engine_of(dir: &Path) -> Option<Pid> {
+    let record: LocalMount = records::load(&records::mount_key(dir)).ok().flatten()?;
+    process_of(&record).filter(|_| record.by_engine)
+}
+
+/// Waits until the engine's process that serves a mount itself serves it no longer. `false` if it still does
+/// after `timeout`.
+pub(crate) fn wait_until_left(dir: &Path, timeout: Duration) -> bool {
+    let begun = Instant::now();
+    while engine_of(dir).is_some() {
+        if begun.elapsed() > timeout {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 /// The process that serves the mount at a directory, if this user started it.

@@ -26,13 +26,16 @@ pub(crate) struct LocalPool {
     pub(crate) pid: u32,
 }
 
-/// A mount that runs in a process of its own.
+/// A mount that a process of this user serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LocalMount {
     /// The mount point.
     pub(crate) dir: PathBuf,
     /// The process.
     pub(crate) pid: u32,
+    /// It is the process of an engine, which goes on when the mount is gone.
+    #[serde(default)]
+    pub(crate) by_engine: bool,
 }
 
 /// A kind of record, with the directory that its records live in.

@@ -1,6 +1,7 @@
 //! The bulk data of a request and of its answer: in memory, or still on their way. Owns in which
 //! pieces they are taken in, so that many busy connections need little memory. It knows no sockets.
 
+use std::fmt::{self, Debug};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -46,6 +47,12 @@ pub(crate) struct FileRange {
     pub(crate) bytes: u32,
 }
 
+impl Debug for FileRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes from {}", self.bytes, self.offset)
+    }
+}
+
 impl FileRange {
     /// The file, to be sent from without a copy; `None` if it is on a simulated disk.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -58,8 +65,18 @@ impl FileRange {
     /// If the disk fails.
     pub(crate) fn read(&self) -> Result<Vec<u8>, Status> {
         let mut data = vec![0; self.bytes as usize];
-        self.file.read_at(&mut data, self.offset).map_err(store_status)?;
+        self.read_part(0, &mut data)?;
         Ok(data)
+    }
+
+    /// Copies a part of the range, from `at` on in it.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(crate) fn read_part(&self, at: u64, buffer: &mut [u8]) -> Result<(), Status> {
+        let read = self.file.read_at(buffer, self.offset + at).map_err(store_status)?;
+        buffer[read..].fill(0);
+        Ok(())
     }
 }
 

@@ -1,48 +1,37 @@
 //! Conversations with engines of this process: a request is a call, made by the thread that sends it,
-//! and its answer lies ready when the call returns. Owns the trait by which an engine is called.
+//! and its answer lies ready when the call returns. Owns which engines are called, how one is cut off,
+//! and that no caller is taken down by what happens in a call. Engines that are not of this process may
+//! be reached another way beside.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
-use azekura_proto::message::{Answer, Refusal, Request, RequestHead, Welcome};
+use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
+use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::pool_map::Address;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Mutex, RwLock};
 
-use super::{Caller, Conversation, Line, Met, Network, ReceiveHalf, SendHalf};
+use super::bell::Bell;
+use super::visit::{Data, Guest, Service, Visit};
+use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, SendHalf};
 use crate::failure::Failure;
 
-pub use azekura_wire::Guest;
-
-/// An engine that can be called.
-pub trait Service: Send + Sync {
-    /// Lets a caller in, who has shown already that it belongs to the pool.
-    ///
-    /// # Errors
-    /// Why it is not let in.
-    fn admit(&self, guest: Guest) -> Result<(Box<dyn Visit>, Welcome), Refusal>;
-}
-
-/// One caller's conversation with an engine; dropping it ends the conversation.
-pub trait Visit: Send {
-    /// Carries out a request with its bulk data; the answer comes with its own. None for a request
-    /// that has no answer.
-    fn serve(
-        &mut self,
-        head: &RequestHead,
-        request: &Request<'_>,
-        bulk: &[u8],
-    ) -> Option<(Answer, Vec<u8>)>;
-}
+/// Whoever waits for engines of this process and for others looks after the first so often.
+const TURN: Duration = Duration::from_millis(1);
 
 /// The engines of this process.
 #[derive(Default)]
 pub struct Direct {
-    engines: Mutex<HashMap<EngineId, Engine>>,
+    engines: RwLock<HashMap<EngineId, Engine>>,
+    others: Option<Arc<dyn Network>>,
+    bell: Arc<Bell>,
 }
 
 impl Debug for Direct {
@@ -52,8 +41,19 @@ impl Debug for Direct {
 }
 
 struct Engine {
-    service: Arc<dyn Service>,
-    lines: Vec<Weak<Mailbox>>,
+    /// `None` while it is away.
+    service: Option<Arc<dyn Service>>,
+    calls: Vec<Weak<Call>>,
+}
+
+/// Where an engine is.
+enum Found {
+    /// In this process.
+    Here(Arc<dyn Service>),
+    /// In this process, but not just now.
+    Away,
+    /// It never was in this process.
+    Elsewhere,
 }
 
 impl Direct {
@@ -62,61 +62,108 @@ impl Direct {
         Self::default()
     }
 
+    /// No engine of this process yet, which are to be added before any client is made; `others` leads to
+    /// those that never are of this process.
+    pub fn beside(others: Arc<dyn Network>) -> Self {
+        Self { others: Some(others), ..Self::default() }
+    }
+
     /// Makes an engine reachable, in place of an earlier one of that number.
     pub fn add(&self, engine: EngineId, service: Arc<dyn Service>) {
         self.remove(engine);
-        self.engines.lock().insert(engine, Engine { service, lines: Vec::new() });
+        self.engines.write().insert(engine, Engine { service: Some(service), calls: Vec::new() });
     }
 
-    /// Cuts an engine off, with all conversations, as if it had been killed.
+    /// Cuts an engine off, with all conversations, as if it had been killed. It is away until it is
+    /// added again. What is being carried out goes on to its end, and keeps what it needs of the engine
+    /// until then.
     pub fn remove(&self, engine: EngineId) {
-        let gone = self.engines.lock().remove(&engine);
-        for line in gone.into_iter().flat_map(|engine| engine.lines) {
-            if let Some(line) = line.upgrade() {
-                line.shut_down();
+        let calls = match self.engines.write().get_mut(&engine) {
+            Some(found) => {
+                found.service = None;
+                std::mem::take(&mut found.calls)
             }
+            None => return,
+        };
+        for call in calls.iter().filter_map(Weak::upgrade) {
+            call.shut_down();
+            call.end_if_idle();
         }
     }
 
-    fn open_one(&self, engine: EngineId, caller: &Caller) -> io::Result<(Conversation, Welcome)> {
-        let service = match self.engines.lock().get(&engine) {
-            Some(found) => Arc::clone(&found.service),
-            None => return Err(io::ErrorKind::ConnectionRefused.into()),
-        };
+    fn find(&self, engine: EngineId) -> Found {
+        match self.engines.read().get(&engine) {
+            Some(Engine { service: Some(service), .. }) => Found::Here(Arc::clone(service)),
+            Some(_) => Found::Away,
+            None => Found::Elsewhere,
+        }
+    }
+
+    fn open_one(
+        &self,
+        engine: EngineId,
+        service: &dyn Service,
+        caller: &Caller,
+    ) -> io::Result<(Conversation, Welcome)> {
         let Caller { pool, session, role, .. } = *caller;
         let (visit, welcome) =
             service.admit(Guest { session, role, pool }).map_err(io::Error::other)?;
-        let mailbox = Arc::new(Mailbox::default());
-        match self.engines.lock().get_mut(&engine) {
+        let call = Arc::new(Call {
+            visit: Mutex::new(Some(visit)),
+            letters: Mutex::default(),
+            bell: Arc::clone(&self.bell),
+        });
+        match self.engines.write().get_mut(&engine).filter(|found| found.service.is_some()) {
             Some(found) => {
-                found.lines.retain(|line| line.strong_count() > 0);
-                found.lines.push(Arc::downgrade(&mailbox));
+                found.calls.retain(|call| call.strong_count() > 0);
+                found.calls.push(Arc::downgrade(&call));
             }
             None => return Err(io::ErrorKind::ConnectionReset.into()),
         }
-        let sender = Sender { visit, mailbox: Arc::clone(&mailbox) };
         let receiver = Receiver {
-            mailbox: Arc::clone(&mailbox),
+            call: Arc::clone(&call),
             timeout: caller.timeout,
-            bulk: Vec::new(),
+            data: Data::default(),
             read: 0,
         };
-        Ok((Conversation::new(Box::new(sender), Box::new(receiver), mailbox), welcome))
+        let sender = Box::new(Sender(Arc::clone(&call)));
+        Ok((Conversation::new(sender, Box::new(receiver), call), welcome))
     }
 }
 
 impl Network for Direct {
+    fn open_early(
+        &self,
+        engine: EngineId,
+        addresses: &[Address],
+        caller: &Caller,
+        timeout: Duration,
+    ) -> Option<io::Result<Early>> {
+        let others = self.others.as_ref().filter(|_| !self.is_called(engine))?;
+        others.open_early(engine, addresses, caller, timeout)
+    }
+
     fn open(
         &self,
         engine: EngineId,
-        _addresses: &[Address],
+        addresses: &[Address],
         count: usize,
         caller: &Caller,
-        _timeout: Duration,
+        timeout: Duration,
     ) -> Met {
-        let mut met = Met::default();
+        let service = match (self.find(engine), &self.others) {
+            (Found::Here(service), _) => service,
+            (Found::Elsewhere, Some(others)) => {
+                return others.open(engine, addresses, count, caller, timeout);
+            }
+            (Found::Elsewhere, None) | (Found::Away, _) => {
+                let refused = Some(io::ErrorKind::ConnectionRefused.into());
+                return Met { first_error: refused, ..Met::default() };
+            }
+        };
+        let mut met = Met { round_trip: Some(Duration::ZERO), ..Met::default() };
         for _ in 0..count {
-            match self.open_one(engine, caller) {
+            match self.open_one(engine, &*service, caller) {
                 Ok(opened) => met.good.push(opened),
                 Err(error) => {
                     met.first_error.get_or_insert(error);
@@ -126,33 +173,107 @@ impl Network for Direct {
         met
     }
 
-    /// Whatever was sent has been answered.
-    fn wait_for_any(&self, lines: &[Arc<dyn Line>], _limit: Duration) -> Vec<bool> {
-        vec![true; lines.len()]
+    /// Whatever this thread has sent has been answered; what another thread sends comes when its call
+    /// has returned.
+    fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
+        let calls: Option<Vec<&Call>> = lines.iter().map(call_of).collect();
+        match (calls, &self.others) {
+            (Some(calls), _) => {
+                self.bell.wait(limit, || calls.iter().any(|call| call.is_ready()));
+                calls.iter().map(|call| call.is_ready()).collect()
+            }
+            (None, Some(others)) => wait_among_others(&**others, lines, limit),
+            // What is no call has no place here; whoever reads finds out.
+            (None, None) => vec![true; lines.len()],
+        }
     }
 
-    fn is_near(&self, _addresses: &[Address]) -> bool {
-        true
+    /// Of engines that are not called.
+    fn is_near(&self, addresses: &[Address]) -> bool {
+        self.others.as_ref().is_none_or(|others| others.is_near(addresses))
     }
+
+    /// Where there are others, for engines that were added before.
+    fn is_called(&self, engine: EngineId) -> bool {
+        self.others.is_none() || self.engines.read().contains_key(&engine)
+    }
+}
+
+/// Waits where there are lines of other engines too: for those by their own means, in short turns.
+fn wait_among_others(others: &dyn Network, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
+    let deadline = Instant::now() + limit;
+    let far: Vec<_> = lines.iter().filter(|line| call_of(line).is_none()).cloned().collect();
+    loop {
+        let called: Vec<_> = lines.iter().map(|line| call_of(line).map(Call::is_ready)).collect();
+        let is_any = called.contains(&Some(true));
+        let left = deadline.saturating_duration_since(Instant::now());
+        let turn = if is_any { Duration::ZERO } else { left.min(TURN) };
+        let mut seen = others.wait_for_any(&far, turn).into_iter();
+        let ready: Vec<bool> =
+            called.iter().map(|own| own.unwrap_or_else(|| seen.next() == Some(true))).collect();
+        if left.is_zero() || ready.contains(&true) {
+            return ready;
+        }
+    }
+}
+
+/// One conversation, as both its halves and whoever cuts the engine off see it.
+struct Call {
+    /// Locked while a request is carried out; `None` once it is over for the engine.
+    visit: Mutex<Option<Box<dyn Visit>>>,
+    letters: Mutex<Letters>,
+    bell: Arc<Bell>,
 }
 
 /// Answers that nobody has taken yet.
 #[derive(Debug, Default)]
-struct Mailbox {
-    state: Mutex<Letters>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
 struct Letters {
-    answers: VecDeque<(Answer, Vec<u8>)>,
+    answers: VecDeque<(Answer, Data)>,
     is_closed: bool,
 }
 
-impl Line for Mailbox {
+fn call_of(line: &Arc<dyn Line>) -> Option<&Call> {
+    let line: &dyn Any = &**line;
+    line.downcast_ref()
+}
+
+impl Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("letters", &self.letters).finish_non_exhaustive()
+    }
+}
+
+impl Call {
+    /// Whether there is anything to hear.
+    fn is_ready(&self) -> bool {
+        let letters = self.letters.lock();
+        letters.is_closed || !letters.answers.is_empty()
+    }
+
+    /// Ends it for the engine, unless a request is being carried out: who does that sees to it.
+    fn end_if_idle(&self) {
+        let visit = self.visit.try_lock().and_then(|mut visit| visit.take());
+        drop(visit);
+    }
+
+    fn carry_out(
+        &self,
+        head: &RequestHead,
+        request: &Request<'_>,
+        bulk: &[u8],
+    ) -> io::Result<Option<(Answer, Data)>> {
+        let mut visit = self.visit.lock();
+        let guest = visit.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        // As the thread of a connection would end, and its peer go on.
+        let served = catch_unwind(AssertUnwindSafe(|| guest.serve(head, request, bulk)));
+        served.unwrap_or_else(|_| Err(io::Error::other("the engine failed in the midst of it")))
+    }
+}
+
+impl Line for Call {
     fn shut_down(&self) {
-        self.state.lock().is_closed = true;
-        self.changed.notify_all();
+        self.letters.lock().is_closed = true;
+        self.bell.ring();
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -160,16 +281,8 @@ impl Line for Mailbox {
     }
 }
 
-struct Sender {
-    visit: Box<dyn Visit>,
-    mailbox: Arc<Mailbox>,
-}
-
-impl Debug for Sender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+struct Sender(Arc<Call>);
 
 impl SendHalf for Sender {
     fn send(
@@ -179,48 +292,68 @@ impl SendHalf for Sender {
         bulk: &[u8],
         _more: bool,
     ) -> Result<(), Failure> {
-        self.flush()?;
-        let answer = self.visit.serve(head, request, bulk);
-        if let Some(answer) = answer {
-            self.mailbox.state.lock().answers.push_back(answer);
-            self.mailbox.changed.notify_all();
+        if bulk.len() > FRAME_BULK_BYTES_MAX as usize {
+            return Err(Failure::TooLarge);
         }
-        Ok(())
+        self.flush()?;
+        let served = self.0.carry_out(head, request, bulk);
+        let (answer, error) = match served {
+            Ok(answer) => (answer, None),
+            Err(error) => (None, Some(error)),
+        };
+        let is_closed = {
+            let mut letters = self.0.letters.lock();
+            letters.answers.extend(answer);
+            letters.is_closed |= error.is_some();
+            letters.is_closed
+        };
+        self.0.bell.ring();
+        if is_closed {
+            // Whoever closed it found the request under way.
+            self.0.end_if_idle();
+        }
+        error.map_or(Ok(()), |error| Err(Failure::Broken(error)))
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        if self.mailbox.state.lock().is_closed {
+        if self.0.letters.lock().is_closed {
             return Err(Failure::Broken(io::ErrorKind::BrokenPipe.into()));
         }
         Ok(())
     }
 }
 
+impl Drop for Sender {
+    /// Nothing more is sent: a line or a receiver that somebody still has does not keep the engine.
+    fn drop(&mut self) {
+        self.0.end_if_idle();
+    }
+}
+
 #[derive(Debug)]
 struct Receiver {
-    mailbox: Arc<Mailbox>,
+    call: Arc<Call>,
     timeout: Duration,
     /// Data of the current answer, and how many of them have been read.
-    bulk: Vec<u8>,
+    data: Data,
     read: usize,
 }
 
 impl Receiver {
     fn take(&mut self, limit: Duration) -> Result<Option<(Answer, usize)>, Failure> {
-        let mut letters = self.mailbox.state.lock();
-        loop {
-            // What an engine that was cut off has answered is lost, as in a socket that is reset.
-            if letters.is_closed {
-                return Err(Failure::Broken(io::ErrorKind::ConnectionReset.into()));
-            }
-            if let Some((answer, bulk)) = letters.answers.pop_front() {
-                (self.bulk, self.read) = (bulk, 0);
-                return Ok(Some((answer, self.bulk.len())));
-            }
-            if limit.is_zero() || self.mailbox.changed.wait_for(&mut letters, limit).timed_out() {
-                return Ok(None);
-            }
+        if !self.call.is_ready() {
+            self.call.bell.wait(limit, || self.call.is_ready());
         }
+        let mut letters = self.call.letters.lock();
+        // What an engine that was cut off has answered is lost, as in a socket that is reset.
+        if letters.is_closed {
+            return Err(Failure::Broken(io::ErrorKind::ConnectionReset.into()));
+        }
+        let Some((answer, data)) = letters.answers.pop_front() else {
+            return Ok(None);
+        };
+        (self.data, self.read) = (data, 0);
+        Ok(Some((answer, self.data.bytes())))
     }
 }
 
@@ -241,13 +374,13 @@ impl ReceiveHalf for Receiver {
     }
 
     fn try_read_bulk(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
-        let bytes = buffer.len().min(self.bulk.len() - self.read);
-        buffer[..bytes].copy_from_slice(&self.bulk[self.read..self.read + bytes]);
+        let bytes = buffer.len().min(self.data.bytes() - self.read);
+        self.data.read(self.read, &mut buffer[..bytes]).map_err(Failure::Broken)?;
         self.read += bytes;
         Ok(bytes)
     }
 
     fn has_buffered_input(&self) -> bool {
-        !self.mailbox.state.lock().answers.is_empty()
+        !self.call.letters.lock().answers.is_empty()
     }
 }

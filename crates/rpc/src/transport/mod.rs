@@ -2,8 +2,12 @@
 //! sockets ([`Sockets`]), a call into an engine of this process ([`Direct`]), or a simulation. Requests
 //! go in as values and answers come out in the same order; nothing here tries anything again.
 
+mod bell;
 mod direct;
+#[cfg(test)]
+mod direct_tests;
 mod socket;
+mod visit;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -19,9 +23,10 @@ use azekura_wire::Secret;
 
 use crate::failure::Failure;
 
-pub use direct::{Direct, Guest, Service, Visit};
+pub use direct::Direct;
 pub use socket::Sockets;
 pub(crate) use socket::open_at;
+pub use visit::{Data, Guest, Kept, Service, Visit};
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -173,4 +178,10 @@ pub trait Network: Debug + Send + Sync {
 
     /// Whether an engine with these addresses is reached without a network.
     fn is_near(&self, addresses: &[Address]) -> bool;
+
+    /// Whether requests to an engine are carried out by the thread that sends them, before it goes on. That
+    /// never changes.
+    fn is_called(&self, _engine: EngineId) -> bool {
+        false
+    }
 }
