@@ -215,6 +215,13 @@ impl ReadAhead {
         self.pieces.total_bytes()
     }
 
+    /// Whether every byte of `range` is in the cache or in flight.
+    pub fn has_all_of(&self, range: ByteRange) -> bool {
+        let mut has_all = true;
+        self.pieces.uncovered(range, |_| has_all = false);
+        has_all
+    }
+
     /// The application reads `bytes` bytes at `offset`; see the module for what follows.
     pub fn on_read(
         &mut self,
