@@ -215,6 +215,13 @@ impl ReadAhead {
         self.pieces.total_bytes()
     }
 
+    /// Whether every byte of `range` is in the cache or in flight.
+    pub fn has_all_of(&self, range: ByteRange) -> bool {
+        let mut has_all = true;
+        self.pieces.uncovered(range, |_| has_all = false);
+        has_all
+    }
+
     /// The application reads `bytes` bytes at `offset`; see the module for what follows.
     pub fn on_read(
         &mut self,
@@ -321,8 +328,11 @@ impl ReadAhead {
     /// What keeps the link full, in bytes.
     fn full_window_bytes(&self, link: LinkEstimate) -> u64 {
         let parameters = &self.parameters;
-        // A link that was never kept full gets enough to do to show what it can.
-        let hoped = (link.hoped_product_bytes() as f64 * parameters.headroom) as u64;
+        // A link that was never kept full gets enough to do to show what it can. What young connections
+        // bring comes out of order, and waits for what lies before it.
+        let headroom_hoped =
+            if link.untried { parameters.headroom_rising } else { parameters.headroom };
+        let hoped = (link.hoped_product_bytes() as f64 * headroom_hoped) as u64;
         let full = if link.is_known() {
             let headroom =
                 if link.rising { parameters.headroom_rising } else { parameters.headroom };

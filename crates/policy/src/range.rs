@@ -18,7 +18,7 @@ impl ByteRange {
     }
 
     /// The range from `start` up to, not including, `end`; empty when `end` lies before `start`.
-    pub(crate) const fn between(start: u64, end: u64) -> Self {
+    pub const fn between(start: u64, end: u64) -> Self {
         Self { offset: start, bytes: end.saturating_sub(start) }
     }
 

@@ -3,11 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is missing")]
 
+use std::sync::Arc;
+
 use azekura_policy::simulation::{
     AccessPattern, GIGABIT_GOODPUT, LOCAL_ROUND_TRIP_US, LinkPhase, Outcome, Reader, SimulatedLink,
     Workload,
 };
-use azekura_policy::{ByteRange, ReadPolicy};
+use azekura_policy::{
+    Actions, Budget, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead, ReadPolicy,
+};
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
@@ -203,6 +207,22 @@ fn single_random_reads_cost_nothing_extra() {
     let (predictive, off) = (run("predictive"), run("off"));
     assert!(predictive.elapsed_us <= off.elapsed_us * 101 / 100);
     assert!(predictive.sent_bytes - predictive.useful_bytes <= predictive.useful_bytes / 50);
+}
+
+#[test]
+fn a_link_that_was_never_kept_full_may_have_more_on_its_way_than_one_that_was() {
+    let window_bytes = |untried| {
+        let budget = Arc::new(Budget::new(256 * M));
+        let mut plan = ReadAhead::new(PredictiveParameters::default(), budget);
+        let link = LinkEstimate { untried, ..LinkEstimate::of(100_000_000, 100_000) };
+        let mut actions = Actions::default();
+        for turn in 0..8 {
+            plan.on_read(turn * 1000, turn * M, M, link, &mut actions);
+        }
+        plan.last_plan().unwrap().window_bytes
+    };
+    // What comes out of order from young connections takes up some of it.
+    assert!(window_bytes(true) > window_bytes(false) * 5 / 4);
 }
 
 #[test]

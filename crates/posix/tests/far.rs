@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_policy::PredictiveParameters;
-use azekura_posix::{CachePolicy, Credentials, File, Namespace, OFlags, OpenOptions, ReadPolicy};
+use azekura_posix::{
+    CachePolicy, Credentials, File, FileSystem, FsConfig, Namespace, OFlags, OpenOptions,
+    ReadPolicy, Trace, TraceRecord,
+};
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::READ_LEASE_MS;
@@ -15,10 +18,18 @@ use azekura_testkit::Cluster;
 
 const FILE_BYTES: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;
+/// Blocks of a file that is read while it is written.
+const BLOCKS: usize = 64;
 
 /// Reads ahead whatever the link.
 fn predictive() -> ReadPolicy {
-    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    predictive_by(PredictiveParameters::default().piece_min_bytes)
+}
+
+/// The same in pieces of at least so many bytes; twice as much is read ahead at least.
+fn predictive_by(piece_min_bytes: u64) -> ReadPolicy {
+    let parameters =
+        PredictiveParameters { round_trip_min_us: 0, piece_min_bytes, ..Default::default() };
     ReadPolicy::Predictive(parameters)
 }
 
@@ -73,6 +84,40 @@ fn every_pattern_reads_the_right_bytes_by_every_policy() {
 }
 
 #[test]
+fn large_reads_go_on_asking_while_their_bytes_come() {
+    const LARGE: usize = (3 << 20) + 4321;
+    const SKIPPED: usize = 100_000;
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let expected = contents();
+    cluster.root().write("/file", &expected).unwrap();
+    let path = cluster.scratch();
+    let config = FsConfig {
+        cache: CachePolicy::None,
+        read_policy: predictive_by(2 << 20),
+        trace: Some(Trace::append_to(&path, None).unwrap()),
+        ..FsConfig::default()
+    };
+    let mounted = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let file = read_only(&Namespace::new(mounted, Credentials::ROOT), "/file");
+    let mut buffer = vec![0; LARGE];
+    assert_eq!(file.read_at(&mut buffer[..SKIPPED], 0).unwrap(), SKIPPED);
+    let mut at = SKIPPED;
+    while at < FILE_BYTES {
+        let got = file.read_at(&mut buffer, at as u64).unwrap();
+        assert_eq!(got, LARGE.min(FILE_BYTES - at), "at {at}");
+        assert!(buffer[..got] == expected[at..at + got], "at {at}");
+        at += got;
+    }
+    assert_eq!(file.read_at(&mut buffer, FILE_BYTES as u64 + 1).unwrap(), 0);
+    let plans = TraceRecord::load(&path).unwrap();
+    let is_step = |plan: &TraceRecord| {
+        plan.read_bytes < LARGE as u64
+            && (plan.read_offset + plan.read_bytes).is_multiple_of(1 << 20)
+    };
+    assert!(plans.iter().any(is_step), "{plans:?}");
+}
+
+#[test]
 fn an_answered_write_of_another_client_is_read_by_whoever_reads_later() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     cluster.root().write("/file", &contents()).unwrap();
@@ -107,9 +152,42 @@ fn a_reader_never_sees_time_run_backwards() {
     // find the old one in front of it and the new one behind, never the reverse: what it reads later
     // is at least as new as what had been answered when it last looked.
     const BLOCK: usize = 16 << 10;
-    const BLOCKS: usize = 64;
+    read_while_written(BLOCK, predictive(), |file, answered| {
+        let mut buffer = vec![0; BLOCK];
+        for block in 0..BLOCKS {
+            let before = answered(block);
+            file.read_at(&mut buffer, (block * BLOCK) as u64).unwrap();
+            assert!(buffer[0] >= before, "block {block}: {} after {before}", buffer[0]);
+        }
+    });
+}
+
+#[test]
+fn one_large_read_has_all_that_was_answered_when_it_began() {
+    const BLOCK: usize = 128 << 10;
+    // As much ahead as several steps, however quick the engine.
+    read_while_written(BLOCK, predictive_by(4 << 20), |file, answered| {
+        let before: Vec<u8> = (0..BLOCKS).map(answered).collect();
+        let mut buffer = vec![0; BLOCK * BLOCKS];
+        // Small first, so that the large one finds much on its way.
+        file.read_at(&mut buffer[..BLOCK], 0).unwrap();
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), buffer.len());
+        for (block, before) in before.into_iter().enumerate() {
+            let got = buffer[block * BLOCK];
+            assert!(got >= before, "block {block}: {got} after {before}");
+        }
+    });
+}
+
+/// Reads by `look` for some seconds while another client writes one value over the whole file, block by
+/// block, then the next. `look` is told of each block what had been answered when it asks.
+fn read_while_written(
+    block_bytes: usize,
+    policy: ReadPolicy,
+    look: impl Fn(&File, &dyn Fn(usize) -> u8),
+) {
     let cluster = Cluster::start_far(1, 2, Inheritance::default());
-    cluster.root().write("/file", &vec![0; BLOCK * BLOCKS]).unwrap();
+    cluster.root().write("/file", &vec![0; block_bytes * BLOCKS]).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let answered: Arc<Vec<AtomicU8>> = Arc::new((0..BLOCKS).map(|_| AtomicU8::new(0)).collect());
     std::thread::scope(|scope| {
@@ -119,7 +197,8 @@ fn a_reader_never_sees_time_run_backwards() {
             let file = writer.open("/file", &OpenOptions::new(OFlags::WRONLY, 0)).unwrap();
             for value in 1..=200_u8 {
                 for block in 0..BLOCKS {
-                    file.write_all_at(&[value; BLOCK], (block * BLOCK) as u64).unwrap();
+                    file.write_all_at(&vec![value; block_bytes], (block * block_bytes) as u64)
+                        .unwrap();
                     told[block].store(value, Ordering::SeqCst);
                 }
                 if stopped.load(Ordering::SeqCst) {
@@ -128,16 +207,11 @@ fn a_reader_never_sees_time_run_backwards() {
                 std::thread::sleep(Duration::from_millis(30));
             }
         });
-        let reader = client(&cluster, predictive());
+        let reader = client(&cluster, policy);
         let file = read_only(&reader, "/file");
-        let mut buffer = vec![0; BLOCK];
-        let end = Instant::now() + Duration::from_secs(8);
+        let end = Instant::now() + Duration::from_secs(6);
         while Instant::now() < end {
-            for block in 0..BLOCKS {
-                let before = answered[block].load(Ordering::SeqCst);
-                file.read_at(&mut buffer, (block * BLOCK) as u64).unwrap();
-                assert!(buffer[0] >= before, "block {block}: {} after {before}", buffer[0]);
-            }
+            look(&file, &|block| answered[block].load(Ordering::SeqCst));
         }
         stop.store(true, Ordering::SeqCst);
     });

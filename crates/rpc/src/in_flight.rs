@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 
-/// Requests under way at most: their answers fit into the socket's buffer.
-const WINDOW_REQUESTS: usize = 64;
+/// Requests under way at most: those without data fit into the socket's buffers as well as their answers,
+/// and a directory of a hundred files is one exchange.
+const WINDOW_REQUESTS: usize = 128;
 /// Bulk bytes under way to an engine at most.
 const WINDOW_BYTES: usize = FRAME_BULK_BYTES_MAX as usize;
 /// Bytes that a reply without data counts for.

@@ -170,13 +170,16 @@ impl Scheduler {
             let is_light = fetch.asked_bytes() == 0 || self.connections_max == 1;
             // Connections that come in a moment get their share.
             let first_bytes = if way.opening > 0 { FIRST_BYTES / 2 } else { FIRST_BYTES };
-            let free = |open: &&mut ReadChannel| {
-                let shown_bytes = open.brought_bytes.saturating_mul(TRUST).max(first_bytes);
-                open.engine == engine
-                    && (is_light || open.pending_bytes() < shown_bytes.min(most_bytes))
+            let carries = |open: &ReadChannel| {
+                open.brought_bytes.saturating_mul(TRUST).max(first_bytes).min(most_bytes)
             };
-            let free = self.channels.iter_mut().filter(free);
-            let Some(open) = free.min_by_key(|open| open.pending_bytes()) else {
+            let free = self.channels.iter_mut().filter(|open| {
+                open.engine == engine && (is_light || open.pending_bytes() < carries(open))
+            });
+            // Whoever reads waits for the first of what is asked for: it goes where least time is taken by
+            // what lies before it.
+            let Some(open) = free.min_by_key(|open| load(open.pending_bytes(), carries(open)))
+            else {
                 way.queue.push_front(fetch);
                 return true;
             };
@@ -263,8 +266,13 @@ impl Scheduler {
         let is_whole = open.is_some();
         if let Some(open) = open {
             open.silent = Duration::ZERO;
+            open.brought_bytes += bytes;
             match &reply {
-                Some((done, ..)) => open.brought_bytes += u64::from(done.fetch.asked_bytes()),
+                // What is a hole costs a connection nothing.
+                Some((done, _, data)) => {
+                    let asked_bytes = u64::from(done.fetch.asked_bytes());
+                    open.brought_bytes += asked_bytes.saturating_sub(data.len() as u64);
+                }
                 None => {
                     if let Some(pending) = open.channel.in_flight().oldest() {
                         received(link, &mut pending.sent);
@@ -337,4 +345,9 @@ impl Scheduler {
         let wanted = (by_window.max(by_delay) as usize + 1).min(self.connections_max);
         wanted.saturating_sub(self.channels_of(engine) + way.opening)
     }
+}
+
+/// What is pending on a connection as a share of what it may be asked for, in parts of 65,536.
+fn load(pending_bytes: u64, carries_bytes: u64) -> u64 {
+    pending_bytes.saturating_mul(1 << 16) / carries_bytes.max(1)
 }

@@ -18,6 +18,8 @@ use super::whole::{BroughtBytes, BroughtRoom, Whole};
 
 /// Reads after which a near link is looked at again.
 const LOOK_AGAIN: u32 = 256;
+/// A read that is larger than this is taken in steps that end at multiples of it, in bytes.
+const STEP_BYTES: u64 = 1 << 20;
 
 /// What an open file has ahead.
 #[derive(Debug)]
@@ -64,36 +66,59 @@ impl Readahead {
         }
     }
 
-    /// Reads by prediction: plans and asks under the lock, waits without it.
+    /// Reads by prediction. A large read is taken in steps as its bytes come, so that the plan goes on
+    /// meanwhile: what is asked for in one great burst is dealt to connections that end at different times.
     pub(super) fn read(
         state: &Mutex<Self>,
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize, Direct> {
-        let mut read = ByteRange::new(offset, buffer.len() as u64);
-        let mut readahead = state.lock();
-        if readahead.near_reads > 0 {
-            readahead.near_reads -= 1;
-            return Err(Direct::Near);
-        }
-        let changes = readahead.file.changes.now();
-        if std::mem::replace(&mut readahead.changes, changes) != changes {
-            readahead.invalidate();
-        }
-        let pipeline = Arc::clone(&readahead.file.pipeline);
-        let link = pipeline.estimate(readahead.file.layout.shard_targets());
-        if link.round_trip_us > 0 && link.round_trip_us < readahead.near_us {
-            readahead.near_reads = LOOK_AGAIN;
-            return Err(Direct::Near);
-        }
-        if read.end() > readahead.file.bytes {
-            let end = readahead.leased_end().ok_or(Direct::BeyondKnownEnd)?;
-            if offset >= end {
-                return Ok(0);
-            }
-            read = ByteRange::new(offset, read.bytes.min(end - offset));
-        }
+        let (read, mut link) = state.lock().known_part(offset, buffer.len() as u64)?;
         let buffer = &mut buffer[..read.bytes as usize];
+        let mut done = 0;
+        while done < buffer.len() {
+            if done > 0 {
+                link = state.lock().link();
+            }
+            let rest = ByteRange::between(read.offset + done as u64, read.end());
+            done += Self::take_step(state, link, rest, &mut buffer[done..])?;
+        }
+        Ok(done)
+    }
+
+    /// The part of a read before the file's end, and the link to it.
+    fn known_part(&mut self, offset: u64, bytes: u64) -> Result<(ByteRange, LinkEstimate), Direct> {
+        if self.near_reads > 0 {
+            self.near_reads -= 1;
+            return Err(Direct::Near);
+        }
+        self.take_in_changes();
+        let link = self.link();
+        if link.round_trip_us > 0 && link.round_trip_us < self.near_us {
+            self.near_reads = LOOK_AGAIN;
+            return Err(Direct::Near);
+        }
+        let read = ByteRange::new(offset, bytes);
+        if read.end() <= self.file.bytes {
+            return Ok((read, link));
+        }
+        let end = self.leased_end().ok_or(Direct::BeyondKnownEnd)?;
+        Ok((ByteRange::between(offset, read.end().min(end)), link))
+    }
+
+    /// Reads the first bytes of what is left of a read; gives how many. Plans and asks under the lock, waits
+    /// without it.
+    fn take_step(
+        state: &Mutex<Self>,
+        link: LinkEstimate,
+        rest: ByteRange,
+        buffer: &mut [u8],
+    ) -> Result<usize, Direct> {
+        let mut readahead = state.lock();
+        let changes = readahead.take_in_changes();
+        let read = readahead.step_of(rest);
+        let buffer = &mut buffer[..read.bytes as usize];
+        let pipeline = Arc::clone(&readahead.file.pipeline);
         let Awaited { kept, fresh } = readahead.begin(link, read).ok_or(Direct::NoLease)?;
         drop(readahead);
         let parts = || fresh.iter().chain(&kept);
@@ -110,6 +135,31 @@ impl Readahead {
             }
             Copied::WithHoles | Copied::NotAll => Err(Direct::NotThere),
         }
+    }
+
+    /// How much of a read is waited for at once: up to the next whole step where that and the step behind it
+    /// are on their way; else all of it, so that it is asked for at once.
+    fn step_of(&self, rest: ByteRange) -> ByteRange {
+        let end = (rest.offset / STEP_BYTES + 1) * STEP_BYTES;
+        let with_next = ByteRange::between(rest.offset, rest.end().min(end + STEP_BYTES));
+        if end < rest.end() && self.plan.has_all_of(with_next) {
+            ByteRange::between(rest.offset, end)
+        } else {
+            rest
+        }
+    }
+
+    fn link(&self) -> LinkEstimate {
+        self.file.pipeline.estimate(self.file.layout.shard_targets())
+    }
+
+    /// Throws away what is from before own changes; gives their count.
+    fn take_in_changes(&mut self) -> u64 {
+        let changes = self.file.changes.now();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.invalidate();
+        }
+        changes
     }
 
     /// Plans a read and sends what it takes. `None` if nothing may be kept of the file now.
@@ -241,8 +291,7 @@ impl Readahead {
             Some(attr) if !attr.striped && attr.size > 0 && room.take(attr.size) => attr.size,
             _ => return,
         };
-        let link = self.file.pipeline.estimate(self.file.layout.shard_targets());
-        let sent = self.file.send(link, &[ByteRange::new(0, bytes)]);
+        let sent = self.file.send(self.link(), &[ByteRange::new(0, bytes)]);
         let parts = sent.into_iter().flat_map(|(_, parts)| parts).collect();
         self.whole = Some(Whole::new(parts, bytes, counts));
     }
