@@ -88,12 +88,12 @@ class Far:
         counts = [line.split()[1] for line in lines if any(kind in line for kind in wanted)]
         return sum(map(int, counts))
 
-    def mount(self, name):
+    def mount(self, name, *options):
         path = self.world.base / name
         path.mkdir()
         self.world.start(
             *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
-            *(BINARY, "mount", "--foreground", "far", path),
+            *(BINARY, "mount", "--foreground", *options, "far", path),
             program=LAB,
         )
         self.lab.exec("near", "sh", "-c", f"until mountpoint -q {path}; do sleep 0.1; done")
@@ -105,7 +105,7 @@ class Far:
         if door == "preload":
             tree, prefix = "/azekura", (BINARY, "run", "--via", "preload", "--pool", "far", "--")
         else:
-            tree, prefix = self.mount("door"), ()
+            tree, prefix = self.mount("door", "--far-names", "listed"), ()
             start = time.monotonic()
         words = (sys.executable, "-I", "-B", "-c", program, f"{tree}/{arguments[0]}", *arguments[1:])
         self.lab.exec("near", *prefix, *words)

@@ -113,7 +113,6 @@ impl ReadArgs {
     pub(crate) fn apply_to_mount(&self, config: FsConfig) -> Result<FsConfig> {
         let mut config = self.apply(config)?;
         config.read_policy = config.read_policy.behind_a_kernel();
-        config.listed_from_us = Some(FsConfig::LISTED_FROM_US);
         Ok(config)
     }
 }

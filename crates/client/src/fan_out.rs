@@ -392,8 +392,11 @@ impl Stream {
         let sent = channel.submit(outgoing, Attempt { sequence, resent: false }, index);
         progress[index].sequence = sequence;
         progress[index].sent = !matches!(sent, Err(Failure::TooLarge));
-        if let Err(failure) = sent {
-            self.fail(&mut progress[index], &failure);
+        match sent {
+            Err(failure) => self.fail(&mut progress[index], &failure),
+            // It has been answered already, and took what it took: others have their time from now on.
+            Ok(()) if self.is_called => pace.note_progress(),
+            Ok(()) => {}
         }
     }
 

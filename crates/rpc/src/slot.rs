@@ -269,8 +269,8 @@ impl Drop for Slot {
 /// A connection of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    slot: u16,
-    connection: u32,
+    pub(crate) slot: u16,
+    pub(crate) connection: u32,
 }
 
 /// The head of a request: the one place where it is made.

@@ -47,6 +47,15 @@ enum Transport {
     Device,
 }
 
+/// How names of distant pools are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FarNames {
+    /// Each by itself
+    Asked,
+    /// In listings too: much faster, and what others replaced up to two seconds before may be opened as it was
+    Listed,
+}
+
 /// A mount option, as `mount(8)` calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MountOption {
@@ -107,6 +116,9 @@ pub(crate) struct MountArgs {
     /// Which way the kernel's requests take
     #[arg(long, value_enum, default_value = "auto")]
     transport: Transport,
+    /// How names of distant pools are looked up
+    #[arg(long, value_enum, default_value = "asked")]
+    far_names: FarNames,
     #[command(flatten)]
     reading: ReadArgs,
     #[command(flatten)]
@@ -202,6 +214,9 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     let mut all: Vec<OsString> = vec!["mount".into(), "--in-background".into()];
     let cache = args.cache.to_possible_value().map(|value| value.get_name().to_owned());
     all.extend(["--cache".into(), cache.unwrap_or_default().into()]);
+    if let Some(names) = args.far_names.to_possible_value() {
+        all.extend(["--far-names".into(), names.get_name().into()]);
+    }
     let transport = args.transport.to_possible_value().map(|value| value.get_name().to_owned());
     all.extend(["--transport".into(), transport.unwrap_or_default().into()]);
     if let Some(threads) = args.threads {
@@ -249,7 +264,11 @@ fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
         },
         ..usual
     };
-    let fs = args.reading.writing(&args.write).apply_to_mount(fs)?;
+    let mut fs = args.reading.writing(&args.write).apply_to_mount(fs)?;
+    fs.listed_from_us = match args.far_names {
+        FarNames::Asked => None,
+        FarNames::Listed => Some(FsConfig::LISTED_FROM_US),
+    };
     Ok((begin(&pool, args.name.container(), fs, config)?, pool))
 }
 

@@ -85,6 +85,8 @@ impl OwnMount {
         let (unmounter, dir) = (mount.unmounter(), dir.to_owned());
         let serving = std::thread::Builder::new().name("own mount".to_owned()).spawn(move || {
             mount.wait();
+            // Whoever does not answer is not waited for.
+            pool.leave();
             drop((mount, pool));
             if let Err(error) = records::remove::<LocalMount>(&key) {
                 tracing::warn!("{error:#}");

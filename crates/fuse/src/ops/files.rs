@@ -27,8 +27,9 @@ impl FrontEnd {
         if file.has_lost_bits() || (believes && !self.told.has(&attr)) {
             // The answer has no room for attributes, and what is opened is not to be taken for what it was
             // when it was looked at.
-            self.drop_attributes(header.node);
+            // Noted first: a look that is being answered from a listing is compared with it.
             self.told.note(&attr);
+            self.drop_attributes(header.node);
         }
         Ok(self.register(&attr, file, flags))
     }

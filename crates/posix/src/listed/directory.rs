@@ -118,7 +118,11 @@ impl Page {
         let misses = |entry: &Entry| !entry.seen.as_ref().is_some_and(&holds);
         let Some(entry) = self.entries.get(place) else { return Look::Unknown };
         match &entry.seen {
-            Some(seen) if holds(seen) => Look::Known(Box::new(seen.attr.clone()), seen.stamp.since),
+            Some(seen) if holds(seen) => {
+                // Attributes may be younger than the listing that had the name.
+                let since = self.stamp.since.min(seen.stamp.since);
+                Look::Known(Box::new(seen.attr.clone()), since)
+            }
             _ if !is_walk || entry.is_lost => Look::Unknown,
             _ => {
                 let rest = self.entries[place..].iter().filter(|e| !e.is_lost && misses(e));

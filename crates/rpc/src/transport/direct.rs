@@ -232,6 +232,15 @@ struct Letters {
     is_closed: bool,
 }
 
+impl Letters {
+    /// Nothing is read any more. Gives back what was not, to be dropped without the lock: it may keep
+    /// the engine's files.
+    fn close(&mut self) -> VecDeque<(Answer, Data)> {
+        self.is_closed = true;
+        std::mem::take(&mut self.answers)
+    }
+}
+
 fn call_of(line: &Arc<dyn Line>) -> Option<&Call> {
     let line: &dyn Any = &**line;
     line.downcast_ref()
@@ -272,8 +281,9 @@ impl Call {
 
 impl Line for Call {
     fn shut_down(&self) {
-        self.letters.lock().is_closed = true;
+        let unread = self.letters.lock().close();
         self.bell.ring();
+        drop(unread);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -301,13 +311,14 @@ impl SendHalf for Sender {
             Ok(answer) => (answer, None),
             Err(error) => (None, Some(error)),
         };
-        let is_closed = {
+        let (is_closed, unread) = {
             let mut letters = self.0.letters.lock();
             letters.answers.extend(answer);
-            letters.is_closed |= error.is_some();
-            letters.is_closed
+            let is_closed = letters.is_closed || error.is_some();
+            (is_closed, is_closed.then(|| letters.close()))
         };
         self.0.bell.ring();
+        drop(unread);
         if is_closed {
             // Whoever closed it found the request under way.
             self.0.end_if_idle();
@@ -377,6 +388,11 @@ impl ReceiveHalf for Receiver {
         let bytes = buffer.len().min(self.data.bytes() - self.read);
         self.data.read(self.read, &mut buffer[..bytes]).map_err(Failure::Broken)?;
         self.read += bytes;
+        if self.read == self.data.bytes() {
+            // They keep a file of the engine, and with it all that is open there: a conversation that has
+            // nothing to do keeps neither.
+            (self.data, self.read) = (Data::default(), 0);
+        }
         Ok(bytes)
     }
 

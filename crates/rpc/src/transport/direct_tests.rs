@@ -47,18 +47,20 @@ fn ask(slot: &mut Slot, request: &Request<'_>, data: &mut [u8]) -> Result<Answer
 struct Slow {
     told: Sender<&'static str>,
     gate: Arc<Mutex<Receiver<()>>>,
+    /// As many more as there are data that somebody keeps.
+    kept: Arc<()>,
 }
 
 impl Slow {
     fn new() -> (Self, Receiver<&'static str>, Sender<()>) {
         let (told, hears) = channel();
         let (lets_go, gate) = channel();
-        (Self { told, gate: Arc::new(Mutex::new(gate)) }, hears, lets_go)
+        (Self { told, gate: Arc::new(Mutex::new(gate)), kept: Arc::default() }, hears, lets_go)
     }
 }
 
 #[derive(Debug)]
-struct Counted(usize);
+struct Counted(usize, #[expect(dead_code, reason = "counts what is kept")] Arc<()>);
 
 impl Kept for Counted {
     fn bytes(&self) -> usize {
@@ -105,13 +107,39 @@ impl Visit for SlowVisit {
         };
         self.0.told.send("serves").unwrap();
         self.0.gate.lock().recv().unwrap();
-        let data = Data::Kept(Box::new(Counted(*bytes as usize)));
+        let data = Data::Kept(Box::new(Counted(*bytes as usize, Arc::clone(&self.0.kept))));
         Ok(Some((Ok(Reply::Data { bytes: *bytes, striped: false }), data)))
     }
 }
 
 fn read(bytes: u32) -> Request<'static> {
     Request::Read { data: shard(), offset: 0, bytes }
+}
+
+#[test]
+fn what_an_engine_keeps_is_let_go_of_when_it_is_read_or_will_not_be() {
+    let network = Direct::new();
+    let (engine, _hears, lets_go) = Slow::new();
+    let kept = Arc::clone(&engine.kept);
+    network.add(ENGINE, Arc::new(engine));
+    let mut slot = slot(&network);
+    let nobody_keeps_any = Arc::strong_count(&kept);
+    lets_go.send(()).unwrap();
+    let mut data = [0; 100];
+    ask(&mut slot, &read(100), &mut data).unwrap().unwrap();
+    assert_eq!(Arc::strong_count(&kept), nobody_keeps_any, "the conversation is idle");
+
+    let mut conversation = open(&network, ENGINE).good.pop().unwrap().0;
+    let nobody_keeps_any = Arc::strong_count(&kept);
+    lets_go.send(()).unwrap();
+    let place = crate::slot::Place { slot: 0, connection: 0 };
+    let head = crate::slot::head(place, TARGET_0, NONE);
+    let sender = conversation.sender.as_mut().unwrap();
+    sender.send(&head, &read(100), &[], false).unwrap();
+    assert_eq!(Arc::strong_count(&kept), nobody_keeps_any + 1);
+    network.remove(ENGINE);
+    // Nor do its visits, or what was to be read.
+    assert_eq!(Arc::strong_count(&kept), 1);
 }
 
 #[test]
