@@ -138,7 +138,9 @@ def test_garbage_before_the_handshake(module_world, reach, still_serves, name):
     plug = reach.dial()
     before = len(log_lines(module_world))
     plug.sendall(GARBAGE[name])
-    plug.shutdown(socket.SHUT_WR)
+    # An engine that has reset the connection already is as good.
+    with contextlib.suppress(OSError):
+        plug.shutdown(socket.SHUT_WR)
     assert is_closed(plug)
     wait_until(lambda: len(log_lines(module_world)) > before, "a line in the log")
     time.sleep(0.2)
