@@ -184,6 +184,25 @@ fn own_reads_and_changes_come_after_own_writes() {
 }
 
 #[test]
+fn a_file_gets_another_name_at_once_while_it_is_written() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let client = client(&cluster);
+    let took = (0..5).map(|turn| {
+        let (path, second) = (format!("/file{turn}"), format!("/second{turn}"));
+        let file = client.open(&path, &OpenOptions::create()).unwrap();
+        write_blocks(&file, 0..20, turn);
+        let start = Instant::now();
+        client.hard_link(&path, &second).unwrap();
+        let took = start.elapsed();
+        assert!(client.read(&second).unwrap() == contents(0..20, turn));
+        took
+    });
+    // A lease that is not used goes by itself after half a second: that is not waited for.
+    let least = took.min().unwrap();
+    assert!(least < Duration::from_millis(250), "{least:?}");
+}
+
+#[test]
 fn of_writes_to_one_place_the_last_one_stays() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     let client = client(&cluster);

@@ -7,6 +7,7 @@ use azekura_proto::{Attr, Oid, Timestamp};
 use super::changed_dir::{ChangedDir, Effect};
 use super::create::entry_errno;
 use crate::errno::of_status;
+use crate::writer::WriteLeases;
 use crate::{Credentials, Errno, FileSystem, Result};
 
 impl FileSystem {
@@ -55,6 +56,8 @@ impl FileSystem {
             self.check_change(caller, &parent)?;
         }
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
+        // The engine looks the object up as anybody would, and waits for whoever writes it: for this process too.
+        let _settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
         let naming = self.changes.begin_naming();
         let done = self.change_entry((dir, name), Link { oid, dir, name }, watched, effect);
         drop(naming);
