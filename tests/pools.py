@@ -385,23 +385,13 @@ class Mount:
     def mount(self):
         if not is_mounted(self.path):
             self.path.mkdir(exist_ok=True)
-        if self.can_be_own():
-            self.pool.down()
-            self.pool.up("--mount", self.path)
-        else:
-            self.world.run("mount", self.pool.name, self.path, *self.options)
+        self.world.run("mount", self.pool.name, self.path, *self.options, *self.served())
         assert is_mounted(self.path), "the command came back before the mount was ready"
 
-    def can_be_own(self):
-        """With AZEKURA_OWN_MOUNT=1 the first usual mount of a pool of one engine is served by that."""
-        mounted = (mount for mount in self.world.mounts if mount.pool is self.pool)
-        return (
-            os.environ.get("AZEKURA_OWN_MOUNT") == "1"
-            and self.options == ["--cache", "auto", "--transport", "auto"]
-            and self.pool in self.world.pools
-            and "--mount" not in self.pool.extra
-            and not any(is_mounted(mount.path) for mount in mounted)
-        )
+    def served(self):
+        """With AZEKURA_OWN_MOUNT=1 the mounts of a pool of one engine are served by that."""
+        is_own = os.environ.get("AZEKURA_OWN_MOUNT") == "1" and self.pool in self.world.pools
+        return ["--with-engine"] if is_own else []
 
     def umount(self, check=True, limit_s=COMMAND_S):
         if not check and not is_mounted(self.path):

@@ -176,11 +176,12 @@ def test_the_engine_goes_on_when_its_mount_is_gone(world, own):
     other = pool.mount(path=path)
     assert (other / "file").read_text() == "kept"
     other.umount()
-    # It is not mounted again behind anybody's back.
-    done = world.run("up", "--name", pool.name, "--mount", path, check=False)
-    assert done.returncode != 0
-    assert "azekura down" in done.stderr and "azekura mount" in done.stderr
+    # It is mounted again when that is asked for, and not before.
+    done = world.run("up", "--name", pool.name, "--mount", path)
+    assert f"mounted at {path}" in done.stdout
+    assert pool.pids() == pids and is_mounted(path)
     pool.down()
+    assert not is_mounted(path)
     done = pool.up()
     assert f"mounted at {path}" in done.stdout
     assert (path / "file").read_text() == "kept"
@@ -189,6 +190,85 @@ def test_the_engine_goes_on_when_its_mount_is_gone(world, own):
     subprocess.run(["umount", path], check=True, timeout=30)
     assert len(pool.pids()) == 1
     wait_until(lambda: pool.status()["engines"][0]["connections"] == 1, "the session is over")
+
+
+def test_a_running_engine_is_asked_to_mount_and_its_clients_do_not_notice(world):
+    pool = world.pool()
+    other = pool.mount()
+    held = open(other / "held", "w+")
+    fcntl.lockf(held, fcntl.LOCK_EX)
+    pids = pool.pids()
+    first, second = directory(world, "first"), directory(world, "a second one")
+    world.run("container", "create", "apart", "--pool", pool.name)
+    done = world.run("mount", pool.name, first, "--with-engine", "--cache", "none")
+    assert f"by its engine (process {pids[0]})" in done.stdout
+    world.run("mount", f"{pool.name}/apart", second, "--with-engine", "-o", "ro")
+    assert pool.pids() == pids
+    assert sorted(pool.status()["mounts"]) == sorted(map(str, (other.path, first, second)))
+    (first / "file").write_text("seen by all")
+    assert (other / "file").read_text() == "seen by all"
+    assert os.listdir(second) == [] and names_error(os.mkdir, second / "x") == "EROFS"
+    lock = [sys.executable, "-c", LOCK.replace("LOCK_EX", "LOCK_EX | fcntl.LOCK_NB"), first / "held"]
+    done = subprocess.run(lock, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    assert done.returncode != 0, "the lock of the other mount is gone"
+    # One goes, the others stay.
+    world.run("umount", second)
+    assert is_mounted(first) and (first / "file").read_text() == "seen by all"
+    # A second time there is nothing to be done; and no directory of its own is one to mount at.
+    again = world.run("mount", pool.name, first, "--with-engine", check=False)
+    assert again.returncode != 0 and "already" in again.stderr
+    inside = Path(pool.directory) / "targets"
+    refused = world.run("mount", pool.name, inside, "--with-engine", check=False)
+    assert refused.returncode != 0 and "apart" in refused.stderr, refused.stderr
+    unknown = world.run("mount", f"{pool.name}/none", second, "--with-engine", check=False)
+    assert unknown.returncode != 0 and "none" in unknown.stderr and not is_mounted(second)
+    held.close()
+    done = pool.down()
+    assert not is_mounted(first) and "unmounted" in done.stdout
+
+
+def test_a_pool_that_is_down_is_started_to_mount_it(world):
+    pool = world.pool()
+    path = directory(world)
+    pool.down()
+    done = world.run("mount", pool.name, path, "--with-engine")
+    assert "started" in done.stdout and "by its engine" in done.stdout
+    (path / "file").write_text("x")
+    assert world.run("fs", "cat", f"{pool.name}:/file").stdout == "x"
+    assert len(pool.pids()) == 1
+
+
+def test_whose_engine_is_not_here_is_told_so(world):
+    """Engines of a pool over several hosts, of which none is here; and one that is."""
+    engines = world.engines(2)
+    path = directory(world)
+    world.run("mount", engines.pool.name, path, "--with-engine")
+    (path / "file").write_text("x")
+    world.run("umount", path)
+    for number in range(2):
+        engines.stop(number)
+    done = world.run("mount", engines.pool.name, path, "--with-engine", check=False)
+    assert done.returncode != 0
+    assert "no engine" in done.stderr and "--with-engine" in done.stderr
+    assert not is_mounted(path)
+
+
+def test_an_engine_asked_to_mount_keeps_that_through_a_new_start(world):
+    pool = world.pool()
+    path = directory(world)
+    world.run("mount", pool.name, path, "--with-engine")
+    with open(path / "gone", "w+") as file:
+        file.write("still open")
+        file.flush()
+        os.unlink(path / "gone")
+        os.kill(pool.pids()[0], signal.SIGUSR1)
+        for number in range(20):
+            (path / f"f{number}").write_text(f"{number}")
+        file.seek(0)
+        assert file.read() == "still open"
+    second = directory(world, "second")
+    world.run("mount", pool.name, second, "--with-engine")
+    assert (second / "f7").read_text() == "7"
 
 
 def test_down_takes_the_mount_away_unless_it_is_in_use(world, own):
@@ -359,8 +439,8 @@ def test_an_ordinary_user_has_one_too():
         pool = world.pool(extra=("--mount", path))
         done = world.run("-c", f"echo mine > {path}/file; cat {path}/file", program="/bin/sh")
         assert done.stdout == "mine\n"
-        with pytest.raises(CommandError):
-            world.run("up", "--name", pool.name, "--mount", world.base / "home")
+        with pytest.raises(CommandError, match=r"permission|access"):
+            world.run("up", "--name", pool.name, "--mount", "/etc")
         world.run("umount", path)
         assert len(pool.pids()) == 1
 

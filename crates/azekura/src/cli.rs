@@ -4,6 +4,7 @@ use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     container, dev, doctor, down, lab, logs, mount, nfs, pool, serve, status, trace, umount, up,
+    with_engine,
 };
 use crate::outcome::Verdict;
 use crate::{
@@ -139,6 +140,7 @@ impl Cli {
             Command::Serve(args) => serve::run(&args),
             Command::Pool(command) => return pool::run(command),
             Command::Container(command) => container::run(&command),
+            Command::Mount(args) if args.is_with_engine() => with_engine::run(&args),
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => umount::run(&args),
             Command::Nfs(args) => nfs::run(&args),

@@ -112,7 +112,7 @@ impl Engine {
         Arc::new(Door::of(&self.state))
     }
 
-    /// For whoever has to see that the engine must be started anew.
+    /// For whoever looks at the engine from another thread.
     pub fn watch(&self) -> Watch {
         Watch(Arc::downgrade(&self.state))
     }
@@ -163,10 +163,23 @@ impl Engine {
     }
 }
 
-/// Sees from another thread whether an engine has to be started anew.
+/// Sees from another thread how an engine is, and keeps it from nothing.
+#[derive(Clone, Debug)]
 pub struct Watch(Weak<EngineState>);
 
 impl Watch {
+    /// The engine's number in its pool, and the pool's map. `None` once it has stopped, or before a pool
+    /// has adopted it.
+    pub fn place(&self) -> Option<(EngineId, PoolMap)> {
+        let service = self.0.upgrade()?.service()?;
+        Some((service.node().engine, service.map()))
+    }
+
+    /// As [`Engine::door`]; `None` once the engine has stopped.
+    pub fn door(&self) -> Option<Arc<dyn transport::Service>> {
+        Some(Arc::new(Door::of(&self.0.upgrade()?)))
+    }
+
     /// Whether it has to: another engine lost its last commits with its power, and those of this one
     /// that rely on them were taken back. It lets nobody in any more. `None` once it has stopped.
     pub fn is_rolled_back(&self) -> Option<bool> {

@@ -15,3 +15,4 @@ pub(crate) mod status;
 pub(crate) mod trace;
 pub(crate) mod umount;
 pub(crate) mod up;
+pub(crate) mod with_engine;

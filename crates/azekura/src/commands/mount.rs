@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_fuse::{CacheMode, Mount, MountConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches as _, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -84,8 +84,10 @@ impl MountOption {
 #[command(after_long_help = "Example:\n  \
     azekura mount default ./mnt\n  \
     azekura mount big/scratch /scratch --cache none --allow-other\n  \
-    azekura mount tools /opt/tools -o suid,ro     set-user programs count (root only)\n\n\
-    'azekura umount DIR' takes it away; SIGTERM to its process does the same.")]
+    azekura mount tools /opt/tools -o suid,ro     set-user programs count (root only)\n  \
+    azekura mount default ./mnt --with-engine     served by the engine's own process\n\n\
+    'azekura umount DIR' takes it away; SIGTERM to its process does the same, but for one that an\n\
+    engine serves, which ends with it.")]
 #[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct MountArgs {
     /// Container: POOL or POOL/CONTAINER
@@ -123,12 +125,41 @@ pub(crate) struct MountArgs {
     reading: ReadArgs,
     #[command(flatten)]
     write: WriteArgs,
+    /// Have the process of the pool's engine on this host serve the mount itself, by calls and without
+    /// messages; a pool of this user that is down is started
+    #[arg(long, conflicts_with = "foreground")]
+    with_engine: bool,
     /// Was started by a command that waits to hear that the mount is ready
     #[arg(long, hide = true)]
     in_background: bool,
 }
 
 impl MountArgs {
+    /// The arguments that another command has sent as words, the first of which is `mount`.
+    ///
+    /// # Errors
+    /// If they make no sense to this program, which may be of another version.
+    pub(crate) fn of_words(words: &[OsString]) -> Result<Self> {
+        let command = Self::augment_args(clap::Command::new("mount"));
+        let matches = command.try_get_matches_from(words);
+        Ok(Self::from_arg_matches(&matches.context("cannot do what 'azekura mount' asks for")?)?)
+    }
+
+    /// Whether the process of the pool's engine is to serve the mount.
+    pub(crate) fn is_with_engine(&self) -> bool {
+        self.with_engine
+    }
+
+    /// The container.
+    pub(crate) fn name(&self) -> &ContainerName {
+        &self.name
+    }
+
+    /// The directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Whether this process itself serves the mount.
     pub(crate) fn stays(&self) -> bool {
         self.foreground || self.in_background
@@ -161,10 +192,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<()> {
     if args.in_background {
         return stay(args, Starting::begin(true)?);
     }
-    if (args.allows_suid() || args.allows_devices()) && !rustix::process::geteuid().is_root() {
-        bail!("only root can mount with '-o suid' or '-o dev': leave them out, or mount as root");
-    }
-    let dir = prepare_dir(&args.dir)?;
+    let dir = checked_dir(args)?;
     if args.foreground {
         report::note(format_args!(
             "azekura: {} at {}; Ctrl-C or 'azekura umount {}' ends it",
@@ -179,6 +207,22 @@ pub(crate) fn run(args: &MountArgs) -> Result<()> {
     let pid = daemon::launch(&background_arguments(args, &dir)?, &log, READY_TIMEOUT, &what)?;
     report::say(format_args!("{} mounted at {} (process {pid})", args.name, dir.display()));
     Ok(())
+}
+
+/// The words for a process that serves the mount, and its directory, which can be mounted at.
+///
+/// # Errors
+/// As [`prepare_dir`]; if only root may mount so.
+pub(crate) fn words_for_server(args: &MountArgs) -> Result<(Vec<OsString>, PathBuf)> {
+    let dir = checked_dir(args)?;
+    Ok((background_arguments(args, &dir)?, dir))
+}
+
+fn checked_dir(args: &MountArgs) -> Result<PathBuf> {
+    if (args.allows_suid() || args.allows_devices()) && !rustix::process::geteuid().is_root() {
+        bail!("only root can mount with '-o suid' or '-o dev': leave them out, or mount as root");
+    }
+    prepare_dir(&args.dir)
 }
 
 /// Checks the mount point, and cleans up after a mount whose process has died.
@@ -243,12 +287,20 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
 
 fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
     let pool = connect::pool(&args.name.pool)?;
+    Ok((begin_as_said(args, &pool, dir)?, pool))
+}
+
+/// Mounts what a command line says, of a pool that is connected already, at `dir`; ready when this returns.
+///
+/// # Errors
+/// As [`begin`].
+pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> Result<Mount> {
     let (policy, cache) = match args.cache {
         Cache::None => (CachePolicy::None, CacheMode::None),
         Cache::Auto => (usual_file_system().cache, CacheMode::Auto),
     };
     let fs = FsConfig { cache: policy, ..usual_file_system() };
-    let usual = usual_mount(&pool, dir);
+    let usual = usual_mount(pool, dir);
     let config = MountConfig {
         cache,
         fsname: mounts::source(&pool.map(), args.name.container()),
@@ -269,7 +321,7 @@ fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
         FarNames::Asked => None,
         FarNames::Listed => Some(FsConfig::LISTED_FROM_US),
     };
-    Ok((begin(&pool, args.name.container(), fs, config)?, pool))
+    begin(pool, args.name.container(), fs, config)
 }
 
 /// How the file system behind a mount is unless something else is asked for.

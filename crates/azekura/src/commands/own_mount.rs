@@ -1,5 +1,5 @@
-//! The mount that the process of an engine serves itself, so that what is asked there is a call into the
-//! engine and no message. Owns when it begins and ends, and that the engine outlives it; how a container is
+//! The mounts that the process of an engine serves itself, so that what is asked there is a call into the
+//! engine and no message. Owns when they begin and end, and that the engine outlives them; how a container is
 //! mounted stands in `mount`. Engines of the pool in other processes are asked over sockets, as ever.
 
 use std::path::{Path, PathBuf};
@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use azekura_client::{ClientConfig, ClientError, Pool, PoolFile, SecretSource};
-use azekura_engine::Engine;
+use azekura_engine::{Engine, Watch};
 use azekura_fuse::{Mount, Unmounter};
 use azekura_posix::MountError;
 use azekura_proto::EngineId;
+use azekura_proto::pool_map::PoolMap;
 use azekura_rpc::transport::{Direct, Sockets};
+use parking_lot::Mutex;
 
-use super::mount;
+use super::mount::{self, MountArgs};
 use crate::connect;
 use crate::host::records::{self, LocalMount};
 use crate::names::DEFAULT_CONTAINER;
@@ -27,102 +29,183 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long an engine that ends waits for a mount in which something is still open.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A mount that this process serves beside its engine.
+/// What is mounted, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wish<'a> {
+    /// The pool's default container, with the usual options.
+    Usual,
+    /// As a command line of `azekura mount` says.
+    Of(&'a MountArgs),
+}
+
+/// The mounts that this process serves beside its engine. The engine itself belongs to somebody else, who
+/// says when it is there.
 #[derive(Debug)]
-pub(crate) struct OwnMount {
+pub(crate) struct OwnMounts {
     network: Arc<Direct>,
-    engine: EngineId,
+    secret_file: PathBuf,
+    engine_dir: PathBuf,
+    engine: Mutex<Reach>,
+    mounts: Mutex<Vec<OwnMount>>,
+}
+
+/// How the engine is reached.
+#[derive(Debug, Default)]
+struct Reach {
+    /// `None` while it is not there.
+    watch: Option<Watch>,
+    /// By calls, under this number, since somebody needed it.
+    added: Option<EngineId>,
+    /// No mount begins any more.
+    is_ending: bool,
+}
+
+/// A mount that this process serves.
+#[derive(Debug)]
+struct OwnMount {
     unmounter: Unmounter,
     /// Ends when the mount is gone.
     serving: JoinHandle<()>,
 }
 
-impl OwnMount {
-    /// Mounts the default container of the engine's pool at `dir`; ready when this returns.
+impl OwnMounts {
+    /// No mount yet.
+    pub(crate) fn beside(engine: &Engine, engine_dir: PathBuf, secret_file: PathBuf) -> Self {
+        let reach = Reach { watch: Some(engine.watch()), ..Reach::default() };
+        Self {
+            network: Arc::new(Direct::beside(Arc::new(Sockets::default()))),
+            secret_file,
+            engine_dir,
+            engine: Mutex::new(reach),
+            mounts: Mutex::default(),
+        }
+    }
+
+    /// Whether the engine is of the pool with this id.
+    pub(crate) fn is_of(&self, pool: &str) -> bool {
+        let watch = self.engine.lock().watch.clone();
+        let place = watch.and_then(|watch| watch.place());
+        place.is_some_and(|(_, map)| map.pool.to_string() == pool)
+    }
+
+    /// Mounts at `dir`; ready when this returns.
     ///
     /// # Errors
     /// If the engine belongs to no pool, the directory is none to mount at, or the other engines of the
     /// pool do not answer.
-    pub(crate) fn begin(
-        engine: &Engine,
-        (dir, engine_dir): (&Path, &Path),
-        secret_file: PathBuf,
-    ) -> Result<Self> {
-        let (Some(id), Some(map)) = (engine.id(), engine.map()) else {
+    pub(crate) fn begin(&self, dir: &Path, wish: Wish<'_>) -> Result<()> {
+        let dir = mount::prepare_dir(dir)?;
+        check_apart(&dir, &self.engine_dir)?;
+        let map = self.reach(&dir)?;
+        let file = PoolFile { map, secret: SecretSource::File(self.secret_file.clone()) };
+        let mount = serve(&file, &self.network, &dir, wish)?;
+        let mut mounts = self.mounts.lock();
+        mounts.retain(|mount| !mount.serving.is_finished());
+        mounts.push(mount);
+        let is_late = self.engine.lock().is_ending;
+        drop(mounts);
+        if is_late {
+            self.take_away();
+            bail!("the engine ends");
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the engine is reached by calls, and gives the pool's map.
+    fn reach(&self, dir: &Path) -> Result<PoolMap> {
+        let mut engine = self.engine.lock();
+        if engine.is_ending {
+            bail!("the engine ends");
+        }
+        let place = engine.watch.as_ref().and_then(Watch::place);
+        let Some((id, map)) = place else {
             bail!(
                 "the engine belongs to no pool yet, so there is nothing to mount at {}: start it without \
                  --mount, run 'azekura pool create', and start it again with --mount",
                 dir.display()
             )
         };
-        let dir = mount::prepare_dir(dir)?;
-        check_apart(&dir, engine_dir)?;
-        let network = Arc::new(Direct::beside(Arc::new(Sockets::default())));
-        network.add(id, engine.door());
-        let file = PoolFile { map, secret: SecretSource::File(secret_file) };
-        let begun = Self::serve(&file, &network, &dir);
-        if begun.is_err() {
-            network.remove(id);
+        if engine.added.is_none()
+            && let Some(door) = engine.watch.as_ref().and_then(Watch::door)
+        {
+            self.network.add(id, door);
+            engine.added = Some(id);
         }
-        let (unmounter, serving) = begun?;
-        Ok(Self { network, engine: id, unmounter, serving })
+        Ok(map)
     }
 
-    fn serve(
-        file: &PoolFile,
-        network: &Arc<Direct>,
-        dir: &Path,
-    ) -> Result<(Unmounter, JoinHandle<()>)> {
-        let network = Some(Arc::clone(network) as Arc<_>);
-        let pool = Pool::connect(file, ClientConfig { network, ..ClientConfig::default() })?;
-        let mount = mount_when_others_are_there(&pool, dir)?;
-        let key = records::mount_key(dir);
-        let record = LocalMount { dir: dir.to_owned(), pid: std::process::id(), by_engine: true };
-        if let Err(error) = records::save(&key, &record) {
-            tracing::warn!("'azekura umount' will not know who serves the mount: {error:#}");
-        }
-        tracing::info!(dir = %dir.display(), "mounted, and served by the engine's own process");
-        let (unmounter, dir) = (mount.unmounter(), dir.to_owned());
-        let serving = std::thread::Builder::new().name("own mount".to_owned()).spawn(move || {
-            mount.wait();
-            // Whoever does not answer is not waited for.
-            pool.leave();
-            drop((mount, pool));
-            if let Err(error) = records::remove::<LocalMount>(&key) {
-                tracing::warn!("{error:#}");
-            }
-            tracing::info!(dir = %dir.display(), "unmounted");
-        });
-        Ok((unmounter, serving.context("cannot start a thread for the mount")?))
-    }
-
-    /// Has the mount do without the engine until [`OwnMount::go_on`]: what is asked meanwhile waits, as for
+    /// Has the mounts do without the engine until [`OwnMounts::go_on`]: what is asked meanwhile waits, as for
     /// an engine that was killed.
     pub(crate) fn pause(&self) {
-        self.network.remove(self.engine);
+        let mut engine = self.engine.lock();
+        engine.watch = None;
+        if let Some(id) = engine.added {
+            self.network.remove(id);
+        }
     }
 
     /// The engine is there again.
-    pub(crate) fn go_on(&self, engine: &Engine) {
-        self.network.add(self.engine, engine.door());
+    pub(crate) fn go_on(&self, started: &Engine) {
+        let mut engine = self.engine.lock();
+        engine.watch = Some(started.watch());
+        if let Some(id) = engine.added {
+            self.network.add(id, started.door());
+        }
     }
 
-    /// Takes the mount away, if it is still there, and waits a little for those who use it. Whoever has
+    /// Takes the mounts away that are still there, and waits a little for those who use them. Whoever has
     /// something open after that gets errors.
-    pub(crate) fn end(self) {
-        if let Err(error) = self.unmounter.unmount(true) {
-            tracing::error!("{error}");
+    pub(crate) fn end(&self) {
+        self.engine.lock().is_ending = true;
+        self.take_away();
+        self.pause();
+    }
+
+    fn take_away(&self) {
+        let mounts = std::mem::take(&mut *self.mounts.lock());
+        for mount in &mounts {
+            // What was unmounted before is not there to be unmounted.
+            if !mount.serving.is_finished()
+                && let Err(error) = mount.unmounter.unmount(true)
+            {
+                tracing::error!("{error}");
+            }
         }
         let deadline = Instant::now() + END_TIMEOUT;
-        while !self.serving.is_finished() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
+        for mount in &mounts {
+            while !mount.serving.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if !mount.serving.is_finished() {
+                let dir = mount.unmounter.mountpoint().display();
+                tracing::warn!("{dir} is still in use: what is open there fails from now on");
+            }
         }
-        if !self.serving.is_finished() {
-            let dir = self.unmounter.mountpoint().display();
-            tracing::warn!("{dir} is still in use: what is open there fails from now on");
-        }
-        self.network.remove(self.engine);
     }
+}
+
+fn serve(file: &PoolFile, network: &Arc<Direct>, dir: &Path, wish: Wish<'_>) -> Result<OwnMount> {
+    let network = Some(Arc::clone(network) as Arc<_>);
+    let pool = Pool::connect(file, ClientConfig { network, ..ClientConfig::default() })?;
+    let mount = mount_when_others_are_there(&pool, dir, wish)?;
+    let key = records::mount_key(dir);
+    let record = LocalMount { dir: dir.to_owned(), pid: std::process::id(), by_engine: true };
+    if let Err(error) = records::save(&key, &record) {
+        tracing::warn!("'azekura umount' will not know who serves the mount: {error:#}");
+    }
+    tracing::info!(dir = %dir.display(), "mounted, and served by the engine's own process");
+    let (unmounter, dir) = (mount.unmounter(), dir.to_owned());
+    let serving = std::thread::Builder::new().name("own mount".to_owned()).spawn(move || {
+        mount.wait();
+        // Whoever does not answer is not waited for.
+        pool.leave();
+        drop((mount, pool));
+        if let Err(error) = records::remove::<LocalMount>(&key) {
+            tracing::warn!("{error:#}");
+        }
+        tracing::info!(dir = %dir.display(), "unmounted");
+    });
+    Ok(OwnMount { unmounter, serving: serving.context("cannot start a thread for the mount")? })
 }
 
 /// Refuses what would have the engine look for its own files in its own mount.
@@ -139,10 +222,10 @@ fn check_apart(dir: &Path, engine_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn mount_when_others_are_there(pool: &Arc<Pool>, dir: &Path) -> Result<Mount> {
+fn mount_when_others_are_there(pool: &Arc<Pool>, dir: &Path, wish: Wish<'_>) -> Result<Mount> {
     let deadline = Instant::now() + OTHERS_TIMEOUT;
     loop {
-        match mount_default(pool, dir) {
+        match mount_once(pool, dir, wish) {
             Err(error) if is_unreached(&error) && Instant::now() < deadline => {
                 tracing::info!("waiting for the other engines: {error:#}");
                 std::thread::sleep(PAUSE);
@@ -152,7 +235,10 @@ fn mount_when_others_are_there(pool: &Arc<Pool>, dir: &Path) -> Result<Mount> {
     }
 }
 
-fn mount_default(pool: &Arc<Pool>, dir: &Path) -> Result<Mount> {
+fn mount_once(pool: &Arc<Pool>, dir: &Path, wish: Wish<'_>) -> Result<Mount> {
+    if let Wish::Of(args) = wish {
+        return mount::begin_as_said(args, pool, dir);
+    }
     if pool.map().engines.len() == 1 {
         connect::make_default_container(pool)?;
     }

@@ -2,6 +2,7 @@
 //! Owns the layout of an engine's directory as far as the command line decides it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -16,8 +17,10 @@ use rustix::fs::Mode;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use super::own_mount::OwnMount;
+use super::mount::MountArgs;
+use super::own_mount::{OwnMounts, Wish};
 use crate::host::daemon::Starting;
+use crate::host::engines::{self, Hearing, Order};
 use crate::host::interrupt::{Asked, EndSignals};
 use crate::host::{places, process};
 use crate::names::check_name;
@@ -172,19 +175,34 @@ pub(crate) fn check_pool_name(dir: &Path, found: &str, wanted: &str) -> Result<(
     )
 }
 
-/// Starts the engine, and serves its mount if it is to have one.
-fn start(args: &ServeArgs) -> Result<(Engine, Option<OwnMount>)> {
+/// Starts the engine, serves its mount if it is to have one, and hears of further ones.
+fn start(args: &ServeArgs) -> Result<(Engine, Arc<OwnMounts>, Option<Hearing>)> {
     let (config, secret_file) = config_of(args)?;
     let dir = config.dir.clone();
     let engine = start_engine(args, config, &secret_file)?;
-    let Some(mount) = &args.mount else { return Ok((engine, None)) };
-    match OwnMount::begin(&engine, (mount, &dir), secret_file) {
-        Ok(mount) => Ok((engine, Some(mount))),
-        Err(error) => {
-            engine.stop();
-            Err(error)
-        }
+    let own_mounts = Arc::new(OwnMounts::beside(&engine, dir, secret_file));
+    let begun = match &args.mount {
+        Some(mount) => own_mounts.begin(mount, Wish::Usual),
+        None => Ok(()),
+    };
+    if let Err(error) = begun {
+        own_mounts.end();
+        engine.stop();
+        return Err(error);
     }
+    let hearing = hear_orders(&own_mounts).inspect_err(|error| {
+        tracing::warn!("'azekura mount --with-engine' will not find this engine: {error:#}");
+    });
+    Ok((engine, own_mounts, hearing.ok()))
+}
+
+fn hear_orders(own_mounts: &Arc<OwnMounts>) -> Result<Hearing> {
+    let (asked, mounts) = (Arc::clone(own_mounts), Arc::clone(own_mounts));
+    let carry_out = move |order: &Order| {
+        let args = MountArgs::of_words(&order.words)?;
+        mounts.begin(args.dir(), Wish::Of(&args))
+    };
+    engines::hear(move |pool| asked.is_of(pool), carry_out)
 }
 
 fn start_engine(args: &ServeArgs, config: EngineConfig, secret_file: &Path) -> Result<Engine> {
@@ -212,7 +230,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     // From here on a signal waits until the engine can be stopped in good order.
     let mut signals =
         Signals::new([SIGTERM, SIGINT, RESTART]).context("cannot wait for signals")?;
-    let (mut engine, own_mount) = match start(args) {
+    let (mut engine, own_mounts, hearing) = match start(args) {
         Ok(started) => started,
         Err(error) => return Err(starting.failed(error)),
     };
@@ -223,10 +241,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         match signals.forever().next() {
             Some(RESTART) => {
                 tracing::warn!("starting anew, without the commits that were taken back");
-                engine = match restart(engine, own_mount.as_ref()) {
+                engine = match restart(engine, &own_mounts) {
                     Ok(engine) => engine,
                     Err(error) => {
-                        own_mount.into_iter().for_each(OwnMount::end);
+                        own_mounts.end();
                         return Err(error);
                     }
                 };
@@ -247,23 +265,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
             }
         }
     });
-    if let Some(mount) = own_mount {
-        mount.end();
-    }
+    drop(hearing);
+    own_mounts.end();
     engine.stop();
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Starts the engine anew; its own mount waits for it.
-fn restart(engine: Engine, own_mount: Option<&OwnMount>) -> Result<Engine> {
-    if let Some(mount) = own_mount {
-        mount.pause();
-    }
+/// Starts the engine anew; its own mounts wait for it.
+fn restart(engine: Engine, own_mounts: &OwnMounts) -> Result<Engine> {
+    own_mounts.pause();
     let engine = engine.restart()?;
-    if let Some(mount) = own_mount {
-        mount.go_on(&engine);
-    }
+    own_mounts.go_on(&engine);
     Ok(engine)
 }
 

@@ -18,7 +18,7 @@ use super::serve::{self, TARGETS_DIR};
 use super::{down, mount};
 use crate::host::daemon::{self, NotReady};
 use crate::host::records::{self, LocalPool, PoolLock};
-use crate::host::{mounts, places, process, unit};
+use crate::host::{engines, mounts, places, process, unit};
 use crate::names::check_name;
 use crate::outcome::usage;
 use crate::report;
@@ -190,7 +190,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     if let Some(pid) = answering(name, &dir)? {
         report::say(format_args!("pool '{name}' runs already (process {pid})"));
         if let Some(dir) = &args.mount {
-            check_mounted(name, pid, dir)?;
+            have_mounted(name, pid, dir)?;
         }
         return if args.unit { write_unit(args, before.as_ref()) } else { Ok(()) };
     }
@@ -213,21 +213,43 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
     if args.unit { write_unit(args, records::load(name)?.as_ref()) } else { Ok(()) }
 }
 
-/// Checks that the engine that runs serves the mount that is asked for.
-fn check_mounted(name: &str, pid: u32, dir: &Path) -> Result<()> {
+/// Sees to it that the engine that runs serves the mount that is asked for.
+fn have_mounted(name: &str, pid: u32, dir: &Path) -> Result<()> {
     let dir = mounts::canonical_mount_point(dir)?;
     let shown = dir.display();
     let is_it = mounts::of_named(name)?.iter().any(|mount| mount.dir == dir)
         && mounts::engine_of(&dir).is_some_and(|found| found.as_raw_pid() == pid.cast_signed());
     if !is_it {
-        bail!(
-            "the engine was started without a mount at {shown}: 'azekura mount {name} {shown}' mounts it with a \
-             process of its own; to have the engine serve it, run 'azekura down {name}' and then this \
-             command again"
-        );
+        let map = PoolFile::load(&PoolFile::path_of(name))?.map;
+        let words = ["mount".into(), "--".into(), name.into(), dir.clone().into()];
+        if engines::ask_to_mount(map.pool, words.to_vec())?.is_none() {
+            bail!(
+                "process {pid} serves pool '{name}' but cannot be asked to mount: run 'azekura down {name}' \
+                 and then this command again"
+            );
+        }
     }
     report::say(format_args!("it is mounted at {shown}"));
     Ok(())
+}
+
+/// Starts a pool of this user that is down. False if there is none of that name, or it is not down.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn start_again(name: &str) -> Result<bool> {
+    // What is no name is a pool file or a URL, and no pool that was started by it.
+    let record: Option<LocalPool> = match check_name(name) {
+        Ok(name) => records::load(&name)?,
+        Err(_) => None,
+    };
+    if record.is_none_or(|record| serve::running_engine(record.pid).is_some()) {
+        return Ok(false);
+    }
+    let name = name.to_owned();
+    let (memory, unit) = (false, false);
+    run(&UpArgs { memory, dir: None, name, targets: None, unit, mount: None, listen: None })?;
+    Ok(true)
 }
 
 /// What an engine that was killed has left of its mount.

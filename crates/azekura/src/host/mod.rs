@@ -4,6 +4,7 @@
 pub(crate) mod cpu_time;
 pub mod daemon;
 pub mod date;
+pub(crate) mod engines;
 pub(crate) mod gateways;
 pub mod interrupt;
 pub mod machine;

@@ -1,0 +1,236 @@
+//! What commands of this user ask of a process that serves an engine here: to serve a mount too. Owns the
+//! socket on which it hears them, and the words on it. Only the user's own processes get at the socket.
+
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use azekura_proto::PoolId;
+use serde::{Deserialize, Serialize};
+
+use super::places;
+
+/// What a socket of an engine's process is called, around its process id.
+const PREFIX: &str = "engine-";
+const SUFFIX: &str = ".sock";
+/// How long a process may take over the words; to mount, it may have to wait for other engines.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long whoever connects may take to say what is wanted.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+/// A command line is shorter.
+const ORDER_BYTES_MAX: u64 = 1 << 20;
+
+/// A mount that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// The pool's id.
+    pool: String,
+    /// Which mounts the one who asks sees: nobody is served by a mount in another namespace.
+    namespace: PathBuf,
+    /// The words of `azekura mount`, with an absolute path.
+    pub(crate) words: Vec<OsString>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Answer {
+    /// The engine is of another pool, or of none.
+    NotMine,
+    Done,
+    /// With the reason.
+    Refused(String),
+}
+
+/// The socket of this process; whoever asks from its end on finds nobody.
+#[derive(Debug)]
+pub(crate) struct Hearing {
+    socket: PathBuf,
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn namespace() -> Result<PathBuf> {
+    std::fs::read_link("/proc/self/ns/mnt").context("cannot read /proc/self/ns/mnt")
+}
+
+/// From now on this process does what is asked for pools that `is_mine` knows. `carry_out` is called by a
+/// thread of its own for each order.
+///
+/// # Errors
+/// If the socket cannot be made.
+pub(crate) fn hear(
+    is_mine: impl Fn(&str) -> bool + Send + Sync + 'static,
+    carry_out: impl Fn(&Order) -> Result<()> + Send + Sync + 'static,
+) -> Result<Hearing> {
+    hear_in(&places::socket_dir()?, std::process::id(), Arc::new((is_mine, carry_out)))
+}
+
+fn hear_in<M, C>(dir: &Path, pid: u32, what: Arc<(M, C)>) -> Result<Hearing>
+where
+    M: Fn(&str) -> bool + Send + Sync + 'static,
+    C: Fn(&Order) -> Result<()> + Send + Sync + 'static,
+{
+    let socket = dir.join(format!("{PREFIX}{pid}{SUFFIX}"));
+    // An older process of this number has been killed.
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket)
+        .with_context(|| format!("cannot make the socket {}", socket.display()))?;
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            let what = Arc::clone(&what);
+            // Without a thread there is no answer, and whoever asked is told so by the end of the stream.
+            let _ = std::thread::Builder::new().name("order".to_owned()).spawn(move || {
+                // Whoever asked may have gone.
+                let _ = answer(stream, &what.0, &what.1);
+            });
+        }
+    };
+    std::thread::Builder::new().name("orders".to_owned()).spawn(accept)?;
+    Ok(Hearing { socket })
+}
+
+fn answer(
+    mut stream: UnixStream,
+    is_mine: &impl Fn(&str) -> bool,
+    carry_out: &impl Fn(&Order) -> Result<()>,
+) -> Result<()> {
+    stream.set_read_timeout(Some(ORDER_TIMEOUT))?;
+    let mut text = Vec::new();
+    (&stream).take(ORDER_BYTES_MAX).read_to_end(&mut text)?;
+    let order: Order = serde_json::from_slice(&text)?;
+    let answer = if !is_mine(&order.pool) {
+        Answer::NotMine
+    } else if order.namespace != namespace()? {
+        Answer::Refused(
+            "it sees other mounts than this command (another mount namespace): leave out --with-engine"
+                .to_owned(),
+        )
+    } else {
+        carry_out(&order)
+            .map_or_else(|error| Answer::Refused(format!("{error:#}")), |()| Answer::Done)
+    };
+    stream.write_all(&serde_json::to_vec(&answer)?)?;
+    Ok(())
+}
+
+/// Has a process that serves an engine of the pool mount what these words of `azekura mount` say. Gives its
+/// id; `None` if there is no such process of this user here.
+///
+/// # Errors
+/// If it refuses, or does not answer.
+pub(crate) fn ask_to_mount(pool: PoolId, words: Vec<OsString>) -> Result<Option<u32>> {
+    let order = Order { pool: pool.to_string(), namespace: namespace()?, words };
+    ask_all(&places::socket_dir()?, &order)
+}
+
+fn ask_all(dir: &Path, order: &Order) -> Result<Option<u32>> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(None) };
+    let number = |name: &OsString| {
+        name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse::<u32>().ok()
+    };
+    let found =
+        entries.flatten().filter_map(|entry| Some((number(&entry.file_name())?, entry.path())));
+    let mut found: Vec<(u32, PathBuf)> = found.collect();
+    found.sort();
+    for (pid, socket) in found {
+        match ask(&socket, order).with_context(|| format!("the engine's process {pid}"))? {
+            Some(Answer::Done) => return Ok(Some(pid)),
+            Some(Answer::Refused(reason)) => bail!("the engine's process {pid} refuses: {reason}"),
+            Some(Answer::NotMine) | None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// `None` if nobody hears at the socket any more.
+fn ask(socket: &Path, order: &Order) -> Result<Option<Answer>> {
+    let mut stream = match UnixStream::connect(socket) {
+        Ok(stream) => stream,
+        Err(error) => {
+            if error.kind() == std::io::ErrorKind::ConnectionRefused {
+                // Its process was killed.
+                let _ = std::fs::remove_file(socket);
+            }
+            return Ok(None);
+        }
+    };
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let told = serde_json::to_vec(order)?;
+    let mut text = Vec::new();
+    let said = stream
+        .write_all(&told)
+        .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
+        .and_then(|()| stream.read_to_end(&mut text));
+    said.with_context(|| {
+        let limit_s = ANSWER_TIMEOUT.as_secs();
+        format!("does not answer within {limit_s} s: look at its log with 'azekura logs'")
+    })?;
+    if text.is_empty() {
+        bail!("ended before it answered: look at its log with 'azekura logs'");
+    }
+    Ok(Some(serde_json::from_slice(&text).context("gives an answer that makes no sense")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(pool: &str) -> Order {
+        let words = vec!["mount".into(), "/a b".into()];
+        Order { pool: pool.to_owned(), namespace: namespace().unwrap(), words }
+    }
+
+    fn hearing(dir: &Path, pid: u32, mine: &'static str) -> Hearing {
+        let carry_out = |order: &Order| {
+            if order.words[1] == "/a b" { Ok(()) } else { Err(anyhow::anyhow!("not there")) }
+        };
+        hear_in(dir, pid, Arc::new((move |pool: &str| pool == mine, carry_out))).unwrap()
+    }
+
+    #[test]
+    fn the_process_whose_pool_it_is_carries_an_order_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (hearing(dir.path(), 71, "one"), hearing(dir.path(), 72, "two"));
+        assert_eq!(ask_all(dir.path(), &order("one")).unwrap(), Some(71));
+        assert_eq!(ask_all(dir.path(), &order("two")).unwrap(), Some(72));
+        assert_eq!(ask_all(dir.path(), &order("three")).unwrap(), None);
+        drop((one, two));
+        assert_eq!(ask_all(dir.path(), &order("one")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_refusal_comes_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let _hearing = hearing(dir.path(), 71, "one");
+        let elsewhere = Order { namespace: "mnt:[1]".into(), ..order("one") };
+        let wrong = Order { words: vec!["mount".into(), "/b".into()], ..order("one") };
+        for (order, reason) in [(elsewhere, "namespace"), (wrong, "not there")] {
+            let error = ask_all(dir.path(), &order).unwrap_err().to_string();
+            assert!(error.contains(reason) && error.contains("71"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_removed_and_strangers_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("engine-72.sock");
+        drop(UnixListener::bind(&socket).unwrap());
+        drop(UnixListener::bind(dir.path().join("engine-x.sock")).unwrap());
+        assert_eq!(ask_all(dir.path(), &order("one")).unwrap(), None);
+        assert!(!socket.exists() && dir.path().join("engine-x.sock").exists());
+        // Garbage at the door ends nothing.
+        let hearing = hearing(dir.path(), 73, "one");
+        let mut stranger = UnixStream::connect(&hearing.socket).unwrap();
+        stranger.write_all(b"\xff\xff").unwrap();
+        drop(stranger);
+        assert_eq!(ask_all(dir.path(), &order("one")).unwrap(), Some(73));
+    }
+}
