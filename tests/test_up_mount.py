@@ -271,6 +271,39 @@ def test_an_engine_asked_to_mount_keeps_that_through_a_new_start(world):
     assert (second / "f7").read_text() == "7"
 
 
+@pytest.mark.root
+def test_what_took_the_place_of_a_mount_is_left_alone(world, own):
+    pool, path = own
+    held = os.open(path / "file", os.O_RDWR | os.O_CREAT)
+    try:
+        world.run("umount", "--lazy", path)
+        subprocess.run(["mount", "-t", "tmpfs", "none", path], check=True, timeout=30)
+        (path / "other").write_text("x")
+        pool.down()
+        assert (path / "other").read_text() == "x"
+    finally:
+        subprocess.run(["umount", path], check=False, timeout=30)
+        # The engine that served it has ended.
+        with contextlib.suppress(OSError):
+            os.close(held)
+
+
+def test_an_old_mount_that_ends_late_is_not_taken_for_the_new_one(world, own):
+    pool, path = own
+    with open(path / "file", "w"):
+        world.run("umount", "--lazy", path)
+        world.run("mount", pool.name, path, "--with-engine")
+    wait_until(lambda: "unmounted" in pool.world.log_text(), "the old one has ended")
+    with open(path / "file", "w"):
+        done = world.run("down", pool.name, check=False)
+        assert done.returncode != 0 and "in use" in done.stderr, done.stderr
+    (path / "file").write_text("x")
+    inner = path / "inner"
+    inner.mkdir()
+    world.run("mount", pool.name, inner, "--with-engine")
+    assert pool.down().stdout.count("unmounted") == 2
+
+
 def test_down_takes_the_mount_away_unless_it_is_in_use(world, own):
     pool, path = own
     pid = pool.pids()[0]

@@ -26,7 +26,9 @@ mod request_tests;
 pub use abi::Attr;
 pub use dirent::{DirentWriter, Full, ListedEntry};
 pub use handler::Handler;
-pub use mount::{MountError, MountOptions, attach, mount, raise_readahead, unmount};
+pub use mount::{
+    MountError, MountOptions, attach, mount, mounted_device, raise_readahead, unmount,
+};
 pub use negotiate::{Negotiated, SessionConfig};
 pub use notify::Notifier;
 pub use operation::{CopyRange, Lock, LockKind, Operation, ReadDir, SetAttr, SetTime, Write};

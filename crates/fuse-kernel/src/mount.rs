@@ -380,9 +380,9 @@ pub fn raise_readahead(path: &Path, bytes: u32) {
     }
 }
 
-/// Device number of the mount at `path`, as the mount table has it. The file system itself is not
+/// Device number of the topmost mount at `path`, as the mount table has it. The file system itself is not
 /// asked, which may not be able to answer yet.
-fn mounted_device(path: &Path) -> Option<String> {
+pub fn mounted_device(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
     let wanted = escaped(path.as_os_str().as_bytes());

@@ -64,6 +64,8 @@ pub struct Mount {
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     mountpoint: Arc<Path>,
+    /// Its number in the mount table; `None` if that could not be read.
+    device: Option<Arc<str>>,
     gone: Arc<AtomicBool>,
 }
 
@@ -74,12 +76,17 @@ impl Unmounter {
     }
 
     /// Unmounts; [`Mount::wait`] returns then. With `lazy` the mount disappears at once and ends
-    /// when the last file in it is closed. A mount that is gone already is no error.
+    /// when the last file in it is closed. A mount that is gone already is no error, and what somebody has
+    /// mounted at its place meanwhile is left alone.
     ///
     /// # Errors
     /// If it is in use, for example.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         if self.gone.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let is_other = |device| kernel::mounted_device(&self.mountpoint).as_deref() != Some(device);
+        if self.device.as_deref().is_some_and(is_other) {
             return Ok(());
         }
         unmount(&self.mountpoint, lazy)
@@ -107,8 +114,9 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
     match serve(device, fs, ServeConfig { cache, threads, transport, view: View::Everybody }) {
         Ok(server) => {
             raise_readahead(&mountpoint, cache);
+            let device = kernel::mounted_device(&mountpoint).map(Arc::from);
             let mountpoint = Arc::from(mountpoint);
-            let unmounter = Unmounter { mountpoint, gone: server.over() };
+            let unmounter = Unmounter { mountpoint, device, gone: server.over() };
             Ok(Mount { server, unmounter })
         }
         Err(source) => {

@@ -200,7 +200,8 @@ pub(crate) fn refuse_in_use(pool: &str, container: Option<&str>) -> Result<()> {
 
 /// Takes the mounts away that engines of the pool serve themselves, before those are stopped.
 fn take_own_mounts_away(name: &str) -> Result<()> {
-    for mount in mounts::of_named(name)? {
+    // One may lie in an older one.
+    for mount in mounts::of_named(name)?.into_iter().rev() {
         if mounts::engine_of(&mount.dir).is_some() {
             umount::take_away(&mount.dir, false)?;
             report::say(format_args!("pool '{name}' unmounted from {}", mount.dir.display()));

@@ -127,7 +127,7 @@ pub(crate) struct MountArgs {
     write: WriteArgs,
     /// Have the process of the pool's engine on this host serve the mount itself, by calls and without
     /// messages; a pool of this user that is down is started
-    #[arg(long, conflicts_with = "foreground")]
+    #[arg(long, conflicts_with_all = ["foreground", "trace"])]
     with_engine: bool,
     /// Was started by a command that waits to hear that the mount is ready
     #[arg(long, hide = true)]
@@ -375,9 +375,9 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
         Ok(started) => started,
         Err(error) => return Err(starting.failed(error)),
     };
-    let key = records::mount_key(&dir);
-    let record = LocalMount { dir: dir.clone(), pid: std::process::id(), by_engine: false };
-    if let Err(error) = records::save(&key, &record) {
+    let pid = std::process::id();
+    let record = LocalMount { dir: dir.clone(), pid, by_engine: false, serial: 0 };
+    if let Err(error) = records::save(&records::mount_key(&dir), &record) {
         tracing::warn!("'azekura umount' will not wait for this process: {error:#}");
     }
     tracing::info!(container = %args.name, dir = %dir.display(), "mounted");
@@ -399,7 +399,7 @@ fn stay(args: &MountArgs, starting: Starting) -> Result<()> {
     handle.close();
     // The thread has nothing left to wait for.
     let _ = waiter.join();
-    if let Err(error) = records::remove::<LocalMount>(&key) {
+    if let Err(error) = records::remove_mount(&record) {
         tracing::warn!("{error:#}");
     }
     tracing::info!(dir = %dir.display(), "unmounted");

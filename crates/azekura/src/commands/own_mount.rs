@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use azekura_client::{ClientConfig, ClientError, Pool, PoolFile, SecretSource};
 use azekura_engine::{Engine, Watch};
 use azekura_fuse::{Mount, Unmounter};
 use azekura_posix::MountError;
-use azekura_proto::EngineId;
 use azekura_proto::pool_map::PoolMap;
+use azekura_proto::{EngineId, PoolId};
 use azekura_rpc::transport::{Direct, Sockets};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::mount::{self, MountArgs};
 use crate::connect;
@@ -26,8 +27,15 @@ use crate::names::DEFAULT_CONTAINER;
 const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Between two looks whether what was to end has ended.
+const PAUSE_AT_END: Duration = Duration::from_millis(5);
+/// How long a mount waits for an engine that is starting anew.
+const ANEW_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an engine that ends waits for a mount in which something is still open.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Numbers the mounts of this process.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// What is mounted, and how.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +52,11 @@ pub(crate) enum Wish<'a> {
 pub(crate) struct OwnMounts {
     network: Arc<Direct>,
     secret_file: PathBuf,
-    engine_dir: PathBuf,
+    /// Its directory, and those of its targets.
+    engine_places: Vec<PathBuf>,
     engine: Mutex<Reach>,
+    /// The engine is there again, or nobody need wait for it any more.
+    is_there: Condvar,
     mounts: Mutex<Vec<OwnMount>>,
 }
 
@@ -54,8 +65,12 @@ pub(crate) struct OwnMounts {
 struct Reach {
     /// `None` while it is not there.
     watch: Option<Watch>,
+    /// Its pool, as far as anybody has asked.
+    pool: Option<PoolId>,
     /// By calls, under this number, since somebody needed it.
     added: Option<EngineId>,
+    /// Where mounts are under way.
+    beginning: Vec<PathBuf>,
     /// No mount begins any more.
     is_ending: bool,
 }
@@ -70,22 +85,30 @@ struct OwnMount {
 
 impl OwnMounts {
     /// No mount yet.
-    pub(crate) fn beside(engine: &Engine, engine_dir: PathBuf, secret_file: PathBuf) -> Self {
-        let reach = Reach { watch: Some(engine.watch()), ..Reach::default() };
+    pub(crate) fn beside(
+        engine: &Engine,
+        engine_places: Vec<PathBuf>,
+        secret_file: PathBuf,
+    ) -> Self {
+        let pool = engine.map().map(|map| map.pool);
+        let reach = Reach { watch: Some(engine.watch()), pool, ..Reach::default() };
         Self {
             network: Arc::new(Direct::beside(Arc::new(Sockets::default()))),
             secret_file,
-            engine_dir,
+            engine_places,
             engine: Mutex::new(reach),
+            is_there: Condvar::new(),
             mounts: Mutex::default(),
         }
     }
 
-    /// Whether the engine is of the pool with this id.
+    /// Whether the engine is of the pool with this id. One that is starting anew is still of its pool.
     pub(crate) fn is_of(&self, pool: &str) -> bool {
-        let watch = self.engine.lock().watch.clone();
-        let place = watch.and_then(|watch| watch.place());
-        place.is_some_and(|(_, map)| map.pool.to_string() == pool)
+        let mut engine = self.engine.lock();
+        if let Some((_, map)) = engine.watch.as_ref().and_then(Watch::place) {
+            engine.pool = Some(map.pool);
+        }
+        engine.pool.is_some_and(|own| own.to_string() == pool)
     }
 
     /// Mounts at `dir`; ready when this returns.
@@ -95,42 +118,78 @@ impl OwnMounts {
     /// pool do not answer.
     pub(crate) fn begin(&self, dir: &Path, wish: Wish<'_>) -> Result<()> {
         let dir = mount::prepare_dir(dir)?;
-        check_apart(&dir, &self.engine_dir)?;
+        check_apart(&dir, &self.engine_places)?;
         let map = self.reach(&dir)?;
+        let begun = self.begin_at(&dir, map, wish);
+        self.engine.lock().beginning.retain(|other| *other != dir);
+        begun
+    }
+
+    fn begin_at(&self, dir: &Path, map: PoolMap, wish: Wish<'_>) -> Result<()> {
         let file = PoolFile { map, secret: SecretSource::File(self.secret_file.clone()) };
-        let mount = serve(&file, &self.network, &dir, wish)?;
+        let network = Some(Arc::clone(&self.network) as Arc<_>);
+        let pool = Pool::connect(&file, ClientConfig { network, ..ClientConfig::default() })?;
+        let mount = self.mount_when_others_are_there(&pool, dir, wish)?;
+        let mount = serve(mount, pool, dir)?;
         let mut mounts = self.mounts.lock();
         mounts.retain(|mount| !mount.serving.is_finished());
         mounts.push(mount);
-        let is_late = self.engine.lock().is_ending;
-        drop(mounts);
-        if is_late {
-            self.take_away();
-            bail!("the engine ends");
-        }
         Ok(())
     }
 
-    /// Sees to it that the engine is reached by calls, and gives the pool's map.
+    fn mount_when_others_are_there(
+        &self,
+        pool: &Arc<Pool>,
+        dir: &Path,
+        wish: Wish<'_>,
+    ) -> Result<Mount> {
+        let deadline = Instant::now() + OTHERS_TIMEOUT;
+        loop {
+            match mount_once(pool, dir, wish) {
+                Err(error)
+                    if is_unreached(&error)
+                        && Instant::now() < deadline
+                        && !self.engine.lock().is_ending =>
+                {
+                    tracing::info!("waiting for the other engines: {error:#}");
+                    std::thread::sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Sees to it that the engine is reached by calls, gives the pool's map, and notes that a mount begins at
+    /// `dir`.
     fn reach(&self, dir: &Path) -> Result<PoolMap> {
+        let deadline = Instant::now() + ANEW_TIMEOUT;
         let mut engine = self.engine.lock();
+        while engine.watch.is_none() && !engine.is_ending {
+            if self.is_there.wait_until(&mut engine, deadline).timed_out() {
+                bail!("the engine is starting anew: try again");
+            }
+        }
         if engine.is_ending {
             bail!("the engine ends");
         }
-        let place = engine.watch.as_ref().and_then(Watch::place);
-        let Some((id, map)) = place else {
+        let watch = engine.watch.clone();
+        let Some((id, map)) = watch.as_ref().and_then(Watch::place) else {
             bail!(
                 "the engine belongs to no pool yet, so there is nothing to mount at {}: start it without \
                  --mount, run 'azekura pool create', and start it again with --mount",
                 dir.display()
             )
         };
+        if engine.beginning.iter().any(|other| other == dir) {
+            bail!("{} is being mounted already, which waits for other engines", dir.display());
+        }
         if engine.added.is_none()
-            && let Some(door) = engine.watch.as_ref().and_then(Watch::door)
+            && let Some(door) = watch.as_ref().and_then(Watch::door)
         {
             self.network.add(id, door);
             engine.added = Some(id);
         }
+        engine.beginning.push(dir.to_owned());
         Ok(map)
     }
 
@@ -151,30 +210,35 @@ impl OwnMounts {
         if let Some(id) = engine.added {
             self.network.add(id, started.door());
         }
+        self.is_there.notify_all();
     }
 
     /// Takes the mounts away that are still there, and waits a little for those who use them. Whoever has
     /// something open after that gets errors.
     pub(crate) fn end(&self) {
+        let deadline = Instant::now() + END_TIMEOUT;
         self.engine.lock().is_ending = true;
+        self.is_there.notify_all();
+        // One that has just come about would be left behind dead.
+        while !self.engine.lock().beginning.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(PAUSE_AT_END);
+        }
         self.take_away();
         self.pause();
     }
 
     fn take_away(&self) {
         let mounts = std::mem::take(&mut *self.mounts.lock());
-        for mount in &mounts {
-            // What was unmounted before is not there to be unmounted.
-            if !mount.serving.is_finished()
-                && let Err(error) = mount.unmounter.unmount(true)
-            {
+        // One may lie in an older one.
+        for mount in mounts.iter().rev() {
+            if let Err(error) = mount.unmounter.unmount(true) {
                 tracing::error!("{error}");
             }
         }
         let deadline = Instant::now() + END_TIMEOUT;
         for mount in &mounts {
             while !mount.serving.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(PAUSE_AT_END);
             }
             if !mount.serving.is_finished() {
                 let dir = mount.unmounter.mountpoint().display();
@@ -184,55 +248,46 @@ impl OwnMounts {
     }
 }
 
-fn serve(file: &PoolFile, network: &Arc<Direct>, dir: &Path, wish: Wish<'_>) -> Result<OwnMount> {
-    let network = Some(Arc::clone(network) as Arc<_>);
-    let pool = Pool::connect(file, ClientConfig { network, ..ClientConfig::default() })?;
-    let mount = mount_when_others_are_there(&pool, dir, wish)?;
-    let key = records::mount_key(dir);
-    let record = LocalMount { dir: dir.to_owned(), pid: std::process::id(), by_engine: true };
-    if let Err(error) = records::save(&key, &record) {
+fn serve(mount: Mount, pool: Arc<Pool>, dir: &Path) -> Result<OwnMount> {
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let (pid, dir) = (std::process::id(), dir.to_owned());
+    let record = LocalMount { dir, pid, by_engine: true, serial };
+    if let Err(error) = records::save(&records::mount_key(&record.dir), &record) {
         tracing::warn!("'azekura umount' will not know who serves the mount: {error:#}");
     }
-    tracing::info!(dir = %dir.display(), "mounted, and served by the engine's own process");
-    let (unmounter, dir) = (mount.unmounter(), dir.to_owned());
+    tracing::info!(dir = %record.dir.display(), "mounted, and served by the engine's own process");
+    let (unmounter, mine) = (mount.unmounter(), record.clone());
+    let forget = |record: &LocalMount| {
+        if let Err(error) = records::remove_mount(record) {
+            tracing::warn!("{error:#}");
+        }
+    };
     let serving = std::thread::Builder::new().name("own mount".to_owned()).spawn(move || {
         mount.wait();
         // Whoever does not answer is not waited for.
         pool.leave();
         drop((mount, pool));
-        if let Err(error) = records::remove::<LocalMount>(&key) {
-            tracing::warn!("{error:#}");
-        }
-        tracing::info!(dir = %dir.display(), "unmounted");
+        forget(&mine);
+        tracing::info!(dir = %mine.dir.display(), "unmounted");
     });
-    Ok(OwnMount { unmounter, serving: serving.context("cannot start a thread for the mount")? })
+    let serving = serving.context("cannot start a thread for the mount");
+    Ok(OwnMount { unmounter, serving: serving.inspect_err(|_| forget(&record))? })
 }
 
 /// Refuses what would have the engine look for its own files in its own mount.
-fn check_apart(dir: &Path, engine_dir: &Path) -> Result<()> {
-    let engine_dir = engine_dir.canonicalize().unwrap_or_else(|_| engine_dir.to_owned());
-    if engine_dir.starts_with(dir) || dir.starts_with(&engine_dir) {
-        bail!(
-            "{} cannot be the mount point of the engine whose files are in {}: choose a directory apart \
-             from that",
-            dir.display(),
-            engine_dir.display()
-        );
-    }
-    Ok(())
-}
-
-fn mount_when_others_are_there(pool: &Arc<Pool>, dir: &Path, wish: Wish<'_>) -> Result<Mount> {
-    let deadline = Instant::now() + OTHERS_TIMEOUT;
-    loop {
-        match mount_once(pool, dir, wish) {
-            Err(error) if is_unreached(&error) && Instant::now() < deadline => {
-                tracing::info!("waiting for the other engines: {error:#}");
-                std::thread::sleep(PAUSE);
-            }
-            done => return done,
+fn check_apart(dir: &Path, engine_places: &[PathBuf]) -> Result<()> {
+    for place in engine_places {
+        let place = place.canonicalize().unwrap_or_else(|_| place.clone());
+        if place.starts_with(dir) || dir.starts_with(&place) {
+            bail!(
+                "{} cannot be the mount point of the engine whose files are in {}: choose a directory \
+                 apart from that",
+                dir.display(),
+                place.display()
+            );
         }
     }
+    Ok(())
 }
 
 fn mount_once(pool: &Arc<Pool>, dir: &Path, wish: Wish<'_>) -> Result<Mount> {
@@ -263,10 +318,14 @@ mod tests {
         let base = dir.path().canonicalize().unwrap();
         let (engine, apart) = (base.join("pool"), base.join("mnt"));
         std::fs::create_dir_all(engine.join("in")).unwrap();
-        check_apart(&apart, &engine).unwrap();
+        check_apart(&apart, std::slice::from_ref(&engine)).unwrap();
         for mount in [&base, &engine, &engine.join("in")] {
-            let error = check_apart(mount, &engine).unwrap_err();
+            let error = check_apart(mount, std::slice::from_ref(&engine)).unwrap_err();
             assert!(error.to_string().contains("apart"), "{error}");
         }
+        // A target on another disk.
+        std::os::unix::fs::symlink(&apart, engine.join("0")).unwrap();
+        std::fs::create_dir(&apart).unwrap();
+        assert!(check_apart(&apart, &[engine.clone(), engine.join("0")]).is_err());
     }
 }

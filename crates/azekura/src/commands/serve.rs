@@ -180,7 +180,10 @@ fn start(args: &ServeArgs) -> Result<(Engine, Arc<OwnMounts>, Option<Hearing>)> 
     let (config, secret_file) = config_of(args)?;
     let dir = config.dir.clone();
     let engine = start_engine(args, config, &secret_file)?;
-    let own_mounts = Arc::new(OwnMounts::beside(&engine, dir, secret_file));
+    // Targets may be links to other disks.
+    let targets = std::fs::read_dir(dir.join(TARGETS_DIR)).into_iter().flatten().flatten();
+    let places = targets.map(|target| target.path()).chain([dir]).collect();
+    let own_mounts = Arc::new(OwnMounts::beside(&engine, places, secret_file));
     let begun = match &args.mount {
         Some(mount) => own_mounts.begin(mount, Wish::Usual),
         None => Ok(()),

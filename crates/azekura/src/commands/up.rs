@@ -8,15 +8,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use azekura_client::{PoolFile, PoolFileError};
 use azekura_engine::Engine;
-use azekura_proto::EngineId;
 use azekura_proto::limits::TARGETS_MAX;
 use azekura_proto::pool_map::Address;
+use azekura_proto::{EngineId, PoolId};
 use azekura_wire::SecretError;
 use clap::Args;
 
 use super::serve::{self, TARGETS_DIR};
 use super::{down, mount};
 use crate::host::daemon::{self, NotReady};
+use crate::host::mounts::MountEntry;
 use crate::host::records::{self, LocalPool, PoolLock};
 use crate::host::{engines, mounts, places, process, unit};
 use crate::names::check_name;
@@ -217,7 +218,8 @@ pub(crate) fn run(args: &UpArgs) -> Result<()> {
 fn have_mounted(name: &str, pid: u32, dir: &Path) -> Result<()> {
     let dir = mounts::canonical_mount_point(dir)?;
     let shown = dir.display();
-    let is_it = mounts::of_named(name)?.iter().any(|mount| mount.dir == dir)
+    let is_default = |mount: &MountEntry| mount.dir == dir && mount.container.is_none();
+    let is_it = mounts::of_named(name)?.iter().any(is_default)
         && mounts::engine_of(&dir).is_some_and(|found| found.as_raw_pid() == pid.cast_signed());
     if !is_it {
         let map = PoolFile::load(&PoolFile::path_of(name))?.map;
@@ -233,20 +235,19 @@ fn have_mounted(name: &str, pid: u32, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts a pool of this user that is down. False if there is none of that name, or it is not down.
+/// Starts a pool of this user that is down. False if it is none that `azekura up` has made here, or not down.
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) fn start_again(name: &str) -> Result<bool> {
+pub(crate) fn start_again(name: &str, pool: PoolId) -> Result<bool> {
     // What is no name is a pool file or a URL, and no pool that was started by it.
-    let record: Option<LocalPool> = match check_name(name) {
-        Ok(name) => records::load(&name)?,
-        Err(_) => None,
-    };
-    if record.is_none_or(|record| serve::running_engine(record.pid).is_some()) {
+    let Ok(name) = check_name(name) else { return Ok(false) };
+    let Some(record) = records::load::<LocalPool>(&name)? else { return Ok(false) };
+    let place = Engine::read_place(&record.dir)?;
+    if place.is_none_or(|(_, map)| map.pool != pool) || serve::running_engine(record.pid).is_some()
+    {
         return Ok(false);
     }
-    let name = name.to_owned();
     let (memory, unit) = (false, false);
     run(&UpArgs { memory, dir: None, name, targets: None, unit, mount: None, listen: None })?;
     Ok(true)

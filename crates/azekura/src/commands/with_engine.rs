@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 use super::mount::{self, MountArgs};
 use super::up;
 use crate::host::engines;
+use crate::host::records::PoolLock;
+use crate::names::check_name;
 use crate::{connect, report};
 
 /// Runs the command.
@@ -17,14 +19,19 @@ pub(crate) fn run(args: &MountArgs) -> Result<()> {
     let name = args.name();
     let (words, dir) = mount::words_for_server(args)?;
     let pool = connect::pool_file(&name.pool)?.map.pool;
-    let ask = || engines::ask_to_mount(pool, words.clone());
+    // Not while another command stops the pool.
+    let ask = || {
+        let _lock = check_name(&name.pool).ok().map(|name| PoolLock::take(&name)).transpose()?;
+        engines::ask_to_mount(pool, words.clone())
+    };
     let pid = match ask()? {
-        None if up::start_again(&name.pool)? => ask()?,
+        None if up::start_again(&name.pool, pool)? => ask()?,
         answer => answer,
     };
     let Some(pid) = pid else {
         bail!(
-            "no engine of pool '{}' that you have started runs on this host: leave out --with-engine",
+            "no engine of pool '{0}' that you have started answers on this host: leave out --with-engine, or \
+             see with 'azekura logs {0}' whether it could make its socket in $XDG_RUNTIME_DIR",
             name.pool
         )
     };

@@ -8,19 +8,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use azekura_proto::PoolId;
 use serde::{Deserialize, Serialize};
 
-use super::places;
+use super::{places, process};
 
-/// What a socket of an engine's process is called, around its process id.
-const PREFIX: &str = "engine-";
+/// What a socket of an engine's process is called, around its process id. No pool's name begins so, whose
+/// socket may lie beside it.
+const PREFIX: &str = ".engine-";
 const SUFFIX: &str = ".sock";
 /// How long a process may take over the words; to mount, it may have to wait for other engines.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long whoever connects may take to say what is wanted.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+/// After a connection that could not be taken.
+const PAUSE: Duration = Duration::from_millis(100);
 /// A command line is shorter.
 const ORDER_BYTES_MAX: u64 = 1 << 20;
 
@@ -84,12 +87,18 @@ where
     let listener = UnixListener::bind(&socket)
         .with_context(|| format!("cannot make the socket {}", socket.display()))?;
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // Descriptors may be short for a while.
+                std::thread::sleep(PAUSE);
+                continue;
+            };
             let what = Arc::clone(&what);
             // Without a thread there is no answer, and whoever asked is told so by the end of the stream.
             let _ = std::thread::Builder::new().name("order".to_owned()).spawn(move || {
-                // Whoever asked may have gone.
-                let _ = answer(stream, &what.0, &what.1);
+                if let Err(error) = answer(stream, &what.0, &what.1) {
+                    tracing::warn!("an order was not answered: {error:#}");
+                }
             });
         }
     };
@@ -105,7 +114,8 @@ fn answer(
     stream.set_read_timeout(Some(ORDER_TIMEOUT))?;
     let mut text = Vec::new();
     (&stream).take(ORDER_BYTES_MAX).read_to_end(&mut text)?;
-    let order: Order = serde_json::from_slice(&text)?;
+    // One of another version may say it in other words.
+    let order: Order = serde_json::from_slice(&text).context("what is asked for makes no sense")?;
     let answer = if !is_mine(&order.pool) {
         Answer::NotMine
     } else if order.namespace != namespace()? {
@@ -140,23 +150,30 @@ fn ask_all(dir: &Path, order: &Order) -> Result<Option<u32>> {
         entries.flatten().filter_map(|entry| Some((number(&entry.file_name())?, entry.path())));
     let mut found: Vec<(u32, PathBuf)> = found.collect();
     found.sort();
+    // One that cannot do it says nothing about the others.
+    let mut cannot = None;
     for (pid, socket) in found {
-        match ask(&socket, order).with_context(|| format!("the engine's process {pid}"))? {
-            Some(Answer::Done) => return Ok(Some(pid)),
-            Some(Answer::Refused(reason)) => bail!("the engine's process {pid} refuses: {reason}"),
-            Some(Answer::NotMine) | None => {}
+        match ask(&socket, pid, order).with_context(|| format!("the engine's process {pid}")) {
+            Ok(Some(Answer::Done)) => return Ok(Some(pid)),
+            Ok(Some(Answer::Refused(reason))) => {
+                // It is of this pool, which others may only happen to be.
+                cannot = Some(anyhow!("the engine's process {pid} refuses: {reason}"));
+            }
+            Ok(Some(Answer::NotMine) | None) => {}
+            Err(error) => cannot = cannot.or(Some(error)),
         }
     }
-    Ok(None)
+    cannot.map_or(Ok(None), Err)
 }
 
 /// `None` if nobody hears at the socket any more.
-fn ask(socket: &Path, order: &Order) -> Result<Option<Answer>> {
+fn ask(socket: &Path, pid: u32, order: &Order) -> Result<Option<Answer>> {
     let mut stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
         Err(error) => {
-            if error.kind() == std::io::ErrorKind::ConnectionRefused {
-                // Its process was killed.
+            let is_refused = error.kind() == std::io::ErrorKind::ConnectionRefused;
+            if is_refused && process::running(pid).is_none() {
+                // It was killed.
                 let _ = std::fs::remove_file(socket);
             }
             return Ok(None);
@@ -171,7 +188,10 @@ fn ask(socket: &Path, order: &Order) -> Result<Option<Answer>> {
         .and_then(|()| stream.read_to_end(&mut text));
     said.with_context(|| {
         let limit_s = ANSWER_TIMEOUT.as_secs();
-        format!("does not answer within {limit_s} s: look at its log with 'azekura logs'")
+        format!(
+            "has not answered, for which it has {limit_s} s, and may still mount it: look at its log with \
+             'azekura logs'"
+        )
     })?;
     if text.is_empty() {
         bail!("ended before it answered: look at its log with 'azekura logs'");
@@ -221,11 +241,11 @@ mod tests {
     #[test]
     fn what_a_killed_process_has_left_is_removed_and_strangers_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("engine-72.sock");
+        let socket = dir.path().join(".engine-4194305.sock");
         drop(UnixListener::bind(&socket).unwrap());
-        drop(UnixListener::bind(dir.path().join("engine-x.sock")).unwrap());
+        drop(UnixListener::bind(dir.path().join(".engine-x.sock")).unwrap());
         assert_eq!(ask_all(dir.path(), &order("one")).unwrap(), None);
-        assert!(!socket.exists() && dir.path().join("engine-x.sock").exists());
+        assert!(!socket.exists() && dir.path().join(".engine-x.sock").exists());
         // Garbage at the door ends nothing.
         let hearing = hearing(dir.path(), 73, "one");
         let mut stranger = UnixStream::connect(&hearing.socket).unwrap();

@@ -36,6 +36,9 @@ pub(crate) struct LocalMount {
     /// It is the process of an engine, which goes on when the mount is gone.
     #[serde(default)]
     pub(crate) by_engine: bool,
+    /// Tells it from others that the same process has mounted at the same place.
+    #[serde(default)]
+    pub(crate) serial: u64,
 }
 
 /// A kind of record, with the directory that its records live in.
@@ -91,6 +94,15 @@ pub(crate) fn remove<R: Record>(key: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Forgets a mount, unless the record under its key is by now that of another one at its place.
+pub(crate) fn remove_mount(mount: &LocalMount) -> Result<()> {
+    let key = mount_key(&mount.dir);
+    if load::<LocalMount>(&key)?.is_some_and(|found| found != *mount) {
+        return Ok(());
+    }
+    remove::<LocalMount>(&key)
 }
 
 /// Replaces a file of mode 0600 in one step.
