@@ -29,6 +29,9 @@ use scheduler::{Clock, Pending, Scheduler, Taken};
 const WAITED: Duration = Duration::from_micros(30);
 /// A request that waits to be sent looks about after this long.
 const UNSENT: Duration = Duration::from_millis(200);
+/// Connections that are made for others, whenever some are made beside what goes on: the pipeline has taken the
+/// session's first one, and while all are busy with data whoever asks for something else would have to make one.
+const SPARE: usize = 1;
 
 /// Reads kept in flight for all files of a pool.
 pub struct Pipeline {
@@ -150,7 +153,7 @@ impl Pipeline {
             if scheduler.channels_of(engine) == 0 && scheduler.way(engine).opening == 0 {
                 scheduler.way(engine).opening = 1;
                 drop(scheduler);
-                self.open(target, engine, 1);
+                self.open(target, engine, 1, 0);
                 scheduler = self.scheduler();
             }
             if scheduler.dispatch(engine, self.now_us()) {
@@ -189,9 +192,9 @@ impl Pipeline {
         }
     }
 
-    /// Makes connections that were announced as being opened, for the pipeline alone.
-    fn open(&self, target: TargetId, engine: EngineId, count: usize) {
-        let channels = self.connect(target, count).unwrap_or_default();
+    /// Makes connections that were announced as being opened, for the pipeline alone, and so many for others.
+    fn open(&self, target: TargetId, engine: EngineId, count: usize, spare: usize) {
+        let channels = self.connect(target, count, spare).unwrap_or_default();
         let mut scheduler = self.scheduler();
         let way = scheduler.way(engine);
         way.opening = way.opening.saturating_sub(count);
@@ -204,15 +207,22 @@ impl Pipeline {
         self.changed.notify_all();
     }
 
-    fn connect(&self, target: TargetId, count: usize) -> Option<Vec<Channel<Borrowed, Pending>>> {
+    fn connect(
+        &self,
+        target: TargetId,
+        count: usize,
+        spare: usize,
+    ) -> Option<Vec<Channel<Borrowed, Pending>>> {
         let session = self.pool.session();
         let (link, _) = session.link(target).ok()?;
         let borrow = |_| session.borrow(Arc::clone(&link)).ok();
-        let mut borrowed: Vec<_> = (0..count).map_while(borrow).collect();
+        let mut borrowed: Vec<_> = (0..count + spare).map_while(borrow).collect();
         let mut slots: Vec<_> = borrowed.iter_mut().map(|borrowed| &mut **borrowed).collect();
         if let Err(failure) = link.connect_several(&mut slots, link.patience()) {
             tracing::debug!("fewer connections to read ahead over: {failure}");
         }
+        // The others go back, connected.
+        borrowed.truncate(count);
         Some(borrowed.into_iter().filter_map(|borrowed| Channel::open(borrowed).ok()).collect())
     }
 
@@ -224,12 +234,12 @@ impl Pipeline {
             return;
         }
         let pipeline = Arc::clone(self);
-        let work = move || pipeline.open(target, engine, count);
+        let work = move || pipeline.open(target, engine, count, SPARE);
         if self.pool.is_guest() {
             return work();
         }
         if self.pool.platform().spawn("azekura-connect", Box::new(work)).is_err() {
-            self.open(target, engine, count);
+            self.open(target, engine, count, SPARE);
         }
     }
 

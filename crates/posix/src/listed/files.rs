@@ -13,9 +13,10 @@ use super::entry::{Entry, Stamp};
 use super::order::ListedFile;
 use crate::reader::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, FileReader, HELD_BYTES_MAX};
 
-/// Files that are brought at first, and at most: as many as one exchange has room for.
+/// Files that are brought at first, and at most: as many as one exchange has room for beside the leases of
+/// names at 16 targets.
 pub(super) const FILES_FIRST: usize = 4;
-const FILES_MAX: usize = 56;
+const FILES_MAX: usize = 112;
 /// Contents that are brought at a time, for each of the files, in bytes.
 const BYTES_EACH: u64 = 1 << 20;
 /// So many opens that follow each other make an order; where one was followed before, so many.
@@ -219,7 +220,9 @@ impl BroughtFiles {
     pub(super) fn are_worth_more(&self, dir: Oid, run: u32, is_here: bool, now: Instant) -> bool {
         let enough = if self.growth.is_trusted() { RUN_TRUSTED } else { RUN_FIRST };
         let left = self.files.iter().filter(|(_, file)| file.dir == dir).count();
-        run >= enough && !self.growth.is_paused(now) && (!is_here || 2 * left <= self.growth.chosen)
+        // Contents of those that are here keep the link busy while further ones are asked for, and these come.
+        let is_time = !is_here || left <= self.growth.chosen;
+        run >= enough && !self.growth.is_paused(now) && is_time
     }
 
     /// Of files that could be brought next those that are. Their contents come to `bytes_max` at most, but
