@@ -20,6 +20,11 @@ use crate::session::Session;
 /// How long an engine may take to pass a descriptor, for which it waits for nobody.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// A host's own numbers lie below its limit and this.
+const GUEST_NUMBERS: u64 = 4096;
+/// So many numbers are needed above them.
+const GUEST_ROOM: u64 = 1024;
+
 /// Those of this process, which a forked child has as well.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -28,8 +33,14 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 struct Place;
 
 impl Place {
-    fn take() -> Option<Self> {
-        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    /// `is_guest`: the process is somebody else's, whose own numbers are left to it.
+    fn take(is_guest: bool) -> Option<Self> {
+        let limit = getrlimit(Resource::Nofile);
+        let allowed = limit.current.unwrap_or(u64::MAX);
+        let above_them = allowed.min(GUEST_NUMBERS) + GUEST_ROOM;
+        if is_guest && limit.maximum.is_some_and(|most| most < above_them) {
+            return None;
+        }
         let most = LOCAL_DESCRIPTORS_MAX.min(allowed / LOCAL_DESCRIPTORS_PART);
         let more = |taken| (taken < most).then_some(taken + 1);
         let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -86,7 +97,7 @@ impl Session {
         if !link.may_pass_descriptors() {
             return None;
         }
-        let place = Place::take()?;
+        let place = Place::take(self.identity().is_guest)?;
         let mut borrowed = link.borrow_idle()?;
         let (link, slot) = borrowed.parts();
         if !link.is_ready(slot, false) {
@@ -112,6 +123,109 @@ impl Session {
                 link.note_descriptors_refused();
                 None
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, Welcome};
+    use azekura_proto::pool_map::{Address, EngineEntry};
+    use azekura_proto::{ContainerId, EngineId, Incarnation, ObjectClass, PoolId, PoolMap, frame};
+    use azekura_rpc::transport::{Caller, Sockets};
+    use azekura_wire::{Acceptor, Listener, Secret};
+
+    use super::*;
+    use crate::link::Identity;
+    use crate::retry::Exchange;
+    use crate::session::draw_session_id;
+
+    const POOL: PoolId = PoolId([1; 16]);
+
+    fn session(socket: &Path, secret: &Secret) -> Session {
+        let engines = vec![EngineEntry { addresses: vec![Address::Unix(socket.to_owned())] }];
+        let map = PoolMap::deal(POOL, "p".to_owned(), engines, &[1]);
+        let platform = azekura_platform::system();
+        let caller = Caller {
+            pool: POOL,
+            session: draw_session_id(&*platform).unwrap(),
+            role: Role::Client,
+            secret: secret.clone(),
+            timeout: Duration::from_secs(10),
+        };
+        let network = std::sync::Arc::new(Sockets::default());
+        let pool_name = "p".to_owned();
+        Session::new(Identity { caller, pool_name, network, platform, is_guest: true }, map)
+    }
+
+    /// An engine that serves so many connections, one after the other. It hangs up when it is asked for a
+    /// descriptor, or says that it passes none, or that it has passed one. Gives what it was asked for.
+    fn serve(
+        listener: &Listener,
+        secret: &Secret,
+        connections: usize,
+        how: Option<Answer>,
+    ) -> usize {
+        let mut asked = 0;
+        for _ in 0..connections {
+            let welcome = Welcome {
+                engine: EngineId(0),
+                incarnation: Incarnation(7),
+                map_version: 1,
+                fresh_session: true,
+            };
+            let gate = Acceptor { secret, pool: POOL };
+            let (mut connection, _) =
+                gate.receive(listener.accept().unwrap(), |_| Ok(welcome)).unwrap();
+            while let Ok((_, body)) = connection.recv() {
+                let (_, request): (RequestHead, Request<'_>) =
+                    frame::decode_borrowed(body).unwrap();
+                let answer = if matches!(request, Request::ShardDescriptor { .. }) {
+                    asked += 1;
+                    let Some(answer) = how.clone() else { break };
+                    answer
+                } else {
+                    Ok(Reply::Done)
+                };
+                connection.queue(&answer, 0).unwrap();
+                connection.flush(&[]).unwrap();
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn an_engine_that_passes_none_is_asked_once() {
+        let hangs_up = (None, 2, 1);
+        let refuses = (Some(Err(Status::Unsupported)), 1, 1);
+        let not_now = (Some(Err(Status::ConditionFailed)), 1, 3);
+        // The socket may be carried here from another host.
+        let loses_it = (Some(Ok(Reply::Done)), 1, 3);
+        for (how, connections, wanted) in [hangs_up, refuses, not_now, loses_it] {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("socket");
+            let secret = Secret::generate().unwrap();
+            let listener = Listener::bind(&Address::Unix(socket.clone())).unwrap();
+            let asked = std::thread::scope(|scope| {
+                let engine = scope.spawn(|| serve(&listener, &secret, connections, how.clone()));
+                let session = session(&socket, &secret);
+                let ping =
+                    || session.call(&mut Exchange::new(TargetId(0), &Request::Ping)).unwrap();
+                let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+                let data = ShardRef { oid, shard: 0, is_file: true };
+                // Never by the first request to an engine.
+                assert!(session.local_shard(TargetId(0), data).is_none());
+                for _ in 0..3 {
+                    assert_eq!(ping(), Reply::Done);
+                    assert!(session.local_shard(TargetId(0), data).is_none());
+                }
+                assert_eq!(ping(), Reply::Done);
+                drop(session);
+                engine.join().unwrap()
+            });
+            assert_eq!(asked, wanted, "{how:?}");
         }
     }
 }
