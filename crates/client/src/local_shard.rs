@@ -166,7 +166,7 @@ mod tests {
         listener: &Listener,
         secret: &Secret,
         connections: usize,
-        how: Option<Answer>,
+        how: Option<&Answer>,
     ) -> usize {
         let mut asked = 0;
         for _ in 0..connections {
@@ -184,7 +184,7 @@ mod tests {
                     frame::decode_borrowed(body).unwrap();
                 let answer = if matches!(request, Request::ShardDescriptor { .. }) {
                     asked += 1;
-                    let Some(answer) = how.clone() else { break };
+                    let Some(answer) = how.cloned() else { break };
                     answer
                 } else {
                     Ok(Reply::Done)
@@ -209,7 +209,7 @@ mod tests {
             let secret = Secret::generate().unwrap();
             let listener = Listener::bind(&Address::Unix(socket.clone())).unwrap();
             let asked = std::thread::scope(|scope| {
-                let engine = scope.spawn(|| serve(&listener, &secret, connections, how.clone()));
+                let engine = scope.spawn(|| serve(&listener, &secret, connections, how.as_ref()));
                 let session = session(&socket, &secret);
                 let ping =
                     || session.call(&mut Exchange::new(TargetId(0), &Request::Ping)).unwrap();
