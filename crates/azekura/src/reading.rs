@@ -1,14 +1,34 @@
-//! How commands read and write files that are far away, as their options say. Owns the options
-//! `--read-policy`, `--trace` and `--write-policy`; what they come to is decided in the `policy` crate.
+//! How commands read and write files, as their options say. Owns the options `--read-policy`, `--trace` and
+//! `--write-policy`, which are for files that are far away and of which the `policy` crate decides what they come
+//! to, and `--descriptors`, which is for near ones.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use azekura_posix::{FsConfig, ReadPolicy, Trace, WritePolicy};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::host::places;
+
+/// Whether files of engines on this host are read past them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Descriptors {
+    /// Through descriptors that the engines pass, where they do
+    Auto,
+    /// By requests
+    Off,
+}
+
+impl Descriptors {
+    /// As it is typed.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
+}
 
 /// Options of every command that reads files.
 #[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
@@ -16,6 +36,9 @@ pub struct ReadArgs {
     /// How files of distant pools are read: predictive [default], sync-adaptive, fixed=SIZE or off
     #[arg(long, value_name = "POLICY", value_parser = check_policy)]
     read_policy: Option<String>,
+    /// How open files of engines on this host are read [default: auto; of a mount: off]
+    #[arg(long, value_enum)]
+    descriptors: Option<Descriptors>,
     /// Append what is asked for, and why, to this file; 'azekura trace' shows it
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -65,6 +88,11 @@ impl ReadArgs {
         self.read_policy.as_deref()
     }
 
+    /// Whether files are read past engines, if that was said.
+    pub(crate) fn descriptors(&self) -> Option<Descriptors> {
+        self.descriptors
+    }
+
     /// The absolute path of the trace, if one is wanted.
     ///
     /// # Errors
@@ -81,6 +109,9 @@ impl ReadArgs {
         let mut all = Vec::new();
         if let Some(policy) = &self.read_policy {
             all.extend(["--read-policy".into(), policy.into()]);
+        }
+        if let Some(descriptors) = self.descriptors {
+            all.extend(["--descriptors".into(), descriptors.text().into()]);
         }
         if let Some(trace) = self.trace_file()? {
             all.extend(["--trace".into(), trace.into()]);
@@ -101,6 +132,7 @@ impl ReadArgs {
         config.read_policy = policy.unwrap_or_default();
         let policy = self.write.write_policy.as_deref().map(str::parse::<WritePolicy>);
         config.write_policy = policy.transpose()?.unwrap_or_default();
+        config.descriptors = self.descriptors != Some(Descriptors::Off);
         config.trace =
             self.trace.as_deref().map(|path| Trace::append_to(path, None)).transpose()?;
         Ok(config)
@@ -113,6 +145,7 @@ impl ReadArgs {
     pub(crate) fn apply_to_mount(&self, config: FsConfig) -> Result<FsConfig> {
         let mut config = self.apply(config)?;
         config.read_policy = config.read_policy.behind_a_kernel();
+        config.descriptors = self.descriptors == Some(Descriptors::Auto);
         Ok(config)
     }
 }
@@ -134,12 +167,24 @@ mod tests {
         assert!(ReadArgs::default().options().unwrap().is_empty());
         let write = WriteArgs { write_policy: Some("through".into()) };
         let trace = Some("/tmp/t".into());
-        let args = ReadArgs { read_policy: Some("off".into()), trace, ..ReadArgs::default() };
+        let descriptors = Some(Descriptors::Off);
+        let read_policy = Some("off".into());
+        let args = ReadArgs { read_policy, descriptors, trace, ..ReadArgs::default() };
         let args = args.writing(&write);
-        let wanted = ["--read-policy", "off", "--trace", "/tmp/t", "--write-policy", "through"];
-        assert_eq!(args.options().unwrap(), wanted);
+        let wanted = "--read-policy off --descriptors off --trace /tmp/t --write-policy through";
+        assert_eq!(args.options().unwrap(), wanted.split(' ').collect::<Vec<_>>());
         let config = ReadArgs { trace: None, ..args }.apply(FsConfig::default()).unwrap();
         assert_eq!(config.read_policy, ReadPolicy::Off);
         assert_eq!(config.write_policy, WritePolicy::Through);
+        assert!(!config.descriptors);
+    }
+
+    #[test]
+    fn mounts_read_past_engines_only_if_they_are_told_to() {
+        let with = |descriptors| ReadArgs { descriptors, ..ReadArgs::default() };
+        let usual = || FsConfig::default();
+        assert!(with(None).apply(usual()).unwrap().descriptors);
+        assert!(!with(None).apply_to_mount(usual()).unwrap().descriptors);
+        assert!(with(Some(Descriptors::Auto)).apply_to_mount(usual()).unwrap().descriptors);
     }
 }

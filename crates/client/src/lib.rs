@@ -13,6 +13,7 @@ mod fan_out;
 mod health;
 mod lending;
 mod link;
+mod local_shard;
 mod objects;
 mod open;
 mod open_references;
@@ -30,6 +31,7 @@ pub use array_values::{ARRAY_AKEY_BYTES_MAX, ArrayValue, ArrayValues, ValueKind,
 pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
+pub use local_shard::LocalShard;
 pub use objects::{KeyCursor, Objects};
 pub use open::{Created, OpenReference, Opened, OpenedName};
 pub use outbox::{Outbox, Outcome, Posted};

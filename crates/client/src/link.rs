@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ pub(crate) struct Link {
     claims: Claims,
     health: Health,
     started: Instant,
+    /// The run of the engine that has refused to pass descriptors.
+    refused_by: AtomicU64,
     pub(crate) open_references: Arc<OpenReferences>,
 }
 
@@ -106,6 +109,7 @@ impl Link {
             health: Health::default(),
             is_called: identity.network.is_called(engine),
             started: identity.platform.now(),
+            refused_by: AtomicU64::new(0),
             identity,
             open_references,
         }
@@ -215,6 +219,23 @@ impl Link {
 
     fn us(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.started).as_micros() as u64
+    }
+
+    /// Whether the engine may be asked for descriptors: it is on this host, and this run of it has not
+    /// refused any.
+    pub(crate) fn may_pass_descriptors(&self) -> bool {
+        let refused = self.refused_by.load(Ordering::Relaxed);
+        let network = &self.identity.network;
+        !self.is_called
+            && network.passes_descriptors()
+            && self.incarnation().is_some_and(|run| run.0 != refused)
+            && network.is_near(&self.addresses.read())
+    }
+
+    /// This run of the engine passes none.
+    pub(crate) fn note_descriptors_refused(&self) {
+        let run = self.incarnation().map_or(0, |run| run.0);
+        self.refused_by.store(run, Ordering::Relaxed);
     }
 
     /// Whether it is reached over a network.

@@ -73,6 +73,8 @@ pub(crate) struct OpenReferences {
     closed: AtomicUsize,
     /// Whether any lock is lost, likewise.
     has_lost: AtomicBool,
+    /// Whether there has ever been a lock, likewise.
+    has_locked: AtomicBool,
 }
 
 impl OpenReferences {
@@ -161,6 +163,7 @@ impl OpenReferences {
         let locks = state.locks.entry(oid).or_default();
         subtract(locks, lock);
         locks.push(lock);
+        self.has_locked.store(true, Ordering::Release);
     }
 
     /// Forgets what the owner has locked in the range.
@@ -181,6 +184,11 @@ impl OpenReferences {
         [&state.locks, &state.lost]
             .iter()
             .any(|locks| locks.get(&oid).is_some_and(|locks| locks.iter().any(is_own)))
+    }
+
+    /// Whether anybody here has anything locked on the object.
+    pub(crate) fn is_locked(&self, oid: Oid) -> bool {
+        self.has_locked.load(Ordering::Acquire) && self.state.lock().locks.contains_key(&oid)
     }
 
     /// A lock that was granted is lost.

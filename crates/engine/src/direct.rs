@@ -32,7 +32,7 @@ impl Visit for Attachment {
         let response = Self::serve(self, head, request, BulkIn::Bytes(bulk), &mut buffer)?;
         let Some(answer) = response.answer else { return Ok(None) };
         let bytes = match response.bulk {
-            BulkOut::None => 0,
+            BulkOut::None | BulkOut::Descriptor(_) => 0,
             BulkOut::Bytes(data) => data.len(),
             BulkOut::File(range) => return Ok(Some((answer, Data::Kept(Box::new(range))))),
         };

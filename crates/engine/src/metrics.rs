@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     pub(crate) written_bytes: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) refused_count: AtomicU64,
+    pub(crate) descriptors: AtomicU64,
     last: Mutex<Sample>,
     rates: Mutex<Rates>,
 }
@@ -60,6 +61,7 @@ impl Metrics {
             written_bytes: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             refused_count: AtomicU64::new(0),
+            descriptors: AtomicU64::new(0),
             last: Mutex::new(last),
             rates: Mutex::default(),
         }
@@ -108,6 +110,11 @@ impl Metrics {
                 "refused_connections_total",
                 "Connections that did not get past the handshake.",
                 load(&self.refused_count),
+            ),
+            (
+                "passed_descriptors_total",
+                "Files that clients of this host got to read by themselves.",
+                load(&self.descriptors),
             ),
             ("connections", "Connections open.", load(&self.connections)),
             ("sessions", "Sessions known.", gauges.sessions),

@@ -53,6 +53,9 @@ pub struct FsConfig {
     pub read_policy: ReadPolicy,
     /// How they are written.
     pub write_policy: WritePolicy,
+    /// Whether open files whose engine is on this host may be read past it, through descriptors that it
+    /// passes.
+    pub descriptors: bool,
     /// What listings of directories bring along (attributes, and the directories beside those that are
     /// listed) is believed for as long as `cache` says, where a round trip takes at least so many
     /// microseconds: for calls by path that only look. `None`: never. It also needs a `read_policy` that
@@ -76,6 +79,7 @@ impl Default for FsConfig {
             check_permissions: true,
             read_policy: ReadPolicy::default(),
             write_policy: WritePolicy::default(),
+            descriptors: true,
             listed_from_us: None,
             trace: None,
             platform: azekura_platform::system(),

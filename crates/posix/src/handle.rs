@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 
 use crate::layout::FileLayout;
 use crate::privileges::AtFirstWrite;
-use crate::reader::FileReader;
+use crate::reader::{FileReader, LocalFile};
 use crate::writer::FileWriter;
 use crate::{Errno, Result};
 
@@ -25,6 +25,8 @@ pub struct OpenFile {
     flags: OFlags,
     pub(crate) layout: FileLayout,
     pub(crate) reader: FileReader,
+    /// Its data, as far as they can be read past the engine.
+    pub(crate) local: LocalFile,
     /// Opening has cut the file, which took set-id bits from it.
     pub(crate) has_lost_bits: bool,
     at_first_write: Mutex<Option<Box<AtFirstWrite>>>,
@@ -51,6 +53,7 @@ impl OpenFile {
             flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
             layout,
             reader: FileReader::new(attr.size),
+            local: LocalFile::new(),
             has_lost_bits: false,
             is_written: AtomicBool::new(at_first_write.is_none()),
             at_first_write: Mutex::new(at_first_write),

@@ -49,8 +49,14 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
     let (read_policy, write_policy) = (settings.read_policy.clone(), settings.write_policy);
     let listed_from_us =
         (!HAS_CHILDREN.load(Ordering::Relaxed)).then_some(FsConfig::LISTED_FROM_US);
-    let config =
-        FsConfig { read_policy, write_policy, listed_from_us, trace, ..FsConfig::default() };
+    let config = FsConfig {
+        read_policy,
+        write_policy,
+        descriptors: settings.descriptors,
+        listed_from_us,
+        trace,
+        ..FsConfig::default()
+    };
     FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())
 }
 

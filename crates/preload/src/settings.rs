@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) read_policy: ReadPolicy,
     /// How such files are written.
     pub(crate) write_policy: WritePolicy,
+    /// Whether near files are read past their engines.
+    pub(crate) descriptors: bool,
     /// The file that a trace of the requests for far files goes to.
     pub(crate) trace: Option<Vec<u8>>,
     /// The program that hands static programs over to a mount.
@@ -55,7 +57,7 @@ pub(crate) fn get() -> Option<&'static Settings> {
 }
 
 /// Names of the variables that a program started from here needs too.
-const VARIABLES: [&CStr; 10] = [
+const VARIABLES: [&CStr; 11] = [
     c"LD_PRELOAD",
     c"AZEKURA_POOL",
     c"AZEKURA_CONTAINER",
@@ -64,6 +66,7 @@ const VARIABLES: [&CStr; 10] = [
     c"AZEKURA_INTERCEPT",
     c"AZEKURA_READ_POLICY",
     c"AZEKURA_WRITE_POLICY",
+    c"AZEKURA_DESCRIPTORS",
     c"AZEKURA_TRACE",
     c"AZEKURA_BIN",
 ];
@@ -151,6 +154,17 @@ impl Reader {
         })
     }
 
+    fn descriptors(&mut self) -> bool {
+        match self.text(c"AZEKURA_DESCRIPTORS").as_deref() {
+            None | Some("auto") => true,
+            Some("off") => false,
+            Some(_) => {
+                self.warn("AZEKURA_DESCRIPTORS is neither 'auto' nor 'off': 'auto' is used");
+                true
+            }
+        }
+    }
+
     fn settings(&mut self) -> Option<Settings> {
         let pool = self.text(c"AZEKURA_POOL")?;
         let intercept = self.intercept();
@@ -164,6 +178,7 @@ impl Reader {
             intercept,
             read_policy: self.read_policy(),
             write_policy: self.write_policy(intercept),
+            descriptors: self.descriptors(),
             trace: given(c"AZEKURA_TRACE"),
             binary: variable(c"AZEKURA_BIN").and_then(|path| CString::new(path).ok()),
             handed_on: variables(&VARIABLES),

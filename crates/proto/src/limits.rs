@@ -56,6 +56,11 @@ pub const READ_CONNECTIONS_MAX: usize = 8;
 /// Most connections that a client keeps writes in flight over to one engine: fewer, since each takes a
 /// share of the files, and one fills a link if the system lets it carry that much.
 pub const WRITE_CONNECTIONS_MAX: u64 = 4;
+/// Most descriptors of engines' files that one process keeps, and no more than this part of those that it may
+/// have open.
+pub const LOCAL_DESCRIPTORS_MAX: u64 = 512;
+/// See [`LOCAL_DESCRIPTORS_MAX`].
+pub const LOCAL_DESCRIPTORS_PART: u64 = 4;
 /// Most connections an engine serves at once.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Most sessions an engine remembers at once.

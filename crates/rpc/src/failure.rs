@@ -26,6 +26,9 @@ impl Failure {
     /// The reply belongs to another request: the one protocol error of all that is asked.
     pub const OTHER_REPLY: &'static str = "a reply that belongs to another request";
 
+    /// Data came that the answer does not announce, or that nobody has asked for.
+    pub(crate) const UNASKED_DATA: Self = Self::Protocol("more or less data than announced");
+
     pub(crate) fn not_connected() -> Self {
         Self::Broken(io::ErrorKind::NotConnected.into())
     }

@@ -2,6 +2,7 @@
 //! Owns how a request's head is made, and that releases travel in front of another request. Whether to
 //! try again is decided in [`crate::retry`].
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,6 +150,23 @@ impl Slot {
         Ok(answer)
     }
 
+    /// Sends a request whose answer may bring a descriptor, and waits for that.
+    ///
+    /// # Errors
+    /// As [`Slot::exchange`].
+    pub fn exchange_for_descriptor(
+        &mut self,
+        to: Destination,
+        request: &Request<'_>,
+        gone: Duration,
+    ) -> Result<(Answer, Option<OwnedFd>), Failure> {
+        self.send(to, Attempt::default(), request, &[])?;
+        let came = self.connected()?.receiver.receive_with_descriptor(gone)?;
+        self.note_reply();
+        self.awaits_change = false;
+        Ok(came)
+    }
+
     /// Sends a request whose answer nobody waits for.
     ///
     /// # Errors
@@ -288,7 +306,7 @@ fn checked(answer: &Answer, bulk_bytes: usize, bulk_bytes_max: usize) -> Result<
         _ => 0,
     };
     if announced != bulk_bytes || bulk_bytes > bulk_bytes_max {
-        return Err(Failure::Protocol("more or less data than announced"));
+        return Err(Failure::UNASKED_DATA);
     }
     Ok(bulk_bytes)
 }

@@ -48,8 +48,8 @@ fn free_port() -> String {
         .expect("some port is free")
 }
 
-fn unix_socket(dir: &Path, index: u16) -> Address {
-    Address::Unix(dir.join(format!("{index}.sock")))
+fn unix_socket(dir: &Path, index: u16) -> Vec<Address> {
+    vec![Address::Unix(dir.join(format!("{index}.sock")))]
 }
 
 impl Cluster {
@@ -67,7 +67,18 @@ impl Cluster {
 
     /// The same, reached over the loopback interface only, with metrics.
     pub fn start_far(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
-        let address = |_: &Path, _| Address::Tcp(free_port());
+        let address = |_: &Path, _| vec![Address::Tcp(free_port())];
+        Self::start_on(scratch(), engines, targets_each, inheritance, true, address)
+    }
+
+    /// Starts a pool on UNIX sockets, which others reach over the loopback interface ([`Self::far_pool`]), with
+    /// metrics.
+    pub fn start_near_and_far(engines: u16, targets_each: u16, inheritance: Inheritance) -> Self {
+        let address = |dir: &Path, index| {
+            let mut all = unix_socket(dir, index);
+            all.push(Address::Tcp(free_port()));
+            all
+        };
         Self::start_on(scratch(), engines, targets_each, inheritance, true, address)
     }
 
@@ -108,18 +119,18 @@ impl Cluster {
         targets_each: u16,
         inheritance: Inheritance,
         metrics: bool,
-        address: impl Fn(&Path, u16) -> Address,
+        addresses: impl Fn(&Path, u16) -> Vec<Address>,
     ) -> Self {
         // Shown with the output of a test that fails. Another test may have set it up.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let secret_file = dir.path().join("secret");
         let secret = Secret::generate().unwrap();
         secret.save_new(&secret_file).unwrap();
-        let addresses: Vec<Address> =
-            (0..engines).map(|index| address(dir.path(), index)).collect();
+        let addresses: Vec<Vec<Address>> =
+            (0..engines).map(|index| addresses(dir.path(), index)).collect();
         let entries = addresses
             .iter()
-            .map(|address| EngineEntry { addresses: vec![address.clone()] })
+            .map(|addresses| EngineEntry { addresses: addresses.clone() })
             .collect();
         let counts = vec![targets_each; usize::from(engines)];
         let map = PoolMap::deal(PoolId([7; 16]), "test".to_owned(), entries, &counts);
@@ -128,7 +139,7 @@ impl Cluster {
                 dir: dir.path().join(format!("engine{index}")),
                 target_dirs: Vec::new(),
                 target_count: targets_each,
-                listen: vec![addresses[usize::from(index)].clone()],
+                listen: addresses[usize::from(index)].clone(),
                 secret: secret.clone(),
                 metrics_listen: metrics.then(free_port),
             })
@@ -149,6 +160,15 @@ impl Cluster {
         let config =
             ClientConfig { request_timeout: Duration::from_secs(20), ..ClientConfig::default() };
         Pool::connect(&self.file, config).unwrap()
+    }
+
+    /// A session that sees no socket of this host.
+    pub fn far_pool(&self) -> Arc<Pool> {
+        let mut file = self.file.clone();
+        for engine in &mut file.map.engines {
+            engine.addresses.retain(|address| matches!(address, Address::Tcp(_)));
+        }
+        Pool::connect(&file, ClientConfig::default()).unwrap()
     }
 
     /// How to reach the pool.

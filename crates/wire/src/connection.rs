@@ -99,6 +99,14 @@ impl Connection {
         self.writer.flush_before_bulk()
     }
 
+    /// As [`FrameWriter::flush_with_descriptor`].
+    ///
+    /// # Errors
+    /// If the socket fails, or is none that carries any.
+    pub fn flush_with_descriptor(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.writer.flush_with_descriptor(descriptor)
+    }
+
     /// As [`FrameReader::recv`].
     ///
     /// # Errors
@@ -133,6 +141,7 @@ impl AsFd for Connection {
 #[cfg(test)]
 mod tests {
     use std::io::IoSlice;
+    use std::os::fd::OwnedFd;
 
     use azekura_proto::frame::{self, HEAD_BYTES};
 
@@ -171,6 +180,45 @@ mod tests {
             "the peer has gone in the middle of it"
         );
         assert!(matches!(other.reader.try_recv(), Err(RecvError::Closed)));
+    }
+
+    /// A file with some text, as a descriptor of its own.
+    fn file_with(text: &str) -> OwnedFd {
+        let file = rustix::fs::memfd_create("text", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::pwrite(&file, text.as_bytes(), 0).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_descriptor_arrives_with_its_frame() {
+        let (mut one, mut other) = pair();
+        // Longer than what is read at once.
+        for answer in ["short".to_owned(), "long".repeat(10_000)] {
+            one.queue(&answer, 0).unwrap();
+            one.flush_with_descriptor(file_with("inside").as_fd()).unwrap();
+            one.queue(&"next", 0).unwrap();
+            one.flush(&[]).unwrap();
+            let (_, body, descriptor) = other.reader().recv_with_descriptor().unwrap();
+            assert_eq!(frame::decode::<String>(body).unwrap(), answer);
+            let descriptor = descriptor.unwrap();
+            let flags = rustix::io::fcntl_getfd(&descriptor).unwrap();
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+            let mut text = [0; 6];
+            assert_eq!(rustix::io::pread(&descriptor, &mut text, 0), Ok(6));
+            assert_eq!(&text, b"inside");
+            // The next frame has none, whoever looks for one.
+            let (_, body, descriptor) = other.reader().recv_with_descriptor().unwrap();
+            assert_eq!(frame::decode::<String>(body).unwrap(), "next");
+            assert!(descriptor.is_none());
+        }
+        // Who does not look for one gets the frame all the same.
+        one.queue(&"last", 0).unwrap();
+        one.flush_with_descriptor(file_with("lost").as_fd()).unwrap();
+        assert_eq!(frame::decode::<String>(other.recv().unwrap().1).unwrap(), "last");
+        other.socket().set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        assert!(matches!(other.reader().recv_with_descriptor(), Err(RecvError::Idle)));
+        drop(one);
+        assert!(matches!(other.reader().recv_with_descriptor(), Err(RecvError::Closed)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `Idle` a reader is of no further use.
 
 use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -154,6 +155,30 @@ impl FrameReader {
         self.body = body;
         filled?;
         Ok((head, &self.body))
+    }
+
+    /// As [`FrameReader::recv`], for a frame that may carry a descriptor, and before which nothing else is to
+    /// come: bytes that were read in advance would have lost it.
+    ///
+    /// # Errors
+    /// As [`FrameReader::recv`].
+    pub fn recv_with_descriptor(
+        &mut self,
+    ) -> Result<(FrameHead, &[u8], Option<OwnedFd>), RecvError> {
+        let mut descriptor = None;
+        if !self.has_buffered_input() {
+            self.make_room();
+            match self.socket.read_with_descriptor(&mut self.input) {
+                Ok((0, _)) => return Err(RecvError::Closed),
+                Ok((bytes, taken)) => (self.end, descriptor) = (bytes, taken),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(RecvError::Idle);
+                }
+                Err(error) => return Err(RecvError::Io(error)),
+            }
+        }
+        let (head, body) = self.recv()?;
+        Ok((head, body, descriptor))
     }
 
     /// Takes the head and body of a frame if they are there; never waits. The bulk part is to be read
@@ -378,6 +403,16 @@ impl FrameWriter {
     pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
         let parts = &mut [IoSlice::new(&self.output), IoSlice::new(bulk)];
         let sent = self.socket.write_all(parts, false);
+        self.output.clear();
+        sent
+    }
+
+    /// Sends the waiting message, whose first byte carries a descriptor.
+    ///
+    /// # Errors
+    /// If the socket fails, or is none that carries any.
+    pub fn flush_with_descriptor(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        let sent = self.socket.write_with_descriptor(&self.output, descriptor);
         self.output.clear();
         sent
     }

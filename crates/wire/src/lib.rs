@@ -3,6 +3,7 @@
 //! what is in them, and it starts no threads.
 
 mod connection;
+mod descriptor;
 mod frames;
 mod handshake;
 mod secret;

@@ -332,6 +332,7 @@ pub(crate) fn usual_file_system() -> FsConfig {
         // The kernel checks permissions, and knows the caller's groups better.
         check_permissions: false,
         read_policy: usual.read_policy.behind_a_kernel(),
+        descriptors: false,
         ..usual
     }
 }

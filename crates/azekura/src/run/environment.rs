@@ -20,6 +20,7 @@ const REPORT: &str = "AZEKURA_REPORT";
 const INTERCEPT: &str = "AZEKURA_INTERCEPT";
 const READ_POLICY: &str = "AZEKURA_READ_POLICY";
 const WRITE_POLICY: &str = "AZEKURA_WRITE_POLICY";
+const DESCRIPTORS: &str = "AZEKURA_DESCRIPTORS";
 const TRACE: &str = "AZEKURA_TRACE";
 pub(crate) const BINARY: &str = "AZEKURA_BIN";
 
@@ -73,6 +74,9 @@ pub(super) fn for_preload(
     }
     if let Some(policy) = args.write.policy_text() {
         variables.push((WRITE_POLICY, Some(policy.into())));
+    }
+    if let Some(descriptors) = args.reading.descriptors() {
+        variables.push((DESCRIPTORS, Some(descriptors.text().into())));
     }
     if let Some(trace) = args.reading.trace_file()? {
         variables.push((TRACE, Some(trace.into())));

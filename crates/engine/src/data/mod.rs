@@ -3,6 +3,7 @@
 pub(crate) mod append;
 #[cfg(test)]
 mod append_tests;
+pub(crate) mod descriptors;
 pub(crate) mod files;
 pub(crate) mod leases;
 pub(crate) mod scrub;

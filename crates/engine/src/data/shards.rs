@@ -9,6 +9,7 @@ use azekura_proto::message::{Allocation, Answer, Reply, ShardRef};
 use azekura_proto::{Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::data::descriptors;
 use crate::data::leases::Granted;
 use crate::namespace::attributes::{load_inode, wire_stat};
 use crate::node::Node;
@@ -84,6 +85,22 @@ pub(crate) fn read_bytes(
     Ok(bytes)
 }
 
+/// Answer to `ShardDescriptor`.
+pub(crate) fn descriptor(
+    node: &Node,
+    target: &Target,
+    data: ShardRef,
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    if !data.is_file {
+        return Err(Status::Invalid);
+    }
+    check_file(target, data)?;
+    bulk.send_descriptor(descriptors::open(target, data.oid, data.shard)?);
+    node.metrics.descriptors.fetch_add(1, Ordering::Relaxed);
+    Ok(Reply::Done)
+}
+
 /// Answer to `LeaseRead`.
 pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) -> Answer {
     check_file(target, data)?;
@@ -100,7 +117,10 @@ pub(crate) fn lease_write(
 ) -> Answer {
     check_file(target, data)?;
     target.record_leases(LeaseKind::Write)?;
-    Ok(leased(target.leases.grant_write((data.oid, data.shard), session, instead_of)))
+    let ShardRef { oid, shard, .. } = data;
+    // Who reads past the engine would miss what is answered early.
+    let others_look = || descriptors::may_be_out(target, oid, shard);
+    Ok(leased(target.leases.grant_write((oid, shard), session, instead_of, others_look)))
 }
 
 fn leased(granted: Granted) -> Reply {

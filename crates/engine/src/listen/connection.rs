@@ -135,6 +135,12 @@ fn send(connection: &mut Connection, response: Response<'_>) -> io::Result<()> {
             }
             connection.flush(data)
         }
+        BulkOut::Descriptor(descriptor) => {
+            // It belongs to the first byte of its own frame.
+            connection.flush(&[])?;
+            connection.queue(&answer, 0).map_err(io::Error::other)?;
+            connection.flush_with_descriptor(descriptor.as_fd())
+        }
         BulkOut::File(range) => {
             connection.queue(&answer, range.bytes).map_err(io::Error::other)?;
             send_file(connection, &range)

@@ -172,6 +172,9 @@ fn handle_guest(
         }
         let (mut attachment, welcome) = service.attach(guest.session, guest.role, remote)?;
         attachment.set_line(Arc::clone(&line) as Arc<dyn HangUp>);
+        if !remote {
+            attachment.carry_descriptors();
+        }
         attached = Some(attachment);
         Ok(welcome)
     });

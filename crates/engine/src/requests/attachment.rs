@@ -23,6 +23,8 @@ pub struct Attachment {
     role: Role,
     /// The connection, where its end can be brought about.
     line: Option<Arc<dyn HangUp>>,
+    /// Whether the connection carries descriptors.
+    carries_descriptors: bool,
 }
 
 impl Drop for Attachment {
@@ -39,12 +41,17 @@ impl Drop for Attachment {
 impl Attachment {
     /// For a session that counts this as a connection.
     pub(crate) fn new(node: Node, session: Arc<Session>, role: Role) -> Self {
-        Self { node, session, role, line: None }
+        Self { node, session, role, line: None, carries_descriptors: false }
     }
 
     /// How to end the connection when a newer one has taken its place.
     pub(crate) fn set_line(&mut self, line: Arc<dyn HangUp>) {
         self.line = Some(line);
+    }
+
+    /// The connection carries descriptors.
+    pub(crate) fn carry_descriptors(&mut self) {
+        self.carries_descriptors = true;
     }
 
     /// Whose it is.
@@ -82,7 +89,7 @@ impl Attachment {
             Ok(Response { answer, bulk }) => {
                 let answer = answer.unwrap_or(Ok(Reply::Done));
                 match bulk {
-                    BulkOut::None => (answer, Vec::new()),
+                    BulkOut::None | BulkOut::Descriptor(_) => (answer, Vec::new()),
                     BulkOut::Bytes(data) => (answer, data.to_vec()),
                     BulkOut::File(range) => match range.read() {
                         Ok(data) => (answer, data),
@@ -177,6 +184,10 @@ impl Attachment {
             return Err(Status::Refresh);
         }
         let any = || node.local_targets().next().filter(|_| for_engine);
+        let wants_descriptor = matches!(request, Request::ShardDescriptor { .. });
+        if wants_descriptor && !(self.carries_descriptors && self.role == Role::Client) {
+            return Err(Status::Unsupported);
+        }
         let target = node.local(head.target).or_else(any).ok_or(Status::WrongTarget)?;
         let asker = |caller| Asker { caller, session: Some(&self.session), role: self.role };
         if self.role == Role::Engine {

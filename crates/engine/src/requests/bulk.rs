@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Debug};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use azekura_proto::Status;
@@ -88,6 +88,8 @@ pub(crate) enum BulkOut<'b> {
     Bytes(&'b [u8]),
     /// In a file.
     File(FileRange),
+    /// No data, but a file to read them from.
+    Descriptor(OwnedFd),
 }
 
 /// What a request gets.
@@ -103,6 +105,7 @@ enum Output {
     /// So many bytes at the start of the buffer.
     Buffered(usize),
     File(FileRange),
+    Descriptor(OwnedFd),
 }
 
 /// Bulk data as an operation sees them.
@@ -142,6 +145,11 @@ impl<'i, 'b> Bulk<'i, 'b> {
     /// A part of a file goes with the answer.
     pub(crate) fn send_file(&mut self, range: FileRange) {
         self.output = Output::File(range);
+    }
+
+    /// A descriptor goes with the answer.
+    pub(crate) fn send_descriptor(&mut self, descriptor: OwnedFd) {
+        self.output = Output::Descriptor(descriptor);
     }
 
     /// Waits until all of the data are here.
@@ -192,6 +200,7 @@ impl<'i, 'b> Bulk<'i, 'b> {
             Output::None => BulkOut::None,
             Output::Buffered(bytes) => BulkOut::Bytes(&self.buffer[..bytes]),
             Output::File(range) => BulkOut::File(range),
+            Output::Descriptor(descriptor) => BulkOut::Descriptor(descriptor),
         };
         Ok(Response { answer, bulk })
     }

@@ -194,6 +194,7 @@ pub(crate) fn dispatch(
         Request::ShardTouch { data, mtime, asker: on_behalf } => {
             shards::touch(target, on_behalf.or(asker), *data, *mtime)
         }
+        Request::ShardDescriptor { data } => shards::descriptor(node, target, *data, bulk),
         Request::Sync { data, data_only } => shards::sync(target, asker, *data, *data_only),
         Request::SyncAll => shards::sync_all(target),
         Request::ShardRemove { data } => shards::remove(target, *data),

@@ -43,8 +43,25 @@ impl FileSystem {
                 file.reader.learn_length(offset + got as u64);
                 Ok(got)
             }
-            Err(_) => self.read_directly(settled, &file.layout, offset, buffer),
+            Err(_) => self.read_near(settled, file, offset, buffer),
         }
+    }
+
+    /// Reads past the engine, where that goes, or by requests of just these bytes.
+    fn read_near(
+        &self,
+        settled: Settled,
+        file: &OpenFile,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let passes_engines = self.config().descriptors;
+        if passes_engines && file.local.read(self.pool(), &file.layout, offset, buffer) {
+            return Ok(buffer.len());
+        }
+        let got = self.read_directly(settled, &file.layout, offset, buffer)?;
+        file.local.note_direct(got, buffer.len());
+        Ok(got)
     }
 
     /// Reads past the end that is known of a far file. Where the home tells the end, its lease is brought

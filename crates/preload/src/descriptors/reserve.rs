@@ -1,6 +1,7 @@
 //! Numbers from the kernel. Owns two kinds: those that are reserved for files of the pool, which the
 //! kernel sees as an empty file that cannot be written, so that a call which goes past the hooks
-//! fails instead of losing data; and our own sockets, which stay out of the host's way.
+//! fails instead of losing data; and our own sockets and descriptors of engines' files, which stay out of the
+//! host's way.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
@@ -15,17 +16,19 @@ use crate::scope::RECORDS_ONLY;
 /// Our own descriptors lie from here on, or from the host's limit where that is lower: high enough to
 /// be in nobody's way, low enough that the kernel's table stays small.
 const FLOOR_MAX: c_int = 4096;
-/// Our own descriptors at once: sockets to engines and the reservation itself.
+/// Our own descriptors at once: sockets to engines, files that these pass, and the reservation itself.
 const OWN_MAX: usize = 1024;
 
 /// What all reservations are duplicates of.
 static BLANK: AtomicI32 = AtomicI32::new(-1);
 static OWN: [AtomicI32; OWN_MAX] = [const { AtomicI32::new(-1) }; OWN_MAX];
+/// None of them has ever been lower: most of the host's numbers are, and are told apart by that.
+static LOWEST: AtomicI32 = AtomicI32::new(c_int::MAX);
 
 /// Whether the number is one of our own, which the host must not see or close.
 pub(crate) fn is_own(fd: c_int) -> bool {
     !RECORDS_ONLY
-        && fd >= 0
+        && fd >= LOWEST.load(Ordering::Relaxed)
         && OWN
             .iter()
             .take_while(|own| own.load(Ordering::Relaxed) != -1)
@@ -49,6 +52,7 @@ const FREED: c_int = -2;
 
 fn remember(fd: c_int) {
     debug_assert!(fd >= 0, "no number");
+    LOWEST.fetch_min(fd, Ordering::Relaxed);
     for own in &OWN {
         let now = own.load(Ordering::Relaxed);
         if now < 0 && own.compare_exchange(now, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok() {

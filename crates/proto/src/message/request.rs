@@ -581,6 +581,15 @@ pub enum Request<'a> {
         /// By what of the directory it was judged.
         guard: DirectoryGuard,
     },
+
+    // -- for clients of the engine's own host
+    /// The file of a file's shard, to be read past the engine. Answer: `Done`, whose frame carries a descriptor
+    /// with its first byte (`SCM_RIGHTS`); status `Unsupported` if that cannot be on this connection or disk,
+    /// `NotFound` if the shard has no file, `ConditionFailed` while anybody has its write lease.
+    ShardDescriptor {
+        /// The shard.
+        data: ShardRef,
+    },
 }
 
 /// How a request is dealt with on its way.
@@ -672,7 +681,8 @@ impl Request<'_> {
             | Self::ReadFile { .. }
             | Self::WriteFile { .. }
             | Self::LeaseFile { .. }
-            | Self::OpenEntry { .. } => Handling::PLAIN,
+            | Self::OpenEntry { .. }
+            | Self::ShardDescriptor { .. } => Handling::PLAIN,
         }
     }
 
@@ -730,6 +740,7 @@ impl Request<'_> {
                 | Self::Scan { .. }
                 | Self::LeaseRead { .. }
                 | Self::LeaseFile { .. }
+                | Self::ShardDescriptor { .. }
                 | Self::Fence { .. }
         )
     }
@@ -809,6 +820,7 @@ impl Request<'_> {
             Self::LeaseFile { .. } => "lease_file",
             Self::OpenEntry { .. } => "open_entry",
             Self::CreateGuarded { .. } => "create_guarded",
+            Self::ShardDescriptor { .. } => "shard_descriptor",
         }
     }
 }

@@ -295,6 +295,7 @@ requests! {
         Reply::FileData { bytes, attr } => FileBytes { bytes, attr };
     WriteFile { oid: Oid, offset: u64, guard: FileGuard } -> FileWritten,
         Reply::Written { before, attr } => FileWritten { before, attr };
+    ShardDescriptor { data: ShardRef } -> (), Reply::Done => ();
 }
 
 fn creation(reply: Reply) -> Option<Creation> {

@@ -193,6 +193,11 @@ impl Network for Direct {
         self.others.as_ref().is_none_or(|others| others.is_near(addresses))
     }
 
+    /// Of engines that are not called.
+    fn passes_descriptors(&self) -> bool {
+        self.others.as_ref().is_some_and(|others| others.passes_descriptors())
+    }
+
     /// Where there are others, for engines that were added before.
     fn is_called(&self, engine: EngineId) -> bool {
         self.others.is_none() || self.engines.read().contains_key(&engine)

@@ -12,7 +12,7 @@ mod visit;
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -74,6 +74,21 @@ pub trait ReceiveHalf: Debug + Send {
     /// # Errors
     /// The conversation is over.
     fn receive(&mut self, timeouts: u32, gone: Duration) -> Result<(Answer, usize), Failure>;
+
+    /// As [`ReceiveHalf::receive`] through one time-out, for an answer that may bring a descriptor and is the
+    /// only one that is waited for. Where none can come there is none.
+    ///
+    /// # Errors
+    /// The conversation is over.
+    fn receive_with_descriptor(
+        &mut self,
+        gone: Duration,
+    ) -> Result<(Answer, Option<OwnedFd>), Failure> {
+        match self.receive(1, gone)? {
+            (answer, 0) => Ok((answer, None)),
+            _ => Err(Failure::UNASKED_DATA),
+        }
+    }
 
     /// Takes the next answer if it is there; never waits.
     ///
@@ -178,6 +193,11 @@ pub trait Network: Debug + Send + Sync {
 
     /// Whether an engine with these addresses is reached without a network.
     fn is_near(&self, addresses: &[Address]) -> bool;
+
+    /// Whether descriptors come through from engines that are near.
+    fn passes_descriptors(&self) -> bool {
+        false
+    }
 
     /// Whether requests to an engine are carried out by the thread that sends them, before it goes on. That
     /// never changes.

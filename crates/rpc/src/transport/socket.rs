@@ -29,7 +29,7 @@ const LOCAL_PATIENCE: Duration = Duration::from_micros(20);
 /// Engines behind sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sockets {
-    /// What is done to the descriptor of each new connection.
+    /// What is done to the descriptor of each new connection, and to each that an engine passes.
     pub settle_descriptor: Option<fn(OwnedFd) -> OwnedFd>,
 }
 
@@ -102,6 +102,10 @@ impl Network for Sockets {
     fn is_near(&self, addresses: &[Address]) -> bool {
         addresses.iter().any(is_here)
     }
+
+    fn passes_descriptors(&self) -> bool {
+        true
+    }
 }
 
 impl Sockets {
@@ -129,7 +133,8 @@ impl Sockets {
         let begun = azekura_wire::begin(self.settle(dialled), *pool, *session, *role, left)?;
         let welcome = Arc::new(OnceLock::new());
         let awaited = Awaited { engine, welcome: Arc::clone(&welcome) };
-        let conversation = converse(begun.prove(secret)?.go_on(), caller, Some(awaited))?;
+        let conversation =
+            converse(begun.prove(secret)?.go_on(), caller, Some(awaited), self.settle_descriptor)?;
         Ok(Early { conversation, welcome, round_trip })
     }
 
@@ -156,7 +161,7 @@ impl Sockets {
         for proven in azekura_wire::prove_all(begun, &caller.secret) {
             let ready = proven.and_then(ProofSent::finish).and_then(|(connection, welcome)| {
                 check_engine(&welcome, engine)?;
-                Ok((converse(connection, caller, None)?, welcome))
+                Ok((converse(connection, caller, None, self.settle_descriptor)?, welcome))
             });
             match ready {
                 Ok(ready) => met.good.push(ready),
@@ -198,7 +203,7 @@ pub(crate) fn open_at(
     let Caller { pool, session, role, secret, timeout } = caller;
     let (connection, welcome) =
         azekura_wire::connect(socket, *pool, *session, *role, secret, *timeout)?;
-    Ok((converse(connection, caller, None)?, welcome))
+    Ok((converse(connection, caller, None, None)?, welcome))
 }
 
 /// Sets how long requests wait, and takes the connection apart.
@@ -206,6 +211,7 @@ fn converse(
     connection: Connection,
     caller: &Caller,
     awaited: Option<Awaited>,
+    settle: Option<fn(OwnedFd) -> OwnedFd>,
 ) -> io::Result<Conversation> {
     connection.socket().set_read_timeout(Some(caller.timeout))?;
     connection.socket().set_write_timeout(Some(caller.timeout))?;
@@ -217,7 +223,7 @@ fn converse(
     // A reply is checked against what its request allows it.
     reader.accept_bulk(READ_BULK_BYTES_MAX);
     let (timeout, turn) = (caller.timeout, caller.timeout);
-    let receiver = Receiver { reader, timeout, turn, awaited };
+    let receiver = Receiver { reader, timeout, turn, awaited, settle };
     Ok(Conversation::new(Box::new(Sender { writer }), Box::new(receiver), socket))
 }
 
@@ -268,6 +274,8 @@ struct Receiver {
     /// How long the socket waits now.
     turn: Duration,
     awaited: Option<Awaited>,
+    /// What is done to a descriptor that comes in.
+    settle: Option<fn(OwnedFd) -> OwnedFd>,
 }
 
 /// The welcome of an engine that has been asked something already.
@@ -318,6 +326,24 @@ impl ReceiveHalf for Receiver {
             }
         };
         Ok((decode(body)?, head.bulk_bytes as usize))
+    }
+
+    fn receive_with_descriptor(
+        &mut self,
+        gone: Duration,
+    ) -> Result<(Answer, Option<OwnedFd>), Failure> {
+        self.be_let_in()?;
+        self.set_turn(self.timeout.saturating_sub(gone))?;
+        let (head, body, descriptor) = self.reader.recv_with_descriptor()?;
+        // As one of ours, whatever becomes of it.
+        let descriptor = match self.settle {
+            Some(settle) => descriptor.map(settle),
+            None => descriptor,
+        };
+        if head.bulk_bytes > 0 {
+            return Err(Failure::UNASKED_DATA);
+        }
+        Ok((decode(body)?, descriptor))
     }
 
     fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {

@@ -2,7 +2,7 @@
 //! terms into flags of the kernel.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result, retry_on_intr};
 
-use super::{Access, Allocation, Content, Directory, Disk, DiskSpace, File, FileStat};
+use super::{Access, Allocation, Content, Directory, Disk, DiskSpace, File, FileStat, holders};
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 const READABLE_FILE_MODE: Mode = Mode::from_raw_mode(0o666);
@@ -213,5 +213,15 @@ impl File for HostFile {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
+    }
+
+    fn open_to_read(&self) -> Result<OwnedFd> {
+        // Not by its name, which may lead to another file by now.
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    fn is_open_elsewhere(&self) -> Result<bool> {
+        holders::is_open_elsewhere(self.fd.as_fd())
     }
 }

@@ -5,6 +5,7 @@
 //! What was written is seen by every later reader at once. It survives a loss of power only once the
 //! file (its data) and its directory (its name) have been synced.
 
+mod holders;
 mod host;
 #[cfg(feature = "simulation")]
 mod image;
@@ -13,7 +14,7 @@ mod simulated;
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -182,6 +183,18 @@ pub(crate) trait File: Send + Sync {
 
     /// The descriptor, for `sendfile` and the like; `None` if the file is not one of this machine's.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The same file once more, open for reading alone and with a position of its own.
+    ///
+    /// # Errors
+    /// [`Errno::OPNOTSUPP`] if the file is not one of this machine's.
+    fn open_to_read(&self) -> Result<OwnedFd>;
+
+    /// Whether anybody else on this machine has the file open: by another open than this one.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] if that is not known of any file of this disk.
+    fn is_open_elsewhere(&self) -> Result<bool>;
 
     /// Reads until the buffer is full or the file ends; gives the number of bytes read.
     fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {

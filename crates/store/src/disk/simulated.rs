@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -618,5 +618,13 @@ impl File for SimulatedFile {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn open_to_read(&self) -> Result<OwnedFd> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn is_open_elsewhere(&self) -> Result<bool> {
+        Err(Errno::INVAL)
     }
 }

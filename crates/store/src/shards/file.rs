@@ -3,7 +3,7 @@
 //! knows nothing of chunks: its offsets are those of the file.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -356,6 +356,21 @@ impl ShardFile {
     /// the file is on a simulated disk.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.descriptor()
+    }
+
+    /// The file once more, open for reading alone, for a reader on this machine.
+    pub fn open_to_read(&self) -> Result<OwnedFd, StoreError> {
+        self.file.open_to_read().map_err(|error| self.failed("open", error))
+    }
+
+    /// Whether anybody else on this machine has the file open, as far as the disk tells: `None` if it tells
+    /// of no file. Where it could tell and does not, the answer is yes.
+    pub fn is_open_elsewhere(&self) -> Option<bool> {
+        match self.file.is_open_elsewhere() {
+            Ok(is_open) => Some(is_open),
+            Err(Errno::INVAL) => None,
+            Err(_) => Some(true),
+        }
     }
 
     fn seek(&self, content: Content, offset: u64) -> Result<Option<u64>, StoreError> {

@@ -55,6 +55,7 @@ impl User {
             check_permissions: true,
             read_policy: ReadPolicy::Off,
             write_policy: WritePolicy::Auto,
+            descriptors: true,
             listed_from_us: None,
             trace: None,
             platform: Arc::clone(self.client.platform()),

@@ -231,12 +231,14 @@ impl Leases {
     /// Gives a write lease, never by waiting for others; always under a new epoch, so that nothing of
     /// an earlier one that comes late (a write, a release) has to do with it. `instead_of`: the epoch
     /// that the client had. What is under way of it is waited for, what comes later is refused; if
-    /// somebody else has been here since, the client gets no lease.
+    /// somebody else has been here since, the client gets no lease. `others_look`: whether somebody may look
+    /// at the shard who does not ask here.
     pub(crate) fn grant_write(
         &self,
         key: Key,
         session: SessionId,
         instead_of: Option<u64>,
+        others_look: impl FnOnce() -> bool,
     ) -> Granted {
         let refused = Granted { lease: Duration::ZERO, version: 0 };
         let mut entries = self.entries.lock();
@@ -256,7 +258,8 @@ impl Leases {
         let Some(entry) = self.entry(&mut entries, key, session) else { return refused };
         let now = self.platform.now();
         let others_read = entry.read_until > now && entry.readers != Readers::One(session);
-        if others_read || entry.writing_refused_until.is_some_and(|until| until > now) {
+        let is_refused = entry.writing_refused_until.is_some_and(|until| until > now);
+        if others_read || is_refused || others_look() {
             if let Some(writer) = entry.writer.as_mut().filter(|w| w.session == session) {
                 // Others wait for it as before, but what comes late under the old epoch must not
                 // land on what the client writes from now on. The new one is told to nobody.
@@ -276,6 +279,27 @@ impl Leases {
         let until = now + WRITE;
         entry.writer = Some(Writer { session, epoch, until, under_way: 0, waited_for: false });
         Granted { lease: WRITE, version: epoch }
+    }
+
+    /// Does something that lets others look at a shard without asking here, while nobody gets a write lease
+    /// of it. `None`, and it is not done, while anybody has one.
+    pub(crate) fn while_unwritten<T>(&self, key: Key, act: impl FnOnce() -> T) -> Option<T> {
+        let now = self.platform.now();
+        if self.is_in_write_grace(now) {
+            return None;
+        }
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.get_mut(&key)
+            && let Some(writer) = &entry.writer
+        {
+            if !writer.is_over(now) {
+                return None;
+            }
+            // What comes late under its epoch would not be waited for.
+            entry.writer = None;
+            self.forget_writer();
+        }
+        Some(act())
     }
 
     /// Whether the last run may have given this epoch, and nobody but its holder can have come since.

@@ -16,6 +16,13 @@ fn key() -> Key {
     (Oid::new(ContainerId(1), ObjectClass::SX, TargetId(0), 7), 3)
 }
 
+impl Leases {
+    /// Nobody looks at the shard who does not ask here.
+    fn grant_write_alone(&self, key: Key, session: SessionId, instead_of: Option<u64>) -> Granted {
+        self.grant_write(key, session, instead_of, || false)
+    }
+}
+
 fn leases_of(boot: u64, earlier: Given) -> (Arc<Leases>, Arc<VirtualTime>) {
     let time = VirtualTime::new();
     (Arc::new(Leases::new(time.clone(), boot, earlier)), time)
@@ -66,7 +73,7 @@ fn a_change_that_waits_for_nobody_lets_leases_go_on_being_given() {
     assert_eq!(leases.grant_read(key(), ONE).lease, READ);
     // The same after writes in flight.
     let other = (key().0, 4);
-    let written = leases.grant_write(other, TWO, None);
+    let written = leases.grant_write_alone(other, TWO, None);
     leases.release(other, TWO, written.version);
     drop(leases.before_write(other, None));
     assert_eq!(leases.grant_read(other, ONE).lease, READ);
@@ -168,7 +175,7 @@ fn everybody_but_the_holder_waits_for_a_write_lease() {
         },
     ] {
         let (leases, time) = leases();
-        let granted = leases.grant_write(key(), ONE, None);
+        let granted = leases.grant_write_alone(key(), ONE, None);
         assert_eq!(granted.lease, WRITE);
         act(&leases, ONE);
         assert_eq!(time.passed(), Duration::ZERO);
@@ -176,7 +183,7 @@ fn everybody_but_the_holder_waits_for_a_write_lease() {
         assert!(time.passed() >= WRITE);
         // Its time is over, and others write and read here.
         assert_eq!(leases.begin_write(key(), ONE, granted.version), None);
-        assert_eq!(leases.grant_write(key(), ONE, None).lease, Duration::ZERO);
+        assert_eq!(leases.grant_write_alone(key(), ONE, None).lease, Duration::ZERO);
     }
 }
 
@@ -184,7 +191,7 @@ fn everybody_but_the_holder_waits_for_a_write_lease() {
 fn a_lease_that_is_given_back_is_waited_for_no_longer() {
     // Who waits is woken, which takes a second thread.
     let leases = Leases::new(azekura_platform::system(), 1, NONE);
-    let granted = leases.grant_write(key(), ONE, None);
+    let granted = leases.grant_write_alone(key(), ONE, None);
     let start = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| leases.before_read(key(), None));
@@ -199,7 +206,7 @@ fn a_lease_that_is_given_back_is_waited_for_no_longer() {
 #[test]
 fn a_lease_is_not_renewed_while_somebody_waits() {
     let (leases, time) = leases();
-    let granted = leases.grant_write(key(), ONE, None);
+    let granted = leases.grant_write_alone(key(), ONE, None);
     let refused = Arc::new(AtomicBool::new(false));
     for twentieth in 1..40 {
         let refused = Arc::clone(&refused);
@@ -219,7 +226,7 @@ fn a_lease_is_not_renewed_while_somebody_waits() {
 #[test]
 fn a_lease_that_ran_out_is_current_until_somebody_else_comes() {
     let (leases, time) = leases();
-    let granted = leases.grant_write(key(), ONE, None);
+    let granted = leases.grant_write_alone(key(), ONE, None);
     time.sleep(WRITE + Duration::from_millis(10));
     assert!(leases.begin_write(key(), ONE, granted.version).is_some());
     leases.end_write(key(), granted.version);
@@ -230,23 +237,23 @@ fn a_lease_that_ran_out_is_current_until_somebody_else_comes() {
 #[test]
 fn a_new_epoch_ends_the_old_one() {
     let (leases, _) = leases();
-    let first = leases.grant_write(key(), ONE, None);
-    let second = leases.grant_write(key(), ONE, Some(first.version));
+    let first = leases.grant_write_alone(key(), ONE, None);
+    let second = leases.grant_write_alone(key(), ONE, Some(first.version));
     assert_eq!(second.lease, WRITE);
     assert_eq!(leases.begin_write(key(), ONE, first.version), None);
     assert!(leases.begin_write(key(), ONE, second.version).is_some());
     leases.end_write(key(), second.version);
     // Somebody else's, or one that is long over.
-    assert_eq!(leases.grant_write(key(), TWO, Some(second.version)).lease, Duration::ZERO);
-    assert_eq!(leases.grant_write(key(), ONE, Some(first.version)).lease, Duration::ZERO);
+    assert_eq!(leases.grant_write_alone(key(), TWO, Some(second.version)).lease, Duration::ZERO);
+    assert_eq!(leases.grant_write_alone(key(), ONE, Some(first.version)).lease, Duration::ZERO);
 }
 
 #[test]
 fn a_late_release_of_an_old_epoch_does_not_end_a_new_lease() {
     let (leases, _) = leases();
-    let first = leases.grant_write(key(), ONE, None);
+    let first = leases.grant_write_alone(key(), ONE, None);
     // Its release is on the way on another connection when the client asks anew.
-    let second = leases.grant_write(key(), ONE, None);
+    let second = leases.grant_write_alone(key(), ONE, None);
     assert_eq!(second.lease, WRITE);
     assert_ne!(second.version, first.version);
     leases.release(key(), ONE, first.version);
@@ -258,7 +265,7 @@ fn a_late_release_of_an_old_epoch_does_not_end_a_new_lease() {
 #[test]
 fn a_grant_waits_for_the_own_writes_under_way() {
     let (leases, time) = leases();
-    let first = leases.grant_write(key(), ONE, None);
+    let first = leases.grant_write_alone(key(), ONE, None);
     leases.begin_write(key(), ONE, first.version).unwrap();
     let ended = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ended);
@@ -266,18 +273,18 @@ fn a_grant_waits_for_the_own_writes_under_way() {
         leases.end_write(key(), first.version);
         ended.store(true, Ordering::Relaxed);
     });
-    assert_eq!(leases.grant_write(key(), ONE, None).lease, WRITE);
+    assert_eq!(leases.grant_write_alone(key(), ONE, None).lease, WRITE);
     assert!(seen.load(Ordering::Relaxed));
 }
 
 #[test]
 fn a_refused_renewal_ends_the_old_epoch_and_others_still_wait() {
     let (leases, time) = leases();
-    let granted = leases.grant_write(key(), ONE, None);
+    let granted = leases.grant_write_alone(key(), ONE, None);
     let renewed = Arc::new(AtomicBool::new(true));
     let seen = Arc::clone(&renewed);
     after((&leases, &time), WRITE / 10, move |leases| {
-        let again = leases.grant_write(key(), ONE, Some(granted.version));
+        let again = leases.grant_write_alone(key(), ONE, Some(granted.version));
         let late = leases.begin_write(key(), ONE, granted.version);
         renewed.store(!again.lease.is_zero() || late.is_some(), Ordering::Relaxed);
     });
@@ -290,7 +297,7 @@ fn a_refused_renewal_ends_the_old_epoch_and_others_still_wait() {
 fn who_would_wait_is_known_without_waiting() {
     let (leases, _) = leases();
     assert!(!leases.would_wait(key(), None));
-    let granted = leases.grant_write(key(), ONE, None);
+    let granted = leases.grant_write_alone(key(), ONE, None);
     assert!(!leases.would_wait(key(), Some(ONE)));
     assert!(leases.would_wait(key(), Some(TWO)));
     assert!(!leases.would_wait((key().0, 4), Some(TWO)));
@@ -301,7 +308,7 @@ fn who_would_wait_is_known_without_waiting() {
 #[test]
 fn a_write_under_way_outlasts_its_lease() {
     let (leases, time) = leases();
-    let granted = leases.grant_write(key(), ONE, None);
+    let granted = leases.grant_write_alone(key(), ONE, None);
     leases.begin_write(key(), ONE, granted.version).unwrap();
     after((&leases, &time), WRITE + WRITE / 10, move |leases| {
         leases.end_write(key(), granted.version);
@@ -314,10 +321,10 @@ fn a_write_under_way_outlasts_its_lease() {
 fn readers_keep_a_write_lease_away_and_the_end_of_a_session_frees_it() {
     let (leases, time) = leases();
     leases.grant_read(key(), TWO);
-    assert_eq!(leases.grant_write(key(), ONE, None).lease, Duration::ZERO);
+    assert_eq!(leases.grant_write_alone(key(), ONE, None).lease, Duration::ZERO);
     let other = (key().0, 4);
-    assert_eq!(leases.grant_write(other, ONE, None).lease, WRITE);
-    assert_eq!(leases.grant_write(other, TWO, None).lease, Duration::ZERO);
+    assert_eq!(leases.grant_write_alone(other, ONE, None).lease, WRITE);
+    assert_eq!(leases.grant_write_alone(other, TWO, None).lease, Duration::ZERO);
     leases.drop_session(ONE);
     leases.before_read(other, Some(TWO));
     assert_eq!(time.passed(), Duration::ZERO);
@@ -342,10 +349,10 @@ fn nobody_waits_for_a_reader_whose_session_is_over() {
 
 #[test]
 fn after_a_restart_the_holder_comes_first() {
-    let before = leases().0.grant_write(key(), ONE, None);
+    let before = leases().0.grant_write_alone(key(), ONE, None);
     let (leases, time) = leases_of(2, Given { read: false, write: true });
-    assert_eq!(leases.grant_write(key(), TWO, None).lease, Duration::ZERO);
-    let after = leases.grant_write(key(), ONE, Some(before.version));
+    assert_eq!(leases.grant_write_alone(key(), TWO, None).lease, Duration::ZERO);
+    let after = leases.grant_write_alone(key(), ONE, Some(before.version));
     assert_eq!(after.lease, WRITE);
     assert_ne!(after.version, before.version);
     leases.before_write(key(), Some(ONE));
@@ -354,7 +361,10 @@ fn after_a_restart_the_holder_comes_first() {
     leases.before_read((key().0, 0), Some(TWO));
     assert_eq!(time.passed(), WRITE);
     // Too late for whoever comes now.
-    assert_eq!(leases.grant_write((key().0, 1), ONE, Some(before.version)).lease, Duration::ZERO);
+    assert_eq!(
+        leases.grant_write_alone((key().0, 1), ONE, Some(before.version)).lease,
+        Duration::ZERO
+    );
 }
 
 #[test]
@@ -382,4 +392,42 @@ fn names_that_an_earlier_run_gave_leases_of_stay_for_as_long() {
     assert!(leases.try_change(key(), Some(ONE)).is_none());
     time.sleep(READ);
     assert!(leases.try_change(key(), Some(ONE)).is_some());
+}
+
+#[test]
+fn nobody_writes_early_while_somebody_looks_past_the_leases() {
+    let (leases, time) = leases();
+    assert_eq!(leases.grant_write(key(), ONE, None, || true).lease, Duration::ZERO);
+    let granted = leases.grant_write(key(), ONE, None, || false);
+    assert_eq!(granted.lease, WRITE, "nobody looks any more, and nobody had to wait");
+    // While the lease holds nobody begins to look, its holder neither, and nobody waits for that.
+    assert_eq!(leases.while_unwritten(key(), || ()), None);
+    assert_eq!(leases.while_unwritten((key().0, 4), || ()), Some(()), "another shard");
+    assert_eq!(time.passed(), Duration::ZERO);
+    // It is not taken up anew under somebody's eyes, and what comes late is refused.
+    assert_eq!(
+        leases.grant_write(key(), ONE, Some(granted.version), || true).lease,
+        Duration::ZERO
+    );
+    assert_eq!(leases.begin_write(key(), ONE, granted.version), None);
+}
+
+#[test]
+fn who_looks_after_a_lease_ran_out_ends_its_epoch() {
+    let (leases, time) = leases();
+    let granted = leases.grant_write_alone(key(), ONE, None);
+    leases.begin_write(key(), ONE, granted.version).unwrap();
+    time.sleep(WRITE);
+    assert_eq!(leases.while_unwritten(key(), || ()), None, "a write is under way");
+    leases.end_write(key(), granted.version);
+    assert_eq!(leases.while_unwritten(key(), || ()), Some(()));
+    assert_eq!(leases.begin_write(key(), ONE, granted.version), None);
+}
+
+#[test]
+fn nobody_looks_past_what_an_earlier_run_may_have_given() {
+    let (leases, time) = leases_of(2, Given { read: false, write: true });
+    assert_eq!(leases.while_unwritten(key(), || ()), None);
+    time.sleep(WRITE);
+    assert_eq!(leases.while_unwritten(key(), || ()), Some(()));
 }
