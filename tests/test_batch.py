@@ -199,6 +199,30 @@ def test_a_pool_is_measured_natively(world):
     assert world.run("fs", "ls", f"{pool.name}:/").stdout == ""
 
 
+def test_several_processes_calibrate_a_pool(world):
+    pool = world.pool(memory=True)
+    fs = world.storage / "fs.toml"
+    words = ["calibrate", pool.name, "-o", fs, "--size", "1MiB", "--processes", 2]
+    world.run(*words, "--budget", "15s")
+    assert {row["processes"] for row in tomllib.loads(fs.read_text())["streams"]} >= {1, 2}
+    assert world.run("fs", "ls", f"{pool.name}:/").stdout == ""
+
+
+def test_no_input_takes_the_name_of_one_that_was_removed(world, place):
+    # Another client of a pool may know that name for a moment as the directory that is gone.
+    fs = world.storage / "fs.toml"
+    child = world.start("calibrate", place, "-o", fs, "--size", "1MiB", "--budget", "60s")
+    seen = []
+
+    def sees_three():
+        seen.extend(path.name for path in place.iterdir() if path.name not in seen)
+        return len(seen) >= 3
+
+    wait_until(sees_three, "three inputs with names of their own", pause_s=0.001)
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(60) == 130
+
+
 def test_nodes_are_hosts_that_a_template_reaches(world, place):
     lab = Lab(world, star(["n1", "n2"]))
     words = ["--hosts", "n1,n2", "--launch", LAUNCH, "--processes", "2", "--json"]

@@ -92,7 +92,7 @@ impl Crew {
         self.nodes
     }
 
-    /// Where the files are, below the place.
+    /// Where the files of the newest batch are, below the place.
     pub(crate) fn dir(&self) -> &str {
         &self.dir
     }
@@ -118,6 +118,8 @@ impl Crew {
     /// # Errors
     /// If there is no room for the batch, or it cannot be written.
     pub(crate) fn make_input(&mut self, case: &Case) -> Result<()> {
+        // One that was removed a moment ago may still be what other clients of a pool know by its name.
+        self.dir = unique_name()?;
         self.workers.run(&[Order::MakeDirectories(vec![self.dir.clone()])])?;
         self.step(case, BatchStep::MakeInput).map(drop)
     }
