@@ -485,6 +485,15 @@ def test_without_under_the_rest_of_the_machine_counts_but_not_what_the_kernel_ma
     assert not any(path.startswith(("/proc", "/sys")) for path in paths)
 
 
+def test_the_exit_code_is_that_of_the_command_also_where_there_is_no_job(place):
+    killed = ["timeout", "--signal", "KILL", "0.1", "sleep", "9"]
+    for command, code in ((["expr"], 2), (killed, 137), (["true"], 1)):
+        done = Profiled(place, command, check=False)
+        assert done.result.returncode == code, done.result.stderr
+        assert "there is no job in what" in done.result.stderr
+        assert done.job is None
+
+
 def test_refusals_say_what_to_do(place):
     def refused(*words, **more):
         command = [BINARY, "profile", *words]

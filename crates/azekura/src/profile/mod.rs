@@ -16,13 +16,15 @@ use anyhow::{Context as _, Result, bail};
 
 pub(crate) use args::ProfileArgs;
 
+use self::usage::Usage;
 use crate::outcome::Verdict;
 use crate::report;
 
 /// Records the command, or reads a log, and writes the job.
 ///
 /// # Errors
-/// If the command cannot be recorded, has moved no data that could be seen, or a file cannot be written.
+/// If the command cannot be recorded. If it has moved no data that could be seen, or a file cannot be written,
+/// and it has not failed itself.
 pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
     let (usage, verdict) = match &args.darshan {
         Some(log) => (darshan::read(log)?, Verdict::Good),
@@ -31,25 +33,37 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
             record::Outcome::NotStarted(verdict) => return Ok(verdict),
         },
     };
+    match keep(args, &usage) {
+        // Who runs the command asks first how that has ended.
+        Err(error) if !matches!(verdict, Verdict::Good | Verdict::Ended(0)) => {
+            report::note(format_args!("azekura: {}", report::explain(&error)));
+            Ok(verdict)
+        }
+        kept => kept.map(|()| verdict),
+    }
+}
+
+/// Writes what was asked for of what was recorded.
+fn keep(args: &ProfileArgs, usage: &Usage) -> Result<()> {
     // First what needs no judgement, so that it is there when there is no job in it.
     if let Some(path) = &args.csv {
-        write(path, &listing::csv(&usage))?;
+        write(path, &listing::csv(usage))?;
     }
     if let Some(path) = &args.json {
-        write(path, &serde_json::to_string_pretty(&usage)?)?;
+        write(path, &serde_json::to_string_pretty(usage)?)?;
     }
-    for line in listing::remarks(&usage) {
+    for line in listing::remarks(usage) {
         report::note(format_args!("azekura: {line}"));
     }
-    let text = match job::of(&usage) {
-        Ok(job) => job::text(&job, &usage),
-        Err(why) => bail!("{}", listing::no_job(&usage, why)),
+    let text = match job::of(usage) {
+        Ok(job) => job::text(&job, usage),
+        Err(why) => bail!("{}", listing::no_job(usage, why)),
     };
     match &args.output {
         Some(path) => write(path, &text)?,
         None => report::say(text.trim_end()),
     }
-    Ok(verdict)
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
