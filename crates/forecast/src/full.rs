@@ -389,17 +389,17 @@ impl Model<'_> {
         Metadata { names: Seconds(total), files: Seconds(measured) }
     }
 
-    /// What a file costs of which there are so many; `empty`: one without data. Files that are gone round are
-    /// all open at once, and what going round costs beside that is in their throughput.
+    /// What a file costs of which there are so many; `empty`: one without data, and one in memory, for which
+    /// nobody waits. Files that are gone round are all open at once, and what going round costs beside that is in
+    /// their throughput.
     fn cost_by_size(&self, reading: bool, files: f64, empty: Option<f64>) -> Option<f64> {
         let bytes = if reading { self.phase.bytes_in } else { self.phase.written() };
         let size = bytes.0 as f64 / files.max(1.0);
         let least = empty.unwrap_or(0.0);
         let cost = self.calibration.file_cost(reading, self.at, size, least)?;
-        match (self.phase.order, empty) {
-            (Order::RoundRobin, Some(empty)) => Some(empty),
-            _ => Some(cost),
-        }
+        let is_in_memory = reading && self.is_cached();
+        let waits = self.phase.order == Order::Sequential && !is_in_memory;
+        Some(if waits { cost } else { empty.unwrap_or(cost) })
     }
 }
 

@@ -147,6 +147,15 @@ fn what_fits_memory_comes_from_there() {
 }
 
 #[test]
+fn files_in_memory_cost_no_more_than_opening_them() {
+    let fs =
+        calibration("[[files]]\nprocesses = 1\nfile_bytes = '1 MiB'\nmerge_s_per_file = 0.02\n");
+    let merge = |more: &str| job("", "merge", &format!("files_in = 1024\nratio = 0.0{more}"));
+    takes(&fs, &merge(""), 5.12 + 1023.0 * 0.02);
+    takes(&fs, &merge("\ncaches = 'warm'"), 0.512 + 1023.0 * 0.0005);
+}
+
+#[test]
 fn memory_takes_writes_in_until_it_is_full() {
     let fs = calibration("[write_back]\nnode_mib = 256\nsustained_mib_per_s = 50\n");
     let write = |mib: u64| {
