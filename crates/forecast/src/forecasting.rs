@@ -152,10 +152,7 @@ fn of_phase(
         bottleneck,
         missing: Vec::new(),
     };
-    // Of more processes a calibration may know nothing but the paper's curve of the very pattern.
-    let is_fitted = calibration.parallel.iter().any(|fit| fit.pattern == phase.pattern);
-    let only_fitted = is_fitted && calibration.streams.is_empty() && (nodes > 1 || processes > 1);
-    match if only_fitted && model == Model::Full { Model::Paper } else { model } {
+    match model {
         Model::Full => full::parts(calibration, phase, nodes, processes),
         Model::Conventional => {
             let sequential = &calibration.sequential;
@@ -169,18 +166,9 @@ fn of_phase(
         Model::Paper => {
             let estimate = paper::estimate(calibration, phase, nodes, processes)?;
             let total = estimate.seconds;
-            let (metadata, reading) = (estimate.metadata_share, estimate.reading_share);
-            let writing = (1.0 - metadata - reading).max(0.0);
-            let bottleneck = if metadata > reading.max(writing) {
-                Bottleneck::Metadata
-            } else if estimate.path_binds {
-                Bottleneck::Path
-            } else if reading > writing {
-                Bottleneck::Reading
-            } else {
-                Bottleneck::Writing
-            };
-            Ok(parts(total, total * reading, total * writing, total * metadata, bottleneck))
+            let (reading, writing) = (estimate.reading_share, estimate.writing_share());
+            let metadata = total * estimate.metadata_share;
+            Ok(parts(total, total * reading, total * writing, metadata, estimate.bottleneck()))
         }
     }
 }

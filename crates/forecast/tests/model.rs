@@ -191,6 +191,38 @@ fn records_and_computing_cost_processors() {
 }
 
 #[test]
+fn beside_a_fitted_curve_a_job_computes_and_what_the_curve_does_not_have_is_said() {
+    let text = include_str!("../../../share/forecast/hsfs.toml");
+    let fs = Calibration::parse(text, Path::new("hsfs.toml")).unwrap();
+    let split = |more: &str| {
+        job(
+            "processes = 2",
+            "split",
+            &format!("bytes_in = '2 GiB'\nbuffer_bytes = '2 MiB'\nfiles_out = 100\n{more}"),
+        )
+    };
+    let moving = full(&fs, &split(""));
+    let paper = forecast(&fs, &split(""), Model::Paper).unwrap();
+    assert!((moving.seconds.0 - paper.seconds.0).abs() < 1e-9);
+    assert!(moving.outside.is_empty(), "{:?}", moving.outside);
+
+    let busy = full(&fs, &split("compute_s_per_record = 0.01"));
+    let computing = 2.0 * 1_048_576.0 * 0.01 / 2.0;
+    assert!((busy.seconds.0 - moving.seconds.0 - computing).abs() < 1e-6, "{busy:?}");
+    assert_eq!(busy.bottleneck, Bottleneck::Compute);
+
+    let random = forecast(&fs, &split("access = 'random'"), Model::Full).unwrap_err();
+    assert!(random.to_string().contains("[random]"), "{random}");
+
+    let round = full(&fs, &split("order = 'round-robin'"));
+    assert_eq!(round.outside[0].to_string(), "interleaved.write_mib_per_s (not measured)");
+    let alone = job("", "split", "files_out = 100\norder = 'round-robin'");
+    let named: Vec<String> =
+        full(&fs, &alone).outside.into_iter().map(|one| one.quantity).collect();
+    assert!(named.contains(&"interleaved.write_mib_per_s".to_owned()), "{named:?}");
+}
+
+#[test]
 fn the_path_and_the_server_bind() {
     let fs = calibration("[path]\ntotal_mib_per_s = 80\n");
     let read = job("", "simple", "ratio = 0.0");

@@ -180,9 +180,9 @@ impl Calibration {
         interpolate(&points, f64::from(at.processes))
     }
 
-    /// The share of its throughput that a process has left when it goes round so many files; 1 where
+    /// The share of its throughput that a process has left when it goes round so many files; `None` where
     /// that was not measured.
-    pub(crate) fn share_when_interleaved(&self, reading: bool, files: f64) -> f64 {
+    pub(crate) fn share_when_interleaved(&self, reading: bool, files: f64) -> Option<f64> {
         let mut points: Vec<(f64, f64)> = self
             .interleaved
             .iter()
@@ -193,8 +193,8 @@ impl Calibration {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         match points.first() {
-            Some(&(1.0, alone)) => interpolate(&points, files).map_or(1.0, |rate| rate / alone),
-            _ => 1.0,
+            Some(&(1.0, alone)) => interpolate(&points, files).map(|rate| rate / alone),
+            _ => None,
         }
     }
 
