@@ -129,8 +129,9 @@ struct Work<'a> {
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
     let place = Place::of(&args.place)?;
     let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
-    // What cannot be written in the end is not worth the time.
-    check_output(&args.output)?;
+    for file in std::iter::once(&args.output).chain(&args.runs) {
+        report::check_result_file(file)?;
+    }
     let interrupt = Interrupt::watch()?;
     let measured = measure(args, &backend, &interrupt);
     if let Some(code) = interrupt.exit_code() {
@@ -142,30 +143,14 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
     })?;
     if let Some(file) = &args.runs {
         let text = serde_json::to_string_pretty(&runs_of(&target, runs.clone()))?;
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        report::write_result_file(file, &text)?;
     }
     let name = args.name.clone().unwrap_or_else(|| target.clone());
     let calibration = derive(&name, made(args, &backend, &target), &runs, &beside)
         .context("too little was measured: give it more time by --budget, or more by --bytes")?;
-    std::fs::write(&args.output, calibration.to_toml())
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    report::write_result_file(&args.output, &calibration.to_toml())?;
     say(&calibration, &runs, args);
     Ok(Verdict::Good)
-}
-
-/// Whether the result can be written; leaves no file behind that was not there.
-fn check_output(file: &Path) -> Result<()> {
-    let was_there = file.exists();
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .create(true)
-        .append(true)
-        .open(file)
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    if !was_there {
-        std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
-    }
-    Ok(())
 }
 
 fn made(args: &CalibrateArgs, backend: &Backend, target: &str) -> Made {

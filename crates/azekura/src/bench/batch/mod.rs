@@ -250,6 +250,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<Verdict> {
         (None, None) => return Err(usage("name where to work: --pool or --path")),
     };
     let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
+    args.csv.as_deref().map_or(Ok(()), report::check_result_file)?;
     let interrupt = Interrupt::watch()?;
     let measured = measure(args, &case, &backend, &interrupt);
     if let Some(code) = interrupt.exit_code() {
