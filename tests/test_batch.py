@@ -128,15 +128,23 @@ def test_nothing_may_be_written_but_files_must_be(world, place):
         assert hint in done.stderr, done.stderr
 
 
+def test_a_buffer_larger_than_memory_is_told_and_nothing_is_left(world, place):
+    done = batch(world, place, "--buffer", "100TiB", "--processes", 2, check=False)
+    assert done.returncode == 1
+    assert "make --buffer" in done.stderr and "backtrace" not in done.stderr, done.stderr
+    assert list(place.iterdir()) == []
+
+
 def test_a_full_disk_is_told_and_left_clean(world, small_disk):
     done = batch(world, small_disk, size="6MiB", check=False)
     assert done.returncode == 1
     assert "there is room for" in done.stderr, done.stderr
     # What others write meanwhile cannot be known before.
-    (small_disk / "other").write_bytes(bytes(3 * MIB))
+    (small_disk / "other").write_bytes(bytes(5 * MIB))
     done = world.run("calibrate", small_disk, "-o", world.storage / "fs.toml", check=False)
     assert done.returncode == 1
-    assert "room" in done.stderr and "are removed" in done.stderr, done.stderr
+    assert "room" in done.stderr and "--size" in done.stderr, done.stderr
+    assert "are removed" in done.stderr, done.stderr
     assert [path.name for path in small_disk.iterdir()] == ["other"]
 
 
@@ -291,6 +299,14 @@ def test_a_calibration_whose_disk_fills_up_is_left_clean(world, small_disk):
     assert "are removed" in said, said
     assert [path.name for path in small_disk.iterdir()] == ["other"]
     assert not fs.exists()
+
+
+def test_a_calibration_takes_the_room_that_there_is(world, small_disk):
+    fs = world.storage / "fs.toml"
+    (small_disk / "other").write_bytes(bytes(2 * MIB))
+    world.run("calibrate", small_disk, "-o", fs, "--budget", "20s", "--processes", 2)
+    assert "[sequential]" in fs.read_text()
+    assert [path.name for path in small_disk.iterdir()] == ["other"]
 
 
 def test_an_interrupted_calibration_leaves_nothing(world, place):

@@ -38,6 +38,8 @@ const RUNS_IN_ROUND: u32 = 2;
 const BATCHES_IN_BUDGET: u32 = 110;
 /// Sizes that are tried, from the smallest on, each four times the one before.
 const LEAST_BYTES: u64 = 2 << 20;
+/// Less than that is not tried, however little room there is.
+const LITTLE_BYTES: u64 = 1 << 20;
 const MOST_BYTES: u64 = 4 << 30;
 /// The largest batch writes so many times the usual size, and has its input beside it.
 const ROOM_TIMES: u64 = 4;
@@ -249,14 +251,17 @@ impl Work<'_> {
         let usual = |bytes| plan::usual(bytes, args.record, args.buffer);
         let info = rustix::system::sysinfo();
         let memory = info.totalram as u64 * u64::from(info.mem_unit);
-        // The largest batch writes far less than a kernel holds back.
-        let most = (memory / 32).min(args.bytes / 800).clamp(1 << 20, MOST_BYTES);
         if let Some(bytes) = args.size {
             let case = usual(bytes);
             case.check()?;
             self.check_room(&case)?;
             return Ok(case);
         }
+        // The largest batch writes far less than a kernel holds back.
+        let most = (memory / 32).min(args.bytes / 800).clamp(LITTLE_BYTES, MOST_BYTES);
+        let room = self.check_room(&usual(LITTLE_BYTES))?;
+        // With some to spare: what was removed may be free a while later.
+        let most = most.min(room / (ROOM_TIMES + 1));
         let mut wanted = args.budget.as_secs_f64() / f64::from(BATCHES_IN_BUDGET);
         let least = LEAST_BYTES.min(most);
         // The first of all is slower than any other.
@@ -287,8 +292,8 @@ impl Work<'_> {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Whether the largest batch that follows from this one has room.
-    fn check_room(&mut self, usual: &Case) -> Result<()> {
+    /// Whether the largest batch that follows from this one has room; all that there is, in bytes.
+    fn check_room(&mut self, usual: &Case) -> Result<u64> {
         let largest = Case { ratio: ROOM_TIMES as f64 - 1.0, ..usual.clone() };
         self.crew.check_room(&largest)
     }

@@ -162,14 +162,15 @@ impl Crew {
         })
     }
 
-    /// Looks whether there is room for a batch.
+    /// Looks whether there is room for a batch, and gives all that there is, in bytes.
     ///
     /// # Errors
     /// If there is not.
-    pub(crate) fn check_room(&mut self, case: &Case) -> Result<()> {
+    pub(crate) fn check_room(&mut self, case: &Case) -> Result<u64> {
         let mut order = case.orders(BatchStep::CheckRoom, &self.dir);
         order.truncate(1);
-        self.run(1, order.into_iter().map(Order::Batch)).map(drop)
+        let tallies = self.run(1, order.into_iter().map(Order::Batch))?;
+        Ok(tallies.iter().map(|tally| tally.bytes).sum())
     }
 
     /// Throughputs of one process that reads and writes buffers at random places of the usual batch's
