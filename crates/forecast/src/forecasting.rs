@@ -185,16 +185,22 @@ fn outside_of(
     let files = phase.files_in.max(phase.files_out);
     let files = phase.of_each(files, all).ceil() as u64;
     let bytes = (phase.bytes_in + phase.written()).0;
-    [
+    let from_memory = phase.caches == Caches::Warm && calibration.is_in_memory(Bytes(bytes), nodes);
+    let found_in_memory = calibration.cache.filter(|_| from_memory).map(|cache| {
+        let most = cache.node_bytes.0.saturating_mul(u64::from(nodes));
+        let span = Span { least: range.bytes.least.min(most), most };
+        ("cache.node_bytes", bytes.max(span.least), span, WIDENED_BY_BYTES)
+    });
+    let quantities = [
         ("bytes", bytes, range.bytes, WIDENED_BY_BYTES),
         ("files", files, range.files, WIDENED_BY_FILES),
         ("processes", processes.into(), range.processes, WIDENED_BY_PROCESSES),
         ("nodes", nodes.into(), range.nodes, WIDENED_BY_NODES),
         ("record_bytes", phase.record_bytes.0, range.record_bytes, WIDENED_BY_SIZES),
         ("buffer_bytes", phase.buffer_bytes.0, range.buffer_bytes, WIDENED_BY_SIZES),
-    ]
-    .into_iter()
-    .filter_map(|(quantity, value, span, each)| {
+    ];
+    let all = quantities.into_iter().chain(found_in_memory);
+    all.filter_map(|(quantity, value, span, each)| {
         let doublings = span.doublings_beyond(value);
         (doublings > 0.0).then(|| Outside {
             quantity: quantity.to_owned(),
@@ -224,18 +230,18 @@ pub fn remarks(calibration: &Calibration, job: &Job) -> Vec<String> {
     let mut remarks = Vec::new();
     for phase in &job.phases {
         let all = phase.bytes_in + phase.written();
-        if phase.caches == Caches::Warm && phase.access == Access::Sequential {
-            let fits = calibration.cache.is_some_and(|cache| {
-                all.0 <= cache.node_bytes.0.saturating_mul(u64::from(job.nodes))
-            });
-            if !fits {
-                remarks.push(format!(
-                    "phase '{}': its input is read from the storage, since its {:.0} MiB do not fit \
-                     the calibrated cache",
-                    phase.name,
-                    all.mib()
-                ));
-            }
+        let is_meant_warm = phase.caches == Caches::Warm && phase.access == Access::Sequential;
+        if is_meant_warm && !calibration.is_in_memory(all, job.nodes) {
+            let why = if calibration.cache.is_some() {
+                "do not fit the memory of the calibrated machine"
+            } else {
+                "were not found in memory by the calibration, which has no [cache]"
+            };
+            remarks.push(format!(
+                "phase '{}': its input is read from the storage, since its {:.0} MiB {why}",
+                phase.name,
+                all.mib()
+            ));
         }
     }
     remarks

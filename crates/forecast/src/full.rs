@@ -184,10 +184,7 @@ impl Model<'_> {
 
     fn is_cached(&self) -> bool {
         let all = self.phase.bytes_in + self.phase.written();
-        self.phase.caches == Caches::Warm
-            && self.calibration.cache.is_some_and(|cache| {
-                all.0 <= cache.node_bytes.0.saturating_mul(u64::from(self.at.nodes))
-            })
+        self.phase.caches == Caches::Warm && self.calibration.is_in_memory(all, self.at.nodes)
     }
 
     /// How a throughput grows with processes where only the paper's fit tells.

@@ -141,9 +141,17 @@ fn what_fits_memory_comes_from_there() {
     let fs = calibration("");
     takes(&fs, &job("", "simple", "caches = 'warm'\nratio = 0.0"), 1024.0 / 2000.0);
     takes(&fs, &job("", "simple", "caches = 'warm'"), 2048.0 / 180.0);
-    let large = job("", "simple", "caches = 'warm'\nbytes_in = '5 GiB'\nratio = 0.0");
-    takes(&fs, &large, 5.0 * 1024.0 / 200.0);
-    assert!(remarks(&fs, &large)[0].contains("do not fit"));
+    // The calibration found no more than 4 GiB there, of 8.
+    let warm = |gib: u32| format!("caches = 'warm'\nbytes_in = '{gib} GiB'\nratio = 0.0");
+    let larger = job("", "simple", &warm(6));
+    takes(&fs, &larger, 6.0 * 1024.0 / 2000.0);
+    assert!(remarks(&fs, &larger).is_empty());
+    let outside = full(&fs, &larger).outside;
+    assert!(outside.iter().any(|one| one.quantity == "cache.node_bytes"), "{outside:?}");
+    assert!(full(&fs, &job("", "simple", &warm(4))).outside.is_empty());
+    let too_large = job("", "simple", &warm(9));
+    takes(&fs, &too_large, 9.0 * 1024.0 / 200.0);
+    assert!(remarks(&fs, &too_large)[0].contains("do not fit the memory"));
 }
 
 #[test]

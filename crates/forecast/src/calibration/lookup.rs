@@ -3,7 +3,7 @@
 //! caller says that this is outside of what was measured.
 
 use super::{Calibration, FileCosts, Streams};
-use crate::units::MibPerSecond;
+use crate::units::{Bytes, MibPerSecond};
 
 /// A column of [`Streams`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +198,13 @@ impl Calibration {
         }
     }
 
+    /// Whether a job that has just read or written so many bytes finds them in memory: what was found there once is
+    /// as long as memory has room, however little of that the calibration took.
+    pub(crate) fn is_in_memory(&self, bytes: Bytes, nodes: u32) -> bool {
+        let memory = self.made.machine.memory_bytes.0.saturating_mul(u64::from(nodes));
+        self.cache.is_some() && bytes.0 <= memory
+    }
+
     /// What the way to the storage lets through: `min(B_CP N_CN, B_SP N_SN)`, and `B_P` where there is
     /// one node. Infinite where nothing is known to bind.
     pub(crate) fn path_limit(&self, nodes: u32) -> MibPerSecond {
@@ -216,7 +223,6 @@ impl Calibration {
 mod tests {
     use super::*;
     use crate::samples;
-    use crate::units::Bytes;
 
     #[test]
     fn between_points_the_line_is_over_the_logarithm_and_beyond_them_they_hold() {
