@@ -198,6 +198,22 @@ def test_a_batch_that_is_killed_is_cleared_by_its_workers(world, place):
     wait_until(lambda: not workers(world), "the workers are gone", limit_s=30)
 
 
+@pytest.mark.parametrize("calibrates", [False, True])
+def test_what_a_killed_worker_leaves_is_removed(world, place, calibrates):
+    words = ["bench", "batch", "--path", place, "--size", "32MiB", "--runs", "1000"]
+    if calibrates:
+        words = ["calibrate", place, "-o", world.storage / "fs.toml", "--size", "32MiB"]
+    child = world.start(*words, "--processes", "2")
+    wait_until(lambda: list(place.rglob("out.0")), "the batch runs")
+    # Others of a calibration have nothing to do at first.
+    os.kill(min(workers(world)), signal.SIGKILL)
+    assert child.wait(60) == 1
+    said = child.log.read_text()
+    assert "ended before it was done" in said or "went away" in said, said
+    assert "is given up, and its files are removed" in said, said
+    assert list(place.iterdir()) == []
+
+
 def test_a_pool_is_measured_natively(world):
     pool = world.pool(memory=True)
     words = ["bench", "batch", "--pool", pool.name, "--size", "1MiB", "--runs", "1"]

@@ -135,14 +135,12 @@ pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
         report::check_result_file(file)?;
     }
     let interrupt = Interrupt::watch()?;
-    let measured = measure(args, &backend, &interrupt);
+    let measured = measure(args, &backend, &target, &interrupt);
     if let Some(code) = interrupt.exit_code() {
         report::note("azekura: interrupted; the files of the calibration are removed");
         return Ok(Verdict::Ended(code));
     }
-    let (runs, beside) = measured.with_context(|| {
-        format!("the calibration of {target} is given up, and its files are removed")
-    })?;
+    let (runs, beside) = measured?;
     if let Some(file) = &args.runs {
         let text = serde_json::to_string_pretty(&runs_of(&target, runs.clone()))?;
         report::write_result_file(file, &text)?;
@@ -202,6 +200,7 @@ fn say(calibration: &Calibration, runs: &[Run], args: &CalibrateArgs) {
 fn measure(
     args: &CalibrateArgs,
     backend: &Backend,
+    target: &str,
     interrupt: &Interrupt,
 ) -> Result<(Vec<Run>, Beside)> {
     let began = Instant::now();
@@ -214,28 +213,12 @@ fn measure(
         samples: Vec::new(),
         beside: Beside { taken_in_mib: taken_in(backend), ..Beside::default() },
     };
-    let usual = work.find_size(args)?;
-    let groups = plan::groups(&usual, args.processes, work.crew.nodes(), this_machine().processors);
-    let mut progress =
-        Progress::count("calibrating", groups.len() as u64 * u64::from(ROUNDS_WANTED));
-    let mut rounds = 0;
-    loop {
-        let round_began = Instant::now();
-        if !work.round(&usual, &groups, &mut progress)? {
-            break;
-        }
-        rounds += 1;
-        let fits = Instant::now() + round_began.elapsed() <= work.until;
-        if rounds >= ROUNDS_MAX || !fits {
-            break;
-        }
-        if rounds >= ROUNDS_WANTED {
-            progress.extend(groups.len() as u64);
-        }
-    }
+    let measured = work.measure(args);
+    let Work { crew, samples, beside, .. } = work;
+    crew.end(&format!("the calibration of {target}"), measured)?;
     let runs =
-        work.samples.iter().map(|one| run_of(&one.case, &one.measurements, one.dropped)).collect();
-    Ok((runs, work.beside))
+        samples.iter().map(|one| run_of(&one.case, &one.measurements, one.dropped)).collect();
+    Ok((runs, beside))
 }
 
 fn taken_in(backend: &Backend) -> Option<f64> {
@@ -246,6 +229,31 @@ fn taken_in(backend: &Backend) -> Option<f64> {
 }
 
 impl Work<'_> {
+    /// Round after round, as long as there is time.
+    fn measure(&mut self, args: &CalibrateArgs) -> Result<()> {
+        let usual = self.find_size(args)?;
+        let groups =
+            plan::groups(&usual, args.processes, self.crew.nodes(), this_machine().processors);
+        let mut progress =
+            Progress::count("calibrating", groups.len() as u64 * u64::from(ROUNDS_WANTED));
+        let mut rounds = 0;
+        loop {
+            let round_began = Instant::now();
+            if !self.round(&usual, &groups, &mut progress)? {
+                break;
+            }
+            rounds += 1;
+            let fits = Instant::now() + round_began.elapsed() <= self.until;
+            if rounds >= ROUNDS_MAX || !fits {
+                break;
+            }
+            if rounds >= ROUNDS_WANTED {
+                progress.extend(groups.len() as u64);
+            }
+        }
+        Ok(())
+    }
+
     /// A size with which the usual run takes its part of the time.
     fn find_size(&mut self, args: &CalibrateArgs) -> Result<Case> {
         let usual = |bytes| plan::usual(bytes, args.record, args.buffer);

@@ -282,6 +282,11 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Measured> {
     let mut crew = args.nodes.start(backend, case.processes, interrupt)?;
+    let measured = measure_with(&mut crew, args, case);
+    crew.end("the batch", measured)
+}
+
+fn measure_with(crew: &mut Crew, args: &BatchArgs, case: &Case) -> Result<Measured> {
     let all = args.warm_up.saturating_add(args.runs);
     let mut progress = Progress::count("running", u64::from(all) + 1);
     crew.make_input(case)?;
