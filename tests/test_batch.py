@@ -128,15 +128,23 @@ def test_nothing_may_be_written_but_files_must_be(world, place):
         assert hint in done.stderr, done.stderr
 
 
+def test_a_buffer_larger_than_memory_is_told_and_nothing_is_left(world, place):
+    done = batch(world, place, "--buffer", "100TiB", "--processes", 2, check=False)
+    assert done.returncode == 1
+    assert "make --buffer" in done.stderr and "backtrace" not in done.stderr, done.stderr
+    assert list(place.iterdir()) == []
+
+
 def test_a_full_disk_is_told_and_left_clean(world, small_disk):
     done = batch(world, small_disk, size="6MiB", check=False)
     assert done.returncode == 1
     assert "there is room for" in done.stderr, done.stderr
     # What others write meanwhile cannot be known before.
-    (small_disk / "other").write_bytes(bytes(3 * MIB))
+    (small_disk / "other").write_bytes(bytes(5 * MIB))
     done = world.run("calibrate", small_disk, "-o", world.storage / "fs.toml", check=False)
     assert done.returncode == 1
-    assert "room" in done.stderr and "are removed" in done.stderr, done.stderr
+    assert "room" in done.stderr and "--size" in done.stderr, done.stderr
+    assert "are removed" in done.stderr, done.stderr
     assert [path.name for path in small_disk.iterdir()] == ["other"]
 
 
@@ -190,6 +198,22 @@ def test_a_batch_that_is_killed_is_cleared_by_its_workers(world, place):
     wait_until(lambda: not workers(world), "the workers are gone", limit_s=30)
 
 
+@pytest.mark.parametrize("calibrates", [False, True])
+def test_what_a_killed_worker_leaves_is_removed(world, place, calibrates):
+    words = ["bench", "batch", "--path", place, "--size", "32MiB", "--runs", "1000"]
+    if calibrates:
+        words = ["calibrate", place, "-o", world.storage / "fs.toml", "--size", "32MiB"]
+    child = world.start(*words, "--processes", "2")
+    wait_until(lambda: list(place.rglob("out.0")), "the batch runs")
+    # Others of a calibration have nothing to do at first.
+    os.kill(min(workers(world)), signal.SIGKILL)
+    assert child.wait(60) == 1
+    said = child.log.read_text()
+    assert "ended before it was done" in said or "went away" in said, said
+    assert "is given up, and its files are removed" in said, said
+    assert list(place.iterdir()) == []
+
+
 def test_a_pool_is_measured_natively(world):
     pool = world.pool(memory=True)
     words = ["bench", "batch", "--pool", pool.name, "--size", "1MiB", "--runs", "1"]
@@ -197,6 +221,30 @@ def test_a_pool_is_measured_natively(world):
     run = world.json(*words, *more)["runs"][0]
     assert run["seconds"][0] > 0
     assert world.run("fs", "ls", f"{pool.name}:/").stdout == ""
+
+
+def test_several_processes_calibrate_a_pool(world):
+    pool = world.pool(memory=True)
+    fs = world.storage / "fs.toml"
+    words = ["calibrate", pool.name, "-o", fs, "--size", "1MiB", "--processes", 2]
+    world.run(*words, "--budget", "15s")
+    assert {row["processes"] for row in tomllib.loads(fs.read_text())["streams"]} >= {1, 2}
+    assert world.run("fs", "ls", f"{pool.name}:/").stdout == ""
+
+
+def test_no_input_takes_the_name_of_one_that_was_removed(world, place):
+    # Another client of a pool may know that name for a moment as the directory that is gone.
+    fs = world.storage / "fs.toml"
+    child = world.start("calibrate", place, "-o", fs, "--size", "1MiB", "--budget", "60s")
+    seen = []
+
+    def sees_three():
+        seen.extend(path.name for path in place.iterdir() if path.name not in seen)
+        return len(seen) >= 3
+
+    wait_until(sees_three, "three inputs with names of their own", pause_s=0.001)
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(60) == 130
 
 
 def test_nodes_are_hosts_that_a_template_reaches(world, place):
@@ -267,6 +315,14 @@ def test_a_calibration_whose_disk_fills_up_is_left_clean(world, small_disk):
     assert "are removed" in said, said
     assert [path.name for path in small_disk.iterdir()] == ["other"]
     assert not fs.exists()
+
+
+def test_a_calibration_takes_the_room_that_there_is(world, small_disk):
+    fs = world.storage / "fs.toml"
+    (small_disk / "other").write_bytes(bytes(2 * MIB))
+    world.run("calibrate", small_disk, "-o", fs, "--budget", "20s", "--processes", 2)
+    assert "[sequential]" in fs.read_text()
+    assert [path.name for path in small_disk.iterdir()] == ["other"]
 
 
 def test_an_interrupted_calibration_leaves_nothing(world, place):

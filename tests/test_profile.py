@@ -485,6 +485,35 @@ def test_without_under_the_rest_of_the_machine_counts_but_not_what_the_kernel_ma
     assert not any(path.startswith(("/proc", "/sys")) for path in paths)
 
 
+def test_the_exit_code_is_that_of_the_command_also_where_there_is_no_job(place):
+    killed = ["timeout", "--signal", "KILL", "0.1", "sleep", "9"]
+    for command, code in ((["expr"], 2), (killed, 137), (["true"], 1)):
+        done = Profiled(place, command, check=False)
+        assert done.result.returncode == code, done.result.stderr
+        assert "there is no job in what" in done.result.stderr
+        assert done.job is None
+
+
+@pytest.mark.parametrize("option", ["-o", "--csv", "--json"])
+def test_what_cannot_be_written_is_refused_before_the_command_runs(place, option):
+    words = [BINARY, "profile", option, place / "none" / "file", "--", "touch", place / "ran"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "name another file" in done.stderr, done.stderr
+    assert not (place / "ran").exists()
+
+
+def test_a_job_that_cannot_be_written_in_the_end_is_printed(place):
+    (place / "from").write_bytes(bytes(1 << 20))
+    (place / "to").mkdir()
+    command = ["sh", "-c", "cp from copy && rm -r to"]
+    words = [BINARY, "profile", "--under", place, "-o", place / "to" / "job", "--", *command]
+    done = subprocess.run(words, check=False, cwd=place, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "standard output" in done.stderr and "name another file" in done.stderr, done.stderr
+    assert tomllib.loads(done.stdout)["phase"][0]["bytes_in"] == 1 << 20
+
+
 def test_refusals_say_what_to_do(place):
     def refused(*words, **more):
         command = [BINARY, "profile", *words]

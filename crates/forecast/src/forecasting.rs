@@ -152,10 +152,7 @@ fn of_phase(
         bottleneck,
         missing: Vec::new(),
     };
-    // Of more processes a calibration may know nothing but the paper's curve of the very pattern.
-    let is_fitted = calibration.parallel.iter().any(|fit| fit.pattern == phase.pattern);
-    let only_fitted = is_fitted && calibration.streams.is_empty() && (nodes > 1 || processes > 1);
-    match if only_fitted && model == Model::Full { Model::Paper } else { model } {
+    match model {
         Model::Full => full::parts(calibration, phase, nodes, processes),
         Model::Conventional => {
             let sequential = &calibration.sequential;
@@ -169,18 +166,9 @@ fn of_phase(
         Model::Paper => {
             let estimate = paper::estimate(calibration, phase, nodes, processes)?;
             let total = estimate.seconds;
-            let (metadata, reading) = (estimate.metadata_share, estimate.reading_share);
-            let writing = (1.0 - metadata - reading).max(0.0);
-            let bottleneck = if metadata > reading.max(writing) {
-                Bottleneck::Metadata
-            } else if estimate.path_binds {
-                Bottleneck::Path
-            } else if reading > writing {
-                Bottleneck::Reading
-            } else {
-                Bottleneck::Writing
-            };
-            Ok(parts(total, total * reading, total * writing, total * metadata, bottleneck))
+            let (reading, writing) = (estimate.reading_share, estimate.writing_share());
+            let metadata = total * estimate.metadata_share;
+            Ok(parts(total, total * reading, total * writing, metadata, estimate.bottleneck()))
         }
     }
 }
@@ -197,16 +185,22 @@ fn outside_of(
     let files = phase.files_in.max(phase.files_out);
     let files = phase.of_each(files, all).ceil() as u64;
     let bytes = (phase.bytes_in + phase.written()).0;
-    [
+    let from_memory = phase.caches == Caches::Warm && calibration.is_in_memory(Bytes(bytes), nodes);
+    let found_in_memory = calibration.cache.filter(|_| from_memory).map(|cache| {
+        let most = cache.node_bytes.0.saturating_mul(u64::from(nodes));
+        let span = Span { least: range.bytes.least.min(most), most };
+        ("cache.node_bytes", bytes.max(span.least), span, WIDENED_BY_BYTES)
+    });
+    let quantities = [
         ("bytes", bytes, range.bytes, WIDENED_BY_BYTES),
         ("files", files, range.files, WIDENED_BY_FILES),
         ("processes", processes.into(), range.processes, WIDENED_BY_PROCESSES),
         ("nodes", nodes.into(), range.nodes, WIDENED_BY_NODES),
         ("record_bytes", phase.record_bytes.0, range.record_bytes, WIDENED_BY_SIZES),
         ("buffer_bytes", phase.buffer_bytes.0, range.buffer_bytes, WIDENED_BY_SIZES),
-    ]
-    .into_iter()
-    .filter_map(|(quantity, value, span, each)| {
+    ];
+    let all = quantities.into_iter().chain(found_in_memory);
+    all.filter_map(|(quantity, value, span, each)| {
         let doublings = span.doublings_beyond(value);
         (doublings > 0.0).then(|| Outside {
             quantity: quantity.to_owned(),
@@ -236,18 +230,18 @@ pub fn remarks(calibration: &Calibration, job: &Job) -> Vec<String> {
     let mut remarks = Vec::new();
     for phase in &job.phases {
         let all = phase.bytes_in + phase.written();
-        if phase.caches == Caches::Warm && phase.access == Access::Sequential {
-            let fits = calibration.cache.is_some_and(|cache| {
-                all.0 <= cache.node_bytes.0.saturating_mul(u64::from(job.nodes))
-            });
-            if !fits {
-                remarks.push(format!(
-                    "phase '{}': its input is read from the storage, since its {:.0} MiB do not fit \
-                     the calibrated cache",
-                    phase.name,
-                    all.mib()
-                ));
-            }
+        let is_meant_warm = phase.caches == Caches::Warm && phase.access == Access::Sequential;
+        if is_meant_warm && !calibration.is_in_memory(all, job.nodes) {
+            let why = if calibration.cache.is_some() {
+                "do not fit the memory of the calibrated machine"
+            } else {
+                "were not found in memory by the calibration, which has no [cache]"
+            };
+            remarks.push(format!(
+                "phase '{}': its input is read from the storage, since its {:.0} MiB {why}",
+                phase.name,
+                all.mib()
+            ));
         }
     }
     remarks

@@ -20,6 +20,7 @@
 use crate::bottleneck::{Bottleneck, Unforeseen};
 use crate::calibration::{At, Calibration, Column};
 use crate::job::{Access, Caches, Order, Pattern, Phase};
+use crate::paper;
 use crate::units::{Bytes, MibPerSecond, Seconds};
 
 /// A phase, taken apart. All times are of all processes together, each as if nothing else was done.
@@ -97,6 +98,9 @@ pub(crate) fn parts(
 
 impl Model<'_> {
     fn parts(mut self) -> Result<Parts, Unforeseen> {
+        if self.is_only_fitted() {
+            return self.parts_by_fit();
+        }
         let read_rate = self.read_rate()?;
         let write_rate = self.write_rate()?;
         let reading = self.reading(read_rate);
@@ -107,9 +111,7 @@ impl Model<'_> {
         let moved = both(reading.time, absorbed.time, overlap);
         let held_up = both(reading.time, drained.time, drain_overlap);
         let io = if held_up > moved { held_up } else { moved };
-        let (usual, compute) = self.compute();
-        let compute_overlap = self.calibration.overlap.compute.map_or(0.0, |share| share.number());
-        let transfer = both(without(io, usual, compute_overlap), compute, compute_overlap);
+        let (transfer, compute) = self.with_compute(io);
         let Metadata { names, files } = self.metadata();
         let aside = if self.at.all() > 1.0 {
             self.calibration.overlap.metadata.map_or(0.0, |share| share.number())
@@ -141,12 +143,48 @@ impl Model<'_> {
         })
     }
 
+    /// Whether of so many processes nothing is known but the paper's curve of the very pattern, which is one of
+    /// sequential access.
+    fn is_only_fitted(&self) -> bool {
+        self.at.all() > 1.0
+            && self.phase.access == Access::Sequential
+            && self.calibration.streams.is_empty()
+            && self.calibration.parallel.iter().any(|fit| fit.pattern == self.phase.pattern)
+    }
+
+    /// The curve has reading, writing and files in it; what computes is beside them.
+    fn parts_by_fit(mut self) -> Result<Parts, Unforeseen> {
+        let At { nodes, processes } = self.at;
+        let estimate = paper::estimate(self.calibration, self.phase, nodes, processes)?;
+        for reading in [true, false] {
+            // The curves are of files in turn.
+            self.share_when_gone_round(reading);
+        }
+        let (total, compute) = self.with_compute(estimate.seconds);
+        let bottleneck =
+            if compute > estimate.seconds { Bottleneck::Compute } else { estimate.bottleneck() };
+        Ok(Parts {
+            total,
+            reading: estimate.seconds * estimate.reading_share,
+            writing: estimate.seconds * estimate.writing_share(),
+            compute,
+            metadata: estimate.seconds * estimate.metadata_share,
+            start: Seconds(0.0),
+            bottleneck,
+            missing: self.missing,
+        })
+    }
+
+    /// Moving data together with what this job computes, and that alone.
+    fn with_compute(&self, io: Seconds) -> (Seconds, Seconds) {
+        let (usual, compute) = self.compute();
+        let overlap = self.calibration.overlap.compute.map_or(0.0, |share| share.number());
+        (both(without(io, usual, overlap), compute, overlap), compute)
+    }
+
     fn is_cached(&self) -> bool {
         let all = self.phase.bytes_in + self.phase.written();
-        self.phase.caches == Caches::Warm
-            && self.calibration.cache.is_some_and(|cache| {
-                all.0 <= cache.node_bytes.0.saturating_mul(u64::from(self.at.nodes))
-            })
+        self.phase.caches == Caches::Warm && self.calibration.is_in_memory(all, self.at.nodes)
     }
 
     /// How a throughput grows with processes where only the paper's fit tells.
@@ -216,9 +254,26 @@ impl Model<'_> {
         }
     }
 
-    fn reading(&self, rate: f64) -> Bound {
-        let share =
-            self.calibration.share_when_interleaved(true, self.gone_round(self.phase.files_in));
+    /// The share of its throughput that a process keeps that goes round the files of one side.
+    fn share_when_gone_round(&mut self, reading: bool) -> f64 {
+        let (files, bytes, key) = if reading {
+            (self.phase.files_in, self.phase.bytes_in, "interleaved.read_mib_per_s")
+        } else {
+            (self.phase.files_out, self.phase.written(), "interleaved.write_mib_per_s")
+        };
+        let files = self.gone_round(files);
+        if files <= 1.0 || bytes.0 == 0 {
+            return 1.0;
+        }
+        let share = self.calibration.share_when_interleaved(reading, files);
+        if share.is_none() {
+            self.missing.push(key);
+        }
+        share.unwrap_or(1.0)
+    }
+
+    fn reading(&mut self, rate: f64) -> Bound {
+        let share = self.share_when_gone_round(true);
         let storage = rate * share;
         let path = self.calibration.path_limit(self.at.nodes).0;
         let bound = if self.is_cached() { storage } else { storage.min(path) };
@@ -233,9 +288,8 @@ impl Model<'_> {
     }
 
     /// Into memory (or all the way, where nothing is taken in), and after memory is full.
-    fn writing(&self, rate: f64) -> (Bound, Bound) {
-        let share =
-            self.calibration.share_when_interleaved(false, self.gone_round(self.phase.files_out));
+    fn writing(&mut self, rate: f64) -> (Bound, Bound) {
+        let share = self.share_when_gone_round(false);
         let taken = rate * share;
         let path = self.calibration.path_limit(self.at.nodes).0;
         let written = self.phase.written();
@@ -389,17 +443,17 @@ impl Model<'_> {
         Metadata { names: Seconds(total), files: Seconds(measured) }
     }
 
-    /// What a file costs of which there are so many; `empty`: one without data. Files that are gone round are
-    /// all open at once, and what going round costs beside that is in their throughput.
+    /// What a file costs of which there are so many; `empty`: one without data, and one in memory, for which
+    /// nobody waits. Files that are gone round are all open at once, and what going round costs beside that is in
+    /// their throughput.
     fn cost_by_size(&self, reading: bool, files: f64, empty: Option<f64>) -> Option<f64> {
         let bytes = if reading { self.phase.bytes_in } else { self.phase.written() };
         let size = bytes.0 as f64 / files.max(1.0);
         let least = empty.unwrap_or(0.0);
         let cost = self.calibration.file_cost(reading, self.at, size, least)?;
-        match (self.phase.order, empty) {
-            (Order::RoundRobin, Some(empty)) => Some(empty),
-            _ => Some(cost),
-        }
+        let is_in_memory = reading && self.is_cached();
+        let waits = self.phase.order == Order::Sequential && !is_in_memory;
+        Some(if waits { cost } else { empty.unwrap_or(cost) })
     }
 }
 

@@ -5,7 +5,7 @@
 //! The paper prints (8) and (9) with a division by (1 - 1/N); only the product of (7) gives one process
 //! its sequential throughput, and only that fits its figures, so it is what stands here.
 
-use crate::bottleneck::Unforeseen;
+use crate::bottleneck::{Bottleneck, Unforeseen};
 use crate::calibration::Calibration;
 use crate::job::{Pattern, Phase};
 use crate::units::{Bytes, MibPerSecond, Seconds};
@@ -85,6 +85,27 @@ pub struct Estimate {
     pub reading_share: f64,
     /// Whether the path binds rather than the storage.
     pub path_binds: bool,
+}
+
+impl Estimate {
+    /// What writing has of one process's time alone, 0 to 1.
+    pub(crate) fn writing_share(&self) -> f64 {
+        (1.0 - self.metadata_share - self.reading_share).max(0.0)
+    }
+
+    /// What has most of that time.
+    pub(crate) fn bottleneck(&self) -> Bottleneck {
+        let writing = self.writing_share();
+        if self.metadata_share > self.reading_share.max(writing) {
+            Bottleneck::Metadata
+        } else if self.path_binds {
+            Bottleneck::Path
+        } else if self.reading_share > writing {
+            Bottleneck::Reading
+        } else {
+            Bottleneck::Writing
+        }
+    }
 }
 
 /// Seconds for each file, and how many files one process has, as (4), (5) count them.

@@ -141,9 +141,26 @@ fn what_fits_memory_comes_from_there() {
     let fs = calibration("");
     takes(&fs, &job("", "simple", "caches = 'warm'\nratio = 0.0"), 1024.0 / 2000.0);
     takes(&fs, &job("", "simple", "caches = 'warm'"), 2048.0 / 180.0);
-    let large = job("", "simple", "caches = 'warm'\nbytes_in = '5 GiB'\nratio = 0.0");
-    takes(&fs, &large, 5.0 * 1024.0 / 200.0);
-    assert!(remarks(&fs, &large)[0].contains("do not fit"));
+    // The calibration found no more than 4 GiB there, of 8.
+    let warm = |gib: u32| format!("caches = 'warm'\nbytes_in = '{gib} GiB'\nratio = 0.0");
+    let larger = job("", "simple", &warm(6));
+    takes(&fs, &larger, 6.0 * 1024.0 / 2000.0);
+    assert!(remarks(&fs, &larger).is_empty());
+    let outside = full(&fs, &larger).outside;
+    assert!(outside.iter().any(|one| one.quantity == "cache.node_bytes"), "{outside:?}");
+    assert!(full(&fs, &job("", "simple", &warm(4))).outside.is_empty());
+    let too_large = job("", "simple", &warm(9));
+    takes(&fs, &too_large, 9.0 * 1024.0 / 200.0);
+    assert!(remarks(&fs, &too_large)[0].contains("do not fit the memory"));
+}
+
+#[test]
+fn files_in_memory_cost_no_more_than_opening_them() {
+    let fs =
+        calibration("[[files]]\nprocesses = 1\nfile_bytes = '1 MiB'\nmerge_s_per_file = 0.02\n");
+    let merge = |more: &str| job("", "merge", &format!("files_in = 1024\nratio = 0.0{more}"));
+    takes(&fs, &merge(""), 5.12 + 1023.0 * 0.02);
+    takes(&fs, &merge("\ncaches = 'warm'"), 0.512 + 1023.0 * 0.0005);
 }
 
 #[test]
@@ -179,6 +196,38 @@ fn records_and_computing_cost_processors() {
     let fs = calibration("[cpu]\nrecord_read_s = 1e-6\n[overlap]\ncompute = 1\n");
     takes(&fs, &small(""), 5.12);
     takes(&fs, &job("", "simple", busy), mi * (1e-6 + 2e-5));
+}
+
+#[test]
+fn beside_a_fitted_curve_a_job_computes_and_what_the_curve_does_not_have_is_said() {
+    let text = include_str!("../../../share/forecast/hsfs.toml");
+    let fs = Calibration::parse(text, Path::new("hsfs.toml")).unwrap();
+    let split = |more: &str| {
+        job(
+            "processes = 2",
+            "split",
+            &format!("bytes_in = '2 GiB'\nbuffer_bytes = '2 MiB'\nfiles_out = 100\n{more}"),
+        )
+    };
+    let moving = full(&fs, &split(""));
+    let paper = forecast(&fs, &split(""), Model::Paper).unwrap();
+    assert!((moving.seconds.0 - paper.seconds.0).abs() < 1e-9);
+    assert!(moving.outside.is_empty(), "{:?}", moving.outside);
+
+    let busy = full(&fs, &split("compute_s_per_record = 0.01"));
+    let computing = 2.0 * 1_048_576.0 * 0.01 / 2.0;
+    assert!((busy.seconds.0 - moving.seconds.0 - computing).abs() < 1e-6, "{busy:?}");
+    assert_eq!(busy.bottleneck, Bottleneck::Compute);
+
+    let random = forecast(&fs, &split("access = 'random'"), Model::Full).unwrap_err();
+    assert!(random.to_string().contains("[random]"), "{random}");
+
+    let round = full(&fs, &split("order = 'round-robin'"));
+    assert_eq!(round.outside[0].to_string(), "interleaved.write_mib_per_s (not measured)");
+    let alone = job("", "split", "files_out = 100\norder = 'round-robin'");
+    let named: Vec<String> =
+        full(&fs, &alone).outside.into_iter().map(|one| one.quantity).collect();
+    assert!(named.contains(&"interleaved.write_mib_per_s".to_owned()), "{named:?}");
 }
 
 #[test]

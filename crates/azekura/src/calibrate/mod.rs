@@ -38,6 +38,8 @@ const RUNS_IN_ROUND: u32 = 2;
 const BATCHES_IN_BUDGET: u32 = 110;
 /// Sizes that are tried, from the smallest on, each four times the one before.
 const LEAST_BYTES: u64 = 2 << 20;
+/// Less than that is not tried, however little room there is.
+const LITTLE_BYTES: u64 = 1 << 20;
 const MOST_BYTES: u64 = 4 << 30;
 /// The largest batch writes so many times the usual size, and has its input beside it.
 const ROOM_TIMES: u64 = 4;
@@ -129,43 +131,26 @@ struct Work<'a> {
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
     let place = Place::of(&args.place)?;
     let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
-    // What cannot be written in the end is not worth the time.
-    check_output(&args.output)?;
+    for file in std::iter::once(&args.output).chain(&args.runs) {
+        report::check_result_file(file)?;
+    }
     let interrupt = Interrupt::watch()?;
-    let measured = measure(args, &backend, &interrupt);
+    let measured = measure(args, &backend, &target, &interrupt);
     if let Some(code) = interrupt.exit_code() {
         report::note("azekura: interrupted; the files of the calibration are removed");
         return Ok(Verdict::Ended(code));
     }
-    let (runs, beside) = measured.with_context(|| {
-        format!("the calibration of {target} is given up, and its files are removed")
-    })?;
+    let (runs, beside) = measured?;
     if let Some(file) = &args.runs {
         let text = serde_json::to_string_pretty(&runs_of(&target, runs.clone()))?;
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        report::write_result_file(file, &text)?;
     }
     let name = args.name.clone().unwrap_or_else(|| target.clone());
     let calibration = derive(&name, made(args, &backend, &target), &runs, &beside)
         .context("too little was measured: give it more time by --budget, or more by --bytes")?;
-    std::fs::write(&args.output, calibration.to_toml())
-        .with_context(|| format!("cannot write {}", args.output.display()))?;
+    report::write_result_file(&args.output, &calibration.to_toml())?;
     say(&calibration, &runs, args);
     Ok(Verdict::Good)
-}
-
-/// Whether the result can be written; leaves no file behind that was not there.
-fn check_output(file: &Path) -> Result<()> {
-    let was_there = file.exists();
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .create(true)
-        .append(true)
-        .open(file)
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    if !was_there {
-        std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
-    }
-    Ok(())
 }
 
 fn made(args: &CalibrateArgs, backend: &Backend, target: &str) -> Made {
@@ -215,6 +200,7 @@ fn say(calibration: &Calibration, runs: &[Run], args: &CalibrateArgs) {
 fn measure(
     args: &CalibrateArgs,
     backend: &Backend,
+    target: &str,
     interrupt: &Interrupt,
 ) -> Result<(Vec<Run>, Beside)> {
     let began = Instant::now();
@@ -227,28 +213,12 @@ fn measure(
         samples: Vec::new(),
         beside: Beside { taken_in_mib: taken_in(backend), ..Beside::default() },
     };
-    let usual = work.find_size(args)?;
-    let groups = plan::groups(&usual, args.processes, work.crew.nodes(), this_machine().processors);
-    let mut progress =
-        Progress::count("calibrating", groups.len() as u64 * u64::from(ROUNDS_WANTED));
-    let mut rounds = 0;
-    loop {
-        let round_began = Instant::now();
-        if !work.round(&usual, &groups, &mut progress)? {
-            break;
-        }
-        rounds += 1;
-        let fits = Instant::now() + round_began.elapsed() <= work.until;
-        if rounds >= ROUNDS_MAX || !fits {
-            break;
-        }
-        if rounds >= ROUNDS_WANTED {
-            progress.extend(groups.len() as u64);
-        }
-    }
+    let measured = work.measure(args);
+    let Work { crew, samples, beside, .. } = work;
+    crew.end(&format!("the calibration of {target}"), measured)?;
     let runs =
-        work.samples.iter().map(|one| run_of(&one.case, &one.measurements, one.dropped)).collect();
-    Ok((runs, work.beside))
+        samples.iter().map(|one| run_of(&one.case, &one.measurements, one.dropped)).collect();
+    Ok((runs, beside))
 }
 
 fn taken_in(backend: &Backend) -> Option<f64> {
@@ -259,19 +229,47 @@ fn taken_in(backend: &Backend) -> Option<f64> {
 }
 
 impl Work<'_> {
+    /// Round after round, as long as there is time.
+    fn measure(&mut self, args: &CalibrateArgs) -> Result<()> {
+        let usual = self.find_size(args)?;
+        let groups =
+            plan::groups(&usual, args.processes, self.crew.nodes(), this_machine().processors);
+        let mut progress =
+            Progress::count("calibrating", groups.len() as u64 * u64::from(ROUNDS_WANTED));
+        let mut rounds = 0;
+        loop {
+            let round_began = Instant::now();
+            if !self.round(&usual, &groups, &mut progress)? {
+                break;
+            }
+            rounds += 1;
+            let fits = Instant::now() + round_began.elapsed() <= self.until;
+            if rounds >= ROUNDS_MAX || !fits {
+                break;
+            }
+            if rounds >= ROUNDS_WANTED {
+                progress.extend(groups.len() as u64);
+            }
+        }
+        Ok(())
+    }
+
     /// A size with which the usual run takes its part of the time.
     fn find_size(&mut self, args: &CalibrateArgs) -> Result<Case> {
         let usual = |bytes| plan::usual(bytes, args.record, args.buffer);
         let info = rustix::system::sysinfo();
         let memory = info.totalram as u64 * u64::from(info.mem_unit);
-        // The largest batch writes far less than a kernel holds back.
-        let most = (memory / 32).min(args.bytes / 800).clamp(1 << 20, MOST_BYTES);
         if let Some(bytes) = args.size {
             let case = usual(bytes);
             case.check()?;
             self.check_room(&case)?;
             return Ok(case);
         }
+        // The largest batch writes far less than a kernel holds back.
+        let most = (memory / 32).min(args.bytes / 800).clamp(LITTLE_BYTES, MOST_BYTES);
+        let room = self.check_room(&usual(LITTLE_BYTES))?;
+        // With some to spare: what was removed may be free a while later.
+        let most = most.min(room / (ROOM_TIMES + 1));
         let mut wanted = args.budget.as_secs_f64() / f64::from(BATCHES_IN_BUDGET);
         let least = LEAST_BYTES.min(most);
         // The first of all is slower than any other.
@@ -302,8 +300,8 @@ impl Work<'_> {
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Whether the largest batch that follows from this one has room.
-    fn check_room(&mut self, usual: &Case) -> Result<()> {
+    /// Whether the largest batch that follows from this one has room; all that there is, in bytes.
+    fn check_room(&mut self, usual: &Case) -> Result<u64> {
         let largest = Case { ratio: ROOM_TIMES as f64 - 1.0, ..usual.clone() };
         self.crew.check_room(&largest)
     }

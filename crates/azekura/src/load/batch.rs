@@ -56,10 +56,11 @@ pub(super) fn prepare<'a, S: FileSpace>(
 ) -> Result<Prepared<'a>> {
     match order.step {
         BatchStep::CheckRoom => {
-            check_room(space, &order)?;
-            Ok(Box::new(|| Ok(Tally::default())))
+            let bytes = check_room(space, &order)?;
+            Ok(Box::new(move || Ok(Tally { bytes, ..Tally::default() })))
         }
         BatchStep::MakeInput => {
+            check_memory(&order)?;
             check_room(space, &order)?;
             space.make_dir(&order.dir)?;
             Ok(Box::new(move || make_input(space, &order, watch)))
@@ -81,30 +82,33 @@ pub(super) fn prepare<'a, S: FileSpace>(
     }
 }
 
-fn check_room<S: FileSpace>(space: &mut S, order: &BatchOrder) -> Result<()> {
+/// How much room there is, if it is enough.
+fn check_room<S: FileSpace>(space: &mut S, order: &BatchOrder) -> Result<u64> {
     let room = space.room_bytes()?;
     if room < order.needs_bytes {
         bail!(
-            "there is room for {}, and the files take {}: make the input smaller, or free some",
+            "there is room for {}, and the files take {}: make --size smaller, or free some",
             format_bytes(room),
             format_bytes(order.needs_bytes)
         );
     }
-    Ok(())
+    Ok(room)
 }
 
-/// All streams are open at once where files are gone round; their buffers must not take the machine's memory.
+/// Buffers must not take the machine's memory. All streams are open at once where files are gone round, else one
+/// of each side; pages that nothing is moved through are not taken.
 fn check_memory(order: &BatchOrder) -> Result<()> {
-    if !order.round_robin {
-        return Ok(());
-    }
-    let buffers = (order.files_in + order.files_out).saturating_mul(order.buffer_bytes);
+    let open = if order.round_robin { order.files_in.saturating_add(order.files_out) } else { 2 };
+    let buffers = open.saturating_mul(order.buffer_bytes);
     let info = rustix::system::sysinfo();
     let half = info.totalram as u64 * u64::from(info.mem_unit) / 2;
     let all = buffers.min(order.bytes()).saturating_mul(order.processes);
-    if all > half {
+    // One alone is asked for as a whole.
+    let most = all.max(order.buffer_bytes);
+    if most > half {
         bail!(
-            "the buffers of all files take {all} bytes of memory: make --buffer or --files smaller"
+            "the buffers of all files take {most} bytes of memory, and there is room for {half}: make --buffer \
+             or --files smaller"
         );
     }
     Ok(())
@@ -413,13 +417,18 @@ mod tests {
         let large = BatchOrder { needs_bytes: u64::MAX, ..order(BatchStep::MakeInput) };
         let error = prepare(&mut space, large, &watch).err().unwrap();
         assert!(error.to_string().contains("room"), "{error}");
-        let wide = BatchOrder {
-            round_robin: true,
-            buffer_bytes: 1 << 40,
-            records_in: 1 << 40,
-            ..order(BatchStep::Run)
-        };
-        let error = prepare(&mut space, wide, &watch).err().unwrap();
-        assert!(error.to_string().contains("--buffer"), "{error}");
+        for step in [BatchStep::MakeInput, BatchStep::Run] {
+            let wide = BatchOrder { buffer_bytes: 100 << 40, ..order(step) };
+            let many = BatchOrder {
+                round_robin: true,
+                buffer_bytes: 1 << 40,
+                records_in: 1 << 40,
+                ..order(step)
+            };
+            for order in [wide, many] {
+                let error = prepare(&mut space, order, &watch).err().unwrap();
+                assert!(error.to_string().contains("--buffer"), "{error}");
+            }
+        }
     }
 }

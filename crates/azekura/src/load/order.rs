@@ -88,7 +88,7 @@ pub struct MdOrder {
 /// A step of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BatchStep {
-    /// Look whether there is room.
+    /// Look whether there is room, and say how much, as bytes of the tally.
     CheckRoom,
     /// Do that, and make the files that are read, all the way to the storage.
     MakeInput,

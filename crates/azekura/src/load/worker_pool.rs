@@ -103,6 +103,7 @@ impl Worker {
 }
 
 /// A worker that is started by a command of its own, on whatever host that starts it.
+#[derive(Clone)]
 pub(crate) struct RemoteWorker {
     /// What is said of it in errors.
     pub(crate) name: String,
@@ -328,20 +329,34 @@ impl WorkerPool {
     pub(crate) fn run_all(&mut self, order: &Order) -> Result<Vec<Tally>> {
         self.run(&vec![order.clone(); self.workers.len()])
     }
-}
 
-impl Drop for WorkerPool {
-    fn drop(&mut self) {
+    /// Ends the processes that were started, and gives the numbers of those that did not end well: what they have
+    /// made may still be there.
+    pub(crate) fn end(mut self) -> Vec<usize> {
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Vec<usize> {
         self.workers.clear();
         let deadline = Instant::now() + self.leave_timeout;
-        for child in &mut self.children {
+        let mut lost = Vec::new();
+        for (number, child) in self.children.iter_mut().enumerate() {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
                 std::thread::sleep(PAUSE);
             }
             // A worker in the middle of something (after an error elsewhere) is not waited for.
             let _ = child.kill();
-            let _ = child.wait();
+            if !child.wait().is_ok_and(|status| status.success()) {
+                lost.push(number);
+            }
         }
+        lost
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

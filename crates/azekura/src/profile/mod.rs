@@ -10,20 +10,23 @@ mod listing;
 mod record;
 mod usage;
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, bail};
 
 pub(crate) use args::ProfileArgs;
 
+use self::usage::Usage;
 use crate::outcome::Verdict;
 use crate::report;
 
 /// Records the command, or reads a log, and writes the job.
 ///
 /// # Errors
-/// If the command cannot be recorded, has moved no data that could be seen, or a file cannot be written.
+/// If the command cannot be recorded. If it has moved no data that could be seen, or a file cannot be written,
+/// and it has not failed itself.
 pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
+    for file in [&args.csv, &args.json, &args.output].into_iter().flatten() {
+        report::check_result_file(file)?;
+    }
     let (usage, verdict) = match &args.darshan {
         Some(log) => (darshan::read(log)?, Verdict::Good),
         None => match record::run(&args.command, &args.under)? {
@@ -31,28 +34,45 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
             record::Outcome::NotStarted(verdict) => return Ok(verdict),
         },
     };
-    // First what needs no judgement, so that it is there when there is no job in it.
-    if let Some(path) = &args.csv {
-        write(path, &listing::csv(&usage))?;
+    match keep(args, &usage) {
+        // Who runs the command asks first how that has ended.
+        Err(error) if !matches!(verdict, Verdict::Good | Verdict::Ended(0)) => {
+            report::note(format_args!("azekura: {}", report::explain(&error)));
+            Ok(verdict)
+        }
+        kept => kept.map(|()| verdict),
     }
-    if let Some(path) = &args.json {
-        write(path, &serde_json::to_string_pretty(&usage)?)?;
-    }
-    for line in listing::remarks(&usage) {
-        report::note(format_args!("azekura: {line}"));
-    }
-    let text = match job::of(&usage) {
-        Ok(job) => job::text(&job, &usage),
-        Err(why) => bail!("{}", listing::no_job(&usage, why)),
-    };
-    match &args.output {
-        Some(path) => write(path, &text)?,
-        None => report::say(text.trim_end()),
-    }
-    Ok(verdict)
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text)
-        .with_context(|| format!("cannot write {}: name another file", path.display()))
+/// Writes what was asked for of what was recorded: one file also where another cannot be written.
+fn keep(args: &ProfileArgs, usage: &Usage) -> Result<()> {
+    let tables = keep_tables(args, usage);
+    for line in listing::remarks(usage) {
+        report::note(format_args!("azekura: {line}"));
+    }
+    keep_job(args, usage).and(tables)
+}
+
+/// What needs no judgement, and is there when there is no job in it.
+fn keep_tables(args: &ProfileArgs, usage: &Usage) -> Result<()> {
+    if let Some(path) = &args.csv {
+        report::write_result_file(path, &listing::csv(usage))?;
+    }
+    if let Some(path) = &args.json {
+        report::write_result_file(path, &serde_json::to_string_pretty(usage)?)?;
+    }
+    Ok(())
+}
+
+fn keep_job(args: &ProfileArgs, usage: &Usage) -> Result<()> {
+    let text = match job::of(usage) {
+        Ok(job) => job::text(&job, usage),
+        Err(why) => bail!("{}", listing::no_job(usage, why)),
+    };
+    let written = args.output.as_deref().map(|path| report::write_result_file(path, &text));
+    if !matches!(written, Some(Ok(()))) {
+        // The run may have taken hours.
+        report::say(text.trim_end());
+    }
+    written.unwrap_or(Ok(())).context("the job is on standard output instead")
 }

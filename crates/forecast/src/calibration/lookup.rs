@@ -3,7 +3,7 @@
 //! caller says that this is outside of what was measured.
 
 use super::{Calibration, FileCosts, Streams};
-use crate::units::MibPerSecond;
+use crate::units::{Bytes, MibPerSecond};
 
 /// A column of [`Streams`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,9 +180,9 @@ impl Calibration {
         interpolate(&points, f64::from(at.processes))
     }
 
-    /// The share of its throughput that a process has left when it goes round so many files; 1 where
+    /// The share of its throughput that a process has left when it goes round so many files; `None` where
     /// that was not measured.
-    pub(crate) fn share_when_interleaved(&self, reading: bool, files: f64) -> f64 {
+    pub(crate) fn share_when_interleaved(&self, reading: bool, files: f64) -> Option<f64> {
         let mut points: Vec<(f64, f64)> = self
             .interleaved
             .iter()
@@ -193,9 +193,16 @@ impl Calibration {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         match points.first() {
-            Some(&(1.0, alone)) => interpolate(&points, files).map_or(1.0, |rate| rate / alone),
-            _ => 1.0,
+            Some(&(1.0, alone)) => interpolate(&points, files).map(|rate| rate / alone),
+            _ => None,
         }
+    }
+
+    /// Whether a job that has just read or written so many bytes finds them in memory: what was found there once is
+    /// as long as memory has room, however little of that the calibration took.
+    pub(crate) fn is_in_memory(&self, bytes: Bytes, nodes: u32) -> bool {
+        let memory = self.made.machine.memory_bytes.0.saturating_mul(u64::from(nodes));
+        self.cache.is_some() && bytes.0 <= memory
     }
 
     /// What the way to the storage lets through: `min(B_CP N_CN, B_SP N_SN)`, and `B_P` where there is
@@ -216,7 +223,6 @@ impl Calibration {
 mod tests {
     use super::*;
     use crate::samples;
-    use crate::units::Bytes;
 
     #[test]
     fn between_points_the_line_is_over_the_logarithm_and_beyond_them_they_hold() {

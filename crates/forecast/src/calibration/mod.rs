@@ -303,7 +303,7 @@ pub struct WriteBack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// Bytes of one node; input and output that are more in all are not expected there.
+    /// The most that was found there, of one node.
     pub node_bytes: Bytes,
 }
 

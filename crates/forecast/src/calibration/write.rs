@@ -145,7 +145,7 @@ impl Calibration {
         }
         if let Some(cache) = &self.cache {
             text.section("cache", "memory that files are kept in");
-            text.key("node_bytes", cache.node_bytes.0, "of each node");
+            text.key("node_bytes", cache.node_bytes.0, "found there, of each node");
         }
     }
 }

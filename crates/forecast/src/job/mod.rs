@@ -259,7 +259,8 @@ impl Phase {
         })?;
         let all = self.of_each(files, processes) * processes;
         let records = self.records(bytes).ceil();
-        let many = files > 1 && self.pattern != Pattern::Other;
+        // Files that get no record are made all the same where nothing is moved.
+        let many = files > 1 && bytes.0 > 0 && self.pattern != Pattern::Other;
         require(!many || all <= records, key.as_str(), || {
             format!(
                 "{all} files in all are more than the {records} records in them: write fewer files, \

@@ -214,6 +214,14 @@ mod tests {
     }
 
     #[test]
+    fn what_can_be_run_can_be_forecast() {
+        // Files are made that get no record.
+        let case = Case { ratio: 0.0, files: 8, ..case() };
+        case.check().unwrap();
+        case.job().check().unwrap();
+    }
+
+    #[test]
     fn what_cannot_be_run_is_refused() {
         let refused = |change: fn(&mut Case)| {
             let mut case = case();

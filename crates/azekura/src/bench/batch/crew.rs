@@ -12,16 +12,22 @@ use super::case::Case;
 use crate::host::interrupt::Interrupt;
 use crate::host::programs;
 use crate::load::{
-    Backend, BatchStep, CachesDropped, IoOrder, MdKind, MdOrder, Motion, Order, RemoteWorker,
-    Speed, Tally, WORKER_COMMAND, WorkerPool,
+    Backend, BatchOrder, BatchStep, CachesDropped, IoOrder, MdKind, MdOrder, Motion, Order,
+    RemoteWorker, Speed, Tally, WORKER_COMMAND, WorkerPool,
 };
+use crate::report;
 use crate::stage::Launcher;
 
 /// Workers that run batches.
 pub(crate) struct Crew {
     workers: WorkerPool,
+    // How each is started, for one in the place of one that was killed.
+    commands: Vec<RemoteWorker>,
+    backend: Backend,
     nodes: u32,
     dir: String,
+    // What workers have begun and not cleared, by their numbers.
+    unfinished: Vec<(usize, BatchOrder)>,
 }
 
 /// A measured run.
@@ -82,9 +88,42 @@ impl Crew {
         }
         Ok(Self {
             workers: WorkerPool::start_remote(&workers, backend, interrupt)?,
+            commands: workers,
+            backend: backend.clone(),
             nodes: u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1),
             dir: unique_name()?,
+            unfinished: Vec::new(),
         })
+    }
+
+    /// Ends the workers, which clear what they have begun; of those that were killed others clear it. Adds to why
+    /// `what` is given up what has become of its files.
+    ///
+    /// # Errors
+    /// That of `measured`.
+    pub(crate) fn end<T>(self, what: &str, measured: Result<T>) -> Result<T> {
+        let files = match self.end_and_clear() {
+            Ok(()) => "its files are removed".to_owned(),
+            Err(why) => report::explain(&why),
+        };
+        measured.with_context(|| format!("{what} is given up, and {files}"))
+    }
+
+    fn end_and_clear(self) -> Result<()> {
+        let lost = self.workers.end();
+        for (number, order) in self.unfinished {
+            if !lost.contains(&number) {
+                continue;
+            }
+            let stays =
+                format!("the files in {} stay, which have to be removed by hand", order.dir);
+            let command = &self.commands[number..=number];
+            let clear = Order::Batch(BatchOrder { step: BatchStep::Clear, ..order });
+            WorkerPool::start_remote(command, &self.backend, &Interrupt::default())
+                .and_then(|mut worker| worker.run(&[clear]))
+                .context(stays)?;
+        }
+        Ok(())
     }
 
     /// How many nodes there are.
@@ -92,25 +131,34 @@ impl Crew {
         self.nodes
     }
 
-    /// Where the files are, below the place.
+    /// Where the files of the newest batch are, below the place.
     pub(crate) fn dir(&self) -> &str {
         &self.dir
     }
 
     fn step(&mut self, case: &Case, step: BatchStep) -> Result<Vec<Tally>> {
-        let orders = case.orders(step, &self.dir);
-        self.run(case.nodes, orders.into_iter().map(Order::Batch))
+        let orders = self.numbered(case.nodes, case.orders(step, &self.dir));
+        self.unfinished.clone_from(&orders);
+        let orders: Vec<(usize, Order)> =
+            orders.into_iter().map(|(number, order)| (number, Order::Batch(order))).collect();
+        let tallies = self.workers.run_on(&orders)?;
+        if matches!(step, BatchStep::Clear | BatchStep::LetGo) {
+            self.unfinished.clear();
+        }
+        Ok(tallies)
     }
 
-    /// Has orders done that are for so many nodes, which may be fewer than there are: node after node for the
-    /// first process of each, then for the second.
+    /// Has orders done that are for so many nodes.
     fn run(&mut self, nodes: u32, orders: impl Iterator<Item = Order>) -> Result<Vec<Tally>> {
-        let all = self.nodes as usize;
-        let orders: Vec<(usize, Order)> = orders
-            .enumerate()
-            .map(|(index, order)| (worker_of(index, nodes as usize, all), order))
-            .collect();
+        let orders = self.numbered(nodes, orders.collect());
         self.workers.run_on(&orders)
+    }
+
+    /// Orders with their workers, for so many nodes, which may be fewer than there are: node after node for the
+    /// first process of each, then for the second.
+    fn numbered<T>(&self, nodes: u32, orders: Vec<T>) -> Vec<(usize, T)> {
+        let number = |index| worker_of(index, nodes as usize, self.nodes as usize);
+        orders.into_iter().enumerate().map(|(index, order)| (number(index), order)).collect()
     }
 
     /// Makes the input of a batch.
@@ -118,6 +166,8 @@ impl Crew {
     /// # Errors
     /// If there is no room for the batch, or it cannot be written.
     pub(crate) fn make_input(&mut self, case: &Case) -> Result<()> {
+        // One that was removed a moment ago may still be what other clients of a pool know by its name.
+        self.dir = unique_name()?;
         self.workers.run(&[Order::MakeDirectories(vec![self.dir.clone()])])?;
         self.step(case, BatchStep::MakeInput).map(drop)
     }
@@ -160,14 +210,15 @@ impl Crew {
         })
     }
 
-    /// Looks whether there is room for a batch.
+    /// Looks whether there is room for a batch, and gives all that there is, in bytes.
     ///
     /// # Errors
     /// If there is not.
-    pub(crate) fn check_room(&mut self, case: &Case) -> Result<()> {
+    pub(crate) fn check_room(&mut self, case: &Case) -> Result<u64> {
         let mut order = case.orders(BatchStep::CheckRoom, &self.dir);
         order.truncate(1);
-        self.run(1, order.into_iter().map(Order::Batch)).map(drop)
+        let tallies = self.run(1, order.into_iter().map(Order::Batch))?;
+        Ok(tallies.iter().map(|tally| tally.bytes).sum())
     }
 
     /// Throughputs of one process that reads and writes buffers at random places of the usual batch's

@@ -250,6 +250,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<Verdict> {
         (None, None) => return Err(usage("name where to work: --pool or --path")),
     };
     let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
+    args.csv.as_deref().map_or(Ok(()), report::check_result_file)?;
     let interrupt = Interrupt::watch()?;
     let measured = measure(args, &case, &backend, &interrupt);
     if let Some(code) = interrupt.exit_code() {
@@ -281,6 +282,11 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Measured> {
     let mut crew = args.nodes.start(backend, case.processes, interrupt)?;
+    let measured = measure_with(&mut crew, args, case);
+    crew.end("the batch", measured)
+}
+
+fn measure_with(crew: &mut Crew, args: &BatchArgs, case: &Case) -> Result<Measured> {
     let all = args.warm_up.saturating_add(args.runs);
     let mut progress = Progress::count("running", u64::from(all) + 1);
     crew.make_input(case)?;
