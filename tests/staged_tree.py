@@ -132,7 +132,7 @@ def make_package(place):
 
 
 def make_libraries(place):
-    """Programs with libraries as packages install them: symlinks lead to the file that has the version."""
+    """Programs with libraries as packages install them: symlinks lead to the file with the version."""
     (place / "lib").mkdir(parents=True)
     (place / "bin").mkdir()
     (place / "lib64").symlink_to("lib")
