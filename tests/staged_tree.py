@@ -131,6 +131,27 @@ def make_package(place):
     compileall.compile_dir(package / "group0", quiet=2)
 
 
+def make_libraries(place):
+    """Programs with libraries as packages install them: symlinks lead to the file with the version."""
+    (place / "lib").mkdir(parents=True)
+    (place / "bin").mkdir()
+    (place / "lib64").symlink_to("lib")
+    file = place / "lib" / "libcounted.so.2.0.1"
+    shared = ["-shared", "-fPIC", "-Wl,-soname,libcounted.so.2", *FLAGS]
+    compile_program("gcc", "counted.c", file, *shared)
+    (place / "lib" / "libcounted.so.2").symlink_to(file.name)
+    (place / "lib" / "libcounted.so").symlink_to("libcounted.so.2")
+    main = place / "main.c"
+    main.write_text(
+        "#include <stdio.h>\nlong counted(const char *);\n"
+        'int main(int n, char **w) { printf("%ld\\n", counted(w[n - 1])); return 0; }\n'
+    )
+    for name, find in {"beside": ["-Wl,-rpath,$ORIGIN/../lib"], "searched": []}.items():
+        compile_program(
+            "gcc", main, place / "bin" / name, "-Wl,--no-as-needed", f"-L{place}/lib", "-lcounted", *find
+        )
+
+
 def make_deck(place):
     """What the Fortran program reads."""
     place.mkdir()
@@ -202,6 +223,7 @@ def make_tree(home, outside, programs: Path):
     make_odd(home / "odd")
     make_links(home / "links", outside)
     make_package(home / "package")
+    make_libraries(home / "libraries")
     make_deck(home / "deck")
     make_project(home / "project")
     make_scripts(home / "scripts", static)

@@ -321,6 +321,39 @@ def test_what_is_written_goes_home(site):
     assert "sent home: 1 file, 4 B" in done.stderr
 
 
+def test_a_manifest_is_written_where_it_can_be(site):
+    results, option = site.map("results", "out")
+    # Where not even root can write.
+    nowhere = "/proc"
+    script = ("sh", "-c", f"echo text >{results}/name")
+    done = site.run(*option, "--", *script, cwd=nowhere)
+    assert (results / "name").read_text() == "text\n"
+    assert "manifest" not in done.stderr
+    # One that cannot be written, or is of another job, is told of before anything is done.
+    (results / "name").unlink()
+    other = site.world.base / "other"
+    other.write_text("of another job\n")
+    for manifest in (f"{nowhere}/m", other):
+        done = site.run(*option, "--manifest", manifest, "--", *script, check=False)
+        assert done.returncode == 1
+        assert f"{manifest}" in done.stderr and "--manifest" in done.stderr
+    assert other.read_text() == "of another job\n"
+    assert not list(results.iterdir())
+    # What does not come home is sent from wherever it is.
+    mark = site.world.base / "running"
+    script = f"echo text >{results}/name; {HOLD}"
+    job = site.start(*option, "--", "sh", "-c", script, mark, cwd=nowhere)
+    wait_until(mark.exists, "the command runs")
+    (results / "name" / "x").mkdir(parents=True)
+    mark.unlink()
+    assert job.wait() == 75, job.text
+    (manifest,) = site.world.base.rglob("azekura-stage-*.manifest")
+    assert f"stage resume {manifest}" in job.text
+    shutil.rmtree(results / "name")
+    site.world.run("stage", "resume", manifest)
+    assert (results / "name").read_text() == "text\n"
+
+
 def test_what_cannot_be_sent_home_fails_a_job_that_was_right(site):
     results, option = site.map("results", "out")
     manifest = site.world.base / "manifest"
@@ -521,6 +554,35 @@ def test_mpi_hands_the_job_on_to_its_nodes(lab_site):
     done = lab_site.run(*option, "--", *mpirun, "-host", ",".join(NODES), "sha256sum", data / "file")
     assert done.stdout.count(DIGEST) == len(NODES), done.stderr
     assert "3 files, 9 MiB on the nodes" in done.stderr
+
+
+@pytest.mark.root
+def test_results_of_a_lost_node_are_promised_to_nobody(lab_site):
+    results, option = lab_site.map("results", "out")
+    manifest, mark = lab_site.world.base / "manifest", lab_site.world.base / "running"
+    write = "; ".join(
+        " ".join(map(str, lab_site.on(node, "sh", "-c", f"'echo {node} >{results}/{node}'")))
+        for node in ["n1", "n2"]
+    )
+    options = (*option, "--manifest", manifest, "--", "sh", "-c", f"{write}; {HOLD}", mark)
+    job = lab_site.start(*options)
+    wait_until(mark.exists, "the command runs")
+    host = lab_site.lab.exec("n2", "readlink", "/proc/self/ns/uts").stdout.strip()
+    (victim,) = [pid for pid in lab_site.agents() if os.readlink(f"/proc/{pid}/ns/uts") == host]
+    kill(victim)
+    job.wait_for("node-gone")
+    mark.unlink()
+    assert job.wait() == 75, job.text
+    assert sorted(path.name for path in results.iterdir()) == ["n1"]
+    assert "what programs wrote on 'n2'" in job.text
+    assert "sends it" not in job.text
+    # There is nothing that could be sent, and not all is at home.
+    done = lab_site.world.run_lab(*lab_site.inside(["stage", "resume", manifest]), check=False)
+    assert done.returncode == 75
+    assert "'n2'" in done.stderr and "nothing is left" not in done.stdout
+    # The file is where the line says.
+    (left,) = lab_site.cache.glob("azekura-stage-*/1/tree/0/n2")
+    assert left.read_text() == "n2\n"
 
 
 @pytest.mark.root

@@ -79,6 +79,15 @@ SCRIPTS = {
         END
         "$PYTHON" p.py "$D"
         """,
+    "libraries": """
+        "$D/libraries/bin/beside" four; cd "$D/libraries"; bin/beside and more
+        for dir in lib lib64 bin/../lib64/.; do
+            LD_LIBRARY_PATH=/nowhere:$D/libraries/$dir bin/searched x
+        done
+        export LD_LIBRARY_PATH=$D/libraries/lib64
+        sh -c 'bin/searched y; env | grep LIBRARY; exec bin/searched z'; unset LD_LIBRARY_PATH
+        bin/searched || echo "exit code $?"
+        """,
     "fortran": '"$D/deck/read-deck" "$D/deck"; cd "$D/deck"; PATH=.:$PATH; read-deck .',
     "gcc": """
         make -s -f "$D/project/Makefile"; ./program; cat *.d

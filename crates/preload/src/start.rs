@@ -36,7 +36,7 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         staging::start();
         begin_recording();
         if staging::get().is_some() {
-            staging::launch::restore_library_path();
+            staging::launch::restore_variables();
             fork::watch();
         }
         let Some(settings) = settings::get() else { return };

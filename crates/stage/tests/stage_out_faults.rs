@@ -294,6 +294,42 @@ fn what_did_not_come_is_sent_by_another_run_over_the_same_caches() {
 }
 
 #[test]
+fn a_node_that_is_lost_before_it_says_what_it_has_is_in_the_manifest() {
+    let (job, _, manifest) = start_with_manifest(2);
+    job.program(0).write(&job.home("out/good"), "good");
+    job.program(1).write(&job.home("out/lost"), "lost");
+    job.agents.running[1].stop();
+    job.event(|event| matches!(event, Event::NodeGone { .. }));
+    for _ in 0..2 {
+        let report = job.stage_out();
+        assert_eq!(names(&report.failed), [""], "{report:?}");
+        assert_eq!(report.failed[0].node, Some(NodeId(1)));
+        let read = Manifest::read(&manifest).unwrap();
+        let unlisted: Vec<_> = read.unlisted().map(|(node, _)| *node).collect();
+        assert_eq!((read.unsent(), unlisted), (0, vec![NodeId(1)]));
+    }
+    assert_eq!(fs::read(job.home("out/good")).unwrap(), b"good");
+    // What is sent later does not make it known what that node had.
+    resume(&job, &manifest).unwrap();
+    assert_eq!(Manifest::read(&manifest).unwrap().unlisted().count(), 1);
+    job.end();
+}
+
+#[test]
+fn files_go_home_without_a_manifest_and_none_counts_as_not_sent() {
+    let mut agents = setting(1).start_agents();
+    agents.out.manifest = Some(agents.dir.path().join("nowhere/manifest"));
+    let job = agents.start_front();
+    job.program(0).write(&job.home("out/good"), "good");
+    let report = job.stage_out();
+    assert!(report.is_right(), "{report:?}");
+    assert!(report.manifest_fault.is_some_and(|why| why.contains("nowhere/manifest")));
+    job.event(|event| matches!(event, Event::ManifestFailed { .. }));
+    assert_eq!(fs::read(job.home("out/good")).unwrap(), b"good");
+    job.end();
+}
+
+#[test]
 fn a_manifest_that_was_cut_is_resumed_from_where_it_is_whole() {
     let (job, _, manifest) = start_with_manifest(1);
     let program = job.program(0);
@@ -350,7 +386,8 @@ fn what_is_no_manifest_of_the_job_is_refused() {
     job.program(0).write(&job.home("out/more"), "content");
     let wrong = fs::read(&manifest).unwrap();
     let report = job.stage_out();
-    assert_eq!((report.files, report.failed.len()), (1, 1), "{report:?}");
+    assert_eq!((report.files, report.failed.len()), (1, 0), "{report:?}");
+    assert!(report.manifest_fault.is_some(), "{report:?}");
     assert_eq!(fs::read(&manifest).unwrap(), wrong);
     job.end();
 }

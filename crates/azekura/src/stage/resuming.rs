@@ -12,7 +12,7 @@ use azekura_stage::job::{self, AgentDescription, Keeping};
 use super::args::ResumeArgs;
 use super::journal::{EventFile, Journal};
 use super::launch::{Agents, Needed};
-use super::out::{CACHE, LAUNCH};
+use super::out::{self, CACHE, LAUNCH};
 use super::screen::Screen;
 use super::summary::{self, OUT_FAILED};
 use super::tally::Tally;
@@ -28,9 +28,18 @@ use crate::report;
 /// If the manifest is none, or no agent starts.
 pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
     let manifest = Manifest::read(&args.manifest)?;
+    let lost = out::lost(&manifest);
     if manifest.unsent() == 0 {
-        report::say("nothing is left to be sent home");
-        return Ok(Verdict::Good);
+        return Ok(match lost {
+            None => {
+                report::say("nothing is left to be sent home");
+                Verdict::Good
+            }
+            Some(lost) => {
+                report::note(format_args!("azekura: {lost}"));
+                Verdict::Ended(OUT_FAILED)
+            }
+        });
     }
     let sources =
         homes::sources(&manifest.maps, &homes::noted(&manifest.note, manifest.maps.len())?)?;
@@ -58,7 +67,8 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
     };
     let front = Front::start(options, addresses::of(agents.ports())?, tell)?;
     let sent = front.resume(&args.manifest)?;
-    let is_right = sent.failed.is_empty();
+    // Of a lost node nothing is swept away: what it has is nowhere else.
+    let is_right = sent.failed.is_empty() && lost.is_none();
     journal.close(if is_right { 0 } else { OUT_FAILED });
     front.end();
     agents.end();
@@ -66,6 +76,9 @@ pub(super) fn run(args: &ResumeArgs) -> Result<Verdict> {
         sweeping::sweep(&launcher, &command, &descriptions, &screen);
     }
     report::say(format_args!("{} sent home", summary::files_and_bytes(sent.files, sent.bytes)));
+    if let Some(lost) = lost {
+        report::note(format_args!("azekura: {lost}"));
+    }
     Ok(if is_right { Verdict::Good } else { Verdict::Ended(OUT_FAILED) })
 }
 

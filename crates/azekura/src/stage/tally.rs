@@ -116,7 +116,8 @@ impl Tally {
             | Event::OutEnded { .. }
             | Event::Conflict { .. }
             | Event::ReadThrough { .. }
-            | Event::OutFailed { .. } => {}
+            | Event::OutFailed { .. }
+            | Event::ManifestFailed { .. } => {}
             Event::Restarted { .. } => self.status.restarted += 1,
             Event::Failed { node, .. } => {
                 if let Some(node) = node.and_then(|node| self.node(node)) {
@@ -162,9 +163,12 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
             format!("{path} was written on several nodes: kept as {}", kept.join(", "))
         }
         Event::OutFailed { path, node, why } => {
-            let what = if path.is_empty() { "something" } else { path };
-            let from = node.map_or_else(String::new, |node| format!(" from '{}'", host(&node)));
+            let what = if path.is_empty() { "what programs wrote" } else { path };
+            let from = node.map_or_else(String::new, |node| format!(" on '{}'", host(&node)));
             format!("{what}{from} was not sent home: {why}")
+        }
+        Event::ManifestFailed { why } => {
+            format!("what is not sent home now cannot be sent later, without a manifest: {why}")
         }
         Event::NodeUp { .. }
         | Event::InAsked { .. }

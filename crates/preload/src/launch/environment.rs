@@ -61,7 +61,8 @@ fn name(entry: &[u8]) -> &[u8] {
     &entry[..end]
 }
 
-fn is_separator(byte: u8) -> bool {
+/// Whether this stands between entries of `LD_PRELOAD`.
+pub(crate) fn is_separator(byte: u8) -> bool {
     matches!(byte, b':' | b' ')
 }
 
@@ -72,9 +73,14 @@ fn library(variables: &[CString]) -> Option<&'static [u8]> {
         .get_or_init(|| {
             let value = variables.iter().find_map(|v| v.to_bytes().strip_prefix(PRELOAD))?;
             let mut parts = value.split(|byte| is_separator(*byte));
-            parts.find(|part| part.ends_with(b"libazekura_preload.so")).map(<[u8]>::to_vec)
+            parts.find(|part| is_own(part)).map(<[u8]>::to_vec)
         })
         .as_deref()
+}
+
+/// Whether an entry of `LD_PRELOAD` is this library.
+pub(crate) fn is_own(entry: &[u8]) -> bool {
+    entry.ends_with(b"libazekura_preload.so")
 }
 
 fn with_library(library: &[u8], value: &[u8]) -> Vec<u8> {

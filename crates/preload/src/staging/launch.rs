@@ -1,7 +1,7 @@
 //! Starting programs and loading libraries that lie below a map. The kernel and the loader open files past
-//! every hook, so all that they will open comes first. Owns what is started in place of a program, and the
-//! search path that the loader of the program gets: it names directories of the tree where the program's
-//! own names those of a map, and is put right again before the program begins.
+//! every hook, so all that they will open comes first. Owns what is started in place of a program, and what the
+//! loader of the program is told of libraries: it names the tree where the program's own variables name a map,
+//! and is put right again before the program begins.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Mode};
 
 use super::call::{Purpose, resolve};
 use super::job::{Job, active};
-use crate::launch::environment::Environment;
+use crate::launch::environment::{Environment, is_own, is_separator};
 use crate::launch::image::{self, Image};
 use crate::launch::{self, Launch, Program};
 use crate::settings;
@@ -24,10 +24,27 @@ const SCRIPTS_MAX: u32 = 5;
 /// Libraries that are looked for to start one program, or to load one library.
 const LIBRARIES_MAX: usize = 1024;
 
-const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH=";
-/// What the search path was: the text, after a mark that there was one.
-const LIBRARY_PATH_BEFORE: &[u8] = b"AZEKURA_STAGE_LIBRARY_PATH=";
+/// A variable that the loader reads.
+struct Variable {
+    name: &'static [u8],
+    /// The name of the one that keeps what it was: the text, after a mark that there was one.
+    before: &'static [u8],
+}
+
+const LIBRARY_PATH: Variable =
+    Variable { name: b"LD_LIBRARY_PATH=", before: b"AZEKURA_STAGE_LIBRARY_PATH=" };
+const PRELOAD: Variable = Variable { name: b"LD_PRELOAD=", before: b"AZEKURA_STAGE_PRELOAD=" };
 const WAS_SET: u8 = b'=';
+
+impl Variable {
+    /// Gives the loader another value than the program is to have.
+    fn tell(&self, environment: &mut Environment, told: &[u8]) {
+        let before = environment.value(self.name);
+        let before = before.map_or_else(Vec::new, |text| [&[WAS_SET], text].concat());
+        environment.set(self.name, told);
+        environment.set(self.before, &before);
+    }
+}
 
 /// What is asked to be started.
 pub(crate) struct Request<'a> {
@@ -73,6 +90,8 @@ pub(crate) unsafe fn plan(job: &'static Job, request: &Request<'_>) -> Result<La
     if asked.is_empty() {
         return Err(Errno::NOENT);
     }
+    let mut search = Search::new(job, environment.value(LIBRARY_PATH.name));
+    search.preload(&mut environment)?;
     for _ in 0..=SCRIPTS_MAX {
         let (program, is_staged) = bring(job, dirfd, &asked)?;
         let launched =
@@ -94,7 +113,6 @@ pub(crate) unsafe fn plan(job: &'static Job, request: &Request<'_>) -> Result<La
             }
             Image::Static => return Ok(hand_over(job, program, argv, environment)),
             Image::Dynamic => {
-                let mut search = Search::new(job, environment.value(LIBRARY_PATH));
                 search.all_that(&program)?;
                 if let Some(loader) = loader_in_tree(job, &program)? {
                     // The kernel would look for it under its own name.
@@ -102,7 +120,7 @@ pub(crate) unsafe fn plan(job: &'static Job, request: &Request<'_>) -> Result<La
                     let argv = [name, program].into_iter().chain(argv.into_iter().skip(1));
                     return Ok(hand_over(job, loader, argv.collect(), environment));
                 }
-                if search.has_paths && job.binary.is_some() {
+                if search.has_other_names && job.binary.is_some() {
                     return Ok(hand_over(job, program, argv, environment));
                 }
                 search.tell(&mut environment);
@@ -151,33 +169,57 @@ pub(crate) fn starting() -> Option<&'static Job> {
 /// A search for the libraries that a program needs.
 struct Search {
     job: &'static Job,
-    /// The directories of the search path, as the program has them.
-    path: Vec<Vec<u8>>,
-    is_set: bool,
+    path: Vec<Searched>,
     /// Directories of a tree that the loader would not look in.
     further: Vec<Vec<u8>>,
     /// Names of libraries that have been looked for.
     seen: HashSet<Vec<u8>>,
-    /// Libraries below maps are named by their paths, which no search path changes.
-    has_paths: bool,
+    /// Libraries below maps are asked for by names that they do not have in the tree: by their paths, or by a
+    /// symlink. No search path leads the loader to these.
+    has_other_names: bool,
     /// The libraries below maps, those first that others need.
     order: Vec<CString>,
+}
+
+/// A directory of the search path.
+struct Searched {
+    /// As the program has it.
+    dir: Vec<u8>,
+    /// Where the loader is to look instead.
+    told: Vec<Vec<u8>>,
 }
 
 fn parent(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
+fn push_new(dirs: &mut Vec<Vec<u8>>, dir: &[u8]) {
+    if !dirs.iter().any(|other| other == dir) {
+        dirs.push(dir.to_vec());
+    }
+}
+
+impl Searched {
+    fn new(job: &'static Job, dir: &[u8]) -> Self {
+        let in_tree = |path: Vec<u8>| {
+            let (tree, cut) = job.tree_of(&path)?;
+            Some([&tree, &path[cut..]].concat())
+        };
+        let told = job.absolute(libc::AT_FDCWD, dir).and_then(in_tree);
+        Self { dir: dir.to_vec(), told: vec![told.unwrap_or_else(|| dir.to_vec())] }
+    }
+}
+
 impl Search {
     fn new(job: &'static Job, path: Option<&[u8]>) -> Self {
         let dirs = path.unwrap_or_default().split(|byte| matches!(byte, b':' | b';'));
+        let dirs = dirs.filter(|dir| !dir.is_empty());
         Self {
             job,
-            path: dirs.filter(|dir| !dir.is_empty()).map(<[u8]>::to_vec).collect(),
-            is_set: path.is_some(),
+            path: dirs.map(|dir| Searched::new(job, dir)).collect(),
             further: Vec::new(),
             seen: HashSet::new(),
-            has_paths: false,
+            has_other_names: false,
             order: Vec::new(),
         }
     }
@@ -190,34 +232,38 @@ impl Search {
         let origin = parent(file.to_bytes()).to_vec();
         for name in &needs.libraries {
             if self.seen.len() < LIBRARIES_MAX && self.seen.insert(name.clone()) {
-                self.one(name, &needs, &origin)?;
+                let found = self.one(name, &needs, &origin)?;
+                self.has_other_names |= found.is_some_and(|found| !is_named(&found, name));
             }
         }
         Ok(())
     }
 
-    fn one(&mut self, name: &[u8], needs: &Needs, origin: &[u8]) -> Result<()> {
+    /// The library of a name, if that lies below a map, after those that it needs.
+    fn one(&mut self, name: &[u8], needs: &Needs, origin: &[u8]) -> Result<Option<CString>> {
+        let staged = |(found, is_staged)| if is_staged { Some(found) } else { None };
         if name.contains(&b'/') {
-            let found = self.at(name)?;
-            self.has_paths |= found.is_some_and(|(_, is_staged)| is_staged);
-            return Ok(());
+            return Ok(self.at(name)?.and_then(staged));
         }
-        let mut candidates: Vec<(Vec<u8>, bool)> = needs
-            .directories
-            .iter()
-            .filter_map(|dir| image::beside(dir, origin, name))
-            .map(|path| (path, false))
-            .collect();
-        candidates.extend(self.path.iter().map(|dir| ([dir, &b"/"[..], name].concat(), true)));
-        for (candidate, is_searched) in candidates {
-            let Some((found, is_staged)) = self.at(&candidate)? else { continue };
-            let dir = parent(found.to_bytes()).to_vec();
-            if is_staged && !is_searched && !self.further.contains(&dir) {
-                self.further.push(dir);
+        let beside = needs.directories.iter().filter_map(|dir| image::beside(dir, origin, name));
+        let beside: Vec<_> = beside.map(|path| (path, None)).collect();
+        let searched = self.path.iter().enumerate();
+        let searched =
+            searched.map(|(at, searched)| ([&searched.dir, &b"/"[..], name].concat(), Some(at)));
+        for (candidate, searched) in beside.into_iter().chain(searched.collect::<Vec<_>>()) {
+            let Some(found) = self.at(&candidate)? else { continue };
+            let found = staged(found);
+            if let Some(found) = &found {
+                // Where a symlink has led to is not where the loader looks by the text.
+                let dirs = match searched {
+                    Some(at) => &mut self.path[at].told,
+                    None => &mut self.further,
+                };
+                push_new(dirs, parent(found.to_bytes()));
             }
-            break;
+            return Ok(found);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The library at a path, if there is one, after those that it needs.
@@ -234,50 +280,71 @@ impl Search {
         Ok(Some((found, is_staged)))
     }
 
-    /// The directory of a tree that stands for a directory of the search path; none for one of the host's.
-    fn in_tree(&self, dir: &[u8]) -> Option<Vec<u8>> {
-        let path = self.job.absolute(libc::AT_FDCWD, dir)?;
-        let (map, cut) = self.job.tree_of(&path)?;
-        Some([&map, &path[cut..]].concat())
+    /// Has the libraries come that the program is to have besides, as `LD_PRELOAD` names them, and gives its
+    /// loader their paths in the tree.
+    fn preload(&mut self, environment: &mut Environment) -> Result<()> {
+        let asked = environment.value(PRELOAD.name).unwrap_or_default().to_vec();
+        let mut told = Vec::new();
+        let mut is_other = false;
+        for name in asked.split(|byte| is_separator(*byte)).filter(|name| !name.is_empty()) {
+            // This library, which is the usual one, needs nothing of a map.
+            let found = if is_own(name) { None } else { self.one(name, &Needs::default(), b"")? };
+            is_other |= found.is_some();
+            told.push(found.map_or_else(|| name.to_vec(), CString::into_bytes));
+        }
+        if is_other {
+            PRELOAD.tell(environment, &told.join(&b':'));
+        }
+        Ok(())
     }
 
     /// Gives the loader of the program the directories that it has to look in.
     fn tell(&self, environment: &mut Environment) {
-        let told: Vec<Option<Vec<u8>>> = self.path.iter().map(|dir| self.in_tree(dir)).collect();
-        if self.further.is_empty() && told.iter().all(Option::is_none) {
-            return;
+        let dirs: Vec<Vec<u8>> = self
+            .path
+            .iter()
+            .flat_map(|searched| &searched.told)
+            .chain(&self.further)
+            .cloned()
+            .collect();
+        if !dirs.iter().eq(self.path.iter().map(|searched| &searched.dir)) {
+            LIBRARY_PATH.tell(environment, &dirs.join(&b':'));
         }
-        let dirs =
-            self.path.iter().zip(told).map(|(dir, told)| told.unwrap_or_else(|| dir.clone()));
-        let dirs: Vec<Vec<u8>> = dirs.chain(self.further.iter().cloned()).collect();
-        let before = self.path.join(&b':');
-        let mark: &[u8] = if self.is_set { &[WAS_SET] } else { b"" };
-        environment.set(LIBRARY_PATH, &dirs.join(&b':'));
-        environment.set(LIBRARY_PATH_BEFORE, &[mark, &before].concat());
     }
 }
 
-/// Gives this program the search path back that it was to have. The loader has read the other one.
-pub(crate) fn restore_library_path() {
+/// Whether a file has this name; never one that is a path.
+fn is_named(file: &CStr, name: &[u8]) -> bool {
+    file.to_bytes().rsplit(|byte| *byte == b'/').next() == Some(name)
+}
+
+/// Gives this program the variables back that it was to have. The loader has read the others.
+pub(crate) fn restore_variables() {
+    for variable in [LIBRARY_PATH, PRELOAD] {
+        restore(&variable);
+    }
+}
+
+fn restore(variable: &Variable) {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
     }
-    let name = &LIBRARY_PATH_BEFORE[..LIBRARY_PATH_BEFORE.len() - 1];
-    let Ok(name) = CString::new(name) else { return };
-    let Some(before) = settings::variable(&name) else { return };
+    let bare = |name: &[u8]| CString::new(&name[..name.len() - 1]);
+    let (Ok(name), Ok(kept)) = (bare(variable.name), bare(variable.before)) else { return };
+    let Some(before) = settings::variable(&kept) else { return };
     // SAFETY: the process has one thread yet.
-    unsafe { libc::unsetenv(name.as_ptr()) };
+    unsafe { libc::unsetenv(kept.as_ptr()) };
     let Some(text) = before.strip_prefix(&[WAS_SET]) else {
         // SAFETY: as above.
-        unsafe { libc::unsetenv(c"LD_LIBRARY_PATH".as_ptr()) };
+        unsafe { libc::unsetenv(name.as_ptr()) };
         return;
     };
-    let Ok(text) = CString::new([LIBRARY_PATH, text].concat()) else { return };
+    let Ok(text) = CString::new([variable.name, text].concat()) else { return };
     // SAFETY: as above; the array ends with a null pointer. The text stays for the life of the process.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {
-            if CStr::from_ptr(*entry).to_bytes().starts_with(LIBRARY_PATH) {
+            if CStr::from_ptr(*entry).to_bytes().starts_with(variable.name) {
                 *entry = text.into_raw();
                 return;
             }
@@ -308,20 +375,7 @@ fn lasting(path: CString) -> Option<&'static CStr> {
 pub(crate) fn libraries(job: &'static Job, name: &[u8]) -> Option<Vec<&'static CStr>> {
     let path = settings::variable(c"LD_LIBRARY_PATH");
     let mut search = Search::new(job, path.as_deref());
-    if name.contains(&b'/') {
-        let (found, is_staged) = bring(job, libc::AT_FDCWD, name).ok()?;
-        if !is_staged {
-            return None;
-        }
-        search.all_that(&found).ok()?;
-        search.order.push(found);
-    } else {
-        search.one(name, &Needs::default(), b"").ok()?;
-        let last = search.order.last()?;
-        // It may be that only something that a library of the host needs lies below a map.
-        if !last.to_bytes().ends_with(name) {
-            return None;
-        }
-    }
+    // It may be that only something that a library of the host needs lies below a map.
+    search.one(name, &Needs::default(), b"").ok()??;
     search.order.into_iter().map(lasting).collect()
 }

@@ -203,6 +203,78 @@ fn what_the_loader_or_the_kernel_opens_by_path_is_trapped_if_that_can_be() {
     assert_eq!(printed(&stage, "bin/own_loader lib/libnear.so"), "from afar\n");
 }
 
+/// As packages have it: the library has a version in its name, and symlinks lead to it.
+fn build_versions(dir: &Path) {
+    for name in ["bin", "lib", "far"] {
+        std::fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    let (main, puts) = (dir.join("main.c"), dir.join("puts.c"));
+    let text_of = "const char *version(void)";
+    std::fs::write(&puts, format!("{text_of} {{ return WORDS; }}\n")).unwrap();
+    let library = dir.join("lib/libver.so.2.0.1");
+    let shared = ["-shared", "-fPIC", "-Wl,-soname,libver.so.2", "-DWORDS=\"version 2\"", "-o"];
+    gcc(&[&shared[..], &[text(&library), text(&puts)]].concat());
+    for (name, to) in
+        [("lib/libver.so.2", "libver.so.2.0.1"), ("lib/libver.so", "libver.so.2"), ("lib64", "lib")]
+    {
+        std::os::unix::fs::symlink(to, dir.join(name)).unwrap();
+    }
+    // Another that is loaded before, and one whose name is no symlink.
+    let other = ["-shared", "-fPIC", "-DWORDS=\"another\"", "-o"];
+    gcc(&[&other[..], &[text(&dir.join("far/libother.so.1.5")), text(&puts)]].concat());
+    std::os::unix::fs::symlink("libother.so.1.5", dir.join("far/libother.so")).unwrap();
+    let plain = ["-shared", "-fPIC", "-Wl,-soname,libplain.so", "-DWORDS=\"plain\"", "-o"];
+    gcc(&[&plain[..], &[text(&dir.join("lib/libplain.so")), text(&puts)]].concat());
+    std::fs::write(
+        &main,
+        format!(
+            "#include <stdio.h>\n{text_of};\nint main(void) {{ puts(version()); return 0; }}\n"
+        ),
+    )
+    .unwrap();
+    for (program, library, more) in [
+        ("bin/version", "lib/libver.so", "-Wl,-rpath,$ORIGIN/../lib"),
+        ("bin/searched", "lib/libver.so", "-O1"),
+        ("bin/plain", "lib/libplain.so", "-O1"),
+    ] {
+        gcc(&["-o", text(&dir.join(program)), text(&main), text(&dir.join(library)), more]);
+    }
+    for source in [main, puts] {
+        std::fs::remove_file(source).unwrap();
+    }
+}
+
+#[test]
+fn a_library_behind_a_symlink_is_found_by_its_name() {
+    let stage = Stage::with(MapKind::ReadOnly, build_versions);
+    let by_hand = "import ctypes, sys\nl = ctypes.CDLL(sys.argv[1]); l.version.restype = ctypes.c_char_p; print(l.version())";
+    let script = format!(
+        "export LD_LIBRARY_PATH=$DIR/lib64; bin/plain; for name in libver.so.2 libver.so lib/libver.so.2; do python3 -c '{by_hand}' $name; done"
+    );
+    stage.compare(&script);
+    // The loader asks for names that only the symlinks have.
+    let starter = stage.scratch.join("starter");
+    std::fs::write(&starter, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    std::fs::set_permissions(&starter, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = format!(
+        "export AZEKURA_BIN={}; exec bash -c 'bin/version a; LD_LIBRARY_PATH=$DIR/lib bin/searched b'",
+        starter.display()
+    );
+    let bin = stage.scratch.join("cache/tree/0/bin");
+    let words = format!("stage inside --via notify -- {}", bin.display());
+    assert_eq!(printed(&stage, &script), format!("{words}/version a\n{words}/searched b\n"));
+}
+
+#[test]
+fn a_library_that_is_to_be_loaded_before_others_is_found() {
+    let stage = Stage::with(MapKind::ReadOnly, build_versions);
+    let script = "export LD_LIBRARY_PATH=$DIR/lib:$DIR/far; for first in $DIR/far/libother.so libother.so ''; do
+        LD_PRELOAD=\"$LD_PRELOAD $first\" bash -c 'bin/plain; case \"$LD_PRELOAD\" in *tree*) echo tree;; *libother*) echo other;; esac'
+        done; env | grep -c AZEKURA_STAGE_";
+    let expected = "another\nother\nanother\nother\nplain\n0\n";
+    assert_eq!(printed(&stage, script), expected, "{}", stage.report());
+}
+
 #[test]
 fn calls_of_all_kinds_do_the_same_over_a_map() {
     let crowd = |dir: &Path| {

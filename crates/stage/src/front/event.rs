@@ -138,10 +138,15 @@ pub enum Event {
     },
     /// Something does not come home.
     OutFailed {
-        /// Its path; empty if it is all of a node, or the manifest.
+        /// Its path; empty if it is all of a node.
         path: String,
         /// The node, if it is on one.
         node: Option<NodeId>,
+        /// What is known of the cause.
+        why: String,
+    },
+    /// It cannot be written down what is sent home, so that what does not come cannot be sent later.
+    ManifestFailed {
         /// What is known of the cause.
         why: String,
     },

@@ -2,7 +2,7 @@
 //! later. Owns the form: a header, what is to be sent, what became of it, a summary; a job that sends several
 //! times adds to the end. Paths keep all their bytes: what is no text, control characters and `%` are `%XX`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -31,6 +31,8 @@ pub struct Manifest {
     pub note: BTreeMap<String, String>,
     /// What has not come home.
     pub(crate) unsent: Vec<Unsent>,
+    /// Nodes that were lost before they said what they have to send.
+    unlisted: BTreeSet<NodeId>,
     /// How long it is without a last line that was cut, in bytes.
     whole_bytes: u64,
 }
@@ -93,11 +95,22 @@ pub(crate) enum Kind {
 #[serde(tag = "line", rename_all = "kebab-case")]
 enum Line {
     Header(Header),
+    /// Nodes have said what they have, but for these. The last such line holds.
+    Listed {
+        missing: BTreeSet<NodeId>,
+    },
     ToSend(Entry),
     Sent(Entry),
     Deleted(Entry),
     Failed(Entry),
-    Summary { files: u64, bytes: u64, failed: usize, conflicts: usize, right: bool, seconds: f64 },
+    Summary {
+        files: u64,
+        bytes: u64,
+        failed: usize,
+        conflicts: usize,
+        right: bool,
+        seconds: f64,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,6 +161,7 @@ pub(crate) struct About<'a> {
 pub(crate) struct Writer {
     file: File,
     maps: Vec<String>,
+    unlisted: BTreeSet<NodeId>,
 }
 
 impl Writer {
@@ -161,10 +175,10 @@ impl Writer {
             manifest.check(path, about)?;
             let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
             file.set_len(manifest.whole_bytes).map_err(failed)?;
-            return Ok(Self { file, maps });
+            return Ok(Self { file, maps, unlisted: manifest.unlisted });
         }
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
-        let mut writer = Self { file, maps };
+        let mut writer = Self { file, maps, unlisted: BTreeSet::new() };
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let kinds = about.maps.iter().map(|map| map.kind);
         let header = Header {
@@ -177,6 +191,15 @@ impl Writer {
         };
         writer.write(&[Line::Header(header)]).map_err(failed)?;
         Ok(writer)
+    }
+
+    /// All nodes have said what they have, but for these.
+    pub(crate) fn listed(&mut self, missing: BTreeSet<NodeId>) -> io::Result<()> {
+        if missing == self.unlisted {
+            return Ok(());
+        }
+        self.unlisted.clone_from(&missing);
+        self.write(&[Line::Listed { missing }])
     }
 
     /// What is to be sent.
@@ -286,6 +309,12 @@ impl Manifest {
         self.unsent.len()
     }
 
+    /// Nodes that were lost before they said what their programs wrote, with their hosts: nothing of that can
+    /// be sent later, as nobody knows what it is.
+    pub fn unlisted(&self) -> impl Iterator<Item = &(NodeId, String)> {
+        self.nodes.iter().filter(|(node, _)| self.unlisted.contains(node))
+    }
+
     fn begin(line: &[u8]) -> Result<Self, String> {
         let Ok(Line::Header(header)) = serde_json::from_slice(line) else {
             return Err("it does not begin with a manifest's header".to_owned());
@@ -299,14 +328,26 @@ impl Manifest {
         };
         let maps = header.maps.into_iter().map(map).collect::<Result<Vec<_>, _>>()?;
         let nodes = header.hosts.into_iter().map(|(node, host)| (NodeId(node), host)).collect();
-        Ok(Self { job, nodes, maps, note: header.note, unsent: Vec::new(), whole_bytes: 0 })
+        Ok(Self {
+            job,
+            nodes,
+            maps,
+            note: header.note,
+            unsent: Vec::new(),
+            unlisted: BTreeSet::new(),
+            whole_bytes: 0,
+        })
     }
 
-    fn hear(&self, line: &[u8], number: usize, unsent: &mut Open) -> Result<(), String> {
+    fn hear(&mut self, line: &[u8], number: usize, unsent: &mut Open) -> Result<(), String> {
         let line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         let (entry, is_done) = match line {
             Line::Header(_) => return Err("a second header".to_owned()),
             Line::Summary { .. } => return Ok(()),
+            Line::Listed { missing } => {
+                self.unlisted = missing;
+                return Ok(());
+            }
             Line::ToSend(entry) => {
                 let entry = self.understand(&entry)?;
                 let key = (entry.map, entry.path.clone(), entry.node, entry.kind);

@@ -72,6 +72,9 @@ impl Outgoing {
         let (manifest, wrong) = self.open_manifest(&hosts);
         let round = Round::new(&self.setup, &self.memory, manifest);
         let lists = self.collect(&round, self.nodes.keys().copied().collect());
+        let said: BTreeSet<_> = lists.iter().map(|(node, _)| *node).collect();
+        let missing = self.nodes.keys().copied().filter(|node| !said.contains(node)).collect();
+        round.write(|manifest| manifest.listed(missing));
         let plan = self.plan(lists, &hosts);
         self.finish(round, &plan, wrong)
     }
@@ -107,7 +110,7 @@ impl Outgoing {
     /// Does it.
     fn finish(&self, round: Round, plan: &Plan, wrong: Option<String>) -> OutReport {
         if let Some(why) = wrong {
-            round.fail(String::new(), None, why);
+            round.without_manifest(why);
         }
         round.write(|manifest| manifest.plan(plan.tasks()));
         self.tell_of(&round, plan);
@@ -206,7 +209,6 @@ impl Outgoing {
             match list {
                 Ok(list) => said.push((node, list)),
                 Err(why) => {
-                    let why = format!("nothing of what its programs wrote is sent: {why}");
                     round.fail(String::new(), Some(node), why);
                 }
             }

@@ -24,6 +24,8 @@ pub struct OutReport {
     pub deleted: Vec<NotSent>,
     /// What no other host can have: pipes, sockets, devices.
     pub left: Vec<NotSent>,
+    /// Why there is no whole manifest, if there was to be one. What has come home is there all the same.
+    pub manifest_fault: Option<String>,
     /// How long it took.
     pub seconds: f64,
 }

@@ -65,7 +65,7 @@ impl<'a> Round<'a> {
         if let Err(error) = write(writer) {
             *manifest = None;
             drop(manifest);
-            self.fail(String::new(), None, format!("cannot write the manifest: {error}"));
+            self.without_manifest(format!("it cannot be written any more: {error}"));
         }
     }
 
@@ -128,6 +128,12 @@ impl<'a> Round<'a> {
         self.failed_nodes.lock().extend(node);
         self.out.tell(Event::OutFailed { path: path.clone(), node, why: why.clone() });
         self.note(|report| report.failed.push(NotSent { path, node, why }));
+    }
+
+    /// The manifest is not whole; that keeps nothing from coming home.
+    pub(crate) fn without_manifest(&self, why: String) {
+        self.out.tell(Event::ManifestFailed { why: why.clone() });
+        self.note(|report| report.manifest_fault = Some(why));
     }
 
     pub(crate) fn has_failed(&self, node: NodeId) -> bool {
