@@ -553,7 +553,8 @@ fn staging(corpus: &Corpus) {
         LocalRequest::List { path: path() },
         LocalRequest::Prefetch { paths: vec![path(), path()] },
     ];
-    let changes = [Change::Create, Change::Write, Change::Replace, Change::Remove];
+    let write = Change::Write { follow: true };
+    let changes = [Change::Create, write, Change::Replace, Change::Remove];
     requests.extend(changes.map(|change| LocalRequest::Change { path: path(), change }));
     for (index, request) in requests.iter().enumerate() {
         corpus.put("staging", &format!("request_{index}"), &tagged(0, body(request)));

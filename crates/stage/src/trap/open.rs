@@ -34,6 +34,15 @@ impl Wanted {
         self.has(libc::O_CLOEXEC)
     }
 
+    /// Whether what is opened may be a symlink itself.
+    pub(super) fn may_be_of_symlink(self) -> bool {
+        self.has(libc::O_PATH) && self.has(libc::O_NOFOLLOW) && !self.has(libc::O_DIRECTORY)
+    }
+
+    fn follows(self) -> bool {
+        !self.has(libc::O_NOFOLLOW)
+    }
+
     fn writes(self) -> bool {
         self.flags & libc::O_ACCMODE as u64 != libc::O_RDONLY as u64
     }
@@ -97,7 +106,7 @@ fn open_for_reading(
         }
         return open_directory(maps, caller, place, flags);
     }
-    let follow = !wanted.has(libc::O_NOFOLLOW);
+    let follow = wanted.follows();
     let settled = maps.settle(place, |path| LocalRequest::Open { path, follow })?;
     match open_settled(caller, flags, settled) {
         // It is whole by now, or the agent's descriptors are not to be seen from here.
@@ -150,13 +159,14 @@ fn open_for_change(
     }
     let ask = |change| maps.settle(place, |path| LocalRequest::Change { path, change });
     let creates = wanted.has(libc::O_CREAT);
+    let follow = wanted.follows();
     let settled = if creates && wanted.has(libc::O_EXCL) {
         must_not_exist(maps, place)?;
         ask(Change::Create)?
-    } else if wanted.has(libc::O_TRUNC) {
+    } else if wanted.has(libc::O_TRUNC) && follow {
         ask(Change::Replace)?
-    } else if wanted.writes() {
-        match ask(Change::Write) {
+    } else if wanted.writes() || wanted.has(libc::O_TRUNC) {
+        match ask(Change::Write { follow }) {
             Err(Errno::NOENT) if creates => ask(Change::Create)?,
             settled => settled?,
         }
@@ -182,7 +192,7 @@ fn open_for_change(
 /// Why a file of a map that is only read cannot be opened for writing.
 fn why_not(maps: &Maps, place: &Place, wanted: Wanted) -> Errno {
     let creates = wanted.has(libc::O_CREAT);
-    match look(maps, place, !wanted.has(libc::O_NOFOLLOW)) {
+    match look(maps, place, wanted.follows()) {
         Ok(_) if creates && wanted.has(libc::O_EXCL) => Errno::EXIST,
         Ok(Settled::Away { attributes, .. }) if attributes.kind == FileKind::Directory => {
             Errno::ISDIR
@@ -190,7 +200,7 @@ fn why_not(maps: &Maps, place: &Place, wanted: Wanted) -> Errno {
         Ok(_) => Errno::ROFS,
         // Nothing can be made, unless there is not even a directory for it.
         Err(Errno::NOENT) if creates => {
-            let change = Change::Write;
+            let change = Change::Write { follow: true };
             maps.settle(place, |path| LocalRequest::Change { path, change })
                 .err()
                 .unwrap_or(Errno::ROFS)
