@@ -416,6 +416,15 @@ def test_static_programs_are_served_on_nodes(lab_site, static_program, way):
 
 
 @pytest.mark.root
+def test_a_front_that_is_no_node_leaves_its_command_alone_by_either_way(lab_site):
+    data, option = mapped(lab_site)
+    words = lab_site.on("n2", "sha256sum", data / "file")
+    done = lab_site.run(*option, "--via", "notify", "--", *words)
+    assert done.stdout.split()[0] == DIGEST
+    assert "1 file, 3 MiB on the nodes" in done.stderr
+
+
+@pytest.mark.root
 def test_the_lab_is_reached_by_either_program(lab_site):
     data, option = mapped(lab_site)
     lab_site.launch = ("--launch", f"{BINARY} netlab exec {{host}} -- {{command}}")
