@@ -575,7 +575,11 @@ fn staging(corpus: &Corpus) {
         },
         LocalReply::Local(path()),
         LocalReply::Outside(path()),
-        LocalReply::Found { attributes: attributes.clone(), inode: 1 << 63 },
+        LocalReply::Found {
+            attributes: attributes.clone(),
+            inode: 1 << 63,
+            kind: MapKind::ReadWrite,
+        },
         LocalReply::Failed(2),
         LocalReply::Done,
     ];

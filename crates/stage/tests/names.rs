@@ -31,7 +31,7 @@ fn names_are_known_before_files_come() {
     let program = job.program(0);
 
     let found = |reply| match reply {
-        LocalReply::Found { attributes, inode } => (attributes, inode),
+        LocalReply::Found { attributes, inode, .. } => (attributes, inode),
         other => panic!("{other:?}"),
     };
     let (attributes, inode) = found(program.look(&file, true));

@@ -52,8 +52,8 @@ impl Settled {
             LocalReply::Local(path) | LocalReply::Outside(path) => {
                 CString::new(path).map(Self::At).map_err(|_| Errno::IO)
             }
-            LocalReply::Found { attributes, inode } => {
-                Ok(Self::Found(Found { attributes, inode, map: place.map() }))
+            LocalReply::Found { attributes, inode, kind } => {
+                Ok(Self::Found(Found { attributes, inode, kind, map: place.map() }))
             }
             LocalReply::Failed(errno) => Err(Errno::from_raw_os_error(errno)),
             // Answers to other questions.

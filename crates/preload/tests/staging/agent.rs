@@ -292,7 +292,7 @@ impl State {
             mtime: Timestamp { secs: found.mtime(), nanos: found.mtime_nsec() as u32 },
             link,
         };
-        Ok(LocalReply::Found { attributes, inode })
+        Ok(LocalReply::Found { attributes, inode, kind: self.maps[map].place.kind })
     }
 
     fn change(&mut self, map: usize, below: &Path, change: Change) -> Answer {

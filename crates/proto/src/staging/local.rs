@@ -123,6 +123,8 @@ pub enum LocalReply {
         attributes: Attributes,
         /// The inode number.
         inode: u64,
+        /// What may be done in the map that it lies in, which need not be the one that the path names.
+        kind: MapKind,
     },
     /// The call fails with this number of errno.
     Failed(i32),

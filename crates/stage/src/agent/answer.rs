@@ -156,7 +156,8 @@ impl Answers {
                 };
                 let inode = foreseen.map_err(|error| errno_of(&error))?;
                 let inode = inode.unwrap_or_else(|| inode_of(&place));
-                Ok(LocalReply::Found { attributes, inode })
+                let kind = self.bring.seen.kind(&place);
+                Ok(LocalReply::Found { attributes, inode, kind })
             }
         }
     }
@@ -168,7 +169,7 @@ impl Answers {
         let at_home = if is_changed { None } else { self.bring.seen.in_source(place)? };
         let attributes = at_home.filter(|home| home.kind == FileKind::Directory).unwrap_or(found);
         let inode = self.lists.inode(place)?;
-        Ok(LocalReply::Found { attributes, inode })
+        Ok(LocalReply::Found { attributes, inode, kind: self.bring.seen.kind(place) })
     }
 
     fn list(&self, path: &[u8]) -> Answer {

@@ -4,7 +4,6 @@
 use std::os::fd::OwnedFd;
 
 use azekura_proto::FileKind;
-use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::{Change, LocalRequest};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -154,25 +153,12 @@ fn open_for_change(
     place: &Place,
     wanted: Wanted,
 ) -> Result<OwnedFd, Errno> {
-    if maps.of(place).kind == MapKind::ReadOnly {
-        return Err(why_not(maps, place, wanted));
-    }
-    let ask = |change| maps.settle(place, |path| LocalRequest::Change { path, change });
-    let creates = wanted.has(libc::O_CREAT);
-    let follow = wanted.follows();
-    let settled = if creates && wanted.has(libc::O_EXCL) {
-        must_not_exist(maps, place)?;
-        ask(Change::Create)?
-    } else if wanted.has(libc::O_TRUNC) && follow {
-        ask(Change::Replace)?
-    } else if wanted.writes() || wanted.has(libc::O_TRUNC) {
-        match ask(Change::Write { follow }) {
-            Err(Errno::NOENT) if creates => ask(Change::Create)?,
-            settled => settled?,
-        }
-    } else {
-        ask(Change::Create)?
+    // Which map the path leads to, and whether anything may be written there, the agent knows.
+    let settled = match settle_change(maps, place, wanted) {
+        Err(Errno::ROFS) => return Err(why_not(maps, place, wanted)),
+        settled => settled?,
     };
+    let creates = wanted.has(libc::O_CREAT);
     let mode = if creates { wanted.mode & !caller.umask() } else { 0 };
     let path = settled_path(caller, settled)?;
     match open(&path, wanted.flags(), mode) {
@@ -189,6 +175,25 @@ fn open_for_change(
     }
 }
 
+fn settle_change(maps: &Maps, place: &Place, wanted: Wanted) -> Result<Settled, Errno> {
+    let ask = |change| maps.settle(place, |path| LocalRequest::Change { path, change });
+    let creates = wanted.has(libc::O_CREAT);
+    let follow = wanted.follows();
+    if creates && wanted.has(libc::O_EXCL) {
+        must_not_exist(maps, place)?;
+        ask(Change::Create)
+    } else if wanted.has(libc::O_TRUNC) && follow {
+        ask(Change::Replace)
+    } else if wanted.writes() || wanted.has(libc::O_TRUNC) {
+        match ask(Change::Write { follow }) {
+            Err(Errno::NOENT) if creates => ask(Change::Create),
+            settled => settled,
+        }
+    } else {
+        ask(Change::Create)
+    }
+}
+
 /// Why a file of a map that is only read cannot be opened for writing.
 fn why_not(maps: &Maps, place: &Place, wanted: Wanted) -> Errno {
     let creates = wanted.has(libc::O_CREAT);
@@ -198,13 +203,8 @@ fn why_not(maps: &Maps, place: &Place, wanted: Wanted) -> Errno {
             Errno::ISDIR
         }
         Ok(_) => Errno::ROFS,
-        // Nothing can be made, unless there is not even a directory for it.
-        Err(Errno::NOENT) if creates => {
-            let change = Change::Write { follow: true };
-            maps.settle(place, |path| LocalRequest::Change { path, change })
-                .err()
-                .unwrap_or(Errno::ROFS)
-        }
+        // The agent has looked whether there is a directory for it.
+        Err(Errno::NOENT) if creates => Errno::ROFS,
         Err(error) => error,
     }
 }

@@ -93,6 +93,23 @@ fn nothing_is_written_where_nothing_may_be() {
 }
 
 #[test]
+fn what_may_be_written_is_told_by_where_a_path_leads() {
+    let job = Job::start();
+    job.put("f", "f");
+    job.put_in(2, "x", "x");
+    symlink("../rw/x", job.home(0).join("over")).unwrap();
+    symlink("../ro/f", job.home(2).join("back")).unwrap();
+    let shell = format!(
+        "cd {} && echo hi > ../out/new && cat ../out/new && echo more >> over && cat ../rw/x && \
+         test -w ../rw/x && test -w over && ! test -w ../rw/back && ! test -w ../rw/../ro/f && \
+         ! {{ echo no > ../rw/back; }} 2> /dev/null",
+        job.ro.display()
+    );
+    let ended = job.run(&["bash", "-c", &shell]);
+    assert_eq!((ended.said.as_str(), ended.code), ("hi\nxmore\n", Some(0)));
+}
+
+#[test]
 fn what_is_written_is_the_programs() {
     need_probe!();
     let job = Job::start();
