@@ -69,6 +69,21 @@ def test_the_way_of_notifications_serves_any_program(site):
     assert "1 file, 3 MiB from home" in done.stderr
 
 
+@pytest.mark.parametrize("via", ["preload", "notify"])
+def test_what_may_be_written_is_told_by_where_a_path_leads(site, via):
+    data, ro = mapped(site)
+    rest, rw = mapped(site, "rw", "rest")
+    (data / "over").symlink_to("../rest/file")
+    script = (
+        f"cd {data} && echo hi > ../rest/new && test -w ../rest/file && test -w over && "
+        f"! test -w {rest}/../data/file && echo end >> over && tail -c 4 {rest}/file"
+    )
+    done = site.run(*ro, *rw, "--via", via, "--", "bash", "-c", script)
+    assert done.stdout == "end\n"
+    assert (rest / "new").read_text() == "hi\n"
+    assert (rest / "file").read_bytes() == BYTES + b"end\n"
+
+
 @pytest.fixture
 def static_program(tmp_path):
     """A program that no library can be loaded into, and prints the length of a file."""
@@ -445,6 +460,15 @@ def test_static_programs_are_served_on_nodes(lab_site, static_program, way):
         words = [BINARY, "stage", "inside", "--via", "notify", "--", *words]
     done = lab_site.run(*option, "--", *lab_site.on("n2", *words))
     assert f"{len(BYTES)} bytes" in done.stdout
+    assert "1 file, 3 MiB on the nodes" in done.stderr
+
+
+@pytest.mark.root
+def test_a_front_that_is_no_node_leaves_its_command_alone_by_either_way(lab_site):
+    data, option = mapped(lab_site)
+    words = lab_site.on("n2", "sha256sum", data / "file")
+    done = lab_site.run(*option, "--via", "notify", "--", *words)
+    assert done.stdout.split()[0] == DIGEST
     assert "1 file, 3 MiB on the nodes" in done.stderr
 
 

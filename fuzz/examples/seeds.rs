@@ -554,7 +554,8 @@ fn staging(corpus: &Corpus) {
         LocalRequest::List { path: path() },
         LocalRequest::Prefetch { paths: vec![path(), path()] },
     ];
-    let changes = [Change::Create, Change::Write, Change::Replace, Change::Remove];
+    let write = Change::Write { follow: true };
+    let changes = [Change::Create, write, Change::Replace, Change::Remove];
     requests.extend(changes.map(|change| LocalRequest::Change { path: path(), change }));
     for (index, request) in requests.iter().enumerate() {
         corpus.put("staging", &format!("request_{index}"), &tagged(0, body(request)));
@@ -575,7 +576,11 @@ fn staging(corpus: &Corpus) {
         },
         LocalReply::Local(path()),
         LocalReply::Outside(path()),
-        LocalReply::Found { attributes: attributes.clone(), inode: 1 << 63 },
+        LocalReply::Found {
+            attributes: attributes.clone(),
+            inode: 1 << 63,
+            kind: MapKind::ReadWrite,
+        },
         LocalReply::Failed(2),
         LocalReply::Done,
     ];

@@ -238,7 +238,7 @@ fn what_a_program_is_about_to_change_stays() {
     }
     let program = job.program(0);
     let path = |number: u64| job.home(&format!("data/{number}"));
-    let written = local(program.change(&path(0), Change::Write));
+    let written = local(program.change(&path(0), Change::Write { follow: true }));
     let removed = local(program.change(&path(1), Change::Remove));
     for number in 2..8 {
         program.stage(&path(number));

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use azekura_proto::FileKind;
 use azekura_proto::staging::MapKind;
-use azekura_proto::staging::local::{Change, LocalReply};
+use azekura_proto::staging::local::{Change, LocalReply, LocalRequest};
 use azekura_stage::front::Recipients;
 use fixture::{Setting, local};
 
@@ -31,7 +31,7 @@ fn names_are_known_before_files_come() {
     let program = job.program(0);
 
     let found = |reply| match reply {
-        LocalReply::Found { attributes, inode } => (attributes, inode),
+        LocalReply::Found { attributes, inode, .. } => (attributes, inode),
         other => panic!("{other:?}"),
     };
     let (attributes, inode) = found(program.look(&file, true));
@@ -87,10 +87,33 @@ fn a_map_for_reading_refuses_changes() {
     let job = setting(MapKind::ReadOnly).start();
     let file = job.write("data/file", "content");
     let program = job.program(0);
-    for change in [Change::Create, Change::Write, Change::Replace, Change::Remove] {
+    let write = Change::Write { follow: true };
+    for change in [Change::Create, write, Change::Replace, Change::Remove] {
         assert_eq!(program.change(&file, change), LocalReply::Failed(30));
     }
     job.end();
+}
+
+#[test]
+fn a_symlink_that_is_not_followed_is_there_itself() {
+    for kind in [MapKind::ReadOnly, MapKind::ReadWrite] {
+        let job = setting(kind).start();
+        fs::create_dir_all(job.home("data/dir")).unwrap();
+        let link = job.home("data/dir/link");
+        symlink("none", &link).unwrap();
+        let program = job.program(0);
+        let opened = local(program.ask(&LocalRequest::Open {
+            path: link.as_os_str().as_bytes().to_vec(),
+            follow: false,
+        }));
+        assert_eq!(fs::read_link(opened).unwrap(), PathBuf::from("none"));
+        let changed = program.change(&link, Change::Write { follow: false });
+        match kind {
+            MapKind::ReadOnly => assert_eq!(changed, LocalReply::Failed(30)),
+            _ => assert_eq!(fs::read_link(local(changed)).unwrap(), PathBuf::from("none")),
+        }
+        job.end();
+    }
 }
 
 #[test]
@@ -100,7 +123,7 @@ fn what_a_program_changes_is_seen_on_its_node_and_not_at_home() {
     let gone = job.write("data/dir/gone", "gone");
     let program = job.program(0);
 
-    let here = local(program.change(&file, Change::Write));
+    let here = local(program.change(&file, Change::Write { follow: true }));
     assert_eq!(fs::read(&here).unwrap(), b"content");
     fs::write(&here, "changed").unwrap();
     assert_eq!(program.stage(&file), here);
@@ -147,7 +170,7 @@ fn a_map_for_results_shows_directories_and_what_is_written() {
     assert_eq!(program.names(&job.home("data/dir")), Vec::<String>::new());
     let new: PathBuf = job.home("data/dir/new");
     fs::write(local(program.change(&new, Change::Replace)), "new").unwrap();
-    fs::write(local(program.change(&old, Change::Write)), "mine").unwrap();
+    fs::write(local(program.change(&old, Change::Write { follow: true })), "mine").unwrap();
     assert_eq!(program.names(&job.home("data/dir")), ["new", "old"]);
     assert_eq!(fs::read(program.stage(&old)).unwrap(), b"mine");
     job.end();

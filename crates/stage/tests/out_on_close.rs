@@ -119,7 +119,7 @@ fn what_has_come_from_home_does_not_go_there_until_it_is_changed() {
     let (staged, changed) = (job.write("data/staged", "staged"), job.write("data/changed", "old"));
     let times = fs::metadata(&staged).unwrap().ino();
     program.stage(&staged);
-    fs::write(local(program.change(&changed, Change::Write)), "new").unwrap();
+    fs::write(local(program.change(&changed, Change::Write { follow: true })), "new").unwrap();
     comes(&changed, "new");
     assert_eq!(fs::metadata(&staged).unwrap().ino(), times, "it was never written at home");
     let is_sent = |event: &Event| matches!(event, Event::Sent { .. });

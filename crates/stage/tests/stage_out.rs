@@ -69,7 +69,7 @@ fn only_what_has_changed_goes_home_again() {
     // Links make nothing new, here or at home.
     program.names(&job.home("data"));
     nothing(&job.stage_out());
-    fs::write(local(program.change(&changed, Change::Write)), "behind").unwrap();
+    fs::write(local(program.change(&changed, Change::Write { follow: true })), "behind").unwrap();
     let new = job.home("out/new");
     let here = program.write(&new, "1234");
     assert_eq!(right(&job.stage_out()), (2, 10));

@@ -178,6 +178,9 @@ pub(crate) struct InsideArgs {
     /// How the command is noticed when it opens files
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) via: Via,
+    /// Leave the command alone on a host that is none of the job's nodes
+    #[arg(long, hide = true)]
+    pub(super) anywhere: bool,
     /// The command and its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(super) command: Vec<OsString>,

@@ -80,7 +80,7 @@ pub(super) fn by_its_way(words: &[OsString], via: Via, verbose: u8) -> Result<Pr
     if !suits_library(words, via, verbose) {
         let via = if via == Via::Notify { "notify" } else { "auto" };
         all.push(programs::own()?.into_os_string());
-        all.extend(["stage", "inside", "--via", via, "--"].map(OsString::from));
+        all.extend(["stage", "inside", "--via", via, "--anywhere", "--"].map(OsString::from));
     }
     all.extend_from_slice(words);
     Ok(Program { words: all, argv0: None })
@@ -233,7 +233,10 @@ mod tests {
     fn a_trapped_command_is_run_by_this_program() {
         let words = ["prog".into(), "-v".into()];
         let trapped = by_its_way(&words, Via::Notify, 0).unwrap().words;
-        assert_eq!(trapped[1..], ["stage", "inside", "--via", "notify", "--", "prog", "-v"]);
+        assert_eq!(
+            trapped[1..],
+            ["stage", "inside", "--via", "notify", "--anywhere", "--", "prog", "-v"]
+        );
         assert_eq!(by_its_way(&words, Via::Preload, 0).unwrap().words, words);
         let shell = ["sh".into()];
         assert_eq!(by_its_way(&shell, Via::Auto, 0).unwrap().words, shell);

@@ -33,7 +33,7 @@ pub(super) fn run(args: &InsideArgs, verbose: u8) -> Result<Verdict> {
     }
     match trapped(&program, job) {
         // A host that is none of the job's nodes, as the front's often is, has nothing to be trapped for.
-        Err(trap::Error::NoAgent { .. }) if args.via == Via::Auto => {
+        Err(trap::Error::NoAgent { .. }) if args.anywhere || args.via == Via::Auto => {
             Ok(run::become_program(&program, &variables))
         }
         Err(trap::Error::CannotRun { source, .. }) => Ok(run::not_started(&program, &source)),

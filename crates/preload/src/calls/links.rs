@@ -81,9 +81,14 @@ unsafe fn link_at(
             let attr = from.ns.resolve(&from.path, flags & libc::AT_SYMLINK_FOLLOW != 0)?;
             to.ns.link_object(attr.oid, &to.path).map(|()| 0)
         };
-        by_two_paths(counter, Pair::Link, from, to, link, |from, to| {
-            hosts::linkat(from.0, from.1, to.0, to.1, flags)
-        })
+        by_two_paths(
+            counter,
+            Pair::Link { follow: flags & libc::AT_SYMLINK_FOLLOW != 0 },
+            from,
+            to,
+            link,
+            |from, to| hosts::linkat(from.0, from.1, to.0, to.1, flags),
+        )
     }
 }
 

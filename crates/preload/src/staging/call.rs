@@ -84,7 +84,7 @@ impl<R> Purpose<'_, R> {
             Self::List | Self::Enter => Need::List,
             Self::Make => Need::Make,
             Self::Remove(_) => Need::Remove,
-            Self::Write { .. } => Need::Write,
+            Self::Write { .. } => Need::Write { follow },
         }
     }
 
@@ -93,9 +93,7 @@ impl<R> Purpose<'_, R> {
         match self {
             Self::Look { .. } | Self::Read | Self::Enter => true,
             Self::Open(_) => matches!(self.need(), Need::Content { .. }),
-            Self::List | Self::Make | Self::Remove(_) => false,
-            // Of a symlink that a program has made the agent would take the end.
-            Self::Write { follow } => !follow,
+            Self::List | Self::Make | Self::Remove(_) | Self::Write { .. } => false,
         }
     }
 }
@@ -322,17 +320,23 @@ pub(crate) enum Pair {
     /// The first loses its name to the second; with the flags of `renameat2`.
     Rename(libc::c_uint),
     /// The first gets a further name.
-    Link,
+    Link {
+        /// Whether a symlink at the end of the first is followed.
+        follow: bool,
+    },
 }
 
 impl Pair {
     /// What has to be so of either.
     fn needs(self) -> (Need, Need) {
         match self {
-            Self::Rename(flags) if flags & libc::RENAME_EXCHANGE != 0 => (Need::Write, Need::Write),
+            Self::Rename(flags) if flags & libc::RENAME_EXCHANGE != 0 => {
+                let kept = Need::Write { follow: false };
+                (kept, kept)
+            }
             Self::Rename(flags) if flags & libc::RENAME_NOREPLACE != 0 => (Need::Move, Need::Make),
             Self::Rename(_) => (Need::Move, Need::Take),
-            Self::Link => (Need::Read { follow: false }, Need::Make),
+            Self::Link { follow } => (Need::Read { follow }, Need::Make),
         }
     }
 }
@@ -362,7 +366,9 @@ pub(crate) unsafe fn by_two_paths<R: Failing>(
         let to_led = resolve_need(job, to_need, false, (to.0, to_text))?;
         let from_led = resolve_need(job, from_need, false, (from.0, from_text))?;
         // A further name elsewhere would let others change what stands here for the file at home.
-        if pair == Pair::Link && job.tree_at(from_led.as_ref()) != job.tree_at(to_led.as_ref()) {
+        if matches!(pair, Pair::Link { .. })
+            && job.tree_at(from_led.as_ref()) != job.tree_at(to_led.as_ref())
+        {
             return Err(Errno::XDEV);
         }
         Ok((from_led, to_led))

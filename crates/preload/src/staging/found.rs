@@ -20,6 +20,9 @@ pub(crate) struct Found {
     pub(crate) attributes: Attributes,
     /// Its inode number.
     pub(super) inode: u64,
+    /// What may be done in the map that it lies in.
+    pub(super) kind: MapKind,
+    /// The map that the path names.
     pub(super) map: &'static Map,
 }
 
@@ -82,7 +85,7 @@ impl Found {
 
     /// Whether the user may use it so, as `access` tells it: files of a job are the user's own.
     pub(crate) fn access(&self, wanted: c_int) -> Result<c_int> {
-        if wanted & libc::W_OK != 0 && self.map.kind == MapKind::ReadOnly {
+        if wanted & libc::W_OK != 0 && self.kind == MapKind::ReadOnly {
             return Err(Errno::ROFS);
         }
         let mode = self.attributes.mode;

@@ -30,7 +30,7 @@ pub(super) enum Need {
     /// It may lose this name to another: all of it is here.
     Move,
     /// It is here and may be changed.
-    Write,
+    Write { follow: bool },
     /// It is opened with these flags to be changed, or made.
     Open(c_int),
 }
@@ -52,8 +52,8 @@ impl Settled {
             LocalReply::Local(path) | LocalReply::Outside(path) => {
                 CString::new(path).map(Self::At).map_err(|_| Errno::IO)
             }
-            LocalReply::Found { attributes, inode } => {
-                Ok(Self::Found(Found { attributes, inode, map: place.map() }))
+            LocalReply::Found { attributes, inode, kind } => {
+                Ok(Self::Found(Found { attributes, inode, kind, map: place.map() }))
             }
             LocalReply::Failed(errno) => Err(Errno::from_raw_os_error(errno)),
             // Answers to other questions.
@@ -94,7 +94,7 @@ impl Job {
             Need::Take => self.change(place, Change::Create),
             Need::Remove => self.remove(place),
             Need::Move => self.give_away(place),
-            Need::Write => self.change(place, Change::Write),
+            Need::Write { follow } => self.change(place, Change::Write { follow }),
             Need::Open(flags) => self.open(place, flags),
         }
     }
@@ -126,22 +126,24 @@ impl Job {
 
     fn open(&self, place: &Place<'_>, flags: c_int) -> Result<Settled> {
         let has = |all: c_int| flags & all == all;
+        let follow = !has(libc::O_NOFOLLOW);
         if has(libc::O_TMPFILE) {
             return self.open_nameless(place);
         }
         if has(libc::O_CREAT | libc::O_EXCL) {
             return self.make(place);
         }
-        if has(libc::O_TRUNC) {
+        if has(libc::O_TRUNC) && follow {
             if !has(libc::O_CREAT) {
                 self.look(place, true)?;
             }
             return self.change(place, Change::Replace);
         }
-        let opened = if flags & libc::O_ACCMODE == libc::O_RDONLY {
-            self.content(place, true)
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY && !has(libc::O_TRUNC);
+        let opened = if reads {
+            self.content(place, follow)
         } else {
-            self.change(place, Change::Write)
+            self.change(place, Change::Write { follow })
         };
         match opened {
             Err(Errno::NOENT) if has(libc::O_CREAT) => self.change(place, Change::Create),

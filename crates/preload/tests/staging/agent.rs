@@ -196,6 +196,12 @@ impl State {
         if home.is_dir() {
             return self.list(map, below);
         }
+        if home.is_symlink() && self.maps[map].place.kind != MapKind::ReadOnly {
+            self.make_dir(map, below.parent().unwrap())?;
+            let text = std::fs::read_link(self.maps[map].place.home.join(below)).unwrap();
+            symlink(text, &tree).map_err(|e| errno(&e))?;
+            return Ok(Self::local(&tree));
+        }
         if !home.is_file() {
             return Err(libc::ELOOP);
         }
@@ -286,7 +292,7 @@ impl State {
             mtime: Timestamp { secs: found.mtime(), nanos: found.mtime_nsec() as u32 },
             link,
         };
-        Ok(LocalReply::Found { attributes, inode })
+        Ok(LocalReply::Found { attributes, inode, kind: self.maps[map].place.kind })
     }
 
     fn change(&mut self, map: usize, below: &Path, change: Change) -> Answer {
@@ -298,7 +304,7 @@ impl State {
         let found = self.entry(map, below);
         match change {
             Change::Create => self.make_dir(map, below.parent().ok_or(libc::EEXIST)?)?,
-            Change::Write => match found {
+            Change::Write { .. } => match found {
                 Some((found, _)) if found.is_dir() => self.make_dir(map, below)?,
                 Some(_) => drop(self.bring(map, below)?),
                 None => return Err(NOENT),
@@ -360,7 +366,7 @@ impl State {
             | LocalRequest::Look { path, follow } => (path, *follow),
             LocalRequest::List { path } => (path, true),
             LocalRequest::Change { path, change } => {
-                (path, matches!(change, Change::Write | Change::Replace))
+                (path, matches!(change, Change::Write { follow: true } | Change::Replace))
             }
         };
         let (map, below) = match self.lead(path, follow)? {

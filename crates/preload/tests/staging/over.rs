@@ -171,7 +171,8 @@ pub const READING: [&str; 15] = [
     "exec 5< one 6< sub/second; read -r a <&5; read -r b <&6; echo $a $b; cat < numbers | tail -1; while read -r x; do echo \"<$x>\"; done < sub/deep/file; mapfile -t all < numbers; echo ${#all[@]}; bash -c 'cat one'; sh -c '. ./run.sh'",
 ];
 
-pub const WRITING: [&str; 12] = [
+pub const WRITING: [&str; 13] = [
+    "touch -h -d @5000 link broken; stat -c '%n %Y' link broken one; chown -h \"$(id -u)\" sub/up dirlink; ln link hard; readlink hard; ln -P broken kept; readlink kept; ln -L link followed; stat -c %F followed; mkdir x; tar cf - broken link loop | tar xf - -C x; cp -a broken sub/up x; ls x; python3 -c 'import os, shutil, stat\nfor name in \"link\", \"broken\", \"one\": print(stat.S_ISLNK(os.fstat(os.open(name, os.O_PATH | os.O_NOFOLLOW)).st_mode))\nfor flags in os.O_WRONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_TRUNC:\n  for name in \"link\", \"broken\":\n    try: os.open(name, flags | os.O_NOFOLLOW)\n    except OSError as error: print(error)\nshutil.copytree(\"sub\", \"tree\", symlinks=True)'; cat one; ls",
     "echo new > new; echo more >> new; cat new; echo changed > one; cat one; echo end >> numbers; tail -2 numbers; echo x > sub/fresh; : > empty; wc -c empty",
     "mkdir a; mkdir -p a/b/c d/e; echo x > a/b/c/f; ls -R a; rmdir d/e d; rmdir a; mkdir a; mkdir sub; ls",
     "mv one moved; cat moved; cat one; mv moved sub/; ls sub; mv -n sub/second numbers; mv sub/second numbers; cat numbers",

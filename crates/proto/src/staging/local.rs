@@ -14,7 +14,7 @@ use super::{Attributes, MapKind, NodeId};
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Changes when the messages do.
-pub const LOCAL_VERSION: u32 = 2;
+pub const LOCAL_VERSION: u32 = 3;
 
 /// What is asked. Paths are absolute, as the program means them: `.`, `..`, repeated slashes and symlinks
 /// may be in them.
@@ -49,7 +49,7 @@ pub enum LocalRequest {
     /// A call is about to change something at a path. Answer: `Local`, with the path in the tree at which
     /// to do it; `Outside`; `Failed` with `EROFS` where nothing may be written.
     Change {
-        /// The path; a symlink at its end is not followed but for `Change::Write`.
+        /// The path; a symlink at its end is followed for `Change::Replace`, and if `Change::Write` says so.
         path: Vec<u8>,
         /// What is about to happen there.
         change: Change,
@@ -76,7 +76,10 @@ pub enum Change {
     /// Something new is made: a file, directory, link; or something takes this name.
     Create,
     /// A file is opened for writing, cut or its attributes are changed; its content is needed.
-    Write,
+    Write {
+        /// Whether a symlink at the end of the path is followed; if not, the symlink itself is changed.
+        follow: bool,
+    },
     /// A file is opened for writing and cut (`O_TRUNC`); its content is not needed. It may be new.
     Replace,
     /// Something is removed, or loses this name: it must be here, or a mark must stay that it is gone.
@@ -120,6 +123,8 @@ pub enum LocalReply {
         attributes: Attributes,
         /// The inode number.
         inode: u64,
+        /// What may be done in the map that it lies in, which need not be the one that the path names.
+        kind: MapKind,
     },
     /// The call fails with this number of errno.
     Failed(i32),

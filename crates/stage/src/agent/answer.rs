@@ -103,10 +103,21 @@ impl Answers {
                 }
                 // What a program has made on this node itself.
                 _ if self.bring.is_here(&place)? => Ok(self.local(&place)),
-                FileKind::Symlink => Err(Errno::LOOP.raw_os_error()),
+                FileKind::Symlink => self.read_link(&place, &found),
                 _ => Err(Errno::NXIO.raw_os_error()),
             },
         }
+    }
+
+    /// A symlink itself, to be opened (`O_PATH`) or linked. Where programs only read, the kernel follows what it
+    /// finds in the tree, and symlinks count from the map: there is one among the names, though.
+    fn read_link(&self, place: &Place, found: &Attributes) -> Answer {
+        if self.bring.seen.kind(place) != MapKind::ReadOnly {
+            self.bring.make_link(place, &found.link)?;
+            return Ok(self.local(place));
+        }
+        self.lists.make(&split(place).0)?;
+        Ok(LocalReply::Local(bytes_of(&self.bring.seen.tree.list_of(place))))
     }
 
     /// As `read`, but a large file of a map that is only read need not be whole.
@@ -145,7 +156,8 @@ impl Answers {
                 };
                 let inode = foreseen.map_err(|error| errno_of(&error))?;
                 let inode = inode.unwrap_or_else(|| inode_of(&place));
-                Ok(LocalReply::Found { attributes, inode })
+                let kind = self.bring.seen.kind(&place);
+                Ok(LocalReply::Found { attributes, inode, kind })
             }
         }
     }
@@ -157,7 +169,7 @@ impl Answers {
         let at_home = if is_changed { None } else { self.bring.seen.in_source(place)? };
         let attributes = at_home.filter(|home| home.kind == FileKind::Directory).unwrap_or(found);
         let inode = self.lists.inode(place)?;
-        Ok(LocalReply::Found { attributes, inode })
+        Ok(LocalReply::Found { attributes, inode, kind: self.bring.seen.kind(place) })
     }
 
     fn list(&self, path: &[u8]) -> Answer {
@@ -176,7 +188,7 @@ impl Answers {
     }
 
     fn change(&self, path: &[u8], change: Change) -> Answer {
-        let follow = matches!(change, Change::Write | Change::Replace);
+        let follow = matches!(change, Change::Write { follow: true } | Change::Replace);
         let (place, found) = match self.lead(path, follow)? {
             Led::Outside(path) => return Ok(LocalReply::Outside(path)),
             Led::Inside(place, found) => (place, found),
@@ -185,7 +197,7 @@ impl Answers {
             return Err(Errno::ROFS.raw_os_error());
         }
         if place.path.is_empty() {
-            if change == Change::Write {
+            if matches!(change, Change::Write { .. }) {
                 self.change_dir(&place)?;
             }
             return Ok(self.local(&place));
@@ -196,16 +208,18 @@ impl Answers {
         }
         let is_here = self.bring.is_here(&place)?;
         match (change, found) {
-            (Change::Write, Some(found)) if is_directory(&found) => self.change_dir(&place)?,
+            (Change::Write { .. }, Some(found)) if is_directory(&found) => {
+                self.change_dir(&place)?;
+            }
             (Change::Remove, Some(found)) => self.hold(&place, &found)?,
             (_, Some(found)) if found.kind == FileKind::Directory && !is_here => {
                 self.make(&place, Tree::make_dir)?;
             }
             // The kernel is to find what stands there, to refuse to make it or to replace it.
-            (Change::Write | Change::Create, Some(found)) if !is_here => {
+            (Change::Write { .. } | Change::Create, Some(found)) if !is_here => {
                 self.bring_any(&place, &found)?;
             }
-            (Change::Write | Change::Create | Change::Replace, _) if !is_here => {
+            (Change::Write { .. } | Change::Create | Change::Replace, _) if !is_here => {
                 self.check_above(&place)?;
                 self.make(&place, Tree::make_parents)?;
             }

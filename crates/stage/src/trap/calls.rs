@@ -108,7 +108,7 @@ pub(crate) enum Change {
     MakeNode { mode: u32, dev: u64 },
     MakeSymlink { text: u64 },
     Remove { flags: i32 },
-    Mode { mode: u32 },
+    Mode { mode: u32, flags: i32 },
     Owner { uid: u32, gid: u32, flags: i32 },
     Cut { bytes: u64 },
     Times { times: u64, form: TimesForm, flags: i32 },
@@ -293,7 +293,8 @@ fn decode_change(number: i64, args: [u64; 6], at: Named, path: Named) -> Option<
         libc::SYS_mkdirat => (at, Change::MakeDirectory { mode: args[2] as u32 }),
         libc::SYS_mknodat => (at, Change::MakeNode { mode: args[2] as u32, dev: args[3] }),
         libc::SYS_unlinkat => (at, Change::Remove { flags: args[2] as i32 }),
-        libc::SYS_fchmodat | SYS_FCHMODAT2 => (at, Change::Mode { mode: args[2] as u32 }),
+        libc::SYS_fchmodat => (at, Change::Mode { mode: args[2] as u32, flags: 0 }),
+        SYS_FCHMODAT2 => (at, Change::Mode { mode: args[2] as u32, flags: args[3] as i32 }),
         libc::SYS_fchownat => {
             let (uid, gid) = (args[2] as u32, args[3] as u32);
             (at, Change::Owner { uid, gid, flags: args[4] as i32 })

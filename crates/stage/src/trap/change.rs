@@ -92,23 +92,32 @@ fn change_attributes(
         Change::Times { times, form, .. } => Some(read_times(caller, times, form)?),
         _ => None,
     };
-    let path = announced(maps, caller, place, Announced::Write)?;
-    let at = |flags| {
-        if follows(flags) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW }
+    let follow = match change {
+        Change::Mode { flags, .. } | Change::Owner { flags, .. } | Change::Times { flags, .. } => {
+            follows(flags)
+        }
+        Change::SetAttribute { follow, .. } | Change::RemoveAttribute { follow, .. } => follow,
+        _ => true,
     };
+    let path = announced(maps, caller, place, Announced::Write { follow })?;
+    let at = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     match change {
-        Change::Mode { mode } => {
+        Change::Mode { mode, .. } => {
+            if !follow && is_symlink(&path)? {
+                // As Linux says it: symlinks have no mode.
+                return Err(Errno::OPNOTSUPP);
+            }
             rustix::fs::chmodat(CWD, path, Mode::from_bits_retain(mode & 0o7777), AtFlags::empty())
         }
-        Change::Owner { uid, gid, flags } => {
+        Change::Owner { uid, gid, .. } => {
             // All ones: stays as it is.
             let uid = (uid != u32::MAX).then(|| Uid::from_raw(uid));
             let gid = (gid != u32::MAX).then(|| Gid::from_raw(gid));
-            rustix::fs::chownat(CWD, path, uid, gid, at(flags))
+            rustix::fs::chownat(CWD, path, uid, gid, at)
         }
-        Change::Times { flags, .. } => {
+        Change::Times { .. } => {
             let times = times.ok_or(Errno::INVAL)?;
-            rustix::fs::utimensat(CWD, path, &times, at(flags))
+            rustix::fs::utimensat(CWD, path, &times, at)
         }
         Change::Cut { bytes } => {
             let file = open(&path, OFlags::WRONLY, 0)?;
@@ -134,6 +143,11 @@ fn change_attributes(
         }
         _ => Err(Errno::NOSYS),
     }
+}
+
+fn is_symlink(path: &[u8]) -> Result<bool, Errno> {
+    let found = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(found.st_mode).is_symlink())
 }
 
 fn read_value(caller: &Caller, value: Room) -> Result<Vec<u8>, Errno> {
@@ -187,9 +201,10 @@ pub(super) fn rename(
     }
     // The new name first: where nothing may be written, nothing has been marked as gone.
     let exchanged = flags.contains(RenameFlags::EXCHANGE);
-    let kind = if exchanged { Announced::Write } else { Announced::Create };
+    let kept = Announced::Write { follow: false };
+    let kind = if exchanged { kept } else { Announced::Create };
     let to = end_path(maps, caller, to, kind)?;
-    let kind = if exchanged { Announced::Write } else { Announced::Remove };
+    let kind = if exchanged { kept } else { Announced::Remove };
     let from = end_path(maps, caller, from, kind)?;
     rustix::fs::renameat_with(CWD, from, CWD, to, flags)
 }
@@ -206,8 +221,9 @@ pub(super) fn link(
         must_not_exist(maps, place)?;
     }
     let to = end_path(maps, caller, to, Announced::Create)?;
-    let from = end_path(maps, caller, from, Announced::Write)?;
     let flags = AtFlags::from_bits_retain(flags as u32) & AtFlags::SYMLINK_FOLLOW;
+    let follow = !flags.is_empty();
+    let from = end_path(maps, caller, from, Announced::Write { follow })?;
     rustix::fs::linkat(CWD, from, CWD, to, flags)
 }
 

@@ -1,5 +1,6 @@
-//! Running a program of a map, and working in a directory of one. Owns which descriptor stands for the path
-//! then, so that a program finds its neighbours by its own name where that can be.
+//! What only the caller itself can do: run a program of a map, work in a directory of one, hold a descriptor of a
+//! symlink. Owns which descriptor stands for the path then, so that a program finds its neighbours by its own name
+//! where that can be.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,7 +17,7 @@ use rustix::io::Errno;
 use super::caller::{Caller, errno};
 use super::calls::Named;
 use super::look::follows;
-use super::maps::{Maps, open_within};
+use super::maps::{Maps, Settled, open, open_within};
 use super::open::open_settled;
 use super::places::Place;
 use super::remote::{Outcome, Remote};
@@ -47,13 +48,21 @@ pub(super) enum Way {
     Done,
 }
 
-/// Threads that run a program by a descriptor just now: their call is not to be trapped again.
+/// Threads that make a call by a descriptor just now: it is not to be trapped again.
 #[derive(Default)]
 pub(super) struct Running(Mutex<HashSet<i32>>);
 
 impl Running {
     pub(super) fn has(&self, tid: i32) -> bool {
         self.0.lock().contains(&tid)
+    }
+
+    /// As [`make`], for a call that is trapped when programs make it.
+    fn make(&self, caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
+        self.0.lock().insert(caller.call.tid);
+        let made = make(caller, number, args, fd);
+        self.0.lock().remove(&caller.call.tid);
+        made
     }
 }
 
@@ -89,10 +98,31 @@ pub(super) fn execute(
     let path = execution.at.address + program.offset as u64;
     let flags = if program.offset == execution.text.len() { libc::AT_EMPTY_PATH } else { 0 };
     let args = [fd as u64, path, execution.argv, execution.envp, flags as u64, 0];
-    running.0.lock().insert(caller.call.tid);
-    let made = make(caller, libc::SYS_execveat, args, fd);
-    running.0.lock().remove(&caller.call.tid);
-    Ok(made)
+    Ok(running.make(caller, libc::SYS_execveat, args, fd))
+}
+
+/// Has the caller open a symlink itself (`O_PATH`), as no such descriptor can be handed over. `None` if it is none.
+pub(super) fn open_link(
+    maps: &Maps,
+    running: &Running,
+    caller: &Caller,
+    place: &Place,
+    (at, text): (Named, &[u8]),
+    flags: u64,
+) -> Result<Option<Way>, Errno> {
+    let settled = maps.settle(place, |path| LocalRequest::Open { path, follow: false })?;
+    let Settled::Local(path) = settled else { return Ok(None) };
+    let Some(end) = path.iter().rposition(|byte| *byte == b'/') else { return Ok(None) };
+    let (above, name) = (&path[..end], &path[end + 1..]);
+    if rustix::fs::readlink(&path[..], Vec::new()).is_err() || !text.ends_with(name) {
+        return Ok(None);
+    }
+    let dir = open(above, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+    let given = caller.listener.give(caller.call.id, dir.as_fd(), true);
+    let fd = given.map_err(|error| errno(&error))?;
+    let name = at.address + (text.len() - name.len()) as u64;
+    let args = [fd as u64, name, flags, 0, 0, 0];
+    Ok(Some(running.make(caller, libc::SYS_openat, args, fd)))
 }
 
 /// Where the kernel can say it beforehand.

@@ -31,25 +31,36 @@ pub(super) fn attributes(
     follow: bool,
     mask: u32,
 ) -> Result<statx, Errno> {
+    see(maps, caller, place, follow, mask).map(|(found, _)| found)
+}
+
+/// The same, and what may be done in the map that it lies in; that is none for what lies outside of all.
+fn see(
+    maps: &Maps,
+    caller: &Caller,
+    place: &Place,
+    follow: bool,
+    mask: u32,
+) -> Result<(statx, Option<MapKind>), Errno> {
     let mask = mask | libc::STATX_TYPE;
     if let Some(fd) = find_in_tree(maps, place, follow) {
         let found = statx_at(fd.as_fd(), b"", libc::AT_EMPTY_PATH, mask)?;
         // A directory of the tree is not the one at home.
         if found.stx_mode & TYPE_BITS != libc::S_IFDIR as u16 {
-            return Ok(as_at_home(maps, place, found));
+            return Ok(as_at_home(found, Some(maps.of(place).kind)));
         }
     }
     match look(maps, place, follow)? {
         Settled::Local(path) => {
             let found = statx_at(CWD, &path, libc::AT_SYMLINK_NOFOLLOW, mask)?;
-            Ok(as_at_home(maps, place, found))
+            Ok(as_at_home(found, maps.kind_of(&path)))
         }
         Settled::Outside(path) => {
             let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
-            statx_at(CWD, &caller.path_here(&path), flags, mask)
+            Ok((statx_at(CWD, &caller.path_here(&path), flags, mask)?, None))
         }
-        Settled::Away { attributes, inode } => {
-            Ok(statx_of(&attributes, inode, maps.of(place).device))
+        Settled::Away { attributes, inode, kind } => {
+            Ok((statx_of(&attributes, inode, maps.of(place).device), Some(kind)))
         }
     }
 }
@@ -70,12 +81,12 @@ pub(super) fn statx_at(
 }
 
 /// A file that is only read has one name at home; on the node, its list may hold another.
-fn as_at_home(maps: &Maps, place: &Place, mut found: statx) -> statx {
+fn as_at_home(mut found: statx, kind: Option<MapKind>) -> (statx, Option<MapKind>) {
     let is_regular = found.stx_mode & TYPE_BITS == libc::S_IFREG as u16;
-    if is_regular && maps.of(place).kind == MapKind::ReadOnly {
+    if is_regular && kind == Some(MapKind::ReadOnly) {
         found.stx_nlink = 1;
     }
-    found
+    (found, kind)
 }
 
 /// What the kernel would say of a file that has come.
@@ -129,8 +140,8 @@ pub(super) fn access(
     if mode & !(libc::R_OK | libc::W_OK | libc::X_OK) as u32 != 0 {
         return Err(Errno::INVAL);
     }
-    let found = attributes(maps, caller, place, follow, libc::STATX_BASIC_STATS)?;
-    if mode & libc::W_OK as u32 != 0 && maps.of(place).kind == MapKind::ReadOnly {
+    let (found, kind) = see(maps, caller, place, follow, libc::STATX_BASIC_STATS)?;
+    if mode & libc::W_OK as u32 != 0 && kind == Some(MapKind::ReadOnly) {
         return Err(Errno::ROFS);
     }
     // The bits of access(2) are those of a mode.

@@ -47,7 +47,7 @@ pub(super) enum Settled {
     /// It leads out of all maps, to this path.
     Outside(Vec<u8>),
     /// It is not here, but at home.
-    Away { attributes: Attributes, inode: u64 },
+    Away { attributes: Attributes, inode: u64, kind: MapKind },
 }
 
 impl Maps {
@@ -110,6 +110,11 @@ impl Maps {
         (is_ours(&map.tree_path) || is_ours(&map.lists_path)).then(|| place.path(&map.dir))
     }
 
+    /// What may be done where a path of a tree lies.
+    pub(super) fn kind_of(&self, path: &[u8]) -> Option<MapKind> {
+        self.places.find(path).map(|place| self.of(&place).kind)
+    }
+
     /// Whether files are read as they come.
     pub(super) fn have_arriving(&self) -> bool {
         self.arriving.is_some()
@@ -141,8 +146,8 @@ impl Maps {
         for _ in 0..TURNS_MAX {
             match self.agent.ask(&request(path))? {
                 LocalReply::Local(local) => return Ok(Settled::Local(local)),
-                LocalReply::Found { attributes, inode } => {
-                    return Ok(Settled::Away { attributes, inode });
+                LocalReply::Found { attributes, inode, kind } => {
+                    return Ok(Settled::Away { attributes, inode, kind });
                 }
                 LocalReply::Outside(outside) => match self.find(&outside) {
                     Some(place) => path = self.path(&place),

@@ -4,8 +4,8 @@
 //! by letting it pass. Reading and writing are never trapped. Works for an ordinary user; set-user-id programs
 //! run without that right. This is a service, not a fence: a program that wants to can get around it.
 //!
-//! What cannot be served: descriptors with `O_PATH` are ones for reading, `O_TMPFILE` is refused
-//! (`EOPNOTSUPP`), paths of sockets and watches (inotify) are the node's own, and a script of a map finds
+//! What cannot be served: descriptors with `O_PATH` are ones for reading, but for those of symlinks; `O_TMPFILE`
+//! is refused (`EOPNOTSUPP`), paths of sockets and watches (inotify) are the node's own, and a script of a map finds
 //! itself under `/dev/fd`. A program that has been given a working directory in a map sees the map's name for
 //! it by getcwd(2), and the node's by `/proc`.
 

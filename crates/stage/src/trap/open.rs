@@ -4,7 +4,6 @@
 use std::os::fd::OwnedFd;
 
 use azekura_proto::FileKind;
-use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::{Change, LocalRequest};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -32,6 +31,15 @@ impl Wanted {
     /// Whether a descriptor that comes of it is closed when the caller runs another program.
     pub(super) fn closes_on_exec(self) -> bool {
         self.has(libc::O_CLOEXEC)
+    }
+
+    /// Whether what is opened may be a symlink itself.
+    pub(super) fn may_be_of_symlink(self) -> bool {
+        self.has(libc::O_PATH) && self.has(libc::O_NOFOLLOW) && !self.has(libc::O_DIRECTORY)
+    }
+
+    fn follows(self) -> bool {
+        !self.has(libc::O_NOFOLLOW)
     }
 
     fn writes(self) -> bool {
@@ -97,7 +105,7 @@ fn open_for_reading(
         }
         return open_directory(maps, caller, place, flags);
     }
-    let follow = !wanted.has(libc::O_NOFOLLOW);
+    let follow = wanted.follows();
     let settled = maps.settle(place, |path| LocalRequest::Open { path, follow })?;
     match open_settled(caller, flags, settled) {
         // It is whole by now, or the agent's descriptors are not to be seen from here.
@@ -145,24 +153,12 @@ fn open_for_change(
     place: &Place,
     wanted: Wanted,
 ) -> Result<OwnedFd, Errno> {
-    if maps.of(place).kind == MapKind::ReadOnly {
-        return Err(why_not(maps, place, wanted));
-    }
-    let ask = |change| maps.settle(place, |path| LocalRequest::Change { path, change });
-    let creates = wanted.has(libc::O_CREAT);
-    let settled = if creates && wanted.has(libc::O_EXCL) {
-        must_not_exist(maps, place)?;
-        ask(Change::Create)?
-    } else if wanted.has(libc::O_TRUNC) {
-        ask(Change::Replace)?
-    } else if wanted.writes() {
-        match ask(Change::Write) {
-            Err(Errno::NOENT) if creates => ask(Change::Create)?,
-            settled => settled?,
-        }
-    } else {
-        ask(Change::Create)?
+    // Which map the path leads to, and whether anything may be written there, the agent knows.
+    let settled = match settle_change(maps, place, wanted) {
+        Err(Errno::ROFS) => return Err(why_not(maps, place, wanted)),
+        settled => settled?,
     };
+    let creates = wanted.has(libc::O_CREAT);
     let mode = if creates { wanted.mode & !caller.umask() } else { 0 };
     let path = settled_path(caller, settled)?;
     match open(&path, wanted.flags(), mode) {
@@ -179,22 +175,36 @@ fn open_for_change(
     }
 }
 
+fn settle_change(maps: &Maps, place: &Place, wanted: Wanted) -> Result<Settled, Errno> {
+    let ask = |change| maps.settle(place, |path| LocalRequest::Change { path, change });
+    let creates = wanted.has(libc::O_CREAT);
+    let follow = wanted.follows();
+    if creates && wanted.has(libc::O_EXCL) {
+        must_not_exist(maps, place)?;
+        ask(Change::Create)
+    } else if wanted.has(libc::O_TRUNC) && follow {
+        ask(Change::Replace)
+    } else if wanted.writes() || wanted.has(libc::O_TRUNC) {
+        match ask(Change::Write { follow }) {
+            Err(Errno::NOENT) if creates => ask(Change::Create),
+            settled => settled,
+        }
+    } else {
+        ask(Change::Create)
+    }
+}
+
 /// Why a file of a map that is only read cannot be opened for writing.
 fn why_not(maps: &Maps, place: &Place, wanted: Wanted) -> Errno {
     let creates = wanted.has(libc::O_CREAT);
-    match look(maps, place, !wanted.has(libc::O_NOFOLLOW)) {
+    match look(maps, place, wanted.follows()) {
         Ok(_) if creates && wanted.has(libc::O_EXCL) => Errno::EXIST,
         Ok(Settled::Away { attributes, .. }) if attributes.kind == FileKind::Directory => {
             Errno::ISDIR
         }
         Ok(_) => Errno::ROFS,
-        // Nothing can be made, unless there is not even a directory for it.
-        Err(Errno::NOENT) if creates => {
-            let change = Change::Write;
-            maps.settle(place, |path| LocalRequest::Change { path, change })
-                .err()
-                .unwrap_or(Errno::ROFS)
-        }
+        // The agent has looked whether there is a directory for it.
+        Err(Errno::NOENT) if creates => Errno::ROFS,
         Err(error) => error,
     }
 }

@@ -90,7 +90,9 @@ impl Server {
             Call::Rename { from, to, .. } | Call::Link { from, to, .. } => {
                 return self.with_two_paths(caller, call, from, to);
             }
-            Call::Execute { .. } if self.running.has(caller.call.tid) => return Ok(Reply::Pass),
+            Call::Execute { .. } | Call::Open { .. } if self.running.has(caller.call.tid) => {
+                return Ok(Reply::Pass);
+            }
             _ => {}
         }
         let Some(at) = path_of(call) else { return Ok(Reply::Pass) };
@@ -99,7 +101,7 @@ impl Server {
         };
         let (maps, place) = (&self.maps, &target.place);
         match call {
-            Call::Open { flags, mode, .. } => self.open(caller, place, Wanted { flags, mode }),
+            Call::Open { flags, mode, .. } => self.open(caller, &target, Wanted { flags, mode }),
             Call::OpenHow { how, .. } => self.open_how(caller, &target, how),
             Call::Change { change, .. } => {
                 change::serve(maps, caller, place, change)?;
@@ -112,7 +114,7 @@ impl Server {
                 let way = exec::execute(maps, &self.running, caller, place, execution)?;
                 Ok(reply_of(way))
             }
-            _ => self.look(caller, place, call).map(Reply::Result),
+            _ => self.look(caller, place, with_end(call, &target.text)).map(Reply::Result),
         }
     }
 
@@ -157,7 +159,17 @@ impl Server {
         Ok(0)
     }
 
-    fn open(&self, caller: &Caller, place: &Place, wanted: Wanted) -> Result<Reply, Errno> {
+    fn open(&self, caller: &Caller, target: &Target, wanted: Wanted) -> Result<Reply, Errno> {
+        let Target { at, text, place } = target;
+        if wanted.may_be_of_symlink() {
+            let named = (*at, text.as_slice());
+            let flags = wanted.flags;
+            if let Some(way) =
+                exec::open_link(&self.maps, &self.running, caller, place, named, flags)?
+            {
+                return Ok(reply_of(way));
+            }
+        }
         let fd = open::serve(&self.maps, caller, place, wanted)?;
         Ok(Reply::Descriptor(fd, wanted.closes_on_exec()))
     }
@@ -217,7 +229,7 @@ impl Server {
         if resolve & RESOLVE_NO_SYMLINKS != 0 {
             flags |= libc::O_NOFOLLOW as u64;
         }
-        self.open(caller, &target.place, Wanted { flags, mode: mode as u32 })
+        self.open(caller, target, Wanted { flags, mode: mode as u32 })
     }
 
     /// A program that works in a directory of ours is told the map's own name for it.
@@ -278,6 +290,16 @@ fn reply_of(way: Way) -> Reply {
 
 fn looks_at_descriptor(call: Call) -> bool {
     matches!(call, Call::Stat { flags, .. } | Call::Statx { flags, .. } if flags & libc::AT_EMPTY_PATH != 0)
+}
+
+/// A descriptor of a symlink stands for the symlink.
+fn with_end(mut call: Call, text: &[u8]) -> Call {
+    if text.is_empty()
+        && let Call::Stat { flags, .. } | Call::Statx { flags, .. } = &mut call
+    {
+        *flags |= libc::AT_SYMLINK_NOFOLLOW;
+    }
+    call
 }
 
 /// The path of a call that has one.

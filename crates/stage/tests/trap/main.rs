@@ -93,6 +93,23 @@ fn nothing_is_written_where_nothing_may_be() {
 }
 
 #[test]
+fn what_may_be_written_is_told_by_where_a_path_leads() {
+    let job = Job::start();
+    job.put("f", "f");
+    job.put_in(2, "x", "x");
+    symlink("../rw/x", job.home(0).join("over")).unwrap();
+    symlink("../ro/f", job.home(2).join("back")).unwrap();
+    let shell = format!(
+        "cd {} && echo hi > ../out/new && cat ../out/new && echo more >> over && cat ../rw/x && \
+         test -w ../rw/x && test -w over && ! test -w ../rw/back && ! test -w ../rw/../ro/f && \
+         ! {{ echo no > ../rw/back; }} 2> /dev/null",
+        job.ro.display()
+    );
+    let ended = job.run(&["bash", "-c", &shell]);
+    assert_eq!((ended.said.as_str(), ended.code), ("hi\nxmore\n", Some(0)));
+}
+
+#[test]
 fn what_is_written_is_the_programs() {
     need_probe!();
     let job = Job::start();
@@ -178,6 +195,38 @@ fn symlinks_are_followed_within_a_map_and_out_of_it() {
     assert_eq!(job.probe(&[&"read", &job.rw.join("other")]), said("f\n"));
     assert_eq!(job.probe(&[&"read", &job.ro.join("round")]), failed("open: ELOOP\n"));
     assert_eq!(job.run(&["readlink", job.ro.join("s").to_str().unwrap()]), said("d/f\n"));
+}
+
+#[test]
+fn a_symlink_that_is_not_followed_is_changed_itself() {
+    let job = Job::start();
+    let file = job.put_in(2, "file", "f");
+    File::options().write(true).open(&file).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    symlink("file", job.home(2).join("link")).unwrap();
+    symlink("none", job.home(2).join("broken")).unwrap();
+    let shell = format!(
+        "cd {} && touch -h -d @9 link broken && stat -c '%n %Y' link broken file && \
+         chown -h $(id -u) broken && ln link hard && readlink hard && ln -L link followed && \
+         stat -c %F followed && mkdir x && tar -cf - broken link | tar -xf - -C x && \
+         cp -a broken x/copy && readlink x/copy x/broken x/link",
+        job.rw.display()
+    );
+    let wanted = "link 9\nbroken 9\nfile 0\nfile\nregular file\nnone\nnone\nfile\n";
+    assert_eq!(job.run(&["sh", "-c", &shell]), said(wanted));
+    let python = "import os, sys\n\
+        for flags in os.O_WRONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_TRUNC:\n\
+        \x20for name in 'link', 'broken':\n\
+        \x20 try: os.open(sys.argv[1] + '/' + name, flags | os.O_NOFOLLOW)\n\
+        \x20 except OSError as error: print(error.errno)\n";
+    let opened = job.run(&["python3", "-c", python, job.rw.to_str().unwrap()]);
+    assert_eq!(opened, said(&format!("{}\n", libc::ELOOP).repeat(6)));
+    symlink("none", job.home(0).join("broken")).unwrap();
+    let python = "import os, stat, sys\n\
+        for name in sys.argv[1:]: fd = os.open(name, os.O_PATH | os.O_NOFOLLOW); \
+        print(stat.S_ISLNK(os.fstat(fd).st_mode), os.readlink('', dir_fd=fd))";
+    let links = [&job.ro, &job.rw].map(|map| map.join("broken").display().to_string());
+    let opened = job.run(&["python3", "-c", python, &links[0], &links[1]]);
+    assert_eq!(opened, said("True none\nTrue none\n"));
 }
 
 #[test]
