@@ -155,8 +155,9 @@ def test_bytes_are_right_over_a_bad_link(far, changes):
 
 def test_a_stream_through_a_mount_does_not_wait_for_attributes(far):
     """The kernel asks for them once a second; the leases under which the file is read answer it."""
-    # Long enough for ten such seconds where what is on its way takes a small part of a lease's time: on a
-    # much slower link the answer to a renewal lies behind so many bytes that the lease has run out by then.
+    # Long enough for ten such seconds, where what is on its way takes a small part of a lease's time:
+    # on a much slower link the answer to a renewal lies behind so many bytes that the lease has run
+    # out by then.
     long = random.Random(10).randbytes(4 * FILE_BYTES)
     (far.world.base / "long").write_bytes(long)
     far.lab.exec("near", BINARY, "fs", "put", far.world.base / "long", f"{far.pool}:/long")
