@@ -250,11 +250,14 @@ fn name(usage: &Usage) -> String {
     word.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The text of the job, with what it rests on.
-pub(super) fn text(job: &Job, usage: &Usage) -> String {
+/// The text of the job, with what it rests on and what is missing from that.
+pub(super) fn text(job: &Job, usage: &Usage, missing: &[String]) -> String {
     let workers = workers(usage);
-    let io_s: f64 = workers.iter().map(|worker| worker.process.io_s).sum();
-    let compute_s: f64 = workers.iter().map(|worker| worker.process.compute_s).sum();
+    // The sum of nothing is -0.
+    let sum = |of: fn(&ProcessUsage) -> f64| {
+        0.0 + workers.iter().map(|worker| of(worker.process)).sum::<f64>()
+    };
+    let (io_s, compute_s) = (sum(|process| process.io_s), sum(|process| process.compute_s));
     let mut text = job.to_toml();
     // Text in a string always has room.
     let _ = write!(
@@ -265,6 +268,9 @@ pub(super) fn text(job: &Job, usage: &Usage) -> String {
         workers.len(),
         usage.processes.len(),
     );
+    for line in missing {
+        let _ = writeln!(text, "# Missing: {line}.");
+    }
     text
 }
 
@@ -373,6 +379,18 @@ mod tests {
         assert_eq!(number(&[0.0, 1.0, 2.0]), 1);
         assert_eq!(number(&[0.0, 0.0, 1.0, 1.0]), 2);
         assert_eq!(number(&[0.0, 0.1, 0.2, 0.1]), 3);
+    }
+
+    #[test]
+    fn the_text_says_what_was_not_seen_and_counts_no_negative_time() {
+        let mut names = process(0.0, vec![]);
+        names.names.opens = 5;
+        let usage = usage(vec![names]);
+        let missing = ["2 programs could not be recorded".to_owned()];
+        let text = text(&of(&usage).unwrap(), &usage, &missing);
+        assert!(text.contains("\n# Missing: 2 programs could not be recorded.\n"), "{text}");
+        assert!(text.contains(" 0.000 s") && !text.contains("-0.0"), "{text}");
+        Job::parse(&text, std::path::Path::new("x")).unwrap();
     }
 
     #[test]
