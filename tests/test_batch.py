@@ -348,6 +348,9 @@ def test_bounds_hold_within_a_group_of_batches_and_below_the_least_are_refused(w
     done = world.run(*words, "--bytes", "1KiB", check=False)
     assert done.returncode == 2
     assert "--bytes: the least that a calibration moves is 24 MiB" in done.stderr, done.stderr
+    for option in ("--record", "--buffer"):
+        done = world.run(*words, option, 0, check=False)
+        assert done.returncode == 2 and "must be 1 byte or more" in done.stderr, done.stderr
     world.run(*words, "--bytes", "24MiB")
     assert "[sequential]" in fs.read_text()
     assert moved_bytes(json.loads(runs.read_text())["runs"]) <= 24 * MIB

@@ -138,6 +138,8 @@ fn least_bytes(args: &CalibrateArgs) -> u64 {
 /// # Errors
 /// If the bounds are less than any calibration takes, the place cannot be reached, there is no room, or an operation fails; nothing is left then.
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
+    // What no length of input makes right.
+    plan::usual(args.record, args.record, args.buffer).check()?;
     let least = least_bytes(args);
     if args.bytes < least {
         return Err(usage(format!(
