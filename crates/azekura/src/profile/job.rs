@@ -93,10 +93,17 @@ fn major<T>(mut all: Vec<T>, bytes: impl Fn(&T) -> u64) -> Vec<T> {
     all
 }
 
+/// Not the program itself: modules that Python has compiled, and loads as the loader does libraries.
+fn is_data(file: &FileUsage) -> bool {
+    !file.path.contains("/__pycache__/")
+}
+
 fn workers(usage: &Usage) -> Vec<Worker<'_>> {
     let all = usage.processes.iter().map(|process| Worker {
         process,
-        inputs: major(process.files.iter().collect(), |file| file.bytes_in()),
+        inputs: major(process.files.iter().filter(|file| is_data(file)).collect(), |file| {
+            file.bytes_in()
+        }),
         outputs: major(process.files.iter().collect(), |file| file.written.bytes),
     });
     major(all.collect(), |worker| worker.bytes_in() + worker.bytes_out())
@@ -337,6 +344,17 @@ mod tests {
             assert_eq!(job.processes, 1);
             Job::parse(&job.to_toml(), std::path::Path::new("x")).unwrap();
         }
+    }
+
+    #[test]
+    fn modules_of_an_interpreter_are_no_input() {
+        let module = |number: u32| FileUsage {
+            path: format!("/usr/lib/python3/__pycache__/m{number}.cpython-312.pyc"),
+            ..input(50_000)
+        };
+        let files = (0..56).map(module).chain([input(1 << 20), output(1 << 20)]).collect();
+        let phase = of(&usage(vec![process(0.0, files)])).unwrap().phases.remove(0);
+        assert_eq!((phase.pattern, phase.files_in), (Pattern::Simple, 1));
     }
 
     #[test]
