@@ -336,6 +336,31 @@ def test_an_interrupted_calibration_leaves_nothing(world, place):
     assert not fs.exists()
 
 
+def moved_bytes(runs):
+    """What the runs of a calibration that count have read and written."""
+    phases = [(run["job"]["phase"][0], len(run["seconds"])) for run in runs]
+    return sum((phase["bytes_in"] + phase["bytes_out"]) * times for phase, times in phases)
+
+
+def test_bounds_hold_within_a_group_of_batches_and_below_the_least_are_refused(world, place):
+    fs, runs = world.storage / "fs.toml", world.storage / "runs.json"
+    words = ["calibrate", place, "-o", fs, "--runs", runs, "-p", 2, "--budget", "60s"]
+    done = world.run(*words, "--bytes", "1KiB", check=False)
+    assert done.returncode == 2
+    assert "--bytes: the least that a calibration moves is 24 MiB" in done.stderr, done.stderr
+    for option in ("--record", "--buffer"):
+        done = world.run(*words, option, 0, check=False)
+        assert done.returncode == 2 and "must be 1 byte or more" in done.stderr, done.stderr
+    world.run(*words, "--bytes", "24MiB")
+    assert "[sequential]" in fs.read_text()
+    assert moved_bytes(json.loads(runs.read_text())["runs"]) <= 24 * MIB
+    began = time.monotonic()
+    done = world.run("calibrate", place, "-o", fs, "--size", "256MiB", "--budget", "1s", check=False)
+    assert time.monotonic() - began <= 12
+    assert "--budget" in done.stderr, done.stderr
+    assert list(place.iterdir()) == []
+
+
 def test_a_calibration_keeps_to_its_bytes(world, place):
     fs = world.storage / "fs.toml"
     world.run("calibrate", place, "-o", fs, "--bytes", "400MiB", "--budget", "60s", "-p", "2")

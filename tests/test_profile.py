@@ -372,7 +372,7 @@ def test_a_static_program_is_counted_and_not_guessed(place):
     assert done.usage["unseen_programs"] == 1
     assert "1 programs could not be recorded" in done.result.stderr
     alone = Profiled(place, [program], check=False)
-    assert alone.result.returncode == 1
+    assert alone.result.returncode == 3
     assert "does not load the preload library" in alone.result.stderr
 
 

@@ -183,11 +183,16 @@ pub fn estimate(
     }
     let total = phase.bytes_in + phase.written();
     let rates = [(input, read), (output, write)];
+    let metadata_share = if time.0 > 0.0 { (per_file * files).0 / time.0 } else { 0.0 };
+    // Where the curve's value stands for one process, the parts of (1) need not come to the time.
+    let (reading, writing) = (input / read.min(path), output / write.min(path));
+    let moving = if (reading + writing).0 > 0.0 { reading.0 / (reading + writing).0 } else { 0.0 };
+    let reading_share = moving * (1.0 - metadata_share);
     Ok(Estimate {
         seconds: if total.0 == 0 { per_file * files } else { total / throughput },
         throughput,
-        metadata_share: if time.0 > 0.0 { (per_file * files).0 / time.0 } else { 0.0 },
-        reading_share: if time.0 > 0.0 { (input / read.min(path)).0 / time.0 } else { 0.0 },
+        metadata_share,
+        reading_share,
         path_binds: rates.iter().any(|(bytes, rate)| bytes.0 > 0 && path < *rate),
     })
 }

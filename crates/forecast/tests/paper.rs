@@ -158,3 +158,18 @@ fn nfs_on_4_nodes_of_8_processes() {
     let time = seconds(&shipped("nfs.toml"), &job("split", "files_out = 500", 4, 8), Model::Paper);
     assert!((time / 668.7 - 1.0).abs() < 0.001, "{time}");
 }
+
+#[test]
+fn the_parts_of_a_phase_come_to_its_time() {
+    for (file, processes) in [("nfs.toml", 1), ("nfs.toml", 2), ("hsfs.toml", 8), ("ext3.toml", 1)]
+    {
+        for (pattern, files) in [("simple", ""), ("split", "files_out = 100")] {
+            let job = job(pattern, files, 1, processes);
+            let Ok(found) = forecast(&shipped(file), &job, Model::Paper) else { continue };
+            let terms = found.phases[0].terms;
+            let sum = terms.reading + terms.writing + terms.metadata;
+            assert!((sum.0 - found.seconds.0).abs() < 1e-6, "{file} {pattern}: {terms:?}");
+            assert!(terms.writing.0 > 0.0, "{file} {pattern}: {terms:?}");
+        }
+    }
+}

@@ -124,11 +124,29 @@ struct Work<'a> {
     beside: Beside,
 }
 
+/// What the least calibration moves: nothing follows from fewer batches than the first two.
+fn least_bytes(args: &CalibrateArgs) -> u64 {
+    let runs = u64::from(1 + RUNS_IN_ROUND);
+    // The input; then as much is written as is read, and nothing.
+    let first = 1 + runs * (2 + 1);
+    let tries = 2 * (1 + runs * 2);
+    args.size.map_or(LITTLE_BYTES * (tries + first), |size| size.saturating_mul(first))
+}
+
 /// Calibrates and writes the file.
 ///
 /// # Errors
-/// If the place cannot be reached, there is no room, or an operation fails; nothing is left then.
+/// If the bounds are less than any calibration takes, the place cannot be reached, there is no room, or an operation fails; nothing is left then.
 pub(crate) fn run(args: &CalibrateArgs) -> Result<Verdict> {
+    // What no length of input makes right.
+    plan::usual(args.record, args.record, args.buffer).check()?;
+    let least = least_bytes(args);
+    if args.bytes < least {
+        return Err(usage(format!(
+            "--bytes: the least that a calibration moves is {}: allow that, or more",
+            format_bytes(least)
+        )));
+    }
     let place = Place::of(&args.place)?;
     let (backend, target) = place.backend(&args.reading.writing(&args.write))?;
     for file in std::iter::once(&args.output).chain(&args.runs) {
@@ -276,7 +294,7 @@ impl Work<'_> {
         self.try_size(&usual(least))?;
         let mut before = (least, self.try_size(&usual(least))?);
         let mut now = before;
-        while now.1 < wanted && now.0 < most {
+        while now.1 < wanted && now.0 < most && !self.is_over(1) {
             before = now;
             now.0 = (4 * now.0).min(most);
             now.1 = self.try_size(&usual(now.0))?;
@@ -306,11 +324,15 @@ impl Work<'_> {
         self.crew.check_room(&largest)
     }
 
+    /// Whether time is at an end, or so many bytes are more than what is left of them.
+    fn is_over(&self, bytes: u64) -> bool {
+        Instant::now() >= self.until || self.bytes_left < bytes
+    }
+
     /// Measures each group once; false if time or bytes are at an end.
     fn round(&mut self, usual: &Case, groups: &[Group], progress: &mut Progress) -> Result<bool> {
-        for (index, group) in groups.iter().enumerate() {
-            let is_over = Instant::now() >= self.until || self.bytes_left == 0;
-            if is_over && !(index == 0 && self.samples.is_empty()) {
+        for group in groups {
+            if self.is_over(1) {
                 return Ok(false);
             }
             self.group(group)?;
@@ -322,6 +344,9 @@ impl Work<'_> {
 
     fn group(&mut self, group: &Group) -> Result<()> {
         let Some(input) = group.cases.first() else { return Ok(()) };
+        if self.is_over(input.read_bytes()) {
+            return Ok(());
+        }
         self.crew.make_input(input)?;
         self.take(input.read_bytes());
         for case in &group.cases {
@@ -329,6 +354,9 @@ impl Work<'_> {
                 break;
             }
             let (dropped, measurements) = self.runs(case)?;
+            if measurements.is_empty() {
+                continue;
+            }
             match self.samples.iter_mut().find(|sample| sample.case == *case) {
                 Some(sample) => sample.measurements.extend(measurements),
                 None => self.samples.push(Sample { case: case.clone(), measurements, dropped }),
@@ -337,14 +365,18 @@ impl Work<'_> {
         self.crew.clear(input)
     }
 
-    /// The runs of a batch in one round, without the first.
+    /// The runs of a batch in one round, without the first; fewer at the end of time or bytes.
     fn runs(&mut self, case: &Case) -> Result<(Option<CachesDropped>, Vec<Measurement>)> {
         let mut dropped = None;
         let mut measurements = Vec::new();
+        let bytes = case.read_bytes() + case.written_bytes();
         for run in 0..=RUNS_IN_ROUND {
+            if self.is_over(bytes) {
+                break;
+            }
             dropped = self.crew.prepare(case)?;
             let measurement = self.crew.measure(case)?;
-            self.take(case.read_bytes() + case.written_bytes());
+            self.take(bytes);
             if run > 0 {
                 measurements.push(measurement);
             }
@@ -372,13 +404,17 @@ impl Work<'_> {
 
     /// Random requests, writing through to the storage, and loops over names.
     fn beside(&mut self, usual: &Case) -> Result<()> {
+        // The input, writing through, and random requests.
+        if self.is_over(6 * usual.read_bytes()) {
+            return Ok(());
+        }
         self.crew.make_input(usual)?;
         self.sustained(usual)?;
         self.crew.prepare(usual)?;
         let (read, write) = self.crew.random(usual)?;
         self.beside.random_read.extend(read);
         self.beside.random_write.extend(write);
-        self.take(3 * usual.read_bytes());
+        self.take(4 * usual.read_bytes());
         self.crew.clear(usual)?;
         let mut crews: Vec<(u32, u32)> =
             self.samples.iter().map(|one| (one.case.nodes, one.case.processes)).collect();
@@ -387,7 +423,11 @@ impl Work<'_> {
         for (nodes, processes) in crews {
             let bytes_in = usual.record_bytes * NAMES * u64::from(nodes) * u64::from(processes);
             let case = Case { bytes_in, processes, nodes, ..usual.clone() };
+            if self.is_over(case.read_bytes()) {
+                return Ok(());
+            }
             self.crew.make_input(&case)?;
+            self.take(case.read_bytes());
             let names = self.crew.names(&case, NAMES)?;
             self.crew.clear(&case)?;
             let crew = (nodes, processes);

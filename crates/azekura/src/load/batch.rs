@@ -41,7 +41,7 @@ impl BatchOrder {
 
     /// Bytes of all records together.
     pub(super) fn bytes(&self) -> u64 {
-        (self.records_in + self.records_out).saturating_mul(self.record_bytes)
+        self.records_in.saturating_add(self.records_out).saturating_mul(self.record_bytes)
     }
 }
 

@@ -93,10 +93,17 @@ fn major<T>(mut all: Vec<T>, bytes: impl Fn(&T) -> u64) -> Vec<T> {
     all
 }
 
+/// Not the program itself: modules that Python has compiled, and loads as the loader does libraries.
+fn is_data(file: &FileUsage) -> bool {
+    !file.path.contains("/__pycache__/")
+}
+
 fn workers(usage: &Usage) -> Vec<Worker<'_>> {
     let all = usage.processes.iter().map(|process| Worker {
         process,
-        inputs: major(process.files.iter().collect(), |file| file.bytes_in()),
+        inputs: major(process.files.iter().filter(|file| is_data(file)).collect(), |file| {
+            file.bytes_in()
+        }),
         outputs: major(process.files.iter().collect(), |file| file.written.bytes),
     });
     major(all.collect(), |worker| worker.bytes_in() + worker.bytes_out())
@@ -250,11 +257,14 @@ fn name(usage: &Usage) -> String {
     word.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The text of the job, with what it rests on.
-pub(super) fn text(job: &Job, usage: &Usage) -> String {
+/// The text of the job, with what it rests on and what is missing from that.
+pub(super) fn text(job: &Job, usage: &Usage, missing: &[String]) -> String {
     let workers = workers(usage);
-    let io_s: f64 = workers.iter().map(|worker| worker.process.io_s).sum();
-    let compute_s: f64 = workers.iter().map(|worker| worker.process.compute_s).sum();
+    // The sum of nothing is -0.
+    let sum = |of: fn(&ProcessUsage) -> f64| {
+        0.0 + workers.iter().map(|worker| of(worker.process)).sum::<f64>()
+    };
+    let (io_s, compute_s) = (sum(|process| process.io_s), sum(|process| process.compute_s));
     let mut text = job.to_toml();
     // Text in a string always has room.
     let _ = write!(
@@ -265,6 +275,9 @@ pub(super) fn text(job: &Job, usage: &Usage) -> String {
         workers.len(),
         usage.processes.len(),
     );
+    for line in missing {
+        let _ = writeln!(text, "# Missing: {line}.");
+    }
     text
 }
 
@@ -334,6 +347,17 @@ mod tests {
     }
 
     #[test]
+    fn modules_of_an_interpreter_are_no_input() {
+        let module = |number: u32| FileUsage {
+            path: format!("/usr/lib/python3/__pycache__/m{number}.cpython-312.pyc"),
+            ..input(50_000)
+        };
+        let files = (0..56).map(module).chain([input(1 << 20), output(1 << 20)]).collect();
+        let phase = of(&usage(vec![process(0.0, files)])).unwrap().phases.remove(0);
+        assert_eq!((phase.pattern, phase.files_in), (Pattern::Simple, 1));
+    }
+
+    #[test]
     fn of_files_alike_none_is_left_out() {
         let alike = |count: u64| (0..count).map(|n| output(10_000 + 7 * n)).collect::<Vec<_>>();
         let files_out = |files| of(&usage(vec![process(0.0, files)])).unwrap().phases[0].files_out;
@@ -373,6 +397,18 @@ mod tests {
         assert_eq!(number(&[0.0, 1.0, 2.0]), 1);
         assert_eq!(number(&[0.0, 0.0, 1.0, 1.0]), 2);
         assert_eq!(number(&[0.0, 0.1, 0.2, 0.1]), 3);
+    }
+
+    #[test]
+    fn the_text_says_what_was_not_seen_and_counts_no_negative_time() {
+        let mut names = process(0.0, vec![]);
+        names.names.opens = 5;
+        let usage = usage(vec![names]);
+        let missing = ["2 programs could not be recorded".to_owned()];
+        let text = text(&of(&usage).unwrap(), &usage, &missing);
+        assert!(text.contains("\n# Missing: 2 programs could not be recorded.\n"), "{text}");
+        assert!(text.contains(" 0.000 s") && !text.contains("-0.0"), "{text}");
+        Job::parse(&text, std::path::Path::new("x")).unwrap();
     }
 
     #[test]

@@ -47,10 +47,11 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Verdict> {
 /// Writes what was asked for of what was recorded: one file also where another cannot be written.
 fn keep(args: &ProfileArgs, usage: &Usage) -> Result<()> {
     let tables = keep_tables(args, usage);
-    for line in listing::remarks(usage) {
+    let missing = listing::remarks(usage);
+    for line in &missing {
         report::note(format_args!("azekura: {line}"));
     }
-    keep_job(args, usage).and(tables)
+    keep_job(args, usage, &missing).and(tables)
 }
 
 /// What needs no judgement, and is there when there is no job in it.
@@ -64,9 +65,9 @@ fn keep_tables(args: &ProfileArgs, usage: &Usage) -> Result<()> {
     Ok(())
 }
 
-fn keep_job(args: &ProfileArgs, usage: &Usage) -> Result<()> {
+fn keep_job(args: &ProfileArgs, usage: &Usage, missing: &[String]) -> Result<()> {
     let text = match job::of(usage) {
-        Ok(job) => job::text(&job, usage),
+        Ok(job) => job::text(&job, usage, missing),
         Err(why) => bail!("{}", listing::no_job(usage, why)),
     };
     let written = args.output.as_deref().map(|path| report::write_result_file(path, &text));

@@ -59,7 +59,7 @@ impl Case {
 
     /// Bytes that are written, by all processes.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.records_out() * self.record_bytes * self.all()
+        self.records_out().saturating_mul(self.record_bytes).saturating_mul(self.all())
     }
 
     fn files_of(&self, many: Pattern) -> u64 {
@@ -155,7 +155,7 @@ impl Case {
 
     /// The orders of all processes, node after node for the first process, then for the second.
     pub(super) fn orders(&self, step: BatchStep, dir: &str) -> Vec<BatchOrder> {
-        let needs_bytes = self.read_bytes() + self.written_bytes();
+        let needs_bytes = self.read_bytes().saturating_add(self.written_bytes());
         (0..self.all())
             .map(|process| BatchOrder {
                 step,
@@ -211,6 +211,12 @@ mod tests {
         assert_eq!(first, [true, true, false, false]);
         assert_eq!(orders[0].needs_bytes, (244 + 122) * 1024 * 4);
         assert_eq!(case.name(), "split-10-sequential-r0.5-p2x2");
+    }
+
+    #[test]
+    fn more_than_can_be_counted_needs_more_room_than_there_is() {
+        let case = Case { ratio: 1e300, ..case() };
+        assert_eq!(case.orders(BatchStep::CheckRoom, "d")[0].needs_bytes, u64::MAX);
     }
 
     #[test]
