@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use azekura_proto::staging::local::LocalReply;
-use azekura_proto::staging::MapKind;
+use azekura_proto::staging::{MapKind, NodeId};
 use azekura_stage::front::{Event, Recipients};
 use azekura_stage::job::Keeping;
 use fixture::gated::Gate;
@@ -267,6 +267,20 @@ fn a_file_that_more_nodes_read_by_the_time_it_changes_is_read_on() {
     let begun = piece_bytes(&job.events_so_far());
     assert!(begun.len() > 1 && begun.iter().all(|bytes| *bytes == begun[0]), "{begun:?}");
     drop(files);
+    job.end();
+}
+
+#[test]
+fn how_far_a_file_has_come_is_told() {
+    let old = noise(LARGE, 16);
+    let Some((job, gate, path, file)) = begun(&old) else { return };
+    let told = job.event(|event| matches!(event, Event::ContentComing { .. }));
+    let Event::ContentComing { bytes, node: NodeId(0), .. } = told else { panic!("{told:?}") };
+    assert!(bytes > 0 && bytes <= HALF + (1 << 20), "{bytes}");
+    gate.open();
+    job.event(|event| matches!(event, Event::ContentArrived { .. }));
+    assert!(read_at(&file, 0, LARGE).unwrap() == fs::read(path).unwrap());
+    drop(file);
     job.end();
 }
 

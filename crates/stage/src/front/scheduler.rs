@@ -169,6 +169,11 @@ impl Scheduler {
                 for (id, pieces) in pieces {
                     if let Some(content) = self.state.contents.get_mut(&id) {
                         content.pace.came(node, pieces);
+                        let whole = content.description.bytes();
+                        let bytes = content.description.offset_of(pieces).min(whole);
+                        if !content.description.is_small() && bytes < whole {
+                            self.tell(Event::ContentComing { content: id.0, node, bytes });
+                        }
                     }
                 }
             }
