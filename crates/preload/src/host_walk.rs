@@ -21,15 +21,15 @@ fn descriptor<'a>(dirfd: c_int) -> Option<BorrowedFd<'a>> {
 
 /// Whether the name is simply not there, in a directory that is: the usual case.
 fn is_plainly_missing(at: BorrowedFd<'_>, path: &[u8]) -> bool {
-    match statat(at, path, AtFlags::SYMLINK_NOFOLLOW) {
+    let trimmed = path.len() - path.iter().rev().take_while(|b| **b == b'/').count();
+    // The kernel follows a symlink before a slash. Of the root there is nothing else.
+    let name = if trimmed > 0 { &path[..trimmed] } else { path };
+    match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => FileType::from_raw_mode(stat.st_mode) != FileType::Symlink,
-        Err(Errno::NOENT) => {
-            let trimmed = path.len() - path.iter().rev().take_while(|b| **b == b'/').count();
-            match path[..trimmed].iter().rposition(|byte| *byte == b'/') {
-                None => true,
-                Some(cut) => statat(at, &path[..=cut], AtFlags::empty()).is_ok(),
-            }
-        }
+        Err(Errno::NOENT) => match name.iter().rposition(|byte| *byte == b'/') {
+            None => true,
+            Some(cut) => statat(at, &path[..=cut], AtFlags::empty()).is_ok(),
+        },
         Err(_) => false,
     }
 }
@@ -61,14 +61,11 @@ impl Goal for Prefix<'_> {
     }
 }
 
-/// Whether a relative path could lead to a goal from a directory above it: the host has nothing
-/// of that name there.
+/// Whether a path could lead to a goal from a directory above it, where it begins or where a symlink leads to: the
+/// host has nothing of that name there.
 fn may_name(goal: &impl Goal, path: &[u8]) -> bool {
-    path[0] != b'/'
-        && path
-            .split(|byte| *byte == b'/')
-            .filter(|name| !name.is_empty())
-            .any(|name| goal.has_component(name))
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    names.any(|name| goal.has_component(name))
 }
 
 fn push_front(rest: &mut VecDeque<Vec<u8>>, path: &[u8]) {

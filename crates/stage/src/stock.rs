@@ -39,12 +39,30 @@ const SMALL_TRIES: u32 = 5;
 pub(crate) struct Audience {
     pub(crate) nodes: usize,
     pub(crate) links: Known,
+    /// An earlier version that some of them have begun to read.
+    pub(crate) before: Option<Cut>,
+}
+
+/// How a content is cut into pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// All of it.
+    pub(crate) bytes: u64,
+    pub(crate) piece_bytes: u32,
 }
 
 impl Audience {
     /// The front alone.
     pub(crate) fn home() -> Self {
-        Self { nodes: 1, links: Known::default() }
+        Self { nodes: 1, links: Known::default(), before: None }
+    }
+
+    /// The length of a piece. Who has read of a version goes on with the next if its pieces can be compared with
+    /// those that were given, so these are as long as before if all of it is.
+    fn piece_bytes(self, bytes: u64) -> u32 {
+        let before = self.before.filter(|before| before.bytes == bytes);
+        before
+            .map_or_else(|| self.links.piece_bytes(bytes, self.nodes), |before| before.piece_bytes)
     }
 }
 
@@ -168,7 +186,7 @@ impl Stock {
 
     fn add(&self, parts: Vec<Part>, audience: Audience, origin: Origin) -> Arc<ContentDescription> {
         let bytes = parts.iter().map(|part| part.attributes.size).sum();
-        let piece_bytes = audience.links.piece_bytes(bytes, audience.nodes);
+        let piece_bytes = audience.piece_bytes(bytes);
         let description = Arc::new(ContentDescription { id: self.draw(), piece_bytes, parts });
         let checksums = Mutex::new(vec![None; description.pieces() as usize]);
         let stocked = Stocked { description: Arc::clone(&description), checksums, origin };

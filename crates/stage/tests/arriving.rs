@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use azekura_proto::staging::MapKind;
 use azekura_proto::staging::local::LocalReply;
+use azekura_proto::staging::{MapKind, NodeId};
 use azekura_stage::front::{Event, Recipients};
 use azekura_stage::job::Keeping;
 use fixture::gated::Gate;
@@ -228,6 +228,58 @@ fn a_file_that_changes_behind_what_was_read_is_read_on() {
     assert!(read_at(&job.program(0).open(&path), 0, LARGE).unwrap() == new);
     let tree = job.program(0).stage(&path);
     assert!(fs::read(tree).unwrap() == new);
+    drop(file);
+    job.end();
+}
+
+/// Lengths of the pieces of the contents that have begun to travel.
+fn piece_bytes(events: &[Event]) -> Vec<u32> {
+    let of = |event: &Event| match event {
+        Event::ContentBegun { piece_bytes, .. } => Some(*piece_bytes),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_file_that_more_nodes_read_by_the_time_it_changes_is_read_on() {
+    let (job, gate) = Setting::read_only(16, Recipients::Requesters).start_agents().start_gated();
+    let old = noise(LARGE, 14);
+    let path = job.write("data/f", &old);
+    gate.close(HALF);
+    let programs: Vec<_> = (0..16).map(|node| job.program(node)).collect();
+    let Some(first) = try_open(&programs[0], &path, &job.agents.cache) else { return };
+    let mut files = vec![first];
+    for program in &programs[1..] {
+        files.push(program.open(&path));
+    }
+    for file in &files {
+        assert!(read_at(file, 0, 1000).unwrap() == old[..1000]);
+    }
+    gate.wait_for_reader();
+    let mut new = old.clone();
+    new[LARGE - 1000..].copy_from_slice(&noise(1000, 15));
+    fs::write(&path, &new).unwrap();
+    gate.open();
+    for file in &files {
+        assert!(read_at(file, 0, LARGE).unwrap() == new);
+    }
+    let begun = piece_bytes(&job.events_so_far());
+    assert!(begun.len() > 1 && begun.iter().all(|bytes| *bytes == begun[0]), "{begun:?}");
+    drop(files);
+    job.end();
+}
+
+#[test]
+fn how_far_a_file_has_come_is_told() {
+    let old = noise(LARGE, 16);
+    let Some((job, gate, path, file)) = begun(&old) else { return };
+    let told = job.event(|event| matches!(event, Event::ContentComing { .. }));
+    let Event::ContentComing { bytes, node: NodeId(0), .. } = told else { panic!("{told:?}") };
+    assert!(bytes > 0 && bytes <= HALF + (1 << 20), "{bytes}");
+    gate.open();
+    job.event(|event| matches!(event, Event::ContentArrived { .. }));
+    assert!(read_at(&file, 0, LARGE).unwrap() == fs::read(path).unwrap());
     drop(file);
     job.end();
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use azekura_proto::staging::NodeId;
 use azekura_stage::job::AgentDescription;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::screen::Screen;
 use super::words::{self, Launcher};
@@ -192,8 +193,7 @@ impl Agents {
             let patience = if agent.port.is_some() { END_TIMEOUT } else { UNSTARTED_TIMEOUT };
             while matches!(agent.child.try_wait(), Ok(None)) {
                 if begun.elapsed() > patience {
-                    let _ = agent.child.kill();
-                    let _ = agent.child.wait();
+                    kill_group(&mut agent.child);
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(5));
@@ -250,6 +250,14 @@ impl Launched {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Kills a process that leads a group of its own, and what it has started, as launchers start the agent; it has not
+/// been waited for.
+pub(super) fn kill_group(leader: &mut Child) {
+    // It may have ended by itself.
+    let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
+    let _ = leader.wait();
 }
 
 fn shown_status(status: ExitStatus) -> String {
@@ -451,6 +459,30 @@ mod tests {
             .unwrap_err();
         let error = format!("{error:#}");
         assert!(error.contains("no-such-n1") && error.contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn what_an_agent_was_started_by_ends_with_all_that_it_has_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("started");
+        let script = format!(
+            "test $host = n2 && exit 3; sleep 300 & echo $! >{0}.new; mv {0}.new {0}; wait",
+            path.display()
+        );
+        let script = script.replace(
+            "exit 3",
+            &format!("{{ while ! test -e {}; do sleep 0.01; done; exit 3; }}", path.display()),
+        );
+        assert!(start(&["n1", "n2"], &script).is_err());
+        let started = std::fs::read_to_string(&path).unwrap();
+        let status = format!("/proc/{}/status", started.trim());
+        let lives =
+            || std::fs::read_to_string(&status).is_ok_and(|text| !text.contains("Z (zombie)"));
+        let since = Instant::now();
+        while lives() {
+            assert!(since.elapsed() < Duration::from_secs(5), "{started} lives");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use azekura_stage::job::AgentDescription;
 
+use super::launch::kill_group;
 use super::screen::Screen;
 use super::words::Launcher;
 
@@ -59,8 +60,7 @@ fn succeeds(mut child: Child, deadline: Instant) -> bool {
             Ok(Some(status)) => return status.success(),
             Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
             _ => {
-                let _ = child.kill();
-                let _ = child.wait();
+                kill_group(&mut child);
                 return false;
             }
         }

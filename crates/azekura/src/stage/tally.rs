@@ -1,6 +1,7 @@
 //! What has happened in a job so far, in numbers: counted from its events, told by `status`, the lines of a
 //! terminal and the summary. Decides nothing.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use azekura_proto::staging::{JobId, NodeId};
@@ -13,9 +14,9 @@ pub(super) struct NodeStatus {
     pub(super) host: String,
     /// Whether it takes part.
     pub(super) up: bool,
-    /// Files that have come.
+    /// Files that have come. One that came again, as there was no room for it meanwhile, counts once.
     pub(super) files: u64,
-    /// Their length in bytes.
+    /// What has come of these and of those that still come, in bytes.
     pub(super) bytes: u64,
     /// How often it had to turn to another supplier, or ask for a piece again.
     pub(super) stalls: u64,
@@ -47,6 +48,14 @@ pub(super) struct JobStatus {
 pub(super) struct Tally {
     status: JobStatus,
     since: Instant,
+    /// What has been counted of contents on nodes.
+    counted: HashMap<(u64, NodeId), Counted>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    bytes: u64,
+    is_whole: bool,
 }
 
 impl Tally {
@@ -63,7 +72,7 @@ impl Tally {
             sent_files: 0,
             sent_bytes: 0,
         };
-        Self { status, since: Instant::now() }
+        Self { status, since: Instant::now(), counted: HashMap::new() }
     }
 
     /// How it stands.
@@ -80,6 +89,19 @@ impl Tally {
         self.status.nodes.get_mut(usize::from(node.0))
     }
 
+    /// So many bytes of a content are on a node, and so many whole files.
+    fn came(&mut self, content: u64, node: NodeId, files: usize, bytes: u64) {
+        let counted = self.counted.entry((content, node)).or_default();
+        let new_bytes = bytes.saturating_sub(counted.bytes);
+        let new_files = if counted.is_whole { 0 } else { files as u64 };
+        counted.bytes += new_bytes;
+        counted.is_whole |= files > 0;
+        if let Some(node) = self.node(node) {
+            node.files += new_files;
+            node.bytes += new_bytes;
+        }
+    }
+
     /// Counts one.
     pub(super) fn take(&mut self, event: &Event) {
         match event {
@@ -94,11 +116,11 @@ impl Tally {
                 self.status.files += *files as u64;
                 self.status.bytes += bytes;
             }
-            Event::ContentArrived { node, files, bytes, .. } => {
-                if let Some(node) = self.node(*node) {
-                    node.files += *files as u64;
-                    node.bytes += bytes;
-                }
+            Event::ContentComing { content, node, bytes } => {
+                self.came(*content, *node, 0, *bytes);
+            }
+            Event::ContentArrived { content, node, files, bytes } => {
+                self.came(*content, *node, *files, *bytes);
             }
             Event::SupplierLost { node, .. } | Event::WrongPiece { node, .. } => {
                 _ = self.node(*node).map(|node| node.stalls += 1);
@@ -174,10 +196,37 @@ pub(super) fn warning(event: &Event, hosts: &[String]) -> Option<String> {
         | Event::InAsked { .. }
         | Event::OutAsked
         | Event::ContentBegun { .. }
+        | Event::ContentComing { .. }
         | Event::ContentArrived { .. }
         | Event::SupplierLost { .. }
         | Event::OutBegun { .. }
         | Event::Sent { .. }
         | Event::OutEnded { .. } => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_count_as_they_come_and_files_once() {
+        let mut tally = Tally::new(JobId([0; 16]), &["n1".to_owned(), "n2".to_owned()]);
+        let node = NodeId(1);
+        let coming = |bytes| Event::ContentComing { content: 7, node, bytes };
+        let arrived = Event::ContentArrived { content: 7, node, files: 1, bytes: 100 };
+        let mut counted = |event: &Event| {
+            tally.take(event);
+            let node = tally.status().nodes.swap_remove(1);
+            (node.files, node.bytes)
+        };
+        assert_eq!(counted(&coming(30)), (0, 30));
+        // It has another supplier, and says again what it has.
+        assert_eq!(counted(&coming(20)), (0, 30));
+        assert_eq!(counted(&coming(60)), (0, 60));
+        assert_eq!(counted(&arrived), (1, 100));
+        assert_eq!(counted(&arrived), (1, 100));
+        let other = Event::ContentArrived { content: 8, node, files: 3, bytes: 5 };
+        assert_eq!(counted(&other), (4, 105));
+    }
 }

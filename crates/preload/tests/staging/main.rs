@@ -129,3 +129,33 @@ fn of_a_map_to_write_only_the_directories_are_there() {
     let told = String::from_utf8_lossy(&done.stdout).into_owned();
     assert_eq!(told, "pkg\nsub\nmine\n./one\n./sub/new/x\n", "{}", stage.report());
 }
+
+#[test]
+fn symlinks_of_the_host_lead_into_a_map() {
+    let scratch = tempfile::tempdir().unwrap();
+    let home = scratch.path().join("home");
+    fill(&home);
+    let (above, cache) = (scratch.path().join("above"), scratch.path().join("cache"));
+    for dir in [&above, &cache] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    // What is above the map is on the node, the map is not.
+    let map = above.join("data");
+    let place = Place { dir: map.clone(), kind: MapKind::ReadOnly, home };
+    let agent = Agent::start(new_job(), vec![place], &cache);
+    for (name, to) in [("to-map", &map), ("to-above", &above)] {
+        std::os::unix::fs::symlink(to, scratch.path().join(name)).unwrap();
+    }
+    let over = Over { job: agent.job, plain: map, scratch: scratch.path().to_path_buf() };
+    let base = scratch.path().display();
+    for path in ["to-map", "to-map/", "to-above/data", "to-above/data/", "above/../to-above/data"] {
+        for (from, path) in [("/", format!("{base}/{path}")), (&base.to_string(), path.to_owned())]
+        {
+            let script =
+                format!("cd {from}; stat -Lc %F {path}; ls {path} | grep one; cat {path}/one");
+            let done = over.command("bash").args(["-c", &script]).output().unwrap();
+            let told = String::from_utf8_lossy(&done.stdout).into_owned();
+            assert_eq!(told, "directory\none\none\n", "{script}: {}", over.report());
+        }
+    }
+}

@@ -46,6 +46,15 @@ pub enum Event {
         /// In pieces of this length, in bytes.
         piece_bytes: u32,
     },
+    /// Some of a large file is on a node.
+    ContentComing {
+        /// Its number in the job.
+        content: u64,
+        /// Where.
+        node: NodeId,
+        /// How much of it, in bytes.
+        bytes: u64,
+    },
     /// All of it is on a node.
     ContentArrived {
         /// Its number in the job.

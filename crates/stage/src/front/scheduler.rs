@@ -21,7 +21,7 @@ use crate::front::scheduler::bundling::Bundling;
 use crate::front::word::Word;
 use crate::message::{ContentDescription, ContentId, Place, ToAgent, ToFront};
 use crate::outbox::Outbox;
-use crate::stock::Stock;
+use crate::stock::{Cut, Stock};
 use crate::workers::Workers;
 
 /// How often it is looked what stalls.
@@ -74,6 +74,8 @@ struct Wanted {
     content: Option<ContentId>,
     is_queued: bool,
     tries: u32,
+    /// Of the version that it had when it began to come and changed.
+    before: Option<Cut>,
 }
 
 struct Travelling {
@@ -167,6 +169,11 @@ impl Scheduler {
                 for (id, pieces) in pieces {
                     if let Some(content) = self.state.contents.get_mut(&id) {
                         content.pace.came(node, pieces);
+                        let whole = content.description.bytes();
+                        let bytes = content.description.offset_of(pieces).min(whole);
+                        if !content.description.is_small() && bytes < whole {
+                            self.tell(Event::ContentComing { content: id.0, node, bytes });
+                        }
                     }
                 }
             }

@@ -10,6 +10,7 @@ use super::{Scheduler, State, Travelling, path_of, text_of};
 use crate::front::event::Event;
 use crate::front::route::Taker;
 use crate::message::{ContentId, Supplier, ToAgent};
+use crate::stock::Cut;
 
 /// A file that changes whenever it is read is given up after so many times.
 const TRIES_MAX: u32 = 5;
@@ -194,8 +195,11 @@ impl Scheduler {
         for node in &waiting {
             self.say(*node, ToAgent::Abandon { content: id });
         }
-        for part in &content.description.parts {
+        let description = &content.description;
+        let cut = Cut { bytes: description.bytes(), piece_bytes: description.piece_bytes };
+        for part in &description.parts {
             let Some(wanted) = self.state.files.get_mut(&part.place) else { continue };
+            wanted.before = (!description.is_small()).then_some(cut);
             wanted.content = None;
             wanted.by.extend(waiting.iter().copied().chain(also));
             wanted.tries += 1;

@@ -142,12 +142,13 @@ impl Scheduler {
 
     /// To how many nodes a file goes; to none if there is no file.
     fn audience(&self, place: Option<&Place>) -> Audience {
-        let wanted = || self.state.files.get(place?).map(|wanted| wanted.by.len());
+        let wanted = place.and_then(|place| self.state.files.get(place));
         let nodes = match self.recipients {
             Recipients::All => self.agents.len(),
-            Recipients::Requesters => wanted().unwrap_or(0),
+            Recipients::Requesters => wanted.map_or(0, |wanted| wanted.by.len()),
         };
-        Audience { nodes, links: self.links }
+        let before = wanted.and_then(|wanted| wanted.before);
+        Audience { nodes, links: self.links, before }
     }
 
     /// Small files that the same nodes want, as many as go into one content.
