@@ -413,6 +413,17 @@ fn a_dynamic_program_of_a_map_finds_its_loader_and_libraries_there() {
 }
 
 #[test]
+fn there_are_no_rings_by_which_files_are_opened() {
+    let job = Job::start();
+    let python = format!(
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+         print(libc.syscall({}, 8, bytes(120)), ctypes.get_errno())",
+        libc::SYS_io_uring_setup
+    );
+    assert_eq!(job.run(&["python3", "-c", &python]), said(&format!("-1 {}\n", libc::ENOSYS)));
+}
+
+#[test]
 fn go_is_served() {
     let Some(program) = programs::go() else {
         eprintln!("skipped: there is no go");
