@@ -222,6 +222,9 @@ fn what_is_removed_on_a_node_is_removed_at_home() {
     let out = job.write("out/old", "of an earlier job");
     let program = job.program(0);
     let home = |name: &str| job.home("data").join(name);
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, home("pipe"), kind, mode, 0).unwrap();
+    program.remove_file(&home("pipe"));
     program.remove_file(&home("file"));
     program.remove_file(&home("dir/sub/a"));
     program.remove_file(&home("dir/b"));

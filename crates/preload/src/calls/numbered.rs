@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_long};
 
 use super::{close, data, open, position, stat};
 use crate::descriptors::table;
-use crate::{guard, host};
+use crate::{guard, host, staging};
 
 /// A system call as the kernel has it; gives what it returned.
 ///
@@ -124,6 +124,12 @@ unsafe extern "C-unwind" fn route(
                 libc::copy_file_range(fd, b as _, c as c_int, d as _, e, f as libc::c_uint)
                     as c_long
             }
+            // The kernel would open the node's own files for a ring: programs that use one if there is one do
+            // without.
+            libc::SYS_io_uring_setup if staging::get().is_some() => {
+                host::set_errno(libc::ENOSYS);
+                -1
+            }
             libc::SYS_getdents64 if table::is_ours(fd) => {
                 // Directories are read through `readdir` here.
                 host::set_errno(libc::ENOSYS);
@@ -143,7 +149,7 @@ macro_rules! enter {
             @numbers [$before, $after] [$($line)*]
             $($further)? SYS_openat SYS_openat2 SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_lseek
             SYS_close SYS_close_range SYS_statx SYS_newfstatat SYS_renameat2 SYS_copy_file_range
-            SYS_getdents64
+            SYS_getdents64 SYS_io_uring_setup
         }
     };
     (@numbers [$before:literal, $after:literal] [$($line:literal)*] $($number:ident)*) => {

@@ -96,6 +96,18 @@ fn what_is_looked_at_does_not_come() {
 }
 
 #[test]
+fn there_are_no_rings_by_which_files_are_opened() {
+    let stage = Stage::new(MapKind::ReadOnly);
+    let script = format!(
+        "python3 -c 'import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+         print(libc.syscall({}, 8, bytes(120)), ctypes.get_errno())'",
+        libc::SYS_io_uring_setup
+    );
+    let done = stage.staged(&script);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), format!("-1 {}\n", libc::ENOSYS));
+}
+
+#[test]
 fn nothing_is_written_below_a_map_to_read() {
     let stage = Stage::new(MapKind::ReadOnly);
     let script = "for try in 'echo > one' 'echo >> new' 'mkdir dir' 'rm one' 'rm -r sub' 'mv one two' \

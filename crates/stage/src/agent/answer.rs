@@ -247,7 +247,11 @@ impl Answers {
         if found.kind == FileKind::Directory {
             self.bring.bring(self.bring.all_below(place, true)?)?;
         } else if !self.bring.is_here(place)? {
-            self.bring_any(place, found)?;
+            match found.kind {
+                // A name is enough for the kernel.
+                FileKind::Fifo | FileKind::Socket => self.make(place, Tree::make_pipe)?,
+                _ => self.bring_any(place, found)?,
+            }
         }
         self.bring.seen.tree.hide(place);
         Ok(())

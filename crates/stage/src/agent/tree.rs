@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use azekura_proto::staging::Attributes;
 use azekura_proto::{FileKind, Timestamp};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
 
 use crate::agent::partial::Partial;
@@ -283,6 +283,13 @@ impl Tree {
     pub(crate) fn make_link(&self, place: &Place, text: &[u8]) -> io::Result<()> {
         self.make_parents(place)?;
         symlink(OsStr::from_bytes(text), self.path_of(place))
+    }
+
+    /// Makes a pipe in the tree, in the place of one of the source that is about to be removed.
+    pub(crate) fn make_pipe(&self, place: &Place) -> io::Result<()> {
+        self.make_parents(place)?;
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::mknodat(CWD, self.path_of(place), FileType::Fifo, mode, 0)?)
     }
 
     /// Makes the directories above a place, as far as they are not there.

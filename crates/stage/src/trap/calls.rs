@@ -193,6 +193,9 @@ const OLD_CALLS: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[c_long] = &[];
 
+/// What the kernel does for a ring is not trapped: programs that use one if there is one do without.
+const REFUSED: c_long = libc::SYS_io_uring_setup;
+
 /// `AUDIT_ARCH_*` of linux/audit.h.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -213,11 +216,12 @@ pub(crate) fn filter(traps_descriptors: bool) -> Vec<sock_filter> {
     // Offsets within struct seccomp_data.
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
+    const NO_SUCH_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     let step = |code, k, jt, jf| sock_filter { code, jt, jf, k };
     let is_trapped = |number: &&c_long| traps_descriptors || **number != libc::SYS_fstat;
     let numbers = CALLS.iter().chain(OLD_CALLS).filter(is_trapped);
     let numbers: Vec<u32> = numbers.map(|number| *number as u32).collect();
-    let count = numbers.len() as u8;
+    let count = numbers.len() as u8 + 1;
     let mut program = vec![
         step(LOAD, ARCH, 0, 0),
         step(IS, ARCHITECTURE, 0, count + 2),
@@ -227,8 +231,10 @@ pub(crate) fn filter(traps_descriptors: bool) -> Vec<sock_filter> {
     for (index, number) in numbers.into_iter().enumerate() {
         program.push(step(IS, number, count - index as u8, 0));
     }
+    program.push(step(IS, REFUSED as u32, 2, 0));
     program.push(step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
     program.push(step(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0));
+    program.push(step(RETURN, NO_SUCH_CALL, 0, 0));
     program
 }
 
@@ -391,14 +397,17 @@ mod tests {
         let program = filter(true);
         for number in 0..1000 {
             let is_trapped = decode(i64::from(number), [0; 6]).is_some();
-            let wanted =
-                if is_trapped { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            let wanted = match i64::from(number) {
+                REFUSED => libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+                _ if is_trapped => libc::SECCOMP_RET_USER_NOTIF,
+                _ => libc::SECCOMP_RET_ALLOW,
+            };
             assert_eq!(run(&program, ARCHITECTURE, number), wanted, "call {number}");
             assert_eq!(run(&program, 0x4000_0003, number), libc::SECCOMP_RET_ALLOW, "i386");
             let x32 = run(&program, ARCHITECTURE, NUMBERS_END + number);
             assert_eq!(x32, libc::SECCOMP_RET_ALLOW, "x32");
         }
-        assert_eq!(program.len(), CALLS.len() + OLD_CALLS.len() + 6);
+        assert_eq!(program.len(), CALLS.len() + OLD_CALLS.len() + 8);
         let fewer = filter(false);
         let fstat = libc::SYS_fstat as u32;
         assert_eq!(run(&fewer, ARCHITECTURE, fstat), libc::SECCOMP_RET_ALLOW);

@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use azekura_proto::staging::local::LocalRequest;
 use parking_lot::Mutex;
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::caller::{Caller, errno};
 use super::calls::Named;
 use super::look::follows;
 use super::maps::{Maps, Settled, open, open_within};
-use super::open::open_settled;
+use super::open::{open_program, open_settled};
 use super::places::Place;
 use super::remote::{Outcome, Remote};
+use super::scripts::{self, Interpreter};
 use crate::sys::notify;
 
 /// For how long a program waits that is written to, as by one that was forked while its parent wrote it. Longer,
@@ -58,9 +59,9 @@ impl Running {
     }
 
     /// As [`make`], for a call that is trapped when programs make it.
-    fn make(&self, caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
+    fn make(&self, caller: &Caller, prepare: impl FnOnce(&mut Remote) -> io::Result<Calls>) -> Way {
         self.0.lock().insert(caller.call.tid);
-        let made = make(caller, number, args, fd);
+        let made = make(caller, prepare);
         self.0.lock().remove(&caller.call.tid);
         made
     }
@@ -72,7 +73,23 @@ struct Program {
     /// Where the path in the caller's memory begins that leads from the descriptor to the file; at its end if
     /// the descriptor is the file.
     offset: usize,
-    is_script: bool,
+}
+
+/// A call, with its number.
+type Numbered = (i64, [u64; 6]);
+
+/// What a caller does in place of its own call.
+struct Calls {
+    call: Numbered,
+    /// What takes back what was made for it, if the caller is still there afterwards.
+    after: Vec<Numbered>,
+}
+
+impl Calls {
+    /// A call that takes a descriptor, which is closed then.
+    fn with(fd: i32, call: Numbered) -> Self {
+        Self { call, after: vec![(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])] }
+    }
 }
 
 /// Has a program come, and the caller run it.
@@ -85,20 +102,61 @@ pub(super) fn execute(
 ) -> Result<Way, Errno> {
     let follow = follows(execution.flags);
     let file = open_program(maps, caller, place, follow)?;
-    if is_same(&file, &natural_path(caller, execution.at, execution.text)) {
+    let natural = natural_path(caller, execution.at, execution.text);
+    if let Some(interpreter) = interpreter(maps, caller, place, execution, &file)?
+        && (interpreter.file.is_some() || !is_same(&file, &natural))
+    {
+        return run_script(running, caller, execution, &interpreter);
+    }
+    if is_same(&file, &natural) {
         wait_while_written(&file);
         return Ok(Way::AsItStands);
     }
-    let program = program_of(maps, caller, execution, file)?;
-    // A script is opened by its interpreter, when the new program runs: by a descriptor that is still there.
-    let fd = caller
-        .listener
-        .give(caller.call.id, program.fd.as_fd(), !program.is_script)
-        .map_err(|error| errno(&error))?;
+    let program = program_of(maps, caller, execution, file);
+    let given = caller.listener.give(caller.call.id, program.fd.as_fd(), true);
+    let fd = given.map_err(|error| errno(&error))?;
     let path = execution.at.address + program.offset as u64;
     let flags = if program.offset == execution.text.len() { libc::AT_EMPTY_PATH } else { 0 };
     let args = [fd as u64, path, execution.argv, execution.envp, flags as u64, 0];
-    Ok(running.make(caller, libc::SYS_execveat, args, fd))
+    Ok(running.make(caller, |_| Ok(Calls::with(fd, (libc::SYS_execveat, args)))))
+}
+
+/// What runs a script, by the name that the caller has for it.
+fn interpreter(
+    maps: &Maps,
+    caller: &Caller,
+    place: &Place,
+    execution: Execution,
+    file: &OwnedFd,
+) -> Result<Option<Interpreter>, Errno> {
+    let is_by_name = execution.at.dir == libc::AT_FDCWD || execution.text.first() == Some(&b'/');
+    let name = if is_by_name { execution.text.to_vec() } else { maps.path(place) };
+    scripts::interpreter(maps, caller, execution.argv, name, file)
+}
+
+/// Has the caller run what runs a script.
+fn run_script(
+    running: &Running,
+    caller: &Caller,
+    execution: Execution,
+    interpreter: &Interpreter,
+) -> Result<Way, Errno> {
+    let give = |file: &OwnedFd| caller.listener.give(caller.call.id, file.as_fd(), true);
+    let fd = interpreter.file.as_ref().map(give).transpose().map_err(|error| errno(&error))?;
+    Ok(running.make(caller, |remote| {
+        let put = interpreter.put(caller, remote)?;
+        let words = [put.argv, execution.envp];
+        let mut calls = if let Some(fd) = fd {
+            let flags = libc::AT_EMPTY_PATH as u64;
+            let args = [fd as u64, put.nothing, words[0], words[1], flags, 0];
+            Calls::with(fd, (libc::SYS_execveat, args))
+        } else {
+            let args = [put.first, words[0], words[1], 0, 0, 0];
+            Calls { call: (libc::SYS_execve, args), after: Vec::new() }
+        };
+        calls.after.push((libc::SYS_munmap, [put.argv, put.bytes, 0, 0, 0, 0]));
+        Ok(calls)
+    }))
 }
 
 /// Has the caller open a symlink itself (`O_PATH`), as no such descriptor can be handed over. `None` if it is none.
@@ -122,7 +180,7 @@ pub(super) fn open_link(
     let fd = given.map_err(|error| errno(&error))?;
     let name = at.address + (text.len() - name.len()) as u64;
     let args = [fd as u64, name, flags, 0, 0, 0];
-    Ok(Some(running.make(caller, libc::SYS_openat, args, fd)))
+    Ok(Some(running.make(caller, |_| Ok(Calls::with(fd, (libc::SYS_openat, args))))))
 }
 
 /// Where the kernel can say it beforehand.
@@ -157,11 +215,12 @@ pub(super) fn enter(
     }
     let given = caller.listener.give(caller.call.id, dir.as_fd(), true);
     let fd = given.map_err(|error| errno(&error))?;
-    Ok(make(caller, libc::SYS_fchdir, [fd as u64, 0, 0, 0, 0, 0], fd))
+    let call = (libc::SYS_fchdir, [fd as u64, 0, 0, 0, 0, 0]);
+    Ok(make(caller, |_| Ok(Calls::with(fd, call))))
 }
 
-/// Has the caller make a call that takes the descriptor `fd`, and close that.
-fn make(caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
+/// Has the caller make other calls in place of its own; `prepare` may have it make some before.
+fn make(caller: &Caller, prepare: impl FnOnce(&mut Remote) -> io::Result<Calls>) -> Way {
     let mut remote = match Remote::stop(caller) {
         Ok(Some(remote)) => remote,
         Ok(None) => return Way::Done,
@@ -173,6 +232,10 @@ fn make(caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
         }
     };
     let finish = || -> io::Result<()> {
+        let Calls { call: (number, args), after } = match prepare(&mut remote) {
+            Ok(calls) => calls,
+            Err(error) => return remote.finish(-i64::from(errno(&error).raw_os_error())),
+        };
         let mut outcome = remote.call(number, args)?;
         for _ in 0..WRITTEN_TRIES {
             if outcome != Outcome::Result(-i64::from(libc::ETXTBSY)) {
@@ -184,11 +247,13 @@ fn make(caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
         match outcome {
             Outcome::Left => remote.let_go(),
             Outcome::Result(result) => {
-                if remote.call(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])? == Outcome::Left {
-                    remote.let_go();
-                } else {
-                    remote.finish(result)?;
+                for (number, args) in after {
+                    if remote.call(number, args)? == Outcome::Left {
+                        remote.let_go();
+                        return Ok(());
+                    }
                 }
+                remote.finish(result)?;
             }
         }
         Ok(())
@@ -197,29 +262,6 @@ fn make(caller: &Caller, number: i64, args: [u64; 6], fd: i32) -> Way {
         tracing::warn!(tid = caller.call.tid, %error, "a call in a program's name did not come to its end");
     }
     Way::Done
-}
-
-fn open_program(
-    maps: &Maps,
-    caller: &Caller,
-    place: &Place,
-    follow: bool,
-) -> Result<OwnedFd, Errno> {
-    let flags = if follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
-    // Not to wait for the other end of a pipe.
-    let flags = flags | OFlags::NONBLOCK;
-    let file = if let Some(file) = maps.open_in_tree(place, flags) {
-        file
-    } else {
-        let settled = maps.settle(place, |path| LocalRequest::Read { path, follow })?;
-        open_settled(caller, flags, settled)?
-    };
-    let found = rustix::fs::fstat(&file)?;
-    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile || found.st_mode & 0o111 == 0
-    {
-        return Err(Errno::ACCESS);
-    }
-    Ok(file)
 }
 
 /// Where the kernel would look.
@@ -240,22 +282,15 @@ fn is_same(file: &OwnedFd, path: &[u8]) -> bool {
 
 /// The descriptor by which to run a file: of a directory of the tree from which the end of the caller's path
 /// leads to it, so that scripts find what is beside them, or else of the file.
-fn program_of(
-    maps: &Maps,
-    caller: &Caller,
-    execution: Execution,
-    file: OwnedFd,
-) -> Result<Program, Errno> {
-    let mut head = [0; 2];
-    let is_script = rustix::io::pread(&file, &mut head, 0)? == 2 && head == *b"#!";
+fn program_of(maps: &Maps, caller: &Caller, execution: Execution, file: OwnedFd) -> Program {
     let text = execution.text;
     if let Some((dir, offset)) = neighbourhood(maps, caller, execution)
         && let Some(found) = open_within(&dir, &text[offset..], OFlags::PATH)
         && same_file(&found, &file)
     {
-        return Ok(Program { fd: dir, offset, is_script });
+        return Program { fd: dir, offset };
     }
-    Ok(Program { fd: file, offset: text.len(), is_script })
+    Program { fd: file, offset: text.len() }
 }
 
 fn same_file(one: &OwnedFd, other: &OwnedFd) -> bool {

@@ -5,8 +5,7 @@
 //! run without that right. This is a service, not a fence: a program that wants to can get around it.
 //!
 //! What cannot be served: descriptors with `O_PATH` are ones for reading, but for those of symlinks; `O_TMPFILE`
-//! is refused (`EOPNOTSUPP`), paths of sockets and watches (inotify) are the node's own, and a script of a map finds
-//! itself under `/dev/fd`. A program that has been given a working directory in a map sees the map's name for
+//! is refused (`EOPNOTSUPP`), paths of sockets and watches (inotify) are the node's own. A program that has been given a working directory in a map sees the map's name for
 //! it by getcwd(2), and the node's by `/proc`.
 
 mod asking;
@@ -20,6 +19,7 @@ mod open;
 mod places;
 mod pool;
 mod remote;
+mod scripts;
 mod serve;
 
 use std::io;

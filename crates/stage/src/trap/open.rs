@@ -146,6 +146,30 @@ pub(super) fn settled_path(caller: &Caller, settled: Settled) -> Result<Vec<u8>,
     }
 }
 
+/// Opens a program of a map.
+pub(super) fn open_program(
+    maps: &Maps,
+    caller: &Caller,
+    place: &Place,
+    follow: bool,
+) -> Result<OwnedFd, Errno> {
+    let flags = if follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
+    // Not to wait for the other end of a pipe.
+    let flags = flags | OFlags::NONBLOCK;
+    let file = if let Some(file) = maps.open_in_tree(place, flags) {
+        file
+    } else {
+        let settled = maps.settle(place, |path| LocalRequest::Read { path, follow })?;
+        open_settled(caller, flags, settled)?
+    };
+    let found = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile || found.st_mode & 0o111 == 0
+    {
+        return Err(Errno::ACCESS);
+    }
+    Ok(file)
+}
+
 /// Opens for writing, or makes a file.
 fn open_for_change(
     maps: &Maps,

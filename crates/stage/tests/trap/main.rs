@@ -273,6 +273,40 @@ fn a_script_of_a_map_finds_what_is_beside_it() {
 }
 
 #[test]
+fn a_script_of_a_map_is_run_by_an_interpreter_of_a_map() {
+    need_probe!();
+    let job = Job::start();
+    let put = |name: &str, text: &str| {
+        let path = job.put(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        job.ro.join(name).display().to_string()
+    };
+    let words = put("bin/words", "");
+    fs::copy(programs::probe(), job.home(0).join("bin/words")).unwrap();
+    fs::copy("/bin/sh", job.home(0).join("bin/sh")).unwrap();
+    let script = put("script", &format!("#! {words} words\n"));
+    let inner = put("inner", &format!("#!{script} more of it\n"));
+    let shell = put("shell", &format!("#!{} -e\necho $0 $*\n", job.ro.join("bin/sh").display()));
+    let none = put("none", &format!("#!{}/missing\n", job.ro.display()));
+    let round = put("round", &format!("#!{}/round\n", job.ro.display()));
+    let plain = put("plain", "#!/bin/sh\necho $0 $*\n");
+    let wanted = format!("{words} words {script} a b \n");
+    // By a fork, and by a vfork whose words stand elsewhere, twice.
+    assert_eq!(job.run(&["sh", "-c", &format!("{script} a b")]), said(&wanted));
+    let spawned = job.probe(&[&"spawn", &script, &"a", &"b"]);
+    assert_eq!(spawned, said(&format!("{}path kept 1\n", wanted.repeat(2))));
+    let wanted = format!("{words} words {script} more of it {inner} c \n");
+    assert_eq!(job.run(&[&inner, "c"]), said(&wanted));
+    assert_eq!(job.run(&[&shell, "d"]), said(&format!("{shell} d\n")));
+    assert_eq!(job.run(&[&plain, "e"]), said(&format!("{plain} e\n")));
+    let there = format!("cd {} && ./shell f && ./plain g && env ./script h", job.ro.display());
+    let wanted = format!("./shell f\n./plain g\n{words} words ./script h \n");
+    assert_eq!(job.run(&["sh", "-c", &there]), said(&wanted));
+    assert_eq!(job.probe(&[&"spawn", &none]), failed("execve: ENOENT\n"));
+    assert_eq!(job.probe(&[&"spawn", &round]), failed("execve: ELOOP\n"));
+}
+
+#[test]
 fn one_that_waits_keeps_no_other_waiting() {
     need_probe!();
     let job = Job::start();
@@ -376,6 +410,17 @@ fn a_dynamic_program_of_a_map_finds_its_loader_and_libraries_there() {
         ["by_path", "ld.so"].map(|name| job.ro.join(name).display().to_string());
     assert_eq!(job.run(&[&program]), said("42\n"));
     assert_eq!(job.run(&[&loader, &program]), said("42\n"));
+}
+
+#[test]
+fn there_are_no_rings_by_which_files_are_opened() {
+    let job = Job::start();
+    let python = format!(
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+         print(libc.syscall({}, 8, bytes(120)), ctypes.get_errno())",
+        libc::SYS_io_uring_setup
+    );
+    assert_eq!(job.run(&["python3", "-c", &python]), said(&format!("-1 {}\n", libc::ENOSYS)));
 }
 
 #[test]
