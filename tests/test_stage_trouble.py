@@ -27,7 +27,7 @@ except ConnectionError as error:
     print(os.getuid(), "refused")
 """
 # The greeting of programs; a path's request; what nobody means.
-GREETING, READING, NONSENSE = "0,2", "1,2,47,120,1", "250,1,2,3"
+GREETING, READING, NONSENSE = "0,3", "1,2,47,120,1", "250,1,2,3"
 
 
 @pytest.fixture
