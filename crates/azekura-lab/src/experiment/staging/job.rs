@@ -63,7 +63,7 @@ impl Progress {
                     progress.files += files;
                     progress.last_s = at_s;
                 }
-                "node-up" | "content-begun" | "out-begun" | "sent" => {}
+                "node-up" | "content-begun" | "content-coming" | "out-begun" | "sent" => {}
                 _ => progress.trouble = Some(line.to_owned()),
             }
         }
@@ -192,6 +192,7 @@ mod tests {
             {\"at_s\":0.4,\"event\":\"in-asked\",\"paths\":1}\n\
             {\"at_s\":0.5,\"event\":\"content-begun\",\"files\":2}\n\
             {\"at_s\":0.6,\"event\":\"content-begun\",\"files\":1}\n\
+            {\"at_s\":0.7,\"event\":\"content-coming\",\"bytes\":1}\n\
             {\"at_s\":0.7,\"event\":\"content-arrived\",\"files\":1}\n\
             {\"at_s\":0.9,\"event\":\"content-arrived\",\"files\":2}\n{\"at_s\":1.0,\"ev";
         let progress = Progress::of(text);
