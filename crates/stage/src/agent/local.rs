@@ -40,35 +40,43 @@ pub(crate) fn listen(name: &str) -> io::Result<OwnedFd> {
 #[derive(Default)]
 pub(crate) struct Programs {
     open: Arc<OpenSockets>,
+    /// They, and the thread that lets them in.
     count: Mutex<usize>,
     gone: Condvar,
 }
 
 impl Programs {
-    /// Serves programs until the end.
+    /// Serves programs until the end, which waits for the listener too: another agent may listen in its place then.
     pub(crate) fn serve(self: &Arc<Self>, listener: OwnedFd, answers: Answers) -> io::Result<()> {
         let entered = self.open.enter(&listener)?;
-        let (programs, answers) = (Arc::clone(self), Arc::new(answers));
-        spawn("local", move || {
-            let _entered = entered;
-            while !programs.open.is_closed() {
-                match rustix::net::accept_with(&listener, SocketFlags::CLOEXEC) {
-                    Ok(program) if is_own_user(&program) => programs.let_in(program, &answers),
-                    Ok(_) => tracing::warn!("a program of another user was not let in"),
-                    Err(_) if programs.open.is_closed() => return,
-                    Err(error) => {
-                        tracing::warn!("cannot take a program's connection: {error}");
-                        std::thread::sleep(Duration::from_millis(50));
-                    }
+        let programs = Arc::clone(self);
+        *self.count.lock() += 1;
+        let spawned = spawn("local", move || {
+            programs.listen(&listener, &Arc::new(answers));
+            drop((entered, listener));
+            programs.leave();
+        });
+        spawned.inspect_err(|_| self.leave())
+    }
+
+    fn listen(self: &Arc<Self>, listener: &OwnedFd, answers: &Arc<Answers>) {
+        while !self.open.is_closed() {
+            match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
+                Ok(program) if is_own_user(&program) => self.let_in(program, answers),
+                Ok(_) => tracing::warn!("a program of another user was not let in"),
+                Err(_) if self.open.is_closed() => return,
+                Err(error) => {
+                    tracing::warn!("cannot take a program's connection: {error}");
+                    std::thread::sleep(Duration::from_millis(50));
                 }
             }
-        })
+        }
     }
 
     fn let_in(self: &Arc<Self>, program: OwnedFd, answers: &Arc<Answers>) {
         {
             let mut count = self.count.lock();
-            if *count >= PROGRAMS_MAX {
+            if *count > PROGRAMS_MAX {
                 return;
             }
             *count += 1;
