@@ -82,8 +82,8 @@ def stand_in(world, path, script):
 def test_bench_counts_processor_time_of_data(module_world, pool):
     sheet = module_world.json("bench", "io", "--pool", pool.name, "--quick", "--cpu", limit_s=230)
     for row in sheet["rows"]:
-        # Two copies of a MiB take more than a small message.
-        least_us = 20 if row["unit"] == "MiB/s" else 0
+        # A copy takes more than a small message, also where the engine has no part in it.
+        least_us = 5 if row["unit"] == "MiB/s" else 0
         assert row["cpu"]["client_us"] + row["cpu"]["engine_us"] > least_us, row
 
 
