@@ -59,12 +59,21 @@ pub struct LinkEstimate {
     pub probing: bool,
     /// Whether the link was never kept full, so that its rate may be far higher.
     pub untried: bool,
+    /// How many engines' links it is together; 0 and 1 mean one.
+    pub links: u32,
 }
 
 impl LinkEstimate {
     /// A known link.
     pub const fn of(bytes_per_second: u64, round_trip_us: u64) -> Self {
-        Self { bytes_per_second, round_trip_us, rising: false, probing: false, untried: false }
+        Self {
+            bytes_per_second,
+            round_trip_us,
+            rising: false,
+            probing: false,
+            untried: false,
+            links: 1,
+        }
     }
 
     /// Whether both rate and round trip are known.
@@ -102,6 +111,7 @@ impl LinkEstimate {
             rising: self.rising || other.rising,
             probing: self.probing || other.probing,
             untried: self.untried || other.untried,
+            links: self.links.max(1) + other.links.max(1),
         }
     }
 }
@@ -228,6 +238,7 @@ impl LinkEstimator {
             rising: self.round < self.risen_in_round + 3,
             probing: self.probing,
             untried: self.filled_rounds < FILLED_ROUNDS,
+            links: 1,
         }
     }
 

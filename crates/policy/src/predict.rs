@@ -57,6 +57,9 @@ pub struct PredictiveParameters {
     pub headroom: f64,
     /// The same while the rate of the link still rises.
     pub headroom_rising: f64,
+    /// So many times as much where the file lies on several engines: it is read in order, and while
+    /// what comes slowest is waited for, the links of the other engines must have work.
+    pub several_links: u64,
     /// Bytes ahead per byte of a run read so far, in a file without jumps yet.
     pub ramp: u64,
     /// The same in a file with jumps.
@@ -84,6 +87,7 @@ impl Default for PredictiveParameters {
             window_unknown_bytes: 8 << 20,
             headroom: 1.25,
             headroom_rising: 1.6,
+            several_links: 4,
             ramp: 8,
             ramp_after_jumps: 2,
             ramp_cheap: 16,
@@ -341,7 +345,8 @@ impl ReadAhead {
         } else {
             hoped.max(parameters.window_unknown_bytes)
         };
-        full.min(parameters.window_max_bytes)
+        let several = if link.links > 1 { parameters.several_links } else { 1 };
+        full.saturating_mul(several).min(parameters.window_max_bytes)
     }
 
     /// Most to be in flight or unread now, in bytes.

@@ -209,20 +209,30 @@ fn single_random_reads_cost_nothing_extra() {
     assert!(predictive.sent_bytes - predictive.useful_bytes <= predictive.useful_bytes / 50);
 }
 
+/// The window that reading from front to back over such a link comes to, in bytes.
+fn window_bytes(link: LinkEstimate) -> u64 {
+    let budget = Arc::new(Budget::new(256 * M));
+    let mut plan = ReadAhead::new(PredictiveParameters::default(), budget);
+    let mut actions = Actions::default();
+    for turn in 0..8 {
+        plan.on_read(turn * 1000, turn * M, M, link, &mut actions);
+    }
+    plan.last_plan().unwrap().window_bytes
+}
+
 #[test]
 fn a_link_that_was_never_kept_full_may_have_more_on_its_way_than_one_that_was() {
-    let window_bytes = |untried| {
-        let budget = Arc::new(Budget::new(256 * M));
-        let mut plan = ReadAhead::new(PredictiveParameters::default(), budget);
-        let link = LinkEstimate { untried, ..LinkEstimate::of(100_000_000, 100_000) };
-        let mut actions = Actions::default();
-        for turn in 0..8 {
-            plan.on_read(turn * 1000, turn * M, M, link, &mut actions);
-        }
-        plan.last_plan().unwrap().window_bytes
-    };
+    let of = |untried| LinkEstimate { untried, ..LinkEstimate::of(100_000_000, 100_000) };
     // What comes out of order from young connections takes up some of it.
-    assert!(window_bytes(true) > window_bytes(false) * 5 / 4);
+    assert!(window_bytes(of(true)) > window_bytes(of(false)) * 5 / 4);
+}
+
+#[test]
+fn several_links_are_kept_busy_while_the_slowest_of_them_is_waited_for() {
+    let one = LinkEstimate::of(25_000_000, 50_000);
+    let four = one.with(one).with(one.with(one));
+    let of_the_same_rate = window_bytes(LinkEstimate::of(100_000_000, 50_000));
+    assert_eq!(window_bytes(four), 4 * of_the_same_rate);
 }
 
 #[test]
