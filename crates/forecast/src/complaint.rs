@@ -75,12 +75,29 @@ pub(crate) fn parse<T: DeserializeOwned>(
         let span = error.span();
         let key = span.as_ref().map(|span| key_at(text, span)).unwrap_or_default();
         let line = span.map(|span| line_of(text, span.start));
-        refuse(line, key, error.message().to_owned())
+        refuse(line, key, in_words(error.message()))
     })?;
     match check(&value) {
         Ok(()) => Ok(value),
         Err(Contradiction { key, what }) => Err(refuse(line_of_key(text, &key), key, what)),
     }
+}
+
+/// What the reader of TOML says, without the names that types have in this program.
+fn in_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 6] = [
+        ("missing field `phase`", "no phase: write at least one, which begins with [[phase]]"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number of 0 or more"),
+        ("expected f64", "expected a number"),
+        (
+            "expected a sequence",
+            "expected a list: a header in two brackets, as [[phase]], begins an item",
+        ),
+        ("expected a boolean", "expected true or false"),
+    ];
+    let said = WORDS.into_iter().find(|(name, _)| message.contains(name));
+    said.map_or_else(|| message.to_owned(), |(name, words)| message.replace(name, words))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

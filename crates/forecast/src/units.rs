@@ -115,7 +115,7 @@ impl Visitor<'_> for BytesVisitor {
     type Value = Bytes;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number of bytes, or a size as \"4 MiB\"")
+        f.write_str("a whole number of bytes, or a size in KiB, MiB, GiB or TiB, as \"4 MiB\"")
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Bytes, E> {

@@ -190,7 +190,7 @@ fn missing_and_contradicting_parts_of_a_calibration_are_named() {
 fn a_job_that_says_what_cannot_be_is_refused_with_line_and_key() {
     for (old, new, key, what) in [
         ("processes = 4", "processes = 0", "processes", "1 or more"),
-        ("processes = 4", "processes = -1", "processes", "u32"),
+        ("processes = 4", "processes = -1", "processes", "a whole number from 0"),
         ("nodes = 2", "nodes = 0", "nodes", "1 or more"),
         ("nodes = 2", "ndoes = 2", "ndoes", "unknown field"),
         ("pattern = \"split\"", "pattern = \"copy\"", "phase[0].pattern", "unknown variant"),
@@ -220,7 +220,7 @@ fn a_job_that_says_what_cannot_be_is_refused_with_line_and_key() {
             "phase[1].operations",
             "follow from its files",
         ),
-        ("stat = 20", "stat = -2", "phase[1].operations.stat", "u64"),
+        ("stat = 20", "stat = -2", "phase[1].operations.stat", "a whole number of 0"),
     ] {
         let text = replaced(JOB, old, new);
         let error = read_job(&text).unwrap_err();
@@ -232,7 +232,8 @@ fn a_job_that_says_what_cannot_be_is_refused_with_line_and_key() {
         }
     }
     for (text, what) in [
-        ("", "missing field `phase`"),
+        ("", "[[phase]]"),
+        ("phase = 3", "expected a list"),
         ("phase = []", "[[phase]]"),
         ("processes = ", "JOB.toml:1"),
         ("[[phase]]\npattern = \"simple\"\n", "missing field"),
