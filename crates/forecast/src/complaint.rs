@@ -85,16 +85,11 @@ pub(crate) fn parse<T: DeserializeOwned>(
 
 /// What the reader of TOML says, without the names that types have in this program.
 fn in_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 6] = [
-        ("missing field `phase`", "no phase: write at least one, which begins with [[phase]]"),
+    const WORDS: [(&str, &str); 4] = [
         ("expected u32", "expected a whole number from 0 to 4294967295"),
         ("expected u64", "expected a whole number of 0 or more"),
         ("expected f64", "expected a number"),
-        (
-            "expected a sequence",
-            "expected a list: a header in two brackets, as [[phase]], begins an item",
-        ),
-        ("expected a boolean", "expected true or false"),
+        ("expected a sequence", "expected a list: a header in two brackets begins an item"),
     ];
     let said = WORDS.into_iter().find(|(name, _)| message.contains(name));
     said.map_or_else(|| message.to_owned(), |(name, words)| message.replace(name, words))

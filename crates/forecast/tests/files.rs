@@ -232,7 +232,7 @@ fn a_job_that_says_what_cannot_be_is_refused_with_line_and_key() {
         }
     }
     for (text, what) in [
-        ("", "[[phase]]"),
+        ("", "there is none: write one [[phase]]"),
         ("phase = 3", "expected a list"),
         ("phase = []", "[[phase]]"),
         ("processes = ", "JOB.toml:1"),

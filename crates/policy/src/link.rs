@@ -59,7 +59,7 @@ pub struct LinkEstimate {
     pub probing: bool,
     /// Whether the link was never kept full, so that its rate may be far higher.
     pub untried: bool,
-    /// How many engines' links it is together; 0 and 1 mean one.
+    /// How many engines' links it is together; 0 where nothing is known of any.
     pub links: u32,
 }
 
@@ -111,7 +111,7 @@ impl LinkEstimate {
             rising: self.rising || other.rising,
             probing: self.probing || other.probing,
             untried: self.untried || other.untried,
-            links: self.links.max(1) + other.links.max(1),
+            links: self.links + other.links,
         }
     }
 }

@@ -233,6 +233,8 @@ fn several_links_are_kept_busy_while_the_slowest_of_them_is_waited_for() {
     let four = one.with(one).with(one.with(one));
     let of_the_same_rate = window_bytes(LinkEstimate::of(100_000_000, 50_000));
     assert_eq!(window_bytes(four), 4 * of_the_same_rate);
+    // A file on one engine is read no further ahead for this.
+    assert_eq!(window_bytes(LinkEstimate::default().with(one)), window_bytes(one));
 }
 
 #[test]

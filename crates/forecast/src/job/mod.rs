@@ -31,7 +31,7 @@ pub struct Job {
     #[serde(default = "one")]
     pub nodes: u32,
     /// What is done, one after the other.
-    #[serde(rename = "phase")]
+    #[serde(rename = "phase", default)]
     pub phases: Vec<Phase>,
 }
 
