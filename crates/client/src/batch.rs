@@ -73,7 +73,7 @@ impl Pool {
     /// they were added, but for those that have to be repeated.
     pub fn call_batch(&self, mut batch: Batch<'_>) -> BatchReplies<'_> {
         let mut exchanges: Vec<_> = batch.calls.iter_mut().map(Call::exchange).collect();
-        let (replies, are_in_order) = self.session().fan_out_once(&mut exchanges);
+        let (replies, are_in_order) = self.fan_out(&mut exchanges);
         let replies = replies.into_iter().map(Some).collect();
         BatchReplies { pool: self, replies, are_in_order }
     }

@@ -11,6 +11,7 @@ mod claims;
 mod error;
 mod fan_out;
 mod health;
+mod in_flight;
 mod lending;
 mod link;
 mod local_shard;
@@ -31,6 +32,7 @@ pub use array_values::{ARRAY_AKEY_BYTES_MAX, ArrayValue, ArrayValues, ValueKind,
 pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
+pub use in_flight::{Change, ChangesInFlight, FailedChange, Leased as LeasedNames};
 pub use local_shard::LocalShard;
 pub use objects::{KeyCursor, Objects};
 pub use open::{Created, OpenReference, Opened, OpenedName};

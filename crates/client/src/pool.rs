@@ -17,6 +17,7 @@ use azekura_rpc::{Attempt, Destination, Failure, Releases as _};
 
 use crate::error::{ClientError, PoolFileError, Result};
 use crate::fan_out::Call;
+use crate::in_flight::ChangesInFlight;
 use crate::lending::Lenders;
 use crate::link::{Identity, Link};
 use crate::pool_file::PoolFile;
@@ -63,6 +64,8 @@ pub struct Pool {
     /// Counts [`Pool::tick`].
     ticks: AtomicU32,
     lenders: Lenders,
+    /// What was answered to the program and is on its way: whatever is asked comes after it.
+    pub(crate) changes: ChangesInFlight,
     attached: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -102,7 +105,8 @@ impl Pool {
         let seed = u32::from_ne_bytes([0, 1, 2, 3].map(|at| session.0[at]));
         let session = Session::new(identity, file.map.clone());
         let (homes, ticks, lenders) = (AtomicU32::new(seed), AtomicU32::new(0), Lenders::default());
-        Ok(Arc::new(Self { session, homes, ticks, lenders, attached: OnceLock::new() }))
+        let changes = ChangesInFlight::default();
+        Ok(Arc::new(Self { session, homes, ticks, lenders, changes, attached: OnceLock::new() }))
     }
 
     /// What the layer above keeps for the session as a whole, however many file systems it makes of it:
@@ -253,6 +257,7 @@ impl Pool {
         &self,
         exchange: &mut Exchange<'_, 'a>,
     ) -> Result<R::Reply> {
+        self.arrive()?;
         let reply = self.session_for(exchange.target).call(exchange);
         self.typed::<R>(exchange.target, reply)
     }
@@ -294,9 +299,17 @@ impl Pool {
         calls: &mut [Call<'a, R>],
     ) -> Vec<Result<R::Reply>> {
         let mut exchanges: Vec<_> = calls.iter_mut().map(Call::exchange).collect();
-        let replies = self.session().fan_out(&mut exchanges);
+        let replies = self.fan_out(&mut exchanges).0;
         let replies = calls.iter().zip(replies);
         replies.map(|(call, reply)| self.typed::<R>(call.target, reply)).collect()
+    }
+
+    /// Several requests at once, behind the changes in flight. Tells whether none had to be repeated.
+    pub(crate) fn fan_out(&self, exchanges: &mut [Exchange<'_, '_>]) -> (Vec<Result<Reply>>, bool) {
+        match self.arrive() {
+            Ok(()) => self.session().fan_out_once(exchanges),
+            Err(error) => (exchanges.iter().map(|_| Err(error.clone())).collect(), false),
+        }
     }
 
     /// As [`Pool::call_all`] for requests of two kinds: those of `first` before those of `then`.
@@ -307,7 +320,7 @@ impl Pool {
     ) -> (Replies<R::Reply>, Replies<S::Reply>) {
         let mut exchanges: Vec<_> = first.iter_mut().map(Call::exchange).collect();
         exchanges.extend(then.iter_mut().map(Call::exchange));
-        let mut replies = self.session().fan_out(&mut exchanges);
+        let mut replies = self.fan_out(&mut exchanges).0;
         let last = replies.split_off(first.len());
         let first = first.iter().zip(replies);
         let then = then.iter().zip(last);
@@ -324,6 +337,9 @@ impl Pool {
         other: &mut Call<'a, S>,
     ) -> (Result<R::Reply>, Result<S::Reply>) {
         let targets = (one.target, other.target);
+        if let Err(error) = self.arrive() {
+            return (Err(error.clone()), Err(error));
+        }
         let session = self.session_for(one.target);
         let (reply, other_reply) = session.both(one.exchange(), other.exchange());
         (self.typed::<R>(targets.0, reply), self.typed::<S>(targets.1, other_reply))

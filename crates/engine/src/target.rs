@@ -195,16 +195,27 @@ impl Target {
 
     /// A serial number that no object of this target ever had.
     pub(crate) fn draw_serial(&self) -> Result<u64, Status> {
+        self.draw_serials(1)
+    }
+
+    /// So many serial numbers, one after the other, that no object of this target ever had: the first.
+    pub(crate) fn draw_serials(&self, count: u32) -> Result<u64, Status> {
+        let count = u64::from(count);
         loop {
             {
                 let mut serials = self.serials.lock();
-                if serials.next < serials.reserved {
-                    serials.next += 1;
-                    return Ok(serials.next - 1);
+                if serials.reserved - serials.next >= count {
+                    serials.next += count;
+                    return Ok(serials.next - count);
                 }
             }
-            self.reserve_serials(1)?;
+            self.reserve_serials(count)?;
         }
+    }
+
+    /// Whether an object of this number may exist here.
+    pub(crate) fn has_given(&self, serial: u64) -> bool {
+        serial < self.serials.lock().next
     }
 
     /// Reserves more serial numbers if fewer than so many are left.
@@ -282,6 +293,11 @@ impl Target {
         if self.locked.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
+        self.lock_free(wanted).map(drop)
+    }
+
+    /// Waits until no transaction holds these keys, and whoever has the namespace lock has given it back.
+    pub(crate) fn wait_for_changes(&self, wanted: &[Wanted]) -> Result<(), Status> {
         self.lock_free(wanted).map(drop)
     }
 

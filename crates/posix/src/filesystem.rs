@@ -19,6 +19,7 @@ use crate::errno::of_client;
 use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
 use crate::listed::Listings;
+use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
 use crate::writer::{Settled, Writing};
@@ -61,6 +62,10 @@ pub struct FsConfig {
     /// microseconds: for calls by path that only look. `None`: never. It also needs a `read_policy` that
     /// reads ahead.
     pub listed_from_us: Option<u64>,
+    /// Whether changes of names and of new objects are answered before they have arrived, where the pool is
+    /// far and `write_policy` keeps writes in flight. Only for front ends that call [`FileSystem::drain`]
+    /// before anything else could miss them.
+    pub changes_in_flight: bool,
     /// Where requests for far files are written down, and why they were made.
     pub trace: Option<Arc<Trace>>,
     /// The clock and the threads.
@@ -81,6 +86,7 @@ impl Default for FsConfig {
             write_policy: WritePolicy::default(),
             descriptors: true,
             listed_from_us: None,
+            changes_in_flight: false,
             trace: None,
             platform: azekura_platform::system(),
         }
@@ -114,6 +120,8 @@ pub struct FileSystem {
     pub(crate) listed: Listings,
     /// Files that nobody here has open.
     pub(crate) files: KnownFiles,
+    /// Objects that nobody else can reach yet.
+    pub(crate) newborns: Newborns,
     /// The own changes of files' data.
     pub(crate) changes: Arc<Changes>,
     pub(crate) reading: Reading,
@@ -174,6 +182,7 @@ impl FileSystem {
             cache,
             listed,
             files,
+            newborns: Newborns::default(),
             changes,
             reading,
             writing,
@@ -215,14 +224,21 @@ impl FileSystem {
     /// An object that was opened just now, as a handle for this caller.
     pub(crate) fn handle(
         &self,
-        reference: OpenReference,
+        reference: impl Into<Arc<OpenReference>>,
         attr: &Attr,
         caller: &Credentials,
         flags: OFlags,
     ) -> OpenFile {
         // Where the kernel checks, it also says of each write who writes: see `take_privileges`.
         let first = if self.checks() { AtFirstWrite::of(attr, caller) } else { None };
-        OpenFile::new(reference, attr, self.layout_of(attr), first, flags, self.writing.errors())
+        OpenFile::new(
+            reference.into(),
+            attr,
+            self.layout_of(attr),
+            first,
+            flags,
+            self.writing.errors(),
+        )
     }
 
     /// Where the data of a file with these attributes lie.
@@ -283,6 +299,9 @@ impl FileSystem {
     /// may be as old as the policy allows: mode, owner, inheritance, parent.
     pub(crate) fn dir_attr(&self, dir: Oid) -> Result<Arc<Attr>> {
         if let Some(attr) = self.cache.dir(dir) {
+            return Ok(attr);
+        }
+        if let Some(attr) = self.newborn_directory(dir) {
             return Ok(attr);
         }
         let asked = self.cache.ask_dir(dir);

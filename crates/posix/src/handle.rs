@@ -1,6 +1,7 @@
 //! Open files. Owns what a handle knows of its file, so that reading and writing need no question
 //! about it: object, layout, how it is read and written.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use azekura_client::OpenReference;
@@ -20,7 +21,7 @@ use crate::{Errno, Result};
 pub struct OpenFile {
     /// Dropped before the hold is: it waits for writes in flight.
     pub(crate) writer: FileWriter,
-    reference: OpenReference,
+    reference: Arc<OpenReference>,
     kind: FileKind,
     flags: OFlags,
     pub(crate) layout: FileLayout,
@@ -39,7 +40,7 @@ pub struct OpenFile {
 
 impl OpenFile {
     pub(crate) fn new(
-        reference: OpenReference,
+        reference: Arc<OpenReference>,
         attr: &Attr,
         layout: FileLayout,
         at_first_write: Option<Box<AtFirstWrite>>,

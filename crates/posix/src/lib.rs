@@ -18,6 +18,7 @@ mod known_files;
 mod layout;
 mod listed;
 mod namespace;
+mod newborn;
 mod ops;
 mod permission;
 mod privileges;

@@ -84,6 +84,18 @@ fn writes_in_flight_change_nothing_that_a_program_sees() {
 }
 
 #[test]
+fn changes_in_flight_change_nothing_that_a_program_sees() {
+    let mount = |cluster: &Cluster, cache| {
+        let (write_policy, changes_in_flight) = (WritePolicy::Always, true);
+        let config = FsConfig { cache, write_policy, changes_in_flight, ..FsConfig::default() };
+        FileSystem::mount(cluster.pool(), "default", config).unwrap()
+    };
+    run_behind(1, 3, 1, |cluster| mount(cluster, CachePolicy::AUTO), 2);
+    // Whoever looks at what another client has on its way waits for it, so this takes longer.
+    run_behind(1, 2, 2, |cluster| mount(cluster, CachePolicy::None), 20);
+}
+
+#[test]
 fn what_listings_bring_along_changes_nothing_that_a_program_sees() {
     for write_policy in [WritePolicy::Always, WritePolicy::Through] {
         let config = FsConfig { listed_from_us: Some(0), write_policy, ..FsConfig::default() };

@@ -54,6 +54,7 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
         write_policy,
         descriptors: settings.descriptors,
         listed_from_us,
+        changes_in_flight: true,
         trace,
         ..FsConfig::default()
     };

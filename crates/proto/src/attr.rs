@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::class::ObjectClass;
 use crate::ids::Oid;
-use crate::limits::CHUNK_BYTES_DEFAULT;
+use crate::limits::{CHUNK_BYTES_DEFAULT, DIRECTORY_BYTES};
 
 /// A point in time since the epoch, as POSIX `timespec`. `nanos` is below 1,000,000,000.
 #[derive(
@@ -16,6 +16,16 @@ pub struct Timestamp {
     pub secs: i64,
     /// Nanoseconds within the second.
     pub nanos: u32,
+}
+
+impl Timestamp {
+    /// So much later.
+    #[must_use]
+    pub fn after(self, time: std::time::Duration) -> Self {
+        let nanos = u64::from(self.nanos) + u64::from(time.subsec_nanos());
+        let secs = self.secs.saturating_add_unsigned(time.as_secs() + nanos / 1_000_000_000);
+        Self { secs, nanos: (nanos % 1_000_000_000) as u32 }
+    }
 }
 
 /// The type of a file.
@@ -126,6 +136,35 @@ pub struct Attr {
     pub inheritance: Option<Inheritance>,
     /// The directory above; directories only. The root is its own parent.
     pub parent: Option<Oid>,
+}
+
+impl Attr {
+    /// What an engine tells of an object that was made at this time in this directory, and of which nothing
+    /// has been changed since.
+    pub fn of_new(oid: Oid, new: &NewInode, dir: Oid, born: Timestamp) -> Self {
+        let is_directory = new.kind == FileKind::Directory;
+        let inheritance = is_directory.then(|| new.inheritance.unwrap_or_default());
+        Self {
+            oid,
+            kind: new.kind,
+            mode: new.mode & 0o7777,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: if is_directory { 2 } else { 1 },
+            size: if is_directory { DIRECTORY_BYTES } else { new.symlink_text.len() as u64 },
+            blocks_512: if is_directory { DIRECTORY_BYTES / 512 } else { 0 },
+            atime: born,
+            mtime: born,
+            ctime: born,
+            btime: born,
+            rdev: new.rdev,
+            chunk_bytes: inheritance.map_or(new.chunk_bytes, |given| given.chunk_bytes),
+            striped: false,
+            has_xattrs: false,
+            inheritance,
+            parent: is_directory.then_some(dir),
+        }
+    }
 }
 
 /// What of a file decides who may write to it or change its attributes, what that takes from it, and where

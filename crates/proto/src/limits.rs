@@ -34,6 +34,8 @@ pub const READ_BULK_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 /// Largest listing page an engine sends, in bytes. Stays below the body's bound with its head.
 pub const PAGE_BYTES_MAX: u32 = 256 * 1024;
 
+/// What a directory shows as its size, whatever is in it, as on other file systems.
+pub const DIRECTORY_BYTES: u64 = 4096;
 /// Largest file, in bytes (`off_t` is signed).
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Smallest chunk size, in bytes.
@@ -73,6 +75,8 @@ pub const OPEN_REFERENCES_MAX: usize = 1 << 20;
 pub const LOCKS_MAX: usize = 1 << 20;
 /// Most object ids in one release request.
 pub const RELEASES_MAX: usize = 1024;
+/// Most numbers of objects that a client is given at once.
+pub const SERIALS_MAX: u32 = 4096;
 /// Most actions in one part of a transaction.
 pub const ACTIONS_MAX: usize = 64;
 
@@ -124,6 +128,9 @@ pub const DRAIN_MS: u64 = 20_000;
 /// From this time for a request and its answer on, a link is worth writes that are kept in flight, in
 /// microseconds: below it waiting costs less than a lease.
 pub const WRITES_IN_FLIGHT_FROM_US: u64 = 150;
+/// From this round trip on, changes of names are worth a lease of the names, in microseconds: others wait for
+/// it.
+pub const CHANGES_IN_FLIGHT_FROM_US: u64 = 1_000;
 /// From this round trip on, connections for reading ahead are made before they are needed, in
 /// microseconds: making one takes three round trips.
 pub const CONNECT_EARLY_FROM_US: u64 = 5_000;

@@ -8,6 +8,7 @@
 
 mod attr;
 mod cluster;
+mod fragile;
 pub mod model;
 mod random;
 pub mod simulation;
@@ -17,6 +18,7 @@ mod uring;
 
 pub use attr::attr;
 pub use cluster::Cluster;
+pub use fragile::Fragile;
 pub use random::Random;
 pub use skip::{mounts_are_possible, skip};
 pub use trace::TRACE_LINES;

@@ -10,8 +10,8 @@ use azekura_proto::{Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::data::descriptors;
-use crate::data::leases::Granted;
 use crate::namespace::attributes::{load_inode, wire_stat};
+use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::stored::store_status;
 use crate::requests::bulk::{Bulk, FileRange};
@@ -105,7 +105,7 @@ pub(crate) fn descriptor(
 pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) -> Answer {
     check_file(target, data)?;
     target.record_leases(LeaseKind::Read)?;
-    Ok(leased(target.leases.grant_read((data.oid, data.shard), session)))
+    Ok(target.leases.grant_read((data.oid, data.shard), session).into())
 }
 
 /// Answer to `LeaseWrite`.
@@ -115,16 +115,15 @@ pub(crate) fn lease_write(
     data: ShardRef,
     instead_of: Option<u64>,
 ) -> Answer {
+    if !data.is_file {
+        return leased_names::lease(target, session, data, instead_of);
+    }
     check_file(target, data)?;
     target.record_leases(LeaseKind::Write)?;
     let ShardRef { oid, shard, .. } = data;
     // Who reads past the engine would miss what is answered early.
     let others_look = || descriptors::may_be_out(target, oid, shard);
-    Ok(leased(target.leases.grant_write((oid, shard), session, instead_of, others_look)))
-}
-
-fn leased(granted: Granted) -> Reply {
-    Reply::Leased { lease_ms: granted.lease.as_millis() as u32, version: granted.version }
+    Ok(target.leases.grant_write((oid, shard), session, instead_of, others_look).into())
 }
 
 /// Answer to `WriteLeased`. All of the data have to be here first: what is on its way when the lease
@@ -150,7 +149,7 @@ pub(crate) fn write_leased(
         .and_then(|file| file.write_at(bytes, offset))
         .map_err(store_status);
     target.leases.end_write(key, epoch);
-    written.map(|()| leased(granted))
+    written.map(|()| granted.into())
 }
 
 /// Answer to `Write`. `writer`: the session of the client that writes.

@@ -3,6 +3,7 @@
 //! Owns the rule of which time counts.
 
 use azekura_proto::attr::FileKind;
+use azekura_proto::limits::DIRECTORY_BYTES;
 use azekura_proto::message::{Answer, DirShardStat, Reply, Request, ShardRef, ShardStat};
 use azekura_proto::{Attr, Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::{FileStat, Space};
@@ -11,9 +12,6 @@ use crate::node::Node;
 use crate::records::record::Inode;
 use crate::records::stored::{load, store_status};
 use crate::target::Target;
-
-/// What a directory shows as its size, whatever is in it, as on other file systems.
-pub(crate) const DIRECTORY_BYTES: u64 = 4096;
 
 /// The inode of an object at its home.
 pub(crate) fn load_inode(target: &Target, oid: Oid) -> Result<Inode, Status> {

@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use azekura_proto::attr::{DirectoryChange, DirectoryGuard, FileKind, NewInode};
-use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
+use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, DIRECTORY_BYTES, PATH_BYTES_MAX};
 use azekura_proto::message::{Answer, Reply, Request, check_name};
 use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{ContainerId, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::data::leases::Granted;
-use crate::namespace::attributes::{DIRECTORY_BYTES, complete, load_inode};
+use crate::namespace::attributes::{complete, load_inode};
+use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::record::{Bucket, Inode, Orphan, entry_key};
 use crate::records::stored::load;
@@ -24,8 +25,15 @@ use crate::transaction::coordinator::{Parts, run};
 use crate::transaction::key_locks::LockKey;
 use crate::transaction::participant::ask_homes;
 
-/// The entry under a name, once no transaction is about to change it.
-pub(crate) fn find_entry(target: &Target, dir: Oid, name: &[u8]) -> Result<Option<Entry>, Status> {
+/// The entry under a name, once no transaction is about to change it, nor a client other than `who` has
+/// names of the directory on their way.
+pub(crate) fn find_entry(
+    node: &Node,
+    target: &Target,
+    who: Option<SessionId>,
+    (dir, name): (Oid, &[u8]),
+) -> Result<Option<Entry>, Status> {
+    leased_names::wait_for_holder(node, target, dir, who);
     let key = entry_key(dir, name);
     target.wait_free(&[(LockKey::Entry(key), true)])?;
     let bucket: Option<Bucket> = load(&target.store, Space::Entry, &key)?;
@@ -43,7 +51,7 @@ pub(crate) fn lookup(
     if name.len() > azekura_proto::limits::NAME_BYTES_MAX {
         return Err(Status::NameTooLong);
     }
-    let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+    let entry = find_entry(node, target, asker, (dir, name))?.ok_or(Status::NotFound)?;
     entry_reply(node, asker, entry)
 }
 
@@ -61,7 +69,7 @@ fn entry_reply(node: &Node, asker: Option<SessionId>, entry: Entry) -> Answer {
     Ok(Reply::Entry { entry, attr })
 }
 
-fn check_new(new: &NewInode) -> Result<(), Status> {
+pub(super) fn check_new(new: &NewInode) -> Result<(), Status> {
     let chunk_bytes =
         new.inheritance.map_or(new.chunk_bytes, |inheritance| inheritance.chunk_bytes);
     let needs_chunks = matches!(new.kind, FileKind::Regular | FileKind::Directory);
@@ -74,33 +82,38 @@ fn check_new(new: &NewInode) -> Result<(), Status> {
     Ok(())
 }
 
-/// The namespace lock, with the directory's shard known to be there and the entry's key free.
-fn lock_for_insert<'a>(
+/// The namespace lock, with the directory's shard known to be there, the entry's key free, and nobody but
+/// `who` with names of the directory on their way.
+pub(crate) fn lock_for_insert<'a>(
     node: &Node,
     target: &'a Target,
-    dir: Oid,
-    name: &[u8],
+    who: Option<SessionId>,
+    (dir, name): (Oid, &[u8]),
 ) -> Result<Guard<'a>, Status> {
     let wanted = [(LockKey::Entry(entry_key(dir, name)), true), (LockKey::Shard(dir), false)];
     let deadline = target.platform.now() + RECORD_WAIT;
     loop {
+        leased_names::wait_for_holder(node, target, dir, who);
         let mut state = target.lock_free(&wanted)?;
-        if target.dir_shards.get(&target.store, dir)?.is_some() {
-            return Ok(state);
+        let mut asked = Ok(());
+        if target.dir_shards.get(&target.store, dir)?.is_none() {
+            // The first entry of the directory here: its home has to be asked, and meanwhile the
+            // shard kept from being sealed.
+            let id = target.draw_transaction();
+            let share = [(LockKey::Shard(dir), false)];
+            target.take_keys(&mut state, id, &share)?;
+            drop(state);
+            let entry = Entry { oid: dir, kind: FileKind::Regular };
+            let probe = [Action::InsertEntry { dir, name: name.to_vec(), entry, replaces: None }];
+            asked = ask_homes(node, target, &probe);
+            state = target.lock();
+            target.give_back_keys(&mut state, id, &share);
         }
-        // The first entry of the directory here: its home has to be asked, and meanwhile the
-        // shard kept from being sealed.
-        let id = target.draw_transaction();
-        let share = [(LockKey::Shard(dir), false)];
-        target.take_keys(&mut state, id, &share)?;
-        drop(state);
-        let probe = Entry { oid: dir, kind: FileKind::Regular };
-        let action = Action::InsertEntry { dir, name: name.to_vec(), entry: probe, replaces: None };
-        let asked = ask_homes(node, target, std::slice::from_ref(&action));
-        let mut state = target.lock();
-        target.give_back_keys(&mut state, id, &share);
+        // Whoever gets a lease of the names waits for this lock before it is told.
+        let is_free =
+            state.locks.are_free(&wanted) && !leased_names::are_withheld(node, target, dir, who);
         match asked {
-            Ok(()) if state.locks.are_free(&wanted) => return Ok(state),
+            Ok(()) if is_free => return Ok(state),
             Ok(()) | Err(Status::Busy) => {}
             Err(status) => return Err(status),
         }
@@ -113,7 +126,7 @@ fn lock_for_insert<'a>(
 }
 
 /// Whether a directory still is what a creation in it was judged by.
-fn directory_is(node: &Node, dir: Oid, guard: &DirectoryGuard) -> Result<bool, Status> {
+pub(super) fn directory_is(node: &Node, dir: Oid, guard: &DirectoryGuard) -> Result<bool, Status> {
     let found = match node.local_home(dir) {
         Some(home) => DirectoryGuard::of(&load_inode(home, dir)?.attr(dir)),
         None => match node.call(dir.home(), &Request::GetAttr { oid: dir })? {
@@ -141,7 +154,7 @@ pub(crate) fn create(
     }
     // Without the lock: its home may be at another engine.
     let holds = guard.map_or(Ok(true), |guard| directory_is(node, dir, guard))?;
-    let state = lock_for_insert(node, target, dir, name)?;
+    let state = lock_for_insert(node, target, caller.client(), (dir, name))?;
     let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
     let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
@@ -278,7 +291,8 @@ pub(crate) fn open_entry(
     }
     let mut gone = None;
     loop {
-        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+        let found = find_entry(node, target, Some(session.id), (dir, name))?;
+        let entry = found.ok_or(Status::NotFound)?;
         if gone == Some(entry) {
             // It leads nowhere.
             return Err(Status::NotFound);
@@ -327,7 +341,8 @@ fn remove_entry(
         return Ok(None);
     }
     let stamp = run(node, target, caller, || {
-        let entry = find_entry(target, dir, name)?.ok_or(Status::NotFound)?;
+        let found = find_entry(node, target, caller.client(), (dir, name))?;
+        let entry = found.ok_or(Status::NotFound)?;
         let mut parts = Parts::default();
         parts.add(target.id, Action::RemoveEntry { dir, name: name.to_vec(), entry });
         further(&mut parts, entry)?;
@@ -397,7 +412,7 @@ pub(crate) fn link(
         return Err(Status::Invalid);
     }
     let stamp = run(node, target, caller, || {
-        if find_entry(target, dir, name)?.is_some() {
+        if find_entry(node, target, caller.client(), (dir, name))?.is_some() {
             return Err(Status::Exists);
         }
         let kind = match node.call(oid.home(), &Request::GetAttr { oid })? {

@@ -8,6 +8,7 @@ use azekura_proto::{Oid, SessionId, Status};
 use azekura_store::Space;
 
 use crate::namespace::attributes::{complete, is_at_hand, load_inode};
+use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::record::{
     Bucket, ENTRY_KEY_BYTES, Inode, bucket_key, decode, parse_bucket_key,
@@ -33,6 +34,7 @@ pub(crate) fn read_directory(
     with_attrs: bool,
 ) -> Answer {
     let shard = node.shard_on_target(dir, target.id).ok_or(Status::WrongTarget)?;
+    leased_names::wait_for_holder(node, target, dir, asker);
     let cookie = DirCookie::decode(after);
     let budget = page_bytes.clamp(512, PAGE_BYTES_MAX) as usize;
     let mut from = start_key(dir, after, cookie.hash);

@@ -6,5 +6,7 @@ pub(crate) mod containers;
 pub(crate) mod dir_shards;
 pub(crate) mod entries;
 pub(crate) mod inode;
+pub(crate) mod leased_names;
 pub(crate) mod listing;
+pub(crate) mod numbered;
 pub(crate) mod rename;

@@ -43,8 +43,8 @@ pub(crate) fn rename(
         return Err(Status::Invalid);
     }
     run_with_tree(node, target, caller, |tree_is_locked| {
-        let source = look(node, from)?.ok_or(Status::NotFound)?;
-        let there = find_entry(target, to.dir, to.name)?;
+        let source = look(node, caller, from)?.ok_or(Status::NotFound)?;
+        let there = find_entry(node, target, caller.client(), (to.dir, to.name))?;
         let moves_directory = source.kind == FileKind::Directory
             || (mode == RenameMode::Exchange
                 && there.is_some_and(|entry| entry.kind == FileKind::Directory));
@@ -56,10 +56,10 @@ pub(crate) fn rename(
     Ok(Reply::Done)
 }
 
-fn look(node: &Node, place: EntryName<'_>) -> Result<Option<Entry>, Status> {
+fn look(node: &Node, caller: &Caller, place: EntryName<'_>) -> Result<Option<Entry>, Status> {
     let target = node.entry_target(place.dir, place.name);
     match node.local(target) {
-        Some(local) => find_entry(local, place.dir, place.name),
+        Some(local) => find_entry(node, local, caller.client(), (place.dir, place.name)),
         None => match node.call(target, &Request::Lookup { dir: place.dir, name: place.name }) {
             Ok(Reply::Entry { entry, .. }) => Ok(Some(entry)),
             Ok(_) => Err(Status::Damaged),

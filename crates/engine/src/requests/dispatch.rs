@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use azekura_proto::limits::SERIALS_MAX;
 use azekura_proto::message::{Answer, Lock, Reply, Request, Role};
 use azekura_proto::{Oid, PoolMap, Status};
 
 use crate::background::reclaim;
 use crate::check;
 use crate::data::{append, files, shards, values};
+use crate::namespace::numbered::{self, Numbered};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{attributes, containers, entries, inode, listing};
 use crate::node::{LocalTargets, Node};
@@ -94,6 +96,11 @@ pub(crate) fn dispatch(
         Request::CreateGuarded { dir, name, inode, open, guard } => {
             let session = if *open { Some(need(session)?.as_ref()) } else { None };
             entries::create(node, target, caller, session, (*dir, name, Some(guard)), inode)
+        }
+        Request::CreateNumbered { dir, name, oid, inode, born, open, guard, under } => {
+            let (dir, oid, born, is_opened) = (*dir, *oid, *born, *open);
+            let new = Numbered { dir, name, oid, inode, born, is_opened, guard };
+            numbered::create(node, target, need(session)?, new, *under)
         }
         Request::CreateUnlinked { container, inode } => {
             entries::create_unlinked(node, target, caller, need(session)?, *container, inode)
@@ -200,6 +207,10 @@ pub(crate) fn dispatch(
         Request::ShardRemove { data } => shards::remove(target, *data),
 
         Request::AllocateSerial => target.draw_serial().map(Reply::Serial),
+        Request::AllocateSerials { count: count @ 1..=SERIALS_MAX } => {
+            target.draw_serials(*count).map(Reply::Serial)
+        }
+        Request::AllocateSerials { .. } => Err(Status::TooLarge),
         Request::ValueGet { oid, dkey, akey } => values::get(target, *oid, dkey, akey),
         Request::ValueUpdate { oid, updates } => values::update(target, caller, *oid, updates),
         Request::ValuePunch { oid, dkey } => values::punch(target, *oid, *dkey),

@@ -1,5 +1,6 @@
-//! Names that clients rely on under a read lease of their directory's shard. Owns which actions take such a
-//! name away. Nobody is waited for here: who wants to change one comes back, as it does for a lock.
+//! Names that clients rely on under a lease of their directory's shard: under a read lease on those that are
+//! there, under a write lease on all that there are. Owns which actions have to do with such names. Nobody is
+//! waited for here: who wants to change one comes back, as it does for a lock.
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::transaction::Action;
@@ -14,7 +15,7 @@ use crate::target::Target;
 /// whose behalf it is, if that is known.
 ///
 /// # Errors
-/// `Busy` while others rely on one of them, a second at most.
+/// `Busy` while others rely on one of them, two seconds at most.
 pub(crate) fn keep_from_leases<'t>(
     node: &Node,
     target: &'t Target,
@@ -23,6 +24,14 @@ pub(crate) fn keep_from_leases<'t>(
 ) -> Result<Vec<Change<'t>>, Status> {
     let mut changes = Vec::new();
     for action in actions {
+        if let Action::RemoveEntry { dir, .. }
+        | Action::InsertEntry { dir, .. }
+        | Action::SealShard { dir } = action
+            && let Some(shard) = node.shard_on_target(*dir, target.id)
+            && target.leases.is_withheld((*dir, shard), who)
+        {
+            return Err(Status::Busy);
+        }
         let (dir, gone) = match action {
             Action::RemoveEntry { dir, entry, .. }
             | Action::InsertEntry { dir, replaces: Some(entry), .. } => (*dir, entry),

@@ -444,8 +444,20 @@ impl Namespace {
         follow: bool,
         update: &AttrUpdate,
     ) -> Result<Attr> {
-        let seen = self.resolve(path, follow)?;
+        let place = self.place(path.as_ref())?;
+        let seen = match self.newborn_at(&place, follow)? {
+            Some(newborn) => newborn,
+            None => self.resolve_place(place, follow, &mut 0)?,
+        };
         self.fs.setattr_of(&self.caller, &seen, update)
+    }
+
+    /// What stands at the end of a path, if it is a newborn object: as far as changes are judged by it.
+    fn newborn_at(&self, place: &Place, follow: bool) -> Result<Option<Attr>> {
+        let Place::Name { dir, name, slash: false } = place else { return Ok(None) };
+        self.fs.check_search(&self.caller, *dir)?;
+        let attr = self.fs.newborn_named(*dir, name).map(|newborn| newborn.attr);
+        Ok(attr.filter(|attr| !follow || attr.kind != FileKind::Symlink))
     }
 
     /// `getxattr`; a symlink at the end is followed.

@@ -65,6 +65,9 @@ impl FileSystem {
     /// # Errors
     /// `ESTALE` if it is gone.
     pub fn getattr(&self, oid: Oid) -> Result<Attr> {
+        if let Some(attr) = self.newborn_attr(oid) {
+            return Ok(attr);
+        }
         let settled = self.writing.settle(oid, WriteLeases::Keep)?;
         self.attr_of(settled).map(|attr| *attr)
     }
@@ -75,6 +78,9 @@ impl FileSystem {
     /// # Errors
     /// As [`FileSystem::getattr`].
     pub fn getattr_open(&self, file: &OpenFile) -> Result<Attr> {
+        if let Some(attr) = self.newborn_attr(file.oid()) {
+            return Ok(attr);
+        }
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
         if self.config().cache != CachePolicy::None
             && let Some(attr) = file.reader.attr()
@@ -134,6 +140,12 @@ impl FileSystem {
         handle: Option<&OpenFile>,
         update: &AttrUpdate,
     ) -> Result<Attr> {
+        if let Some(attr) = self.change_newborn(caller, oid, handle, update)? {
+            if let Some(handle) = handle {
+                handle.learn(&attr);
+            }
+            return Ok(attr);
+        }
         let settled = self.settle_for(oid, update)?;
         let guess = handle.map(|handle| (handle.kind(), handle.guess()));
         let attr = self.change_attr(caller, settled, (handle, guess), update)?;
@@ -154,9 +166,31 @@ impl FileSystem {
         seen: &Attr,
         update: &AttrUpdate,
     ) -> Result<Attr> {
+        if let Some(attr) = self.change_newborn(caller, seen.oid, None, update)? {
+            return Ok(attr);
+        }
         let settled = self.settle_for(seen.oid, update)?;
         let guess = Some((seen.kind, FileGuard::of(seen)));
         self.change_attr(caller, settled, (None, guess), update)
+    }
+
+    /// Changes a newborn object without waiting for it; `None` if that does not go.
+    fn change_newborn(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        handle: Option<&OpenFile>,
+        update: &AttrUpdate,
+    ) -> Result<Option<Attr>> {
+        self.set_attr_in_flight(oid, update, |kind, guard| {
+            let known = (kind, guard);
+            let may_change = self.checks() && allow(caller, known, handle, update).is_ok();
+            may_change.then(|| {
+                let mut change = update.as_change();
+                adjust(caller, known, update, &mut change);
+                change
+            })
+        })
     }
 
     fn change_attr(

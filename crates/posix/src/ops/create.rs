@@ -192,6 +192,13 @@ impl FileSystem {
             }
             _ => {}
         }
+        if watched.is_none()
+            && let Some(made) =
+                self.make_in_flight(caller, (dir, name), (mode, what), striping, false)?
+        {
+            return Ok(made.attr);
+        }
+        let _naming = self.begin_naming(Some((dir, name)));
         let (parent, guard) = match watched {
             // It is asked for anyway.
             Some(_) => (self.parent_attr(dir)?, None),
@@ -309,6 +316,11 @@ impl FileSystem {
     ) -> Result<(Attr, OpenFile)> {
         check_name(name).map_err(of_status)?;
         striping.check()?;
+        let (start, new) = ((mode, NewEntry::Regular), (dir, name));
+        if let Some(made) = self.make_in_flight(caller, new, start, striping, true)? {
+            return self.made_handle(made, caller, flags);
+        }
+        let _naming = self.begin_naming(Some((dir, name)));
         let (mut parent, mut guard) = self.parent_to_make_in(caller, dir)?;
         for _ in 0..ROUNDS {
             let may_make = self.check_change(caller, &parent);
@@ -417,6 +429,7 @@ impl FileSystem {
     /// What is kept of a directory that has got a new entry, and of a new directory.
     fn note_new_entry(&self, dir: Oid, attr: &mut Attr, asked_new: Option<AskedAny>) {
         let change = DirectoryChange::take_from_newborn(attr);
+        self.newborns.note_made(dir, attr.ctime, self.now());
         if let Some(asked) = asked_new {
             self.cache.keep_met_dir(asked, attr.oid, Box::new(attr.clone()));
         }

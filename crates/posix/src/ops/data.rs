@@ -200,6 +200,9 @@ impl FileSystem {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::FBIG)?;
         self.check_locks(file.oid(), offset, data.len())?;
+        if self.write_in_flight(file, offset, data)? {
+            return Ok(data.len());
+        }
         self.before_change(file, end)?;
         let change = self.changes.begin(file.oid());
         let written = match file.writer.write(&self.writing, &file.layout, offset, data)? {

@@ -51,6 +51,8 @@ impl FileSystem {
         watched: Option<&mut ChangedDir>,
     ) -> Result<()> {
         check_name(name).map_err(of_status)?;
+        let _naming = self.begin_naming(None);
+        self.publish_names(&[dir])?;
         if self.checks() {
             let parent = self.parent_attr(dir)?;
             self.check_change(caller, &parent)?;

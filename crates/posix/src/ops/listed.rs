@@ -42,6 +42,10 @@ impl FileSystem {
             return Ok(None);
         }
         self.check_search(caller, dir)?;
+        if self.is_absent(dir, name) || self.newborn_named(dir, name).is_some() {
+            // That is known better than any listing has it.
+            return Ok(None);
+        }
         let look = match self.listed.look(dir, name, false) {
             Look::Old { after, until, name_bytes, entries } => {
                 // Twice as much as there is, since some shards have more of it than others.

@@ -91,6 +91,12 @@ impl FileSystem {
     }
 
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
+        if let Some(newborn) = self.newborn_named(dir, name).filter(|newborn| newborn.is_exact) {
+            return Ok(Box::new(newborn.attr));
+        }
+        if self.is_absent(dir, name) {
+            return Err(Errno::NOENT);
+        }
         for _ in 0..LOOKS {
             let Found { entry, attr } = self.call_entry(dir, name, Lookup { dir, name })?;
             if let Some(attr) = attr

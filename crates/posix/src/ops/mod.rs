@@ -7,6 +7,7 @@ pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod data;
 mod foreseen;
+mod in_flight;
 pub(crate) mod link;
 pub(crate) mod listed;
 pub(crate) mod lock;

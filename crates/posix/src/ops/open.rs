@@ -108,6 +108,9 @@ impl FileSystem {
             return Err(Errno::NAMETOOLONG);
         }
         self.check_search(caller, dir)?;
+        if self.is_absent(dir, name) {
+            return Err(Errno::NOENT);
+        }
         let wants_lease =
             access_of(flags) == READING && self.reading.is_far(self.entry_target(dir, name));
         if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {

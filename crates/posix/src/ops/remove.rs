@@ -36,6 +36,8 @@ impl FileSystem {
             b"." | b".." => return Err(Errno::ISDIR),
             _ => check_name(name).map_err(of_status)?,
         }
+        let _naming = self.begin_naming(None);
+        self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
         let naming = self.changes.begin_naming();
@@ -77,6 +79,8 @@ impl FileSystem {
             b".." => return Err(Errno::NOTEMPTY),
             _ => check_name(name).map_err(of_status)?,
         }
+        let _naming = self.begin_naming(None);
+        self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, -1);
         let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);

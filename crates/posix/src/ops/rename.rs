@@ -38,6 +38,8 @@ impl FileSystem {
         if self.checks() && !caller.is_root() {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
+        let _naming = self.begin_naming(None);
+        self.publish_names(&[from_dir, to_dir])?;
         let _change = self.listed.change_names();
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
         let naming = self.changes.begin_naming();

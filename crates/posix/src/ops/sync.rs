@@ -17,6 +17,8 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if any target fails to; the data may be lost then.
     pub fn fsync(&self, file: &OpenFile) -> Result<()> {
+        self.pool().arrive().map_err(|error| of_client(&error))?;
+        self.tell_failed(file.oid())?;
         let settled = file.writer.finish(&self.writing, &file.layout)?;
         self.sync_file(settled, &file.layout, false)
     }
@@ -26,6 +28,8 @@ impl FileSystem {
     /// # Errors
     /// As [`FileSystem::fsync`].
     pub fn fdatasync(&self, file: &OpenFile) -> Result<()> {
+        self.pool().arrive().map_err(|error| of_client(&error))?;
+        self.tell_failed(file.oid())?;
         let settled = file.writer.finish(&self.writing, &file.layout)?;
         self.sync_file(settled, &file.layout, true)
     }
@@ -60,6 +64,8 @@ impl FileSystem {
     /// # Errors
     /// `EIO` if any target fails to.
     pub fn fsync_dir(&self, dir: Oid) -> Result<()> {
+        self.pool().arrive().map_err(|error| of_client(&error))?;
+        self.tell_failed(dir)?;
         let placement = self.pool().placement();
         let requests = (0..placement.shards(dir)).map(|shard| {
             Call::new(placement.shard_target(dir, shard), Sync { data: None, data_only: true })
@@ -90,6 +96,7 @@ impl FileSystem {
     /// # Errors
     /// What became of writes that were answered early, once for each open file.
     pub fn flush(&self, file: &OpenFile) -> Result<()> {
+        self.tell_failed(file.oid())?;
         file.writer.finish(&self.writing, &file.layout).map(drop)
     }
 
@@ -101,9 +108,10 @@ impl FileSystem {
     /// `EIO` if that cannot be brought about.
     pub fn drain(&self) -> Result<()> {
         self.listed.stop();
+        let published = self.publish_all();
         let drained = self.writing.settle_all(WriteLeases::ReleaseFirst);
         self.writing.close();
-        drained
+        published.and(drained)
     }
 
     /// [`FileSystem::drain`] for a process that is about to become another program, or to end: from now

@@ -10,6 +10,7 @@ use std::time::Duration;
 use azekura_client::Pool;
 use azekura_platform::SharedPlatform;
 use azekura_policy::WritePolicy;
+use azekura_proto::limits::CHANGES_IN_FLIGHT_FROM_US;
 use azekura_proto::{Oid, TargetId};
 use parking_lot::Mutex;
 
@@ -17,6 +18,7 @@ use super::links::Links;
 use super::queue::Queue;
 use crate::Result;
 use crate::changes::Changes;
+use crate::errno::of_client;
 
 /// How often the thread looks: well within a lease, also that of a restarted engine.
 const EVERY: Duration = Duration::from_millis(250);
@@ -120,6 +122,15 @@ impl Writing {
         self.links.saw_round_trip(target, took);
     }
 
+    /// Whether changes of names at a target are worth to be answered before they have arrived.
+    pub(crate) fn changes_may_fly(&self, target: TargetId) -> bool {
+        let is_always = self.links.policy == WritePolicy::Always;
+        !self.is_ending()
+            && self.links.is_far(target)
+            && (is_always
+                || self.links.pool().round_trip_us_to(target) >= CHANGES_IN_FLIGHT_FROM_US)
+    }
+
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::SeqCst)
     }
@@ -148,6 +159,8 @@ impl Writing {
     /// `EIO` if that cannot be brought about now. What the engine refused is not told here but to
     /// those who have the file open.
     pub(crate) fn settle(&self, oid: Oid, leases: WriteLeases) -> Result<Settled> {
+        // The file may be one that is on its way itself.
+        self.links.pool().arrive().map_err(|error| of_client(&error))?;
         if let Some(queue) = self.queue(oid) {
             let mut queue = queue.lock(&self.links);
             queue.finish()?;

@@ -3,6 +3,7 @@
 
 mod check;
 mod directory;
+mod handling;
 mod handshake;
 mod reply;
 mod request;
@@ -19,6 +20,7 @@ pub use reply::{Answer, Reply};
 pub use request::{Request, RequestHead};
 pub use stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat, TargetReport};
 pub use terms::{
-    Allocation, Condition, Lock, LockKind, LockMode, RenameMode, ShardRef, ValueUpdate, XattrMode,
+    Allocation, Condition, Lock, LockKind, LockMode, NamesLease, RenameMode, ShardRef, ValueUpdate,
+    XattrMode,
 };
 pub use typed::TypedRequest;

@@ -116,3 +116,15 @@ pub enum XattrMode {
     /// Must be there.
     Replace,
 }
+
+/// A write lease of the names in one shard of a directory: nobody but its holder looks at them or makes
+/// some while it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NamesLease {
+    /// The directory.
+    pub dir: Oid,
+    /// Its shard.
+    pub shard: u16,
+    /// The lease's epoch.
+    pub epoch: u64,
+}

@@ -6,7 +6,7 @@ use super::directory::DirEntry;
 use super::reply::Reply;
 use super::request::Request;
 use super::stat::{Container, DirShardStat, EngineReport, SpaceStat};
-use super::terms::{Allocation, Lock, RenameMode, ShardRef, XattrMode};
+use super::terms::{Allocation, Lock, NamesLease, RenameMode, ShardRef, XattrMode};
 use crate::attr::{
     Attr, AttrChange, ChangeMark, DirectoryGuard, FileGuard, Inheritance, NewInode, Timestamp,
 };
@@ -296,6 +296,11 @@ requests! {
     WriteFile { oid: Oid, offset: u64, guard: FileGuard } -> FileWritten,
         Reply::Written { before, attr } => FileWritten { before, attr };
     ShardDescriptor { data: ShardRef } -> (), Reply::Done => ();
+    AllocateSerials { count: u32 } -> u64, Reply::Serial(first) => first;
+    CreateNumbered<'a> {
+        dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,
+        guard: DirectoryGuard, under: Option<NamesLease>
+    } -> Leased, Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
 }
 
 fn creation(reply: Reply) -> Option<Creation> {

@@ -139,6 +139,11 @@ impl Conversation {
     ) -> Self {
         Self { sender: Some(sender), receiver, line }
     }
+
+    /// What shows that something has come, and ends it.
+    pub fn line(&self) -> &Arc<dyn Line> {
+        &self.line
+    }
 }
 
 /// What came of calling an engine.

@@ -57,6 +57,7 @@ impl User {
             write_policy: WritePolicy::Auto,
             descriptors: true,
             listed_from_us: None,
+            changes_in_flight: false,
             trace: None,
             platform: Arc::clone(self.client.platform()),
         };

@@ -8,7 +8,8 @@
 //!
 //! A *write lease* says that nobody else looks at the shard or changes it for a moment, so that writes may
 //! be answered to a program before they are here. It has one holder. Anybody else waits until it has run
-//! out or was given back; once somebody has, its epoch is over, and writes under it are refused.
+//! out or was given back; once somebody has, its epoch is over, and writes under it are refused. Of a
+//! directory's shard it says so of the names in it, and what is written under it are new objects.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::limits::{LEASE_REFUSAL_MS, LEASES_MAX, READ_LEASE_MS, WRITE_LEASE_MS};
+use azekura_proto::message::Reply;
 use azekura_proto::{Oid, SessionId};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -89,6 +91,12 @@ pub(crate) struct Granted {
     /// Of a read lease: differs from an earlier one if the data may have changed in between. Of a
     /// write lease: its epoch.
     pub(crate) version: u64,
+}
+
+impl From<Granted> for Reply {
+    fn from(granted: Granted) -> Self {
+        Self::Leased { lease_ms: granted.lease.as_millis() as u32, version: granted.version }
+    }
 }
 
 /// Which leases an earlier run of the engine may have given.
@@ -422,6 +430,30 @@ impl Leases {
         let until = entry.read_until + pause;
         entry.reading_refused_until = entry.reading_refused_until.max(Some(until));
         None
+    }
+
+    /// Whether somebody but `who` has the write lease of a shard, who is told then that it is waited for: so
+    /// whoever asks has to come back.
+    pub(crate) fn is_withheld(&self, key: Key, who: Option<SessionId>) -> bool {
+        let now = self.platform.now();
+        let in_grace = self.is_in_write_grace(now);
+        if !in_grace && self.writers.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(&key) else { return in_grace };
+        let Some(writer) = &mut entry.writer else { return in_grace };
+        if who == Some(writer.session) {
+            return false;
+        }
+        if writer.is_over(now) {
+            entry.writer = None;
+            self.forget_writer();
+            return in_grace;
+        }
+        writer.waited_for = true;
+        entry.writing_refused_until = Some(writer.until.max(now) + REFUSAL);
+        true
     }
 
     fn wait_to_write(&self, key: Key, writer: Option<SessionId>) {

@@ -1,0 +1,441 @@
+//! Changes of names and of new objects that were answered to the program and are on their way to the engine.
+//! Owns the one stream over which they are sent, in the order in which they were made; the leases of names
+//! that keep everybody else from them until they are there; and the failures that nobody has been told yet.
+//! Whatever else the session asks comes after them: [`Pool`](crate::Pool) waits for them first.
+//!
+//! There is no thread: answers are taken in by whoever sends next or waits. What was lost with a connection is
+//! sent again, in order, from the first on that is lost.
+
+mod change;
+mod resend;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_proto::TargetId;
+use azekura_proto::limits::{LEASE_REFUSAL_MS, WRITE_LEASE_MS};
+use azekura_proto::message::typed::ReleaseWrite;
+use azekura_proto::message::{Answer, Reply, Request, ShardRef, TypedRequest as _};
+use azekura_proto::status::StatusClass;
+use azekura_proto::{Oid, Status};
+use azekura_rpc::{Attempt, Channel, Destination, Outgoing};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::error::{ClientError, Result};
+use crate::link::Borrowed;
+use crate::retry::Exchange;
+use crate::session::{Session, this_process};
+use crate::{OpenReference, Pool};
+
+use change::Posted;
+pub use change::{Change, Leased};
+
+/// For this long after others have come no lease is asked for.
+const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
+/// Nothing is answered early while a change is in flight that was sent longer ago than this.
+const OLDEST: Duration = Duration::from_millis(WRITE_LEASE_MS / 4);
+
+/// A lease of names.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    target: TargetId,
+    epoch: u64,
+    /// Until then a change may be answered early: half of the lease is left for it to arrive.
+    may_answer_until: Instant,
+}
+
+/// A change that the engine has refused.
+#[derive(Clone, Debug)]
+pub struct FailedChange {
+    /// The object.
+    pub oid: Oid,
+    /// The directory in which it was to be made, if it was.
+    pub dir: Option<Oid>,
+    /// Why.
+    pub error: ClientError,
+}
+
+#[derive(Debug)]
+struct State {
+    process: u32,
+    /// Its requests in flight are the youngest of `posted`, all of them unless something is lost.
+    channel: Option<(Channel<Borrowed, ()>, Destination)>,
+    /// Oldest first.
+    posted: VecDeque<Posted>,
+    /// References of changes that have been answered, to be dropped without the lock.
+    done: Vec<Arc<OpenReference>>,
+    leases: HashMap<Leased, Lease>,
+    /// Grows when leases are lost or given back.
+    generation: u64,
+    is_waited_for: bool,
+    refused_until: Option<Instant>,
+    failed: Vec<FailedChange>,
+}
+
+impl State {
+    fn new(generation: u64) -> Self {
+        Self {
+            process: this_process(),
+            channel: None,
+            posted: VecDeque::new(),
+            done: Vec::new(),
+            leases: HashMap::new(),
+            generation,
+            is_waited_for: false,
+            refused_until: None,
+            failed: Vec::new(),
+        }
+    }
+}
+
+/// The changes of a session that are in flight.
+#[derive(Debug)]
+pub struct ChangesInFlight {
+    state: Mutex<State>,
+    /// How many there are, to be read without the lock.
+    count: AtomicUsize,
+}
+
+impl Default for ChangesInFlight {
+    fn default() -> Self {
+        Self { state: Mutex::new(State::new(0)), count: AtomicUsize::new(0) }
+    }
+}
+
+/// The state in the hands of one thread.
+struct Locked<'p> {
+    pool: &'p Pool,
+    state: MutexGuard<'p, State>,
+}
+
+impl ChangesInFlight {
+    /// Whether there are none.
+    pub(crate) fn are_none(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    fn with<T>(&self, pool: &Pool, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        let mut locked = Locked { pool, state: self.state.lock() };
+        if locked.state.process != this_process() {
+            // What a forked child finds is its parent's business.
+            let generation = locked.state.generation + 1;
+            *locked.state = State::new(generation);
+        }
+        let result = act(&mut locked);
+        self.count.store(locked.state.posted.len(), Ordering::SeqCst);
+        let done = std::mem::take(&mut locked.state.done);
+        drop(locked);
+        // The release of one of them may ask the engine for something.
+        drop(done);
+        result
+    }
+}
+
+impl Pool {
+    fn in_flight<T>(&self, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        self.changes.with(self, act)
+    }
+
+    /// Waits until the changes in flight have arrived.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached. What it has not got is kept, and sent when this is called again. What
+    /// it refuses is no error here: see [`Pool::take_failed_change`].
+    pub fn arrive(&self) -> Result<()> {
+        if self.changes.are_none() { Ok(()) } else { self.in_flight(|locked| locked.arrive()) }
+    }
+
+    /// Grows whenever leases of names are lost or given back: what relied on them is over.
+    pub fn names_generation(&self) -> u64 {
+        self.in_flight(|locked| locked.state.generation)
+    }
+
+    /// Whether no lease of names is to be asked for, since others were there a moment ago.
+    pub fn names_are_refused(&self) -> bool {
+        self.in_flight(|locked| locked.is_refused())
+    }
+
+    /// Takes up a lease that an engine has given, of these milliseconds from when it was asked for.
+    pub fn hold_names(
+        &self,
+        leased: Leased,
+        target: TargetId,
+        epoch: u64,
+        asked: Instant,
+        lease_ms: u32,
+    ) {
+        let may_answer_until = asked + Duration::from_millis(u64::from(lease_ms) / 2);
+        let lease = Lease { target, epoch, may_answer_until };
+        self.in_flight(|locked| locked.state.leases.insert(leased, lease));
+    }
+
+    /// Whether names are leased, with time left: then what this session knows of them is so, and of all below
+    /// that it has made under this lease.
+    pub fn holds_names(&self, leased: Leased) -> bool {
+        self.in_flight(|locked| locked.may_answer(leased))
+    }
+
+    /// Sends a change under a lease of names. When this returns the change may be answered to the program.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached: the change is not sent again then.
+    pub fn post_change(
+        &self,
+        change: Change,
+        root: Leased,
+        reference: Option<Arc<OpenReference>>,
+    ) -> Result<()> {
+        let target = match &change {
+            Change::Create { oid, .. } | Change::SetAttr { oid, .. } => oid.home(),
+            Change::Write { data, .. } => self.placement().shard_target(data.oid, data.shard),
+        };
+        let sent = self.platform().now();
+        let posted = Posted { change, target, root, reference, sent };
+        self.in_flight(|locked| locked.post(posted))
+    }
+
+    /// Lets everything arrive and gives all leases of names back, so that nobody waits for them.
+    ///
+    /// # Errors
+    /// As [`Pool::arrive`]; then the leases run out by themselves.
+    pub fn publish(&self) -> Result<()> {
+        self.in_flight(|locked| locked.publish())
+    }
+
+    /// Asks for no lease of names for a while.
+    pub fn refuse_names(&self) {
+        self.in_flight(|locked| {
+            locked.state.refused_until = Some(locked.pool.platform().now() + REFUSAL);
+        });
+    }
+
+    /// Closes the stream, to be made again when it is needed. Nothing should be in flight.
+    pub fn close_changes(&self) {
+        self.in_flight(|locked| {
+            if locked.state.posted.is_empty() {
+                locked.state.channel = None;
+            }
+        });
+    }
+
+    /// A change of this object, or the making of one in this directory, that was answered to the program and
+    /// has failed. Each is told once.
+    pub fn take_failed_change(&self, oid: Oid) -> Option<FailedChange> {
+        self.in_flight(|locked| {
+            let failed = &mut locked.state.failed;
+            let is_of = |failed: &FailedChange| failed.oid == oid || failed.dir == Some(oid);
+            failed.iter().position(is_of).map(|place| failed.remove(place))
+        })
+    }
+
+    /// All failures that nobody has been told.
+    pub fn take_failed_changes(&self) -> Vec<FailedChange> {
+        self.in_flight(|locked| std::mem::take(&mut locked.state.failed))
+    }
+}
+
+impl Locked<'_> {
+    fn session(&self) -> &Session {
+        self.pool.session()
+    }
+
+    fn now(&self) -> Instant {
+        self.pool.platform().now()
+    }
+
+    fn is_refused(&self) -> bool {
+        self.state.refused_until.is_some_and(|until| until > self.now())
+    }
+
+    /// Whether a change under this lease may be answered although it may not have arrived.
+    fn may_answer(&self, root: Leased) -> bool {
+        let now = self.now();
+        let is_young = |posted: &Posted| now.saturating_duration_since(posted.sent) < OLDEST;
+        self.state.posted.front().is_none_or(is_young)
+            && self.state.leases.get(&root).is_some_and(|lease| lease.may_answer_until > now)
+    }
+
+    fn post(&mut self, posted: Posted) -> Result<()> {
+        let (root, oid) = (posted.root, posted.change.oid());
+        self.take_in()?;
+        self.make_way()?;
+        if self.state.channel.is_none() {
+            self.open(posted.target);
+        }
+        while self
+            .state
+            .channel
+            .as_mut()
+            .is_some_and(|(channel, _)| !channel.has_room(&Request::Ping, posted.change.bytes()))
+        {
+            self.take_one()?;
+        }
+        let epoch = self.state.leases.get(&root).map(|lease| lease.epoch);
+        let is_sent = match &mut self.state.channel {
+            Some((channel, to)) => {
+                let request = posted.request(epoch);
+                let to = Destination { target: posted.target, ..*to };
+                let bulk = posted.change.bytes();
+                let outgoing = Outgoing { to, request: &request, bulk, reply_bytes_max: 0 };
+                channel
+                    .submit(outgoing, Attempt::default(), ())
+                    .and_then(|()| channel.flush())
+                    .is_ok()
+            }
+            None => false,
+        };
+        self.state.posted.push_back(posted);
+        let arrived = if is_sent {
+            let mut arrived = Ok(());
+            while arrived.is_ok() && !self.state.posted.is_empty() && !self.may_answer(root) {
+                arrived = self.take_one();
+            }
+            arrived
+        } else {
+            self.send_again()
+        };
+        if arrived.is_err() {
+            // Whoever made it is told so, and may make it once more.
+            let is_last = self.state.posted.back().is_some_and(|last| last.change.oid() == oid);
+            if is_last && let Some(Posted { reference, .. }) = self.state.posted.pop_back() {
+                self.state.done.extend(reference);
+            }
+        }
+        arrived
+    }
+
+    /// Opens the stream to a target's engine.
+    fn open(&mut self, target: TargetId) {
+        let pool = self.pool;
+        let open = || {
+            let session = pool.session();
+            let (link, map_version) = session.link(target).ok()?;
+            let mut borrowed = session.borrow(link).ok()?;
+            let (link, slot) = borrowed.parts();
+            if let Err(failure) = link.reach(slot, map_version, true, Duration::ZERO) {
+                tracing::debug!("no connection to keep changes in flight over: {failure}");
+                return None;
+            }
+            let channel = Channel::open(borrowed).ok()?;
+            Some((channel, Destination { target, map_version }))
+        };
+        self.state.channel = open();
+    }
+
+    /// Takes in the answers that are there.
+    fn take_in(&mut self) -> Result<()> {
+        loop {
+            let Some((channel, _)) = &self.state.channel else { break };
+            let polled = channel.reader().poll(&**self.pool.platform());
+            match polled.map(|arrival| arrival.reply) {
+                Ok(Some(((), answer, _))) => {
+                    if !self.note(answer) {
+                        return self.send_again();
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(_) => return self.send_again(),
+            }
+        }
+        if self.state.posted.is_empty() { Ok(()) } else { self.send_again() }
+    }
+
+    /// Waits for the answer to the oldest change.
+    fn take_one(&mut self) -> Result<()> {
+        let answered = match &mut self.state.channel {
+            Some((channel, _)) => channel.wait(&mut [], Duration::ZERO),
+            None => return self.send_again(),
+        };
+        let is_noted = answered.is_ok_and(|((), answer)| self.note(answer));
+        if is_noted { Ok(()) } else { self.send_again() }
+    }
+
+    fn arrive(&mut self) -> Result<()> {
+        while !self.state.posted.is_empty() {
+            self.take_one()?;
+        }
+        Ok(())
+    }
+
+    /// Notes what has come of the oldest change. False if it has to be sent again.
+    fn note(&mut self, answer: Answer) -> bool {
+        match answer {
+            Ok(reply) => {
+                let Some(posted) = self.state.posted.pop_front() else { return true };
+                if let Reply::Leased { lease_ms, version } = reply {
+                    self.renew(&posted, lease_ms, version);
+                }
+                self.state.done.extend(posted.reference);
+                true
+            }
+            Err(Status::ConditionFailed) => false,
+            Err(status) => match status.class() {
+                StatusClass::Retry | StatusClass::RefreshMap => false,
+                StatusClass::Caller | StatusClass::Fatal => {
+                    self.fail_oldest(status.into());
+                    true
+                }
+            },
+        }
+    }
+
+    fn renew(&mut self, posted: &Posted, lease_ms: u32, epoch: u64) {
+        if let Some(lease) = self.state.leases.get_mut(&posted.root)
+            && lease.epoch == epoch
+        {
+            let until = posted.sent + Duration::from_millis(u64::from(lease_ms) / 2);
+            lease.may_answer_until = lease.may_answer_until.max(until);
+            self.state.is_waited_for |= lease_ms == 0;
+        }
+    }
+
+    fn fail_oldest(&mut self, error: ClientError) {
+        let Some(posted) = self.state.posted.pop_front() else { return };
+        self.state.done.extend(posted.reference);
+        let (oid, dir) = (posted.change.oid(), posted.change.dir());
+        // What is believed of names rests on something that has not happened.
+        self.state.generation += 1;
+        self.state.is_waited_for = true;
+        // What was to be done with an object that could not be made has failed for that reason.
+        if self.state.failed.iter().all(|failed| failed.oid != oid) {
+            tracing::debug!("a change of {oid} that was answered has failed: {error}");
+            self.state.failed.push(FailedChange { oid, dir, error });
+        }
+    }
+
+    /// If somebody waits for the end of a lease, they need wait no longer.
+    fn make_way(&mut self) -> Result<()> {
+        if self.state.is_waited_for {
+            self.publish()?;
+            self.state.refused_until = Some(self.now() + REFUSAL);
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        self.arrive()?;
+        self.state.is_waited_for = false;
+        if self.state.leases.is_empty() {
+            return Ok(());
+        }
+        self.state.generation += 1;
+        let leases: Vec<_> = self.state.leases.drain().collect();
+        let requests: Vec<(TargetId, Request<'_>)> = leases
+            .into_iter()
+            .map(|((oid, shard), Lease { target, epoch, .. })| {
+                let data = ShardRef { oid, shard, is_file: false };
+                (target, ReleaseWrite { data, epoch }.into_request())
+            })
+            .collect();
+        let mut exchanges: Vec<_> =
+            requests.iter().map(|(target, request)| Exchange::new(*target, request)).collect();
+        for released in self.session().fan_out(&mut exchanges) {
+            if let Err(error) = released {
+                tracing::debug!("a lease of names runs out by itself: {error}");
+            }
+        }
+        Ok(())
+    }
+}

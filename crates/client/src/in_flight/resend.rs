@@ -1,0 +1,122 @@
+//! What is done when a connection is lost, or an engine has refused a change for the moment: everything from
+//! the first lost change on is sent again, in order and by ordinary requests, under the lease if it still
+//! holds.
+
+use std::time::Duration;
+
+use azekura_proto::Status;
+use azekura_proto::message::typed::{self, LeaseWrite};
+use azekura_proto::message::{Reply, Request, ShardRef, TypedRequest as _};
+
+use super::Locked;
+use super::change::Leased;
+use crate::error::Result;
+use crate::retry::Exchange;
+
+/// What has not arrived for so long is sent again only if nobody else has been there since.
+const GIVE_UP: Duration = Duration::from_secs(20);
+
+impl Locked<'_> {
+    /// Sends again what is in flight, and waits until it has arrived.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached. What it has not got is kept.
+    pub(super) fn send_again(&mut self) -> Result<()> {
+        // What may still be on its way over the old connection is not carried out any more once the next one
+        // is there: see `Request::is_fenced`.
+        self.state.channel = None;
+        if self.state.posted.is_empty() {
+            return Ok(());
+        }
+        self.ask_for_leases_again()?;
+        tracing::debug!("{} changes are sent again", self.state.posted.len());
+        self.give_up_the_late();
+        let results = {
+            let requests: Vec<Request<'_>> = self
+                .state
+                .posted
+                .iter()
+                .map(|posted| {
+                    let lease = self.state.leases.get(&posted.root);
+                    posted.request(lease.map(|lease| lease.epoch))
+                })
+                .collect();
+            let mut exchanges: Vec<_> = self
+                .state
+                .posted
+                .iter()
+                .zip(&requests)
+                .map(|(posted, request)| Exchange {
+                    bulk_out: posted.change.bytes(),
+                    is_ordered: true,
+                    ..Exchange::new(posted.target, request)
+                })
+                .collect();
+            self.pool.session().fan_out(&mut exchanges)
+        };
+        for result in results {
+            match result {
+                Ok(_) => {
+                    let answered = self.state.posted.pop_front();
+                    self.state.done.extend(answered.and_then(|posted| posted.reference));
+                }
+                // Whatever has come of those behind it: what comes before them is not there.
+                Err(error) if error.is_unreached() => return Err(error),
+                Err(error) => self.fail_oldest(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the leases up again under new epochs; if others have been there since, there are none any more.
+    fn ask_for_leases_again(&mut self) -> Result<()> {
+        let asked = self.now();
+        let leases: Vec<(Leased, super::Lease)> =
+            self.state.leases.iter().map(|(leased, lease)| (*leased, *lease)).collect();
+        let requests: Vec<_> = leases
+            .iter()
+            .map(|((oid, shard), lease)| {
+                let data = ShardRef { oid: *oid, shard: *shard, is_file: false };
+                LeaseWrite { data, instead_of: Some(lease.epoch) }.into_request()
+            })
+            .collect();
+        let mut exchanges: Vec<_> = leases
+            .iter()
+            .zip(&requests)
+            .map(|((_, lease), request)| Exchange::new(lease.target, request))
+            .collect();
+        let replies: Vec<Result<Reply>> = self.pool.session().fan_out(&mut exchanges);
+        let mut all = true;
+        for (reply, (leased, _)) in replies.into_iter().zip(leases) {
+            match reply.map(LeaseWrite::read) {
+                Ok(Some(typed::Leased { lease_ms, version })) if lease_ms > 0 => {
+                    if let Some(lease) = self.state.leases.get_mut(&leased) {
+                        lease.epoch = version;
+                        lease.may_answer_until =
+                            asked + Duration::from_millis(u64::from(lease_ms) / 2);
+                    }
+                }
+                Err(error) if error.is_unreached() => return Err(error),
+                _ => all = false,
+            }
+        }
+        if !all {
+            // Those that were given run out by themselves: nobody renews them.
+            self.state.leases.clear();
+            self.state.generation += 1;
+            self.state.refused_until = Some(asked + super::REFUSAL);
+        }
+        Ok(())
+    }
+
+    /// What others may have taken the place of is not written over any more.
+    fn give_up_the_late(&mut self) {
+        let now = self.now();
+        while let Some(oldest) = self.state.posted.front()
+            && !self.state.leases.contains_key(&oldest.root)
+            && now.saturating_duration_since(oldest.sent) >= GIVE_UP
+        {
+            self.fail_oldest(Status::Io.into());
+        }
+    }
+}

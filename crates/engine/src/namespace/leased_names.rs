@@ -1,0 +1,47 @@
+//! Write leases of a directory's names: their holder makes objects in it, and below it, that are on their way
+//! when its programs have them already. Owns that everybody else, who looks at the names or makes some, waits
+//! until they are here; and that whoever gets such a lease finds all names that were there before it.
+
+use azekura_proto::message::{Answer, Reply, ShardRef};
+use azekura_proto::{Oid, SessionId, Status};
+
+use crate::node::Node;
+use crate::target::{LeaseKind, Target};
+use crate::transaction::key_locks::LockKey;
+
+/// Waits until nobody but `who` has names of the directory on their way to this target.
+pub(crate) fn wait_for_holder(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) {
+    if let Some(shard) = node.shard_on_target(dir, target.id) {
+        target.leases.before_read((dir, shard), who);
+    }
+}
+
+/// Whether somebody but `who` has the lease now, who is told that it is waited for.
+pub(crate) fn are_withheld(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) -> bool {
+    node.shard_on_target(dir, target.id)
+        .is_some_and(|shard| target.leases.is_withheld((dir, shard), who))
+}
+
+/// Answer to `LeaseWrite` of names. Whoever is making one has looked for leases with the namespace locked,
+/// or with the directory's shard: once both are free, what has missed this lease is there to be listed.
+pub(crate) fn lease(
+    target: &Target,
+    session: SessionId,
+    names: ShardRef,
+    instead_of: Option<u64>,
+) -> Answer {
+    let key = (names.oid, names.shard);
+    target.record_leases(LeaseKind::Write)?;
+    let granted = target.leases.grant_write(key, session, instead_of, || false);
+    if !granted.lease.is_zero()
+        && let Err(status) = target.wait_for_changes(&[(LockKey::Shard(names.oid), true)])
+    {
+        target.leases.release(key, session, granted.version);
+        return if status == Status::Busy {
+            Ok(Reply::Leased { lease_ms: 0, version: 0 })
+        } else {
+            Err(status)
+        };
+    }
+    Ok(granted.into())
+}

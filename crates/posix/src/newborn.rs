@@ -1,0 +1,322 @@
+//! Objects that this process has made and that nobody else can reach yet, since it has a write lease of the
+//! names under which they lie. Owns what is known of them without asking: their names, their attributes, and
+//! the numbers for more of them. What is known counts only while the lease holds.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_client::LeasedNames;
+use azekura_proto::{Attr, Oid, TargetId, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
+
+/// Directories in which something was made lately, at most so many.
+const LATELY_MAX: usize = 32;
+/// The second name that is made in a directory within this time asks for a lease of its names.
+const LATELY: Duration = Duration::from_secs(1);
+/// For this long after names of a directory were changed in ways that its lease is no good for, none is
+/// asked for.
+const REFUSAL: Duration = Duration::from_secs(5);
+/// Objects that are known at once, at most.
+const OBJECTS_MAX: usize = 64 * 1024;
+
+/// Which lease keeps others from the names of a directory.
+#[derive(Clone, Copy, Debug)]
+enum Root {
+    /// Each of its shards has its own.
+    Own,
+    /// It lies below this one.
+    Above(LeasedNames),
+}
+
+/// A directory all of whose names are known.
+#[derive(Debug)]
+struct Names {
+    root: Root,
+    /// By what creations in it are judged.
+    attr: Arc<Attr>,
+    /// What is there, and which of it is newborn.
+    names: HashMap<Box<[u8]>, Option<Oid>>,
+}
+
+/// A newborn object.
+#[derive(Clone, Debug)]
+pub(crate) struct Newborn {
+    /// The lease that keeps others from it.
+    pub(crate) root: LeasedNames,
+    pub(crate) attr: Attr,
+    /// Whether an engine would tell the same attributes; else only owner and mode are so.
+    pub(crate) is_exact: bool,
+    /// How often the object had been changed when they were.
+    pub(crate) changes: u64,
+    /// Bytes that have been sent to it.
+    pub(crate) sent_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Of the leases that this relies on.
+    generation: u64,
+    dirs: HashMap<Oid, Names>,
+    objects: HashMap<Oid, Newborn>,
+    serials: HashMap<TargetId, Range<u64>>,
+    /// The engine's time, and when it was told.
+    clock: Option<(Timestamp, Instant)>,
+    lately: VecDeque<(Oid, Instant)>,
+    refused: VecDeque<(Oid, Instant)>,
+    /// Changes of names by requests that are waited for: how many are under way, and how many there were.
+    namings: usize,
+    namings_begun: u64,
+}
+
+/// What is known of newborn objects.
+#[derive(Debug, Default)]
+pub(crate) struct Newborns {
+    state: Mutex<State>,
+    /// How many directories are known, to be read without the lock.
+    count: AtomicUsize,
+    /// Whoever answers for a new name has this until it is on its way.
+    making: Mutex<()>,
+}
+
+/// A change of names by a request that is waited for; over when dropped.
+#[must_use = "the change is over when this is dropped"]
+#[derive(Debug)]
+pub(crate) struct Naming<'n>(&'n Newborns);
+
+impl Drop for Naming<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().namings -= 1;
+    }
+}
+
+/// A place for a new object.
+#[derive(Clone, Debug)]
+pub(crate) struct Cradle {
+    pub(crate) root: LeasedNames,
+    pub(crate) dir: Arc<Attr>,
+    pub(crate) born: Timestamp,
+}
+
+impl Newborns {
+    /// Whether nothing is known.
+    pub(crate) fn are_none(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// The state, if it relies on leases of this generation; else nothing is known.
+    fn state(&self, generation: u64) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            state.generation = generation;
+            state.dirs.clear();
+            state.objects.clear();
+            self.count.store(0, Ordering::SeqCst);
+        }
+        state
+    }
+
+    /// Something was made in a directory by a request that was waited for; the engine's time was this, or
+    /// later.
+    pub(crate) fn note_made(&self, dir: Oid, time: Timestamp, now: Instant) {
+        let mut state = self.state.lock();
+        state.clock = Some((time, now));
+        state.lately.retain(|(other, _)| *other != dir);
+        if state.lately.len() >= LATELY_MAX {
+            state.lately.pop_front();
+        }
+        state.lately.push_back((dir, now));
+    }
+
+    /// Whether it is worth to lease the names of a directory in which something is made.
+    pub(crate) fn is_worth_a_lease(&self, dir: Oid, now: Instant) -> bool {
+        let state = self.state.lock();
+        let within = |list: &VecDeque<(Oid, Instant)>, time| {
+            let is_young = |at: Instant| now.saturating_duration_since(at) < time;
+            list.iter().any(|(other, at)| *other == dir && is_young(*at))
+        };
+        state.clock.is_some() && within(&state.lately, LATELY) && !within(&state.refused, REFUSAL)
+    }
+
+    /// No lease of the names of this directory is to be asked for, for a while.
+    pub(crate) fn refuse(&self, dir: Oid, now: Instant) {
+        let mut state = self.state.lock();
+        state.refused.retain(|(other, _)| *other != dir);
+        if state.refused.len() >= LATELY_MAX {
+            state.refused.pop_front();
+        }
+        state.refused.push_back((dir, now));
+    }
+
+    /// Keeps other threads from making names that are answered for before they have arrived.
+    pub(crate) fn make(&self) -> MutexGuard<'_, ()> {
+        self.making.lock()
+    }
+
+    /// Names are about to change by a request that is waited for; `new`: one that may be made.
+    pub(crate) fn begin_naming(&self, new: Option<(Oid, &[u8])>) -> Naming<'_> {
+        // Who answers for this name has sent it, or finds it here.
+        let _alone = self.making.lock();
+        let mut state = self.state.lock();
+        state.namings += 1;
+        state.namings_begun += 1;
+        if let Some((dir, name)) = new
+            && let Some(known) = state.dirs.get_mut(&dir)
+        {
+            known.names.insert(name.into(), None);
+        }
+        Naming(self)
+    }
+
+    /// How often names had been changed, unless some are being changed now: to be asked before a directory is
+    /// listed.
+    pub(crate) fn namings_begun(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.namings == 0).then_some(state.namings_begun)
+    }
+
+    /// The names of a directory are leased, and these are all that are there, unless this process has changed
+    /// some meanwhile: false then.
+    pub(crate) fn keep_leased(
+        &self,
+        generation: u64,
+        attr: Arc<Attr>,
+        names: impl Iterator<Item = Vec<u8>>,
+        namings_begun: u64,
+    ) -> bool {
+        let mut state = self.state(generation);
+        if state.namings_begun != namings_begun {
+            return false;
+        }
+        let names = names.map(|name| (name.into(), None)).collect();
+        state.dirs.insert(attr.oid, Names { root: Root::Own, attr, names });
+        self.count.store(state.dirs.len(), Ordering::SeqCst);
+        true
+    }
+
+    /// Where a name can be made, if it is certain that it is not there; from now on it is. `shard`: that of
+    /// the name.
+    pub(crate) fn cradle(
+        &self,
+        generation: u64,
+        (dir, name): (Oid, &[u8]),
+        shard: u16,
+        now: Instant,
+    ) -> Option<Cradle> {
+        let mut state = self.state(generation);
+        let (is_full, (time, told)) = (state.objects.len() >= OBJECTS_MAX, state.clock?);
+        let known = state.dirs.get_mut(&dir)?;
+        if is_full || known.names.contains_key(name) {
+            return None;
+        }
+        known.names.insert(name.into(), None);
+        let root = match known.root {
+            Root::Own => (dir, shard),
+            Root::Above(root) => root,
+        };
+        let born = time.after(now.saturating_duration_since(told));
+        Some(Cradle { root, dir: Arc::clone(&known.attr), born })
+    }
+
+    /// Whether all names of a directory are known.
+    pub(crate) fn knows_names(&self, generation: u64, dir: Oid) -> bool {
+        self.state(generation).dirs.contains_key(&dir)
+    }
+
+    /// The directory whose names are known, as far as creations in it are judged by it, if it is newborn.
+    pub(crate) fn directory(&self, generation: u64, dir: Oid) -> Option<(LeasedNames, Arc<Attr>)> {
+        let state = self.state(generation);
+        let Names { root: Root::Above(root), attr, .. } = state.dirs.get(&dir)? else {
+            return None;
+        };
+        Some((*root, Arc::clone(attr)))
+    }
+
+    /// A number for an object at this target.
+    pub(crate) fn take_serial(&self, target: TargetId) -> Option<u64> {
+        self.state.lock().serials.get_mut(&target).and_then(Iterator::next)
+    }
+
+    /// How many numbers are left.
+    pub(crate) fn serials_left(&self, target: TargetId) -> u64 {
+        self.state.lock().serials.get(&target).map_or(0, |left| left.end - left.start)
+    }
+
+    /// Numbers for objects at a target, in place of those that are left.
+    pub(crate) fn keep_serials(&self, target: TargetId, serials: Range<u64>) {
+        self.state.lock().serials.insert(target, serials);
+    }
+
+    /// A newborn object, with its name.
+    pub(crate) fn add(
+        &self,
+        generation: u64,
+        (dir, name): (Oid, &[u8]),
+        root: LeasedNames,
+        attr: &Attr,
+        (is_exact, changes): (bool, u64),
+    ) {
+        let mut state = self.state(generation);
+        let Some(above) = state.dirs.get_mut(&dir) else { return };
+        above.names.insert(name.into(), Some(attr.oid));
+        if let Some(parent) = state.objects.get_mut(&dir) {
+            // Its times and links are others now.
+            parent.is_exact = false;
+        }
+        let newborn = Newborn { root, attr: attr.clone(), is_exact, changes, sent_bytes: 0 };
+        state.objects.insert(attr.oid, newborn);
+        if attr.inheritance.is_some() {
+            let attr = Arc::new(attr.clone());
+            let names = Names { root: Root::Above(root), attr, names: HashMap::new() };
+            state.dirs.insert(names.attr.oid, names);
+        }
+        self.count.store(state.dirs.len(), Ordering::SeqCst);
+    }
+
+    /// A newborn object.
+    pub(crate) fn known(&self, generation: u64, oid: Oid) -> Option<Newborn> {
+        self.state(generation).objects.get(&oid).cloned()
+    }
+
+    /// The lease that says that a name is not there, if it is not. `shard`: that of the name.
+    pub(crate) fn absence(
+        &self,
+        generation: u64,
+        (dir, name): (Oid, &[u8]),
+        shard: u16,
+    ) -> Option<LeasedNames> {
+        let state = self.state(generation);
+        let known = state.dirs.get(&dir).filter(|known| !known.names.contains_key(name))?;
+        Some(match known.root {
+            Root::Own => (dir, shard),
+            Root::Above(root) => root,
+        })
+    }
+
+    /// The newborn object of this name.
+    pub(crate) fn named(&self, generation: u64, dir: Oid, name: &[u8]) -> Option<Oid> {
+        *self.state(generation).dirs.get(&dir)?.names.get(name)?
+    }
+
+    /// The attributes of a newborn object have changed; only what it is judged by is certain.
+    pub(crate) fn change(&self, attr: &Attr, changes: u64) {
+        let mut state = self.state.lock();
+        if let Some(newborn) = state.objects.get_mut(&attr.oid) {
+            newborn.attr = attr.clone();
+            (newborn.is_exact, newborn.changes) = (false, changes);
+        }
+        if let Some(names) = state.dirs.get_mut(&attr.oid) {
+            names.attr = Arc::new(attr.clone());
+        }
+    }
+
+    /// Bytes were sent to a newborn file.
+    pub(crate) fn note_sent(&self, oid: Oid, bytes: u64, changes: u64) {
+        if let Some(newborn) = self.state.lock().objects.get_mut(&oid) {
+            newborn.sent_bytes += bytes;
+            (newborn.is_exact, newborn.changes) = (false, changes);
+        }
+    }
+}

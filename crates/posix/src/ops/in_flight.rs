@@ -1,0 +1,420 @@
+//! Changes that are answered before they have arrived: new objects in directories whose names this process
+//! has leased, and below, and what is done to these objects next. Owns when that can be done. What is not said
+//! here is done by requests that are waited for, and they come after everything that is in flight.
+
+use std::sync::Arc;
+
+use azekura_client::{Batch, Call, Change, OpenReference};
+use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, SetTime};
+use azekura_proto::limits::SERIALS_MAX;
+use azekura_proto::message::ShardRef;
+use azekura_proto::message::typed::{AllocateSerials, GetAttr, LeaseWrite, Leased, ReadDirectory};
+use azekura_proto::{Attr, Oid, TargetId};
+use rustix::fs::OFlags;
+
+use super::attr::AttrUpdate;
+use super::create::{NewEntry, Striping};
+use crate::cache::Step;
+use crate::errno::of_client;
+use crate::newborn::{Cradle, Naming, Newborn};
+use crate::{Credentials, Errno, FileSystem, OpenFile, Result};
+
+/// Directories of more shards are not leased, nor are numbers drawn from more targets.
+const SHARDS_MAX: u16 = 16;
+/// Bytes of names of one shard that are asked for at once: larger directories are not leased.
+const NAMES_BYTES: u32 = 128 * 1024;
+/// Numbers of objects that are drawn with a lease, and when fewer than a quarter of these are left.
+const SERIALS: u32 = 1024;
+/// Bytes of a new file that are sent so; larger ones are written as any file is.
+const FILE_BYTES: u64 = 4 << 20;
+/// From this round trip on the engine's time as it is counted here is certainly not later than that of the
+/// engine when the change arrives there, in microseconds.
+const EXACT_FROM_US: u64 = 5_000;
+
+const _: () = assert!(SERIALS <= SERIALS_MAX);
+
+/// A new object that was answered for before it has arrived.
+pub(super) struct Made {
+    pub(super) attr: Attr,
+    pub(super) reference: Option<Arc<OpenReference>>,
+}
+
+impl FileSystem {
+    /// Whether changes are answered early at all.
+    fn changes_fly(&self) -> bool {
+        self.config().changes_in_flight
+    }
+
+    /// What this process was told of an earlier change of an object, or of one in a directory, was wrong: it
+    /// has failed since.
+    pub(crate) fn tell_failed(&self, oid: Oid) -> Result<()> {
+        if !self.changes_fly() {
+            return Ok(());
+        }
+        match self.pool().take_failed_change(oid) {
+            Some(failed) => Err(of_client(&failed.error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes an object in a directory whose names this process has leased, and is answered for before it has
+    /// arrived. `None` if it has to be made by a request that is waited for. `opens`: a regular file is held
+    /// open.
+    pub(super) fn make_in_flight(
+        &self,
+        caller: &Credentials,
+        (dir, name): (Oid, &[u8]),
+        (mode, what): (u32, NewEntry<'_>),
+        striping: Striping,
+        opens: bool,
+    ) -> Result<Option<Made>> {
+        let target = self.entry_target(dir, name);
+        if !self.changes_fly()
+            || matches!(what, NewEntry::Exclusive(_))
+            || !self.writing.changes_may_fly(target)
+        {
+            return Ok(None);
+        }
+        self.tell_failed(dir)?;
+        let _making = self.newborns.make();
+        let Some(cradle) = self.cradle(dir, name, target)? else { return Ok(None) };
+        let root = cradle.root;
+        if self.check_change(caller, &cradle.dir).is_err() {
+            return Ok(None);
+        }
+        let Some(serial) = self.serial_at(target)? else { return Ok(None) };
+        let inode = self.new_inode(caller, &cradle.dir, what, mode, striping);
+        let oid = Oid::new(dir.container(), inode.class, target, serial);
+        let attr = Attr::of_new(oid, &inode, dir, cradle.born);
+        let reference = if opens {
+            let counted = self.pool().count_open(oid);
+            Some(Arc::new(counted.map_err(|error| of_client(&error))?))
+        } else {
+            None
+        };
+        let (asked_step, asked_text) = (self.cache.ask_step(dir, name), inode.symlink_text.clone());
+        let change = Change::Create {
+            dir,
+            name: name.into(),
+            oid,
+            inode: Box::new(inode),
+            born: cradle.born,
+            guard: DirectoryGuard::of(&cradle.dir),
+        };
+        let _change = self.listed.change_names();
+        self.pool()
+            .post_change(change, root, reference.clone())
+            .map_err(|error| of_client(&error))?;
+        let is_exact = self.pool().round_trip_us_to(target) >= EXACT_FROM_US;
+        let changes = self.changes.now_of(oid);
+        let generation = self.pool().names_generation();
+        self.newborns.add(generation, (dir, name), root, &attr, (is_exact, changes));
+        let step = (attr.kind == FileKind::Directory).then_some((asked_step, Step::Directory(oid)));
+        self.cache.renew_step(dir, name, step);
+        self.cache.age_dir(dir);
+        if attr.kind == FileKind::Symlink {
+            self.cache.keep_text(oid, &Arc::from(asked_text));
+        }
+        Ok(Some(Made { attr, reference }))
+    }
+
+    /// A place for a name in a directory whose names are leased, or are so now.
+    fn cradle(&self, dir: Oid, name: &[u8], target: TargetId) -> Result<Option<Cradle>> {
+        let Some(shard) = self.pool().placement().shard_on_target(dir, target) else {
+            return Ok(None);
+        };
+        // The second time for one whose lease is about to run out.
+        for _ in 0..2 {
+            let generation = self.pool().names_generation();
+            if !self.newborns.knows_names(generation, dir) && !self.lease_names(dir)? {
+                return Ok(None);
+            }
+            let generation = self.pool().names_generation();
+            match self.newborns.cradle(generation, (dir, name), shard, self.now()) {
+                Some(cradle) if self.pool().holds_names(cradle.root) => return Ok(Some(cradle)),
+                Some(_) => self.pool().publish().map_err(|error| of_client(&error))?,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A change of names by a request that is waited for begins; `new`: one that may be made.
+    pub(super) fn begin_naming(&self, new: Option<(Oid, &[u8])>) -> Option<Naming<'_>> {
+        self.changes_fly().then(|| self.newborns.begin_naming(new))
+    }
+
+    /// A number for an object; draws more of them before they run out.
+    fn serial_at(&self, target: TargetId) -> Result<Option<u64>> {
+        if self.newborns.serials_left(target) == 0 {
+            let first = self.call(target, AllocateSerials { count: SERIALS })?;
+            self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
+        }
+        Ok(self.newborns.take_serial(target))
+    }
+
+    /// Leases the names of a directory, if that is worth it: then all that are there are known.
+    fn lease_names(&self, dir: Oid) -> Result<bool> {
+        let pool = self.pool();
+        let (map, placement) = (pool.map(), pool.placement());
+        let shards = placement.shards(dir);
+        if !self.newborns.is_worth_a_lease(dir, self.now())
+            || pool.names_are_refused()
+            // Changes at several engines arrive in no order.
+            || map.engines.len() != 1
+            || shards > SHARDS_MAX
+            || pool.target_count() > SHARDS_MAX
+        {
+            return Ok(false);
+        }
+        let Some(namings_begun) = self.newborns.namings_begun() else { return Ok(false) };
+        let targets: Vec<TargetId> = (0..pool.target_count()).map(TargetId).collect();
+        let few =
+            |target: &&TargetId| self.newborns.serials_left(**target) < u64::from(SERIALS) / 4;
+        let targets: Vec<TargetId> = targets.iter().filter(few).copied().collect();
+        let asked = self.now();
+        let mut batch = Batch::with_capacity(2 * usize::from(shards) + targets.len() + 1);
+        let leases: Vec<_> = (0..shards)
+            .map(|shard| {
+                let target = placement.shard_target(dir, shard);
+                let data = ShardRef { oid: dir, shard, is_file: false };
+                let ticket = batch.add(Call::new(target, LeaseWrite { data, instead_of: None }));
+                (shard, target, ticket)
+            })
+            .collect();
+        let attr = batch.add(Call::new(dir.home(), GetAttr { oid: dir }));
+        let pages: Vec<_> = (0..shards)
+            .map(|shard| {
+                let (after, page_bytes, with_attrs) = (0, NAMES_BYTES, false);
+                let request = ReadDirectory { dir, after, page_bytes, with_attrs };
+                batch.add(Call::new(placement.shard_target(dir, shard), request))
+            })
+            .collect();
+        let serials: Vec<_> = targets
+            .iter()
+            .map(|target| {
+                let request = AllocateSerials { count: SERIALS };
+                (*target, batch.add(Call::new(*target, request)))
+            })
+            .collect();
+        let mut replies = pool.call_batch(batch);
+        let mut is_whole = replies.are_in_order();
+        for (shard, target, ticket) in leases {
+            match replies.take(ticket) {
+                Ok(Leased { lease_ms, version }) if lease_ms > 0 => {
+                    pool.hold_names((dir, shard), target, version, asked, lease_ms);
+                }
+                _ => is_whole = false,
+            }
+        }
+        for (target, ticket) in serials {
+            match replies.take(ticket) {
+                Ok(first) => {
+                    self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
+                }
+                Err(_) => is_whole = false,
+            }
+        }
+        let attr = replies.take(attr);
+        let mut names = Vec::new();
+        for ticket in pages {
+            match replies.take(ticket) {
+                Ok(page) if page.end => names.extend(page.entries),
+                _ => is_whole = false,
+            }
+        }
+        if is_whole
+            && let Ok(attr) = attr
+            && attr.kind == FileKind::Directory
+        {
+            let names = names.into_iter().map(|entry| entry.name);
+            let generation = pool.names_generation();
+            if self.newborns.keep_leased(generation, Arc::from(attr), names, namings_begun) {
+                return Ok(true);
+            }
+        }
+        self.newborns.refuse(dir, self.now());
+        pool.publish().map_err(|error| of_client(&error))?;
+        Ok(false)
+    }
+
+    /// A newborn object of which everything is known that an answer of the engine would tell but its times.
+    fn newborn(&self, oid: Oid) -> Option<Newborn> {
+        if self.newborns.are_none() {
+            return None;
+        }
+        let newborn = self.newborns.known(self.pool().names_generation(), oid)?;
+        let is_so =
+            newborn.changes == self.changes.now_of(oid) && self.pool().holds_names(newborn.root);
+        is_so.then_some(newborn)
+    }
+
+    /// The attributes of a newborn object, if an engine would tell the same.
+    pub(crate) fn newborn_attr(&self, oid: Oid) -> Option<Attr> {
+        self.newborn(oid).filter(|newborn| newborn.is_exact).map(|newborn| newborn.attr)
+    }
+
+    /// The newborn object of this name; its times, links and length may be others.
+    pub(crate) fn newborn_named(&self, dir: Oid, name: &[u8]) -> Option<Newborn> {
+        if self.newborns.are_none() {
+            return None;
+        }
+        let oid = self.newborns.named(self.pool().names_generation(), dir, name)?;
+        self.newborn(oid)
+    }
+
+    /// Whether it is certain that a name is not there, without asking.
+    pub(crate) fn is_absent(&self, dir: Oid, name: &[u8]) -> bool {
+        if self.newborns.are_none() {
+            return false;
+        }
+        let placement = self.pool().placement();
+        let shard = placement.shard_on_target(dir, self.entry_target(dir, name));
+        let absence =
+            |shard| self.newborns.absence(self.pool().names_generation(), (dir, name), shard);
+        shard.and_then(absence).is_some_and(|root| self.pool().holds_names(root))
+    }
+
+    /// A newborn directory, as far as what is done in it is judged by it.
+    pub(crate) fn newborn_directory(&self, dir: Oid) -> Option<Arc<Attr>> {
+        if self.newborns.are_none() {
+            return None;
+        }
+        let (root, attr) = self.newborns.directory(self.pool().names_generation(), dir)?;
+        self.pool().holds_names(root).then_some(attr)
+    }
+
+    /// Changes attributes of a newborn object, and is answered for before that has arrived. `None` if that
+    /// has to be waited for.
+    pub(super) fn set_attr_in_flight(
+        &self,
+        oid: Oid,
+        update: &AttrUpdate,
+        judge: impl FnOnce(FileKind, &FileGuard) -> Option<AttrChange>,
+    ) -> Result<Option<Attr>> {
+        let Some(newborn) = self.newborn(oid) else { return Ok(None) };
+        if update.size.is_some() || !self.writing.changes_may_fly(oid.home()) {
+            return Ok(None);
+        }
+        self.tell_failed(oid)?;
+        let mut attr = newborn.attr;
+        let Some(change) = judge(attr.kind, &FileGuard::of(&attr)) else { return Ok(None) };
+        apply(&mut attr, &change);
+        let begun = self.changes.begin(oid);
+        let change = Change::SetAttr { oid, change: Box::new(change) };
+        let posted = self.pool().post_change(change, newborn.root, None);
+        drop(begun);
+        posted.map_err(|error| of_client(&error))?;
+        self.newborns.change(&attr, self.changes.now_of(oid));
+        self.files.forget(oid);
+        self.cache.forget_dir(oid);
+        Ok(Some(attr))
+    }
+
+    /// Writes to a newborn file, and is answered for before that has arrived. False if that has to be done as
+    /// with any file.
+    pub(super) fn write_in_flight(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool> {
+        let oid = file.oid();
+        let Some(newborn) = self.newborn(oid) else { return Ok(false) };
+        let bytes = data.len() as u64;
+        let end = offset.saturating_add(bytes);
+        if newborn.sent_bytes + bytes > FILE_BYTES
+            || file.is_synchronous()
+            || file.flags().contains(OFlags::APPEND)
+            || file.layout.is_striped()
+            || file.layout.needs_striping(end)
+            || !self.writing.changes_may_fly(oid.home())
+        {
+            return Ok(false);
+        }
+        self.tell_failed(oid)?;
+        self.before_write(file)?;
+        let begun = self.changes.begin(oid);
+        let change = Change::Write { data: file.layout.shard(0), offset, bytes: data.to_vec() };
+        let posted = self.pool().post_change(change, newborn.root, None);
+        drop(begun);
+        posted.map_err(|error| of_client(&error))?;
+        self.newborns.note_sent(oid, bytes, self.changes.now_of(oid));
+        Ok(true)
+    }
+
+    /// Names are about to change in a way that leases of names are no good for: everything in flight arrives
+    /// and all of them are given back. None is asked for in these directories for a while.
+    pub(super) fn publish_names(&self, dirs: &[Oid]) -> Result<()> {
+        if !self.changes_fly() {
+            return Ok(());
+        }
+        let now = self.now();
+        for dir in dirs {
+            self.newborns.refuse(*dir, now);
+        }
+        if self.newborns.are_none() {
+            return Ok(());
+        }
+        self.pool().publish().map_err(|error| of_client(&error))
+    }
+
+    /// Everything in flight arrives, nobody waits for leases of names any more, and what has failed is told.
+    pub(super) fn publish_all(&self) -> Result<()> {
+        if !self.changes_fly() {
+            return Ok(());
+        }
+        if !self.newborns.are_none() {
+            // Whoever is started next may look at what is made: with leases each would wait for the other.
+            self.pool().refuse_names();
+        }
+        let published = self.pool().publish().map_err(|error| of_client(&error));
+        self.pool().close_changes();
+        let failed = self.pool().take_failed_changes();
+        for change in &failed {
+            tracing::error!(
+                "a change of {} that was answered is lost: {}",
+                change.oid,
+                change.error
+            );
+        }
+        match failed.first() {
+            Some(failed) => Err(of_client(&failed.error)),
+            None => published,
+        }
+    }
+
+    /// A new file as its maker has it open.
+    pub(super) fn made_handle(
+        &self,
+        made: Made,
+        caller: &Credentials,
+        flags: OFlags,
+    ) -> Result<(Attr, OpenFile)> {
+        let reference = made.reference.ok_or(Errno::IO)?;
+        let file = self.handle(reference, &made.attr, caller, flags);
+        Ok((made.attr, file))
+    }
+
+    /// The newborn directory of this name.
+    pub(crate) fn newborn_step(&self, dir: Oid, name: &[u8]) -> Option<Oid> {
+        let attr = self.newborn_named(dir, name)?.attr;
+        (attr.kind == FileKind::Directory).then_some(attr.oid)
+    }
+}
+
+/// What a change makes of attributes. The times are those of before, but where they are said.
+fn apply(attr: &mut Attr, change: &AttrChange) {
+    if let Some(mode) = change.mode {
+        attr.mode = mode & 0o7777;
+    }
+    attr.mode &= !change.clear_mode_bits;
+    attr.uid = change.uid.unwrap_or(attr.uid);
+    attr.gid = change.gid.unwrap_or(attr.gid);
+    if let Some(SetTime::At(time)) = change.atime {
+        attr.atime = time;
+    }
+    if let Some(SetTime::At(time)) = change.mtime {
+        attr.mtime = time;
+    }
+}

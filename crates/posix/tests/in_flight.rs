@@ -1,0 +1,364 @@
+//! Changes of names and of new objects that are answered before they have arrived: nobody sees a difference,
+//! and nothing is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use azekura_client::{ClientConfig, Pool};
+use azekura_posix::{
+    AttrUpdate, CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace, OFlags,
+    OpenOptions, RenameMode, SetTime, Timestamp, WritePolicy,
+};
+use azekura_proto::attr::Inheritance;
+use azekura_testkit::{Cluster, Fragile};
+
+const FILES: usize = 60;
+
+fn client_keeping(cluster: &Cluster, cache: CachePolicy) -> Namespace {
+    let config = FsConfig {
+        cache,
+        write_policy: WritePolicy::Always,
+        changes_in_flight: true,
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    Namespace::new(fs, Credentials::ROOT)
+}
+
+fn client(cluster: &Cluster) -> Namespace {
+    client_keeping(cluster, CachePolicy::AUTO)
+}
+
+fn cluster() -> Cluster {
+    Cluster::start_far(1, 3, Inheritance::default())
+}
+
+/// What `tar x` does with a file.
+fn unpack(client: &Namespace, path: &str, contents: &[u8]) {
+    let options = OpenOptions::new(OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, 0o600);
+    let file = client.open(path, &options).unwrap();
+    file.write_all_at(contents, 0).unwrap();
+    let time = Some(SetTime::At(Timestamp { secs: 1_000_000_000, nanos: 5 }));
+    let times = AttrUpdate { atime: time, mtime: time, ..AttrUpdate::default() };
+    file.set_attr(&times).unwrap();
+    file.set_attr(&AttrUpdate { mode: Some(0o640), ..AttrUpdate::default() }).unwrap();
+    file.close().unwrap();
+}
+
+fn contents(number: usize) -> Vec<u8> {
+    vec![number as u8; 3000 + number]
+}
+
+/// A tree of directories with files, as `tar x` makes it.
+fn unpack_tree(client: &Namespace, top: &str) {
+    client.create_dir(top, 0o755).unwrap();
+    for dir in 0..4 {
+        client.create_dir(format!("{top}/{dir}"), 0o755).unwrap();
+        for file in 0..FILES {
+            unpack(client, &format!("{top}/{dir}/{file}"), &contents(file));
+        }
+        client.symlink(b"0", format!("{top}/{dir}/link")).unwrap();
+    }
+}
+
+fn check_tree(client: &Namespace, top: &str) {
+    for dir in 0..4 {
+        let names = client.read_dir(format!("{top}/{dir}")).unwrap().map(Result::unwrap);
+        assert_eq!(names.count(), FILES + 1);
+        for file in 0..FILES {
+            let path = format!("{top}/{dir}/{file}");
+            assert!(client.read(&path).unwrap() == contents(file), "{path}");
+            let attr = client.metadata(&path).unwrap();
+            assert_eq!((attr.mode, attr.mtime.secs, attr.nlink), (0o640, 1_000_000_000, 1));
+        }
+        assert_eq!(client.read_link(format!("{top}/{dir}/link")).unwrap(), b"0");
+    }
+}
+
+#[test]
+fn a_tree_is_made_without_waiting_and_others_find_it_as_it_was_made() {
+    let cluster = cluster();
+    let writer = client(&cluster);
+    unpack_tree(&writer, "/tree");
+    writer.filesystem().pool().arrive().unwrap();
+    assert!(cluster.count("create_numbered") >= 4 * FILES as u64 - 10);
+    assert!(cluster.count("create") + cluster.count("create_guarded") < 10);
+    check_tree(&writer, "/tree");
+    let begun = Instant::now();
+    check_tree(&cluster.root(), "/tree");
+    assert!(begun.elapsed() < Duration::from_secs(20), "others wait for each lease once at most");
+}
+
+#[test]
+fn nothing_is_answered_early_where_it_is_not_wanted() {
+    let cluster = cluster();
+    for (write_policy, changes_in_flight) in
+        [(WritePolicy::Through, true), (WritePolicy::Always, false)]
+    {
+        let config = FsConfig { write_policy, changes_in_flight, ..FsConfig::default() };
+        let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+        let client = Namespace::new(fs, Credentials::ROOT);
+        unpack_tree(&client, &format!("/{write_policy:?}"));
+    }
+    assert_eq!(cluster.count("create_numbered"), 0);
+    // A single file needs no lease.
+    let leases = cluster.count("lease_write");
+    let one = client(&cluster);
+    unpack(&one, "/once", b"once");
+    assert_eq!(cluster.count("create_numbered"), 0);
+    assert_eq!(cluster.count("lease_write"), leases);
+}
+
+#[test]
+fn what_was_answered_is_found_by_every_other_client_at_once() {
+    let cluster = cluster();
+    let (writer, reader) = (client(&cluster), cluster.root());
+    writer.create_dir("/dir", 0o755).unwrap();
+    let (made, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..400 {
+                unpack(&writer, &format!("/dir/{number}"), &contents(number % 50));
+                made.store(number as u32 + 1, Ordering::SeqCst);
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            let Some(last) = made.load(Ordering::SeqCst).checked_sub(1) else { continue };
+            let path = format!("/dir/{last}");
+            assert!(reader.read(&path).unwrap() == contents(last as usize % 50), "{path}");
+            assert_eq!(reader.metadata(&path).unwrap().mode, 0o640);
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    });
+    assert_eq!(reader.read_dir("/dir").unwrap().count(), 400);
+}
+
+#[test]
+fn a_name_is_made_by_one_alone_whoever_else_wants_it() {
+    let cluster = cluster();
+    let exclusive = OpenOptions::new(OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, 0o600);
+    // Two threads of one client, and another client.
+    let (one, other) = (client(&cluster), client(&cluster));
+    one.create_dir("/dir", 0o755).unwrap();
+    let made: Vec<AtomicU32> = (0..120).map(|_| AtomicU32::new(0)).collect();
+    std::thread::scope(|scope| {
+        for client in [&one, &one, &other] {
+            scope.spawn(|| {
+                for (number, made) in made.iter().enumerate() {
+                    match client.open(format!("/dir/{number}"), &exclusive) {
+                        Ok(file) => {
+                            made.fetch_add(1, Ordering::SeqCst);
+                            file.close().unwrap();
+                        }
+                        Err(errno) => assert_eq!(errno, Errno::EXIST),
+                    }
+                }
+            });
+        }
+    });
+    assert!(made.iter().all(|made| made.load(Ordering::SeqCst) == 1));
+    for client in [&one, &other] {
+        client.filesystem().drain().unwrap();
+    }
+}
+
+#[test]
+fn names_are_moved_and_removed_after_they_were_made() {
+    let cluster = cluster();
+    let client = client(&cluster);
+    client.create_dir("/dir", 0o755).unwrap();
+    for number in 0..40 {
+        unpack(&client, &format!("/dir/{number}"), &contents(number));
+    }
+    client.rename("/dir/30", "/dir/moved", RenameMode::Replace).unwrap();
+    client.remove_file("/dir/31").unwrap();
+    client.hard_link("/dir/32", "/dir/again").unwrap();
+    let exclusive = OpenOptions::new(OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY, 0o600);
+    assert_eq!(client.open("/dir/moved", &exclusive).err(), Some(Errno::EXIST));
+    assert_eq!(client.open("/dir/again", &exclusive).err(), Some(Errno::EXIST));
+    unpack(&client, "/dir/30", b"anew");
+    unpack(&client, "/dir/31", b"anew");
+    let other = cluster.root();
+    assert!(other.read("/dir/moved").unwrap() == contents(30));
+    assert!(other.read("/dir/31").unwrap() == b"anew");
+    assert_eq!(other.metadata("/dir/32").unwrap().nlink, 2);
+    client.remove_dir_all("/dir").unwrap();
+    assert_eq!(other.metadata("/dir").err(), Some(Errno::NOENT));
+}
+
+#[test]
+fn a_file_goes_on_being_used_after_it_was_made() {
+    let cluster = cluster();
+    let client = client(&cluster);
+    client.create_dir("/dir", 0o755).unwrap();
+    unpack(&client, "/dir/first", b"first");
+    let options = OpenOptions::new(OFlags::CREATE | OFlags::RDWR, 0o644);
+    let file = client.open("/dir/file", &options).unwrap();
+    file.write_all_at(b"0123456789", 0).unwrap();
+    let mut buffer = [0; 4];
+    assert_eq!(file.read_at(&mut buffer, 6), Ok(4));
+    assert_eq!(&buffer, b"6789");
+    assert_eq!(file.len(), Ok(10));
+    assert_eq!(cluster.count("create_numbered"), 1, "it was made early");
+    // Beyond the first chunk, and more than goes with a new file.
+    let large = vec![7; 6 << 20];
+    file.write_all_at(&large, 10).unwrap();
+    file.set_len(11).unwrap();
+    assert_eq!(file.append(b"end"), Ok(11));
+    client.set_xattr("/dir/file", b"user.x", b"y", azekura_posix::XattrMode::Set).unwrap();
+    assert_eq!(file.metadata().map(|attr| (attr.size, attr.has_xattrs)), Ok((14, true)));
+    // It lives on without its name.
+    client.remove_file("/dir/file").unwrap();
+    assert_eq!(file.read_at(&mut buffer, 10), Ok(4));
+    assert_eq!(&buffer, b"\x07end");
+    assert_eq!(client.metadata("/dir/file").err(), Some(Errno::NOENT));
+}
+
+#[test]
+fn an_unlinked_file_lives_while_the_client_that_made_it_has_it_open() {
+    let cluster = cluster();
+    let client = client(&cluster);
+    client.create_dir("/dir", 0o755).unwrap();
+    unpack(&client, "/dir/first", b"first");
+    let options = OpenOptions::new(OFlags::CREATE | OFlags::RDWR, 0o644);
+    let file = client.open("/dir/file", &options).unwrap();
+    file.write_all_at(b"kept", 0).unwrap();
+    client.filesystem().drain().unwrap();
+    cluster.root().remove_file("/dir/file").unwrap();
+    let mut buffer = [0; 4];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(4));
+    assert_eq!(&buffer, b"kept");
+}
+
+#[test]
+fn what_fails_after_it_was_answered_is_told_once() {
+    let cluster = cluster();
+    let other = cluster.root();
+    let options = OpenOptions::new(OFlags::CREATE | OFlags::WRONLY, 0o600);
+    // Whoever syncs the file hears of it, or whoever makes the next name beside it.
+    for is_synced in [true, false] {
+        let client = client(&cluster);
+        let dir = format!("/dir-{is_synced}");
+        client.create_dir(&dir, 0o755).unwrap();
+        for number in 0..10 {
+            unpack(&client, &format!("{dir}/{number}"), &contents(number));
+        }
+        // By what the next one is judged does not hold any more.
+        let private = AttrUpdate { mode: Some(0o700), ..AttrUpdate::default() };
+        other.set_attr(&dir, true, &private).unwrap();
+        let path = format!("{dir}/refused");
+        let file = client.open(&path, &options).unwrap();
+        if is_synced {
+            assert_eq!(file.sync(), Err(Errno::IO));
+        } else {
+            client.filesystem().pool().arrive().unwrap();
+            assert_eq!(client.create_dir(format!("{dir}/next"), 0o755).err(), Some(Errno::IO));
+        }
+        assert_eq!(client.metadata(&path).err(), Some(Errno::NOENT));
+        drop(file);
+        unpack(&client, &path, b"later");
+        client.filesystem().drain().unwrap();
+        assert_eq!(other.read_dir(&dir).unwrap().count(), 11);
+    }
+}
+
+#[test]
+fn a_restart_of_the_engine_loses_nothing_that_was_answered() {
+    let mut cluster = cluster();
+    let client = client(&cluster);
+    client.create_dir("/dir", 0o755).unwrap();
+    for number in 0..300 {
+        unpack(&client, &format!("/dir/{number}"), &contents(number % 50));
+        if number % 100 == 50 {
+            cluster.restart(0);
+        }
+    }
+    client.filesystem().drain().unwrap();
+    let other = cluster.root();
+    for number in 0..300 {
+        let path = format!("/dir/{number}");
+        assert!(other.read(&path).unwrap() == contents(number % 50), "{path}");
+    }
+    assert_eq!(other.read_dir("/dir").unwrap().count(), 300);
+}
+
+#[test]
+fn connections_that_break_lose_nothing_that_was_answered() {
+    let cluster = cluster();
+    let network = Arc::new(Fragile::default());
+    let config =
+        ClientConfig { network: Some(Arc::clone(&network) as Arc<_>), ..ClientConfig::default() };
+    let pool = Pool::connect(cluster.file(), config).unwrap();
+    let config = FsConfig {
+        write_policy: WritePolicy::Always,
+        changes_in_flight: true,
+        ..FsConfig::default()
+    };
+    let client =
+        Namespace::new(FileSystem::mount(pool, "default", config).unwrap(), Credentials::ROOT);
+    client.create_dir("/dir", 0o755).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(7));
+                network.cut();
+            }
+        });
+        for number in 0..500 {
+            unpack(&client, &format!("/dir/{number}"), &contents(number % 50));
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    client.filesystem().drain().unwrap();
+    assert!(cluster.count("create_numbered") > 400);
+    let other = cluster.root();
+    for number in 0..500 {
+        let path = format!("/dir/{number}");
+        assert!(other.read(&path).unwrap() == contents(number % 50), "{path}");
+        assert_eq!(other.metadata(&path).unwrap().mode, 0o640);
+    }
+    assert_eq!(other.read_dir("/dir").unwrap().count(), 500);
+}
+
+#[test]
+fn names_that_are_not_there_are_known_under_the_lease() {
+    let cluster = cluster();
+    let (client, other) = (client(&cluster), cluster.root());
+    client.create_dir("/dir", 0o755).unwrap();
+    for number in 0..10 {
+        unpack(&client, &format!("/dir/{number}"), &contents(number));
+    }
+    let lookups = || cluster.count("lookup") + cluster.count("open_entry");
+    let asked = lookups();
+    for number in 10..40 {
+        let path = format!("/dir/{number}");
+        assert_eq!(client.metadata(&path).err(), Some(Errno::NOENT));
+        assert_eq!(client.open(&path, &OpenOptions::read_only()).err(), Some(Errno::NOENT));
+        unpack(&client, &path, &contents(number));
+    }
+    assert_eq!(lookups(), asked);
+    other.write("/dir/others", b"other").unwrap();
+    assert_eq!(client.read("/dir/others").unwrap(), b"other");
+}
+
+#[test]
+fn nobody_waits_once_everything_was_let_arrive() {
+    let cluster = cluster();
+    let client = client(&cluster);
+    unpack_tree(&client, "/tree");
+    client.filesystem().drain().unwrap();
+    let begun = Instant::now();
+    let other = cluster.root();
+    check_tree(&other, "/tree");
+    other.write("/tree/0/other", b"other").unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(1500));
+    // For a while none is asked for: whoever was started looks at what is made.
+    let numbered = cluster.count("create_numbered");
+    unpack_tree(&client, "/more");
+    assert_eq!(cluster.count("create_numbered"), numbered);
+}
