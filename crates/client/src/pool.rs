@@ -257,6 +257,12 @@ impl Pool {
         &self,
         exchange: &mut Exchange<'_, 'a>,
     ) -> Result<R::Reply> {
+        if exchange.bulk_out.is_empty()
+            && exchange.bulk_in.is_empty()
+            && let Some(reply) = self.ask_behind_changes(exchange.target, exchange.request)
+        {
+            return self.typed::<R>(exchange.target, reply);
+        }
         self.arrive()?;
         let reply = self.session_for(exchange.target).call(exchange);
         self.typed::<R>(exchange.target, reply)

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_client::LeasedNames;
+use azekura_proto::attr::FileKind;
+use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, Oid, TargetId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -16,6 +18,8 @@ use parking_lot::{Mutex, MutexGuard};
 const LATELY_MAX: usize = 32;
 /// The second name that is made in a directory within this time asks for a lease of its names.
 const LATELY: Duration = Duration::from_secs(1);
+/// Whoever has made something under a lease so lately goes on with that elsewhere.
+const ON_AND_ON: Duration = Duration::from_millis(500);
 /// For this long after names of a directory were changed in ways that its lease is no good for, none is
 /// asked for.
 const REFUSAL: Duration = Duration::from_secs(5);
@@ -37,8 +41,41 @@ struct Names {
     root: Root,
     /// By what creations in it are judged.
     attr: Arc<Attr>,
-    /// What is there, and which of it is newborn.
-    names: HashMap<Box<[u8]>, Option<Oid>>,
+    names: HashMap<Box<[u8]>, There>,
+}
+
+/// What is known of a name that is there.
+#[derive(Clone, Copy, Debug)]
+enum There {
+    /// It leads to this newborn object.
+    Newborn(Oid),
+    /// It leads to this object.
+    Entry(Entry),
+    /// Where it leads has to be asked for.
+    Unclear,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Name {
+    /// Nothing.
+    Unknown,
+    /// It is not there, as long as this lease holds.
+    Absent(LeasedNames),
+    /// It leads to this newborn object.
+    Newborn(Oid),
+    /// It leads to this object, as long as this lease holds.
+    Entry(LeasedNames, Entry),
+}
+
+impl Root {
+    /// The lease of a name in this shard of a directory.
+    fn of(self, dir: Oid, shard: u16) -> LeasedNames {
+        match self {
+            Self::Own => (dir, shard),
+            Self::Above(root) => root,
+        }
+    }
 }
 
 /// A newborn object.
@@ -65,6 +102,8 @@ struct State {
     /// The engine's time, and when it was told.
     clock: Option<(Timestamp, Instant)>,
     lately: VecDeque<(Oid, Instant)>,
+    /// When something was made under a lease last.
+    last_made: Option<Instant>,
     refused: VecDeque<(Oid, Instant)>,
     /// Changes of names by requests that are waited for: how many are under way, and how many there were.
     namings: usize,
@@ -118,16 +157,26 @@ impl Newborns {
         state
     }
 
-    /// Something was made in a directory by a request that was waited for; the engine's time was this, or
-    /// later.
-    pub(crate) fn note_made(&self, dir: Oid, time: Timestamp, now: Instant) {
+    /// Something was made in a directory by a request that was waited for; the engine's time was that of its
+    /// birth, or later.
+    pub(crate) fn note_made(&self, dir: Oid, made: &Attr, now: Instant) {
         let mut state = self.state.lock();
-        state.clock = Some((time, now));
-        state.lately.retain(|(other, _)| *other != dir);
-        if state.lately.len() >= LATELY_MAX {
-            state.lately.pop_front();
+        state.clock = Some((made.ctime, now));
+        put_last(&mut state.lately, dir, now);
+        if made.kind == FileKind::Directory {
+            // It is there to be filled.
+            put_last(&mut state.lately, made.oid, now);
         }
-        state.lately.push_back((dir, now));
+    }
+
+    /// Where a name leads that was made by a request that was waited for.
+    pub(crate) fn note_entry(&self, dir: Oid, name: &[u8], made: &Attr) {
+        if !self.are_none()
+            && let Some(known) = self.state.lock().dirs.get_mut(&dir)
+            && let Some(there) = known.names.get_mut(name)
+        {
+            *there = There::Entry(Entry { oid: made.oid, kind: made.kind });
+        }
     }
 
     /// Whether it is worth to lease the names of a directory in which something is made.
@@ -137,17 +186,16 @@ impl Newborns {
             let is_young = |at: Instant| now.saturating_duration_since(at) < time;
             list.iter().any(|(other, at)| *other == dir && is_young(*at))
         };
-        state.clock.is_some() && within(&state.lately, LATELY) && !within(&state.refused, REFUSAL)
+        let goes_on =
+            state.last_made.is_some_and(|at| now.saturating_duration_since(at) < ON_AND_ON);
+        state.clock.is_some()
+            && (goes_on || within(&state.lately, LATELY))
+            && !within(&state.refused, REFUSAL)
     }
 
     /// No lease of the names of this directory is to be asked for, for a while.
     pub(crate) fn refuse(&self, dir: Oid, now: Instant) {
-        let mut state = self.state.lock();
-        state.refused.retain(|(other, _)| *other != dir);
-        if state.refused.len() >= LATELY_MAX {
-            state.refused.pop_front();
-        }
-        state.refused.push_back((dir, now));
+        put_last(&mut self.state.lock().refused, dir, now);
     }
 
     /// Keeps other threads from making names that are answered for before they have arrived.
@@ -165,7 +213,7 @@ impl Newborns {
         if let Some((dir, name)) = new
             && let Some(known) = state.dirs.get_mut(&dir)
         {
-            known.names.insert(name.into(), None);
+            known.names.insert(name.into(), There::Unclear);
         }
         Naming(self)
     }
@@ -183,14 +231,14 @@ impl Newborns {
         &self,
         generation: u64,
         attr: Arc<Attr>,
-        names: impl Iterator<Item = Vec<u8>>,
+        names: impl Iterator<Item = (Vec<u8>, Entry)>,
         namings_begun: u64,
     ) -> bool {
         let mut state = self.state(generation);
         if state.namings_begun != namings_begun {
             return false;
         }
-        let names = names.map(|name| (name.into(), None)).collect();
+        let names = names.map(|(name, entry)| (name.into(), There::Entry(entry))).collect();
         state.dirs.insert(attr.oid, Names { root: Root::Own, attr, names });
         self.count.store(state.dirs.len(), Ordering::SeqCst);
         true
@@ -211,11 +259,8 @@ impl Newborns {
         if is_full || known.names.contains_key(name) {
             return None;
         }
-        known.names.insert(name.into(), None);
-        let root = match known.root {
-            Root::Own => (dir, shard),
-            Root::Above(root) => root,
-        };
+        known.names.insert(name.into(), There::Unclear);
+        let root = known.root.of(dir, shard);
         let born = time.after(now.saturating_duration_since(told));
         Some(Cradle { root, dir: Arc::clone(&known.attr), born })
     }
@@ -249,7 +294,7 @@ impl Newborns {
         self.state.lock().serials.insert(target, serials);
     }
 
-    /// A newborn object, with its name.
+    /// A newborn object, with its name; made just now.
     pub(crate) fn add(
         &self,
         generation: u64,
@@ -257,10 +302,12 @@ impl Newborns {
         root: LeasedNames,
         attr: &Attr,
         (is_exact, changes): (bool, u64),
+        now: Instant,
     ) {
         let mut state = self.state(generation);
+        state.last_made = Some(now);
         let Some(above) = state.dirs.get_mut(&dir) else { return };
-        above.names.insert(name.into(), Some(attr.oid));
+        above.names.insert(name.into(), There::Newborn(attr.oid));
         if let Some(parent) = state.objects.get_mut(&dir) {
             // Its times and links are others now.
             parent.is_exact = false;
@@ -280,24 +327,17 @@ impl Newborns {
         self.state(generation).objects.get(&oid).cloned()
     }
 
-    /// The lease that says that a name is not there, if it is not. `shard`: that of the name.
-    pub(crate) fn absence(
-        &self,
-        generation: u64,
-        (dir, name): (Oid, &[u8]),
-        shard: u16,
-    ) -> Option<LeasedNames> {
+    /// What is known of a name. `shard`: that of the name.
+    pub(crate) fn named(&self, generation: u64, (dir, name): (Oid, &[u8]), shard: u16) -> Name {
         let state = self.state(generation);
-        let known = state.dirs.get(&dir).filter(|known| !known.names.contains_key(name))?;
-        Some(match known.root {
-            Root::Own => (dir, shard),
-            Root::Above(root) => root,
-        })
-    }
-
-    /// The newborn object of this name.
-    pub(crate) fn named(&self, generation: u64, dir: Oid, name: &[u8]) -> Option<Oid> {
-        *self.state(generation).dirs.get(&dir)?.names.get(name)?
+        let Some(known) = state.dirs.get(&dir) else { return Name::Unknown };
+        let root = known.root.of(dir, shard);
+        match known.names.get(name) {
+            None => Name::Absent(root),
+            Some(There::Newborn(oid)) => Name::Newborn(*oid),
+            Some(There::Entry(entry)) => Name::Entry(root, *entry),
+            Some(There::Unclear) => Name::Unknown,
+        }
     }
 
     /// The attributes of a newborn object have changed; only what it is judged by is certain.
@@ -319,4 +359,13 @@ impl Newborns {
             (newborn.is_exact, newborn.changes) = (false, changes);
         }
     }
+}
+
+/// Puts a directory at the end of those that something happened to.
+fn put_last(list: &mut VecDeque<(Oid, Instant)>, dir: Oid, now: Instant) {
+    list.retain(|(other, _)| *other != dir);
+    if list.len() >= LATELY_MAX {
+        list.pop_front();
+    }
+    list.push_back((dir, now));
 }

@@ -147,6 +147,29 @@ impl Pool {
         if self.changes.are_none() { Ok(()) } else { self.in_flight(|locked| locked.arrive()) }
     }
 
+    /// The reply to a request that goes over the connection of the changes in flight, if there are any and it
+    /// can go there.
+    pub(crate) fn ask_behind_changes(
+        &self,
+        target: TargetId,
+        request: &Request<'_>,
+    ) -> Option<Result<Reply>> {
+        let may_go = !self.changes.are_none()
+            && !request.needs_exact_retry()
+            && !request.may_be_slow()
+            && !matches!(request, Request::LockAcquire { .. })
+            && request.has_reply();
+        let is_on_the_way = |locked: &Locked<'_>| {
+            let first = locked.state.posted.front();
+            let map = locked.pool.map();
+            first.is_some_and(|first| map.engine_of(first.target) == map.engine_of(target))
+        };
+        let ask = |locked: &mut Locked<'_>| {
+            if is_on_the_way(locked) { locked.ask(target, request) } else { None }
+        };
+        if may_go { self.in_flight(ask) } else { None }
+    }
+
     /// Grows whenever leases of names are lost or given back: what relied on them is over.
     pub fn names_generation(&self) -> u64 {
         self.in_flight(|locked| locked.state.generation)
@@ -350,6 +373,35 @@ impl Locked<'_> {
         };
         let is_noted = answered.is_ok_and(|((), answer)| self.note(answer));
         if is_noted { Ok(()) } else { self.send_again() }
+    }
+
+    /// Asks for something behind the changes in flight, over their connection, which saves waiting for them
+    /// first. `None` if that does not go, or has come to nothing: then it is to be asked as ever.
+    fn ask(&mut self, target: TargetId, request: &Request<'_>) -> Option<Result<Reply>> {
+        let (channel, to) = self.state.channel.as_mut()?;
+        let to = Destination { target, ..*to };
+        let outgoing = Outgoing { to, request, bulk: &[], reply_bytes_max: 0 };
+        if !channel.has_room(request, &[]) {
+            return None;
+        }
+        channel.submit(outgoing, Attempt::default(), ()).ok()?;
+        channel.flush().ok()?;
+        while !self.state.posted.is_empty() {
+            self.take_one().ok()?;
+        }
+        // Gone if anything had to be sent again.
+        let (channel, _) = self.state.channel.as_mut()?;
+        match channel.wait(&mut [], Duration::ZERO) {
+            Ok(((), Ok(reply))) => Some(Ok(reply)),
+            Ok(((), Err(status))) => match status.class() {
+                StatusClass::Caller | StatusClass::Fatal => Some(Err(status.into())),
+                StatusClass::Retry | StatusClass::RefreshMap => None,
+            },
+            Err(_) => {
+                self.state.channel = None;
+                None
+            }
+        }
     }
 
     fn arrive(&mut self) -> Result<()> {

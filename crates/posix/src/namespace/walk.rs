@@ -202,8 +202,8 @@ impl Namespace {
     /// Where a name leads, if that is believed for a moment.
     fn known_step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
         let step = self.fs.cache.step(dir, name);
-        let newborn = || self.fs.newborn_step(dir, name).map(Step::Directory);
-        step.or_else(newborn).or_else(|| {
+        let certain = || self.fs.certain_directory(dir, name).map(Step::Directory);
+        step.or_else(certain).or_else(|| {
             let found =
                 if self.fs.keeps_listed() { self.fs.listed.directory(dir, name) } else { None };
             found.map(Step::Directory)

@@ -236,6 +236,7 @@ impl FileSystem {
         match creation.map_err(|error| entry_errno(&error))? {
             Creation::New(mut attr) => {
                 let oid = attr.oid;
+                self.newborns.note_entry(dir, name, &attr);
                 let step = asked_new.map(|_| (asked_step, Step::Directory(oid)));
                 self.note_new_entry(dir, &mut attr, asked_new);
                 self.cache.renew_step(dir, name, step);
@@ -349,6 +350,7 @@ impl FileSystem {
                             self.cache.confirm_dir(asked, dir, guard);
                         }
                         self.note_new_entry(dir, &mut attr, None);
+                        self.newborns.note_entry(dir, name, &attr);
                         let file = self.handle(reference, &attr, caller, flags);
                         return Ok((*attr, file));
                     }
@@ -429,7 +431,7 @@ impl FileSystem {
     /// What is kept of a directory that has got a new entry, and of a new directory.
     fn note_new_entry(&self, dir: Oid, attr: &mut Attr, asked_new: Option<AskedAny>) {
         let change = DirectoryChange::take_from_newborn(attr);
-        self.newborns.note_made(dir, attr.ctime, self.now());
+        self.newborns.note_made(dir, attr, self.now());
         if let Some(asked) = asked_new {
             self.cache.keep_met_dir(asked, attr.oid, Box::new(attr.clone()));
         }

@@ -16,7 +16,7 @@ use super::attr::AttrUpdate;
 use super::create::{NewEntry, Striping};
 use crate::cache::Step;
 use crate::errno::of_client;
-use crate::newborn::{Cradle, Naming, Newborn};
+use crate::newborn::{Cradle, Name, Naming, Newborn};
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result};
 
 /// Directories of more shards are not leased, nor are numbers drawn from more targets.
@@ -108,7 +108,7 @@ impl FileSystem {
         let is_exact = self.pool().round_trip_us_to(target) >= EXACT_FROM_US;
         let changes = self.changes.now_of(oid);
         let generation = self.pool().names_generation();
-        self.newborns.add(generation, (dir, name), root, &attr, (is_exact, changes));
+        self.newborns.add(generation, (dir, name), root, &attr, (is_exact, changes), self.now());
         let step = (attr.kind == FileKind::Directory).then_some((asked_step, Step::Directory(oid)));
         self.cache.renew_step(dir, name, step);
         self.cache.age_dir(dir);
@@ -227,7 +227,7 @@ impl FileSystem {
             && let Ok(attr) = attr
             && attr.kind == FileKind::Directory
         {
-            let names = names.into_iter().map(|entry| entry.name);
+            let names = names.into_iter().map(|found| (found.name, found.entry));
             let generation = pool.names_generation();
             if self.newborns.keep_leased(generation, Arc::from(attr), names, namings_begun) {
                 return Ok(true);
@@ -254,25 +254,46 @@ impl FileSystem {
         self.newborn(oid).filter(|newborn| newborn.is_exact).map(|newborn| newborn.attr)
     }
 
+    /// What is known of a name, also for how long it may be believed.
+    fn name(&self, dir: Oid, name: &[u8]) -> Name {
+        if self.newborns.are_none() {
+            return Name::Unknown;
+        }
+        let target = self.entry_target(dir, name);
+        let Some(shard) = self.pool().placement().shard_on_target(dir, target) else {
+            return Name::Unknown;
+        };
+        match self.newborns.named(self.pool().names_generation(), (dir, name), shard) {
+            Name::Absent(root) | Name::Entry(root, _) if !self.pool().holds_names(root) => {
+                Name::Unknown
+            }
+            known => known,
+        }
+    }
+
     /// The newborn object of this name; its times, links and length may be others.
     pub(crate) fn newborn_named(&self, dir: Oid, name: &[u8]) -> Option<Newborn> {
-        if self.newborns.are_none() {
-            return None;
+        match self.name(dir, name) {
+            Name::Newborn(oid) => self.newborn(oid),
+            Name::Unknown | Name::Absent(_) | Name::Entry(..) => None,
         }
-        let oid = self.newborns.named(self.pool().names_generation(), dir, name)?;
-        self.newborn(oid)
     }
 
     /// Whether it is certain that a name is not there, without asking.
     pub(crate) fn is_absent(&self, dir: Oid, name: &[u8]) -> bool {
-        if self.newborns.are_none() {
-            return false;
+        matches!(self.name(dir, name), Name::Absent(_))
+    }
+
+    /// The directory of this name, if that is certain without asking.
+    pub(crate) fn certain_directory(&self, dir: Oid, name: &[u8]) -> Option<Oid> {
+        match self.name(dir, name) {
+            Name::Newborn(oid) => {
+                self.newborn(oid).filter(|newborn| newborn.attr.kind == FileKind::Directory)?;
+                Some(oid)
+            }
+            Name::Entry(_, entry) if entry.kind == FileKind::Directory => Some(entry.oid),
+            Name::Unknown | Name::Absent(_) | Name::Entry(..) => None,
         }
-        let placement = self.pool().placement();
-        let shard = placement.shard_on_target(dir, self.entry_target(dir, name));
-        let absence =
-            |shard| self.newborns.absence(self.pool().names_generation(), (dir, name), shard);
-        shard.and_then(absence).is_some_and(|root| self.pool().holds_names(root))
     }
 
     /// A newborn directory, as far as what is done in it is judged by it.
@@ -394,12 +415,6 @@ impl FileSystem {
         let reference = made.reference.ok_or(Errno::IO)?;
         let file = self.handle(reference, &made.attr, caller, flags);
         Ok((made.attr, file))
-    }
-
-    /// The newborn directory of this name.
-    pub(crate) fn newborn_step(&self, dir: Oid, name: &[u8]) -> Option<Oid> {
-        let attr = self.newborn_named(dir, name)?.attr;
-        (attr.kind == FileKind::Directory).then_some(attr.oid)
     }
 }
 

@@ -1,0 +1,187 @@
+"""Making many files in far directories under the preload library: programs do not wait for each call, and what
+they have made is there, in order, for whoever looks, whatever happens to links, engines and the program."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import time
+
+import pytest
+from pools import BINARY, LAB, wait_until
+from test_netlab import PAIR, Lab
+
+pytestmark = pytest.mark.root
+
+DIRECTORIES = 4
+FILES = 60
+FILE_BYTES = 6000
+
+# Makes files one after the other, each in three calls, and says after each that it was answered.
+MAKER = """
+import os, sys, time
+directory, told, count, pause = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+os.mkdir(directory)
+with open(told, "ab", buffering=0) as news:
+    for number in range(count):
+        fd = os.open(f"{directory}/{number:04d}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, b"%04d" % number * 500)
+        os.fchmod(fd, 0o640)
+        os.close(fd)
+        news.write(b"%04d\\n" % number)
+        time.sleep(pause)
+    news.write(b"end\\n")
+"""
+
+# Looks for each file as soon as it is told of, until the maker has ended.
+FINDER = """
+import os, sys, time
+directory, told = sys.argv[1:]
+found = 0
+with open(told, "rb") as news:
+    while True:
+        lines = news.read().decode().split()
+        if "end" in lines:
+            break
+        for number in lines[-1:]:
+            path = f"{directory}/{number}"
+            assert os.stat(path).st_mode & 0o777 == 0o640, path
+            with open(path, "rb") as file:
+                assert file.read() == number.encode() * 500, path
+            found += 1
+        time.sleep(0.01)
+assert len(os.listdir(directory)) == int(open(told).read().split()[-2]) + 1
+print(found)
+"""
+
+
+class FarPool:
+    """A pool in one host, and programs in both."""
+
+    def __init__(self, world):
+        self.world = world
+        self.lab = Lab(world, PAIR)
+        self.engine = None
+        self.serve()
+        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+        self.source = world.base / "source"
+        for directory in range(DIRECTORIES):
+            (self.source / f"dir{directory}").mkdir(parents=True)
+            for number in range(FILES):
+                path = self.source / f"dir{directory}" / f"file{number}"
+                path.write_bytes(bytes([number]) * (FILE_BYTES + number))
+                path.chmod(0o640 + number % 2)
+                os.utime(path, (1_000_000_000, 1_000_000_000 + number))
+            (self.source / f"dir{directory}" / "link").symlink_to("file1")
+        self.archive = world.base / "source.tar"
+        with tarfile.open(self.archive, "w") as archive:
+            archive.add(self.source, arcname="tree")
+
+    def serve(self):
+        self.engine = self.world.start(
+            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
+            *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
+            *("--metrics", "127.0.0.1:7071"),
+            program=LAB,
+        )
+        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
+
+    def distance(self, one_way):
+        self.lab.tell("set", "wan", f"delay={one_way}", "rate=1gbit")
+
+    def run(self, *command):
+        """Runs a program beyond the link; gives how long that took in seconds."""
+        begun = time.monotonic()
+        self.lab.exec("near", BINARY, "run", "--pool", "far", "--via", "preload", "--", *command)
+        return time.monotonic() - begun
+
+    def start(self, host, *command):
+        return self.world.start(
+            *("netlab", "exec", "--lab", self.lab.name, host, "--"),
+            *(BINARY, "run", "--pool", "far", "--via", "preload", "--", *command),
+            program=LAB,
+        )
+
+    def unpack(self):
+        return ("tar", "-xf", self.archive, "-C", "/azekura")
+
+    def judge(self, name):
+        """What is there now, seen from the engine's side, is what was packed."""
+        back = self.world.base / f"back-{name}"
+        self.lab.exec("far", BINARY, "fs", "get", "-r", f"far:/{name}", back)
+        subprocess.run(["diff", "-r", self.source, back], check=True)
+        for path in self.source.rglob("file*"):
+            was, found = path.stat(), (back / path.relative_to(self.source)).stat()
+            assert (was.st_mode, was.st_mtime_ns) == (found.st_mode, found.st_mtime_ns), path
+        self.lab.exec("far", BINARY, "fs", "check", "far")
+
+
+@pytest.fixture
+def far(world):
+    """A pool behind a link."""
+    return FarPool(world)
+
+
+def test_a_tree_is_unpacked_and_copied_in_few_round_trips(far):
+    far.distance("50ms")
+    # A hundred milliseconds for each file alone would take 24 s.
+    assert far.run(*far.unpack()) < 12
+    assert far.run("cp", "-r", "--preserve=mode,timestamps", far.source, "/azekura/copied") < 12
+    far.distance("0ms")
+    far.judge("tree")
+    far.judge("copied")
+
+
+def test_what_was_made_is_found_by_whoever_is_told(far):
+    far.distance("10ms")
+    told = far.world.base / "told"
+    told.touch()
+    maker = far.start("near", sys.executable, "-c", MAKER, "/azekura/made", told, "400", "0.01")
+    wait_until(lambda: told.read_text(), "the first file was made")
+    finder = far.start("far", sys.executable, "-c", FINDER, "/azekura/made", told)
+    assert maker.wait(90) == 0, maker.log.read_text()
+    assert finder.wait(30) == 0, finder.log.read_text()
+    assert int(finder.log.read_text().split()[-1]) > 3
+
+
+def test_a_link_that_comes_back_loses_nothing(far):
+    far.distance("25ms")
+    child = far.start("near", *far.unpack())
+    time.sleep(1.5)
+    far.lab.tell("set", "wan", "down")
+    time.sleep(4)
+    far.lab.tell("set", "wan", "up")
+    assert child.wait(60) == 0, child.log.read_text()
+    far.distance("0ms")
+    far.judge("tree")
+
+
+def test_an_engine_may_be_killed_under_a_maker(far):
+    far.distance("25ms")
+    child = far.start("near", *far.unpack())
+    time.sleep(1.5)
+    far.lab.tell("kill", "far")
+    far.engine.wait(10)
+    far.serve()
+    assert child.wait(60) == 0, child.log.read_text()
+    far.distance("0ms")
+    far.judge("tree")
+
+
+def test_a_maker_that_is_killed_has_made_what_it_did_first(far):
+    far.distance("25ms")
+    told = far.world.base / "told"
+    told.touch()
+    maker = far.start("near", sys.executable, "-c", MAKER, "/azekura/made", told, "2000", "0")
+    wait_until(lambda: "0300" in told.read_text(), "some hundred files were made")
+    far.lab.tell("kill", "near")
+    maker.wait(10)
+    answered = len(told.read_text().split())
+    far.distance("0ms")
+    look = "ls /azekura/made; cat /azekura/made/* | wc -c"
+    seen = far.lab.exec("far", BINARY, "run", "--pool", "far", "--via", "preload", "--", "sh", "-c", look)
+    *names, total = seen.stdout.split()
+    # The youngest may be missing, and the last one be in the middle.
+    assert names == [f"{number:04d}" for number in range(len(names))]
+    assert 2000 * (len(names) - 1) <= int(total) <= 2000 * len(names)
+    assert answered - 200 < len(names) <= answered + 1
