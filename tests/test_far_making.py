@@ -1,5 +1,5 @@
-"""Making many files in far directories under the preload library: programs do not wait for each call, and what
-they have made is there, in order, for whoever looks, whatever happens to links, engines and the program."""
+"""Making many files in far directories under the preload library: programs do not wait for each call,
+and what they have made is there, in order, whatever happens to links, engines and the program."""
 
 import os
 import subprocess
@@ -179,7 +179,9 @@ def test_a_maker_that_is_killed_has_made_what_it_did_first(far):
     answered = len(told.read_text().split())
     far.distance("0ms")
     look = "ls /azekura/made; cat /azekura/made/* | wc -c"
-    seen = far.lab.exec("far", BINARY, "run", "--pool", "far", "--via", "preload", "--", "sh", "-c", look)
+    seen = far.lab.exec(
+        "far", BINARY, "run", "--pool", "far", "--via", "preload", "--", "sh", "-c", look
+    )
     *names, total = seen.stdout.split()
     # The youngest may be missing, and the last one be in the middle.
     assert names == [f"{number:04d}" for number in range(len(names))]

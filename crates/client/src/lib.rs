@@ -7,6 +7,7 @@
 
 mod array_values;
 mod batch;
+mod changes;
 mod claims;
 mod error;
 mod fan_out;

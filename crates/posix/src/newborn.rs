@@ -37,7 +37,7 @@ enum Root {
 
 /// A directory all of whose names are known.
 #[derive(Debug)]
-struct Names {
+struct Known {
     root: Root,
     /// By what creations in it are judged.
     attr: Arc<Attr>,
@@ -96,7 +96,7 @@ pub(crate) struct Newborn {
 struct State {
     /// Of the leases that this relies on.
     generation: u64,
-    dirs: HashMap<Oid, Names>,
+    dirs: HashMap<Oid, Known>,
     objects: HashMap<Oid, Newborn>,
     serials: HashMap<TargetId, Range<u64>>,
     /// The engine's time, and when it was told.
@@ -239,7 +239,7 @@ impl Newborns {
             return false;
         }
         let names = names.map(|(name, entry)| (name.into(), There::Entry(entry))).collect();
-        state.dirs.insert(attr.oid, Names { root: Root::Own, attr, names });
+        state.dirs.insert(attr.oid, Known { root: Root::Own, attr, names });
         self.count.store(state.dirs.len(), Ordering::SeqCst);
         true
     }
@@ -273,7 +273,7 @@ impl Newborns {
     /// The directory whose names are known, as far as creations in it are judged by it, if it is newborn.
     pub(crate) fn directory(&self, generation: u64, dir: Oid) -> Option<(LeasedNames, Arc<Attr>)> {
         let state = self.state(generation);
-        let Names { root: Root::Above(root), attr, .. } = state.dirs.get(&dir)? else {
+        let Known { root: Root::Above(root), attr, .. } = state.dirs.get(&dir)? else {
             return None;
         };
         Some((*root, Arc::clone(attr)))
@@ -316,8 +316,8 @@ impl Newborns {
         state.objects.insert(attr.oid, newborn);
         if attr.inheritance.is_some() {
             let attr = Arc::new(attr.clone());
-            let names = Names { root: Root::Above(root), attr, names: HashMap::new() };
-            state.dirs.insert(names.attr.oid, names);
+            let known = Known { root: Root::Above(root), attr, names: HashMap::new() };
+            state.dirs.insert(known.attr.oid, known);
         }
         self.count.store(state.dirs.len(), Ordering::SeqCst);
     }

@@ -115,6 +115,11 @@ pub(crate) fn of_new(
     Ownership { mode, uid: caller.uid, gid: dir.gid }
 }
 
+/// Whether there are extended attributes of such names.
+pub(crate) fn is_xattr_name(name: &[u8]) -> bool {
+    [&b"trusted."[..], b"security.", b"user."].iter().any(|space| name.starts_with(space))
+}
+
 /// Whether an extended attribute's name is open to the caller (xattr(7)).
 pub(crate) fn check_xattr(
     caller: &Credentials,

@@ -1,5 +1,6 @@
 //! One change that is on its way: what is asked, of whom, and what has to live until it is answered.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,7 +8,8 @@ use azekura_proto::attr::{AttrChange, DirectoryGuard, NewInode};
 use azekura_proto::message::{NamesLease, Request, ShardRef};
 use azekura_proto::{Oid, TargetId, Timestamp};
 
-use crate::OpenReference;
+/// What has to live until a change is answered, to be dropped after it.
+pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
 /// A shard of a directory whose names are leased.
 pub type Leased = (Oid, u16);
@@ -75,14 +77,14 @@ impl Change {
 
 /// A change that has been sent, or is to be sent again.
 #[derive(Debug)]
-pub(super) struct Posted {
-    pub(super) change: Change,
-    pub(super) target: TargetId,
+pub(crate) struct Posted {
+    pub(crate) change: Change,
+    pub(crate) target: TargetId,
     /// The lease that keeps others from the object.
-    pub(super) root: Leased,
+    pub(crate) root: Leased,
     /// What is held open from its birth on: not released before the engine has opened it.
-    pub(super) reference: Option<Arc<OpenReference>>,
-    pub(super) sent: Instant,
+    pub(crate) reference: Option<Held>,
+    pub(crate) sent: Instant,
 }
 
 impl Posted {

@@ -1,7 +1,7 @@
 //! Changes of names and of new objects that were answered to the program and are on their way to the engine.
 //! Owns the one stream over which they are sent, in the order in which they were made; the leases of names
 //! that keep everybody else from them until they are there; and the failures that nobody has been told yet.
-//! Whatever else the session asks comes after them: [`Pool`](crate::Pool) waits for them first.
+//! Whatever else the session asks comes after them: the pool waits for them first (`crate::changes`).
 //!
 //! There is no thread: answers are taken in by whoever sends next or waits. What was lost with a connection is
 //! sent again, in order, from the first on that is lost.
@@ -10,10 +10,10 @@ mod change;
 mod resend;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use azekura_platform::SharedPlatform;
 use azekura_proto::TargetId;
 use azekura_proto::limits::{LEASE_REFUSAL_MS, WRITE_LEASE_MS};
 use azekura_proto::message::typed::ReleaseWrite;
@@ -27,10 +27,9 @@ use crate::error::{ClientError, Result};
 use crate::link::Borrowed;
 use crate::retry::Exchange;
 use crate::session::{Session, this_process};
-use crate::{OpenReference, Pool};
 
-use change::Posted;
 pub use change::{Change, Leased};
+pub(crate) use change::{Held, Posted};
 
 /// For this long after others have come no lease is asked for.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
@@ -64,8 +63,8 @@ struct State {
     channel: Option<(Channel<Borrowed, ()>, Destination)>,
     /// Oldest first.
     posted: VecDeque<Posted>,
-    /// References of changes that have been answered, to be dropped without the lock.
-    done: Vec<Arc<OpenReference>>,
+    /// What was held for changes that have been answered, to be dropped without the lock.
+    done: Vec<Held>,
     leases: HashMap<Leased, Lease>,
     /// Grows when leases are lost or given back.
     generation: u64,
@@ -105,8 +104,8 @@ impl Default for ChangesInFlight {
 }
 
 /// The state in the hands of one thread.
-struct Locked<'p> {
-    pool: &'p Pool,
+pub(crate) struct Locked<'p> {
+    session: &'p Session,
     state: MutexGuard<'p, State>,
 }
 
@@ -116,8 +115,9 @@ impl ChangesInFlight {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    fn with<T>(&self, pool: &Pool, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
-        let mut locked = Locked { pool, state: self.state.lock() };
+    /// The changes of this session, for one thread.
+    pub(crate) fn with<T>(&self, session: &Session, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
+        let mut locked = Locked { session, state: self.state.lock() };
         if locked.state.process != this_process() {
             // What a forked child finds is its parent's business.
             let generation = locked.state.generation + 1;
@@ -133,159 +133,74 @@ impl ChangesInFlight {
     }
 }
 
-impl Pool {
-    fn in_flight<T>(&self, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
-        self.changes.with(self, act)
-    }
-
-    /// Waits until the changes in flight have arrived.
-    ///
-    /// # Errors
-    /// If the engine cannot be reached. What it has not got is kept, and sent when this is called again. What
-    /// it refuses is no error here: see [`Pool::take_failed_change`].
-    pub fn arrive(&self) -> Result<()> {
-        if self.changes.are_none() { Ok(()) } else { self.in_flight(|locked| locked.arrive()) }
-    }
-
-    /// The reply to a request that goes over the connection of the changes in flight, if there are any and it
-    /// can go there.
-    pub(crate) fn ask_behind_changes(
-        &self,
-        target: TargetId,
-        request: &Request<'_>,
-    ) -> Option<Result<Reply>> {
-        let may_go = !self.changes.are_none()
-            && !request.needs_exact_retry()
-            && !request.may_be_slow()
-            && !matches!(request, Request::LockAcquire { .. })
-            && request.has_reply();
-        let is_on_the_way = |locked: &Locked<'_>| {
-            let first = locked.state.posted.front();
-            let map = locked.pool.map();
-            first.is_some_and(|first| map.engine_of(first.target) == map.engine_of(target))
-        };
-        let ask = |locked: &mut Locked<'_>| {
-            if is_on_the_way(locked) { locked.ask(target, request) } else { None }
-        };
-        if may_go { self.in_flight(ask) } else { None }
-    }
-
-    /// Grows whenever leases of names are lost or given back: what relied on them is over.
-    pub fn names_generation(&self) -> u64 {
-        self.in_flight(|locked| locked.state.generation)
-    }
-
-    /// Whether no lease of names is to be asked for, since others were there a moment ago.
-    pub fn names_are_refused(&self) -> bool {
-        self.in_flight(|locked| locked.is_refused())
-    }
-
-    /// Takes up a lease that an engine has given, of these milliseconds from when it was asked for.
-    pub fn hold_names(
-        &self,
-        leased: Leased,
-        target: TargetId,
-        epoch: u64,
-        asked: Instant,
-        lease_ms: u32,
-    ) {
-        let may_answer_until = asked + Duration::from_millis(u64::from(lease_ms) / 2);
-        let lease = Lease { target, epoch, may_answer_until };
-        self.in_flight(|locked| locked.state.leases.insert(leased, lease));
-    }
-
-    /// Whether names are leased, with time left: then what this session knows of them is so, and of all below
-    /// that it has made under this lease.
-    pub fn holds_names(&self, leased: Leased) -> bool {
-        self.in_flight(|locked| locked.may_answer(leased))
-    }
-
-    /// Sends a change under a lease of names. When this returns the change may be answered to the program.
-    ///
-    /// # Errors
-    /// If the engine cannot be reached: the change is not sent again then.
-    pub fn post_change(
-        &self,
-        change: Change,
-        root: Leased,
-        reference: Option<Arc<OpenReference>>,
-    ) -> Result<()> {
-        let target = match &change {
-            Change::Create { oid, .. } | Change::SetAttr { oid, .. } => oid.home(),
-            Change::Write { data, .. } => self.placement().shard_target(data.oid, data.shard),
-        };
-        let sent = self.platform().now();
-        let posted = Posted { change, target, root, reference, sent };
-        self.in_flight(|locked| locked.post(posted))
-    }
-
-    /// Lets everything arrive and gives all leases of names back, so that nobody waits for them.
-    ///
-    /// # Errors
-    /// As [`Pool::arrive`]; then the leases run out by themselves.
-    pub fn publish(&self) -> Result<()> {
-        self.in_flight(|locked| locked.publish())
+impl Locked<'_> {
+    /// Grows when leases are lost or given back.
+    pub(crate) fn generation(&self) -> u64 {
+        self.state.generation
     }
 
     /// Asks for no lease of names for a while.
-    pub fn refuse_names(&self) {
-        self.in_flight(|locked| {
-            locked.state.refused_until = Some(locked.pool.platform().now() + REFUSAL);
-        });
+    pub(crate) fn refuse(&mut self) {
+        self.state.refused_until = Some(self.now() + REFUSAL);
     }
 
-    /// Closes the stream, to be made again when it is needed. Nothing should be in flight.
-    pub fn close_changes(&self) {
-        self.in_flight(|locked| {
-            if locked.state.posted.is_empty() {
-                locked.state.channel = None;
-            }
-        });
+    /// Takes up a lease that was asked for then, and given for so many milliseconds.
+    pub(crate) fn hold(
+        &mut self,
+        leased: Leased,
+        target: TargetId,
+        epoch: u64,
+        (asked, lease_ms): (Instant, u32),
+    ) {
+        let may_answer_until = asked + Duration::from_millis(u64::from(lease_ms) / 2);
+        self.state.leases.insert(leased, Lease { target, epoch, may_answer_until });
     }
 
-    /// A change of this object, or the making of one in this directory, that was answered to the program and
-    /// has failed. Each is told once.
-    pub fn take_failed_change(&self, oid: Oid) -> Option<FailedChange> {
-        self.in_flight(|locked| {
-            let failed = &mut locked.state.failed;
-            let is_of = |failed: &FailedChange| failed.oid == oid || failed.dir == Some(oid);
-            failed.iter().position(is_of).map(|place| failed.remove(place))
-        })
+    /// Whether the engine of the stream is that of a target, and something is on its way there.
+    pub(crate) fn is_under_way_to(&self, target: TargetId) -> bool {
+        let map = self.session.map();
+        let first = self.state.posted.front();
+        first.is_some_and(|first| map.engine_of(first.target) == map.engine_of(target))
     }
 
-    /// All failures that nobody has been told.
-    pub fn take_failed_changes(&self) -> Vec<FailedChange> {
-        self.in_flight(|locked| std::mem::take(&mut locked.state.failed))
+    /// Closes the stream, unless something is in flight.
+    pub(crate) fn close(&mut self) {
+        if self.state.posted.is_empty() {
+            self.state.channel = None;
+        }
     }
-}
 
-impl Locked<'_> {
-    fn session(&self) -> &Session {
-        self.pool.session()
+    /// Failures that nobody has been told.
+    pub(crate) fn failed(&mut self) -> &mut Vec<FailedChange> {
+        &mut self.state.failed
+    }
+
+    fn platform(&self) -> &SharedPlatform {
+        &self.session.identity().platform
     }
 
     fn now(&self) -> Instant {
-        self.pool.platform().now()
+        self.platform().now()
     }
 
-    fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         self.state.refused_until.is_some_and(|until| until > self.now())
     }
 
     /// Whether a change under this lease may be answered although it may not have arrived.
-    fn may_answer(&self, root: Leased) -> bool {
+    pub(crate) fn may_answer(&self, root: Leased) -> bool {
         let now = self.now();
         let is_young = |posted: &Posted| now.saturating_duration_since(posted.sent) < OLDEST;
         self.state.posted.front().is_none_or(is_young)
             && self.state.leases.get(&root).is_some_and(|lease| lease.may_answer_until > now)
     }
 
-    fn post(&mut self, posted: Posted) -> Result<()> {
+    pub(crate) fn post(&mut self, posted: Posted) -> Result<()> {
         let (root, oid) = (posted.root, posted.change.oid());
         self.take_in()?;
         self.make_way()?;
         if self.state.channel.is_none() {
-            self.open(posted.target);
+            self.state.channel = self.open(posted.target);
         }
         while self
             .state
@@ -329,29 +244,23 @@ impl Locked<'_> {
         arrived
     }
 
-    /// Opens the stream to a target's engine.
-    fn open(&mut self, target: TargetId) {
-        let pool = self.pool;
-        let open = || {
-            let session = pool.session();
-            let (link, map_version) = session.link(target).ok()?;
-            let mut borrowed = session.borrow(link).ok()?;
-            let (link, slot) = borrowed.parts();
-            if let Err(failure) = link.reach(slot, map_version, true, Duration::ZERO) {
-                tracing::debug!("no connection to keep changes in flight over: {failure}");
-                return None;
-            }
-            let channel = Channel::open(borrowed).ok()?;
-            Some((channel, Destination { target, map_version }))
-        };
-        self.state.channel = open();
+    /// A stream to a target's engine, if that can be reached.
+    fn open(&self, target: TargetId) -> Option<(Channel<Borrowed, ()>, Destination)> {
+        let (link, map_version) = self.session.link(target).ok()?;
+        let mut borrowed = self.session.borrow(link).ok()?;
+        let (link, slot) = borrowed.parts();
+        if let Err(failure) = link.reach(slot, map_version, true, Duration::ZERO) {
+            tracing::debug!("no connection to keep changes in flight over: {failure}");
+            return None;
+        }
+        let channel = Channel::open(borrowed).ok()?;
+        Some((channel, Destination { target, map_version }))
     }
 
     /// Takes in the answers that are there.
     fn take_in(&mut self) -> Result<()> {
-        loop {
-            let Some((channel, _)) = &self.state.channel else { break };
-            let polled = channel.reader().poll(&**self.pool.platform());
+        while let Some((channel, _)) = &self.state.channel {
+            let polled = channel.reader().poll(&**self.platform());
             match polled.map(|arrival| arrival.reply) {
                 Ok(Some(((), answer, _))) => {
                     if !self.note(answer) {
@@ -377,7 +286,7 @@ impl Locked<'_> {
 
     /// Asks for something behind the changes in flight, over their connection, which saves waiting for them
     /// first. `None` if that does not go, or has come to nothing: then it is to be asked as ever.
-    fn ask(&mut self, target: TargetId, request: &Request<'_>) -> Option<Result<Reply>> {
+    pub(crate) fn ask(&mut self, target: TargetId, request: &Request<'_>) -> Option<Result<Reply>> {
         let (channel, to) = self.state.channel.as_mut()?;
         let to = Destination { target, ..*to };
         let outgoing = Outgoing { to, request, bulk: &[], reply_bytes_max: 0 };
@@ -404,7 +313,7 @@ impl Locked<'_> {
         }
     }
 
-    fn arrive(&mut self) -> Result<()> {
+    pub(crate) fn arrive(&mut self) -> Result<()> {
         while !self.state.posted.is_empty() {
             self.take_one()?;
         }
@@ -466,7 +375,7 @@ impl Locked<'_> {
         Ok(())
     }
 
-    fn publish(&mut self) -> Result<()> {
+    pub(crate) fn publish(&mut self) -> Result<()> {
         self.arrive()?;
         self.state.is_waited_for = false;
         if self.state.leases.is_empty() {
@@ -483,7 +392,7 @@ impl Locked<'_> {
             .collect();
         let mut exchanges: Vec<_> =
             requests.iter().map(|(target, request)| Exchange::new(*target, request)).collect();
-        for released in self.session().fan_out(&mut exchanges) {
+        for released in self.session.fan_out(&mut exchanges) {
             if let Err(error) = released {
                 tracing::debug!("a lease of names runs out by itself: {error}");
             }

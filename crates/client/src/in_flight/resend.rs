@@ -52,7 +52,7 @@ impl Locked<'_> {
                     ..Exchange::new(posted.target, request)
                 })
                 .collect();
-            self.pool.session().fan_out(&mut exchanges)
+            self.session.fan_out(&mut exchanges)
         };
         for result in results {
             match result {
@@ -85,7 +85,7 @@ impl Locked<'_> {
             .zip(&requests)
             .map(|((_, lease), request)| Exchange::new(lease.target, request))
             .collect();
-        let replies: Vec<Result<Reply>> = self.pool.session().fan_out(&mut exchanges);
+        let replies: Vec<Result<Reply>> = self.session.fan_out(&mut exchanges);
         let mut all = true;
         for (reply, (leased, _)) in replies.into_iter().zip(leases) {
             match reply.map(LeaseWrite::read) {

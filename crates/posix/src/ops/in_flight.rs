@@ -239,7 +239,7 @@ impl FileSystem {
     }
 
     /// A newborn object of which everything is known that an answer of the engine would tell but its times.
-    fn newborn(&self, oid: Oid) -> Option<Newborn> {
+    pub(super) fn newborn(&self, oid: Oid) -> Option<Newborn> {
         if self.newborns.are_none() {
             return None;
         }

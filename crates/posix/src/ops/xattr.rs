@@ -108,10 +108,22 @@ impl FileSystem {
     fn check_xattr(&self, caller: &Credentials, oid: Oid, name: &[u8], writes: bool) -> Result<()> {
         check_name(name)?;
         if self.checks() {
-            return permission::check_xattr(caller, &self.getattr(oid)?, name, writes);
+            if !permission::is_xattr_name(name) {
+                // Whatever the object is.
+                return Err(Errno::OPNOTSUPP);
+            }
+            return permission::check_xattr(caller, &self.judged_by(oid)?, name, writes);
         }
         // The kernel has checked the rest; ACLs it would leave to us.
         if name.starts_with(b"system.") { Err(Errno::OPNOTSUPP) } else { Ok(()) }
+    }
+
+    /// What of an object decides who may do what to its extended attributes, and whether there are any.
+    fn judged_by(&self, oid: Oid) -> Result<Attr> {
+        match self.newborn(oid) {
+            Some(newborn) => Ok(newborn.attr),
+            None => self.getattr(oid),
+        }
     }
 
     /// The value of an extended attribute.
@@ -119,8 +131,12 @@ impl FileSystem {
     /// # Errors
     /// `ENODATA` if there is none, `EOPNOTSUPP` for names outside the known name spaces.
     pub fn getxattr(&self, caller: &Credentials, oid: Oid, name: &[u8]) -> Result<Vec<u8>> {
+        if self.checks() && !permission::is_xattr_name(name) {
+            check_name(name)?;
+            return Err(Errno::OPNOTSUPP);
+        }
         if self.checks() || Placement::of_name(name).is_some() {
-            return self.getxattr_of(caller, &self.getattr(oid)?, name);
+            return self.getxattr_of(caller, &self.judged_by(oid)?, name);
         }
         self.check_xattr(caller, oid, name, false)?;
         self.call(oid.home(), GetXattr { oid, name }).map_err(no_data)
