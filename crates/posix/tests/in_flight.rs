@@ -339,6 +339,7 @@ fn names_that_are_not_there_are_known_under_the_lease() {
         let path = format!("/dir/{number}");
         assert_eq!(client.metadata(&path).err(), Some(Errno::NOENT));
         assert_eq!(client.open(&path, &OpenOptions::read_only()).err(), Some(Errno::NOENT));
+        assert_eq!(client.remove_file(&path).err(), Some(Errno::NOENT));
         unpack(&client, &path, &contents(number));
     }
     assert_eq!(lookups(), asked);

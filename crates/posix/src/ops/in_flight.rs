@@ -244,8 +244,10 @@ impl FileSystem {
             return None;
         }
         let newborn = self.newborns.known(self.pool().names_generation(), oid)?;
-        let is_so =
-            newborn.changes == self.changes.now_of(oid) && self.pool().holds_names(newborn.root);
+        // What is written in the other way goes over other connections.
+        let is_so = newborn.changes == self.changes.now_of(oid)
+            && !self.writing.has_unsettled(oid)
+            && self.pool().holds_names(newborn.root);
         is_so.then_some(newborn)
     }
 

@@ -36,6 +36,10 @@ impl FileSystem {
             b"." | b".." => return Err(Errno::ISDIR),
             _ => check_name(name).map_err(of_status)?,
         }
+        if self.is_absent(dir, name) {
+            self.check_search(caller, dir)?;
+            return Err(Errno::NOENT);
+        }
         let _naming = self.begin_naming(None);
         self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
@@ -78,6 +82,10 @@ impl FileSystem {
             b"." => return Err(Errno::INVAL),
             b".." => return Err(Errno::NOTEMPTY),
             _ => check_name(name).map_err(of_status)?,
+        }
+        if self.is_absent(dir, name) {
+            self.check_search(caller, dir)?;
+            return Err(Errno::NOENT);
         }
         let _naming = self.begin_naming(None);
         self.publish_names(&[dir])?;
