@@ -144,6 +144,24 @@ def test_what_was_made_is_found_by_whoever_is_told(far):
     assert int(finder.log.read_text().split()[-1]) > 3
 
 
+def test_children_make_what_they_make_beside_their_parent(far):
+    far.distance("5ms")
+    fill = "for n in 1 2 3 4 5 6; do echo $d $n > /azekura/$d/$n; done"
+    script = f"""
+        cd /azekura && mkdir a b c d
+        d=a; {fill}
+        d=b; ({fill}) & d=c; ({fill}) & d=d; {fill}
+        wait
+    """
+    far.run("bash", "-c", script)
+    look = "cd /azekura; for d in a b c d; do cat $d/*; done"
+    seen = far.lab.exec(
+        "far", BINARY, "run", "--pool", "far", "--via", "preload", "--", "sh", "-c", look
+    )
+    wanted = [f"{directory} {number}" for directory in "abcd" for number in range(1, 7)]
+    assert seen.stdout.splitlines() == wanted
+
+
 def test_a_link_that_comes_back_loses_nothing(far):
     far.distance("25ms")
     child = far.start("near", *far.unpack())

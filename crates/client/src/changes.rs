@@ -76,16 +76,18 @@ impl Pool {
         self.in_flight(|locked| locked.may_answer(leased))
     }
 
-    /// Sends a change under a lease of names. When this returns the change may be answered to the program.
+    /// Sends a change under a lease of names. When this returns true the change may be answered to the program;
+    /// when false it has not been sent, since the lease is over.
     ///
     /// # Errors
-    /// If the engine cannot be reached: the change is not sent again then.
+    /// If the engine cannot be reached: the change is not sent again then. A status, if the engine has refused
+    /// the change, or an earlier one of its object.
     pub fn post_change(
         &self,
         change: Change,
         root: Leased,
         reference: Option<Arc<OpenReference>>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let target = match &change {
             Change::Create { oid, .. } | Change::SetAttr { oid, .. } => oid.home(),
             Change::Write { data, .. } => self.placement().shard_target(data.oid, data.shard),
@@ -117,11 +119,7 @@ impl Pool {
     /// A change of this object, or the making of one in this directory, that was answered to the program and
     /// has failed. Each is told once.
     pub fn take_failed_change(&self, oid: Oid) -> Option<FailedChange> {
-        self.in_flight(|locked| {
-            let failed = locked.failed();
-            let is_of = |failed: &FailedChange| failed.oid == oid || failed.dir == Some(oid);
-            failed.iter().position(is_of).map(|place| failed.remove(place))
-        })
+        self.in_flight(|locked| locked.take_failed(oid))
     }
 
     /// All failures that nobody has been told.

@@ -36,6 +36,7 @@ const BOOTS_KEY: &[u8] = b"boots";
 const READ_LEASES_KEY: &[u8] = b"read-leases";
 /// Likewise for write leases.
 const WRITE_LEASES_KEY: &[u8] = b"write-leases";
+const NAMES_LEASES_KEY: &[u8] = b"names-leases";
 
 /// A part of a transaction that waits for its outcome.
 #[derive(Debug)]
@@ -100,6 +101,7 @@ pub(crate) struct Target {
     /// Whether it is on record that read or write leases have been given.
     read_leases_recorded: AtomicBool,
     write_leases_recorded: AtomicBool,
+    names_leases_recorded: AtomicBool,
 }
 
 /// Which kind of lease.
@@ -107,6 +109,8 @@ pub(crate) struct Target {
 pub(crate) enum LeaseKind {
     Read,
     Write,
+    /// To make names.
+    Names,
 }
 
 impl Target {
@@ -120,7 +124,11 @@ impl Target {
         let device = store.device();
         let serials: u64 = load(&store, Space::System, SERIALS_KEY)?.unwrap_or(16);
         let had = |key| load::<u64>(&store, Space::System, key).map(|n| n.is_some_and(|n| n > 0));
-        let given = Given { read: had(READ_LEASES_KEY)?, write: had(WRITE_LEASES_KEY)? };
+        let given = Given {
+            read: had(READ_LEASES_KEY)?,
+            write: had(WRITE_LEASES_KEY)?,
+            names: had(NAMES_LEASES_KEY)?,
+        };
         let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
         // Once they are all given, the last step is left to `draw_serial`, which says so.
         let reserved_serials = (serials + SERIAL_STEP).min(SERIAL_MAX).max(serials);
@@ -144,6 +152,7 @@ impl Target {
             leases: Leases::new(Arc::clone(&platform), boots, given),
             read_leases_recorded: AtomicBool::new(given.read),
             write_leases_recorded: AtomicBool::new(given.write),
+            names_leases_recorded: AtomicBool::new(given.names),
             platform,
         };
         target.put_numbers(&[(BOOTS_KEY, boots), (SERIALS_KEY, reserved_serials)])?;
@@ -185,6 +194,7 @@ impl Target {
         let (recorded, key) = match kind {
             LeaseKind::Read => (&self.read_leases_recorded, READ_LEASES_KEY),
             LeaseKind::Write => (&self.write_leases_recorded, WRITE_LEASES_KEY),
+            LeaseKind::Names => (&self.names_leases_recorded, NAMES_LEASES_KEY),
         };
         if !recorded.load(Ordering::Acquire) {
             self.put_numbers(&[(key, 1)])?;
@@ -296,9 +306,18 @@ impl Target {
         self.lock_free(wanted).map(drop)
     }
 
-    /// Waits until no transaction holds these keys, and whoever has the namespace lock has given it back.
-    pub(crate) fn wait_for_changes(&self, wanted: &[Wanted]) -> Result<(), Status> {
-        self.lock_free(wanted).map(drop)
+    /// Waits until no transaction is changing names of a directory here, and whoever has the namespace lock
+    /// has given it back.
+    pub(crate) fn wait_for_changes(&self, dir: Oid) -> Result<(), Status> {
+        let mut state = self.state.lock();
+        let deadline = self.platform.now() + RECORD_WAIT;
+        while state.locks.hold_names_of(dir) {
+            let time_is_up = self.freed.wait_until(&*self.platform, &mut state, deadline);
+            if time_is_up && state.locks.hold_names_of(dir) {
+                return Err(Status::Busy);
+            }
+        }
+        Ok(())
     }
 
     /// Takes keys for a transaction, or answers `Busy` at once: waiting here could be for ever.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_client::LeasedNames;
+use azekura_client::{LeasedNames, this_process};
 use azekura_proto::attr::FileKind;
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, Oid, TargetId, Timestamp};
@@ -23,6 +23,8 @@ const ON_AND_ON: Duration = Duration::from_millis(500);
 /// For this long after names of a directory were changed in ways that its lease is no good for, none is
 /// asked for.
 const REFUSAL: Duration = Duration::from_secs(5);
+/// For so long the engine's time is counted on to the millisecond.
+const CLOCK_NEW: Duration = Duration::from_secs(20);
 /// Objects that are known at once, at most.
 const OBJECTS_MAX: usize = 64 * 1024;
 
@@ -94,6 +96,8 @@ pub(crate) struct Newborn {
 
 #[derive(Debug, Default)]
 struct State {
+    /// A forked child knows nothing of what its parent does, and has numbers of its own.
+    process: u32,
     /// Of the leases that this relies on.
     generation: u64,
     dirs: HashMap<Oid, Known>,
@@ -137,6 +141,8 @@ pub(crate) struct Cradle {
     pub(crate) root: LeasedNames,
     pub(crate) dir: Arc<Attr>,
     pub(crate) born: Timestamp,
+    /// Whether the engine has told its time so lately that two clocks have not drifted apart since.
+    pub(crate) is_clock_new: bool,
 }
 
 impl Newborns {
@@ -145,9 +151,19 @@ impl Newborns {
         self.count.load(Ordering::SeqCst) == 0
     }
 
+    /// The state of this process.
+    fn own_state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if state.process != this_process() {
+            *state = State { process: this_process(), ..State::default() };
+            self.count.store(0, Ordering::SeqCst);
+        }
+        state
+    }
+
     /// The state, if it relies on leases of this generation; else nothing is known.
     fn state(&self, generation: u64) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock();
+        let mut state = self.own_state();
         if state.generation != generation {
             state.generation = generation;
             state.dirs.clear();
@@ -160,7 +176,7 @@ impl Newborns {
     /// Something was made in a directory by a request that was waited for; the engine's time was that of its
     /// birth, or later.
     pub(crate) fn note_made(&self, dir: Oid, made: &Attr, now: Instant) {
-        let mut state = self.state.lock();
+        let mut state = self.own_state();
         state.clock = Some((made.ctime, now));
         put_last(&mut state.lately, dir, now);
         if made.kind == FileKind::Directory {
@@ -172,7 +188,7 @@ impl Newborns {
     /// Where a name leads that was made by a request that was waited for.
     pub(crate) fn note_entry(&self, dir: Oid, name: &[u8], made: &Attr) {
         if !self.are_none()
-            && let Some(known) = self.state.lock().dirs.get_mut(&dir)
+            && let Some(known) = self.own_state().dirs.get_mut(&dir)
             && let Some(there) = known.names.get_mut(name)
         {
             *there = There::Entry(Entry { oid: made.oid, kind: made.kind });
@@ -181,7 +197,7 @@ impl Newborns {
 
     /// Whether it is worth to lease the names of a directory in which something is made.
     pub(crate) fn is_worth_a_lease(&self, dir: Oid, now: Instant) -> bool {
-        let state = self.state.lock();
+        let state = self.own_state();
         let within = |list: &VecDeque<(Oid, Instant)>, time| {
             let is_young = |at: Instant| now.saturating_duration_since(at) < time;
             list.iter().any(|(other, at)| *other == dir && is_young(*at))
@@ -195,7 +211,7 @@ impl Newborns {
 
     /// No lease of the names of this directory is to be asked for, for a while.
     pub(crate) fn refuse(&self, dir: Oid, now: Instant) {
-        put_last(&mut self.state.lock().refused, dir, now);
+        put_last(&mut self.own_state().refused, dir, now);
     }
 
     /// Keeps other threads from making names that are answered for before they have arrived.
@@ -207,7 +223,7 @@ impl Newborns {
     pub(crate) fn begin_naming(&self, new: Option<(Oid, &[u8])>) -> Naming<'_> {
         // Who answers for this name has sent it, or finds it here.
         let _alone = self.making.lock();
-        let mut state = self.state.lock();
+        let mut state = self.own_state();
         state.namings += 1;
         state.namings_begun += 1;
         if let Some((dir, name)) = new
@@ -221,7 +237,7 @@ impl Newborns {
     /// How often names had been changed, unless some are being changed now: to be asked before a directory is
     /// listed.
     pub(crate) fn namings_begun(&self) -> Option<u64> {
-        let state = self.state.lock();
+        let state = self.own_state();
         (state.namings == 0).then_some(state.namings_begun)
     }
 
@@ -261,8 +277,9 @@ impl Newborns {
         }
         known.names.insert(name.into(), There::Unclear);
         let root = known.root.of(dir, shard);
-        let born = time.after(now.saturating_duration_since(told));
-        Some(Cradle { root, dir: Arc::clone(&known.attr), born })
+        let age = now.saturating_duration_since(told);
+        let (born, is_clock_new) = (time.after(age), age < CLOCK_NEW);
+        Some(Cradle { root, dir: Arc::clone(&known.attr), born, is_clock_new })
     }
 
     /// Whether all names of a directory are known.
@@ -281,17 +298,17 @@ impl Newborns {
 
     /// A number for an object at this target.
     pub(crate) fn take_serial(&self, target: TargetId) -> Option<u64> {
-        self.state.lock().serials.get_mut(&target).and_then(Iterator::next)
+        self.own_state().serials.get_mut(&target).and_then(Iterator::next)
     }
 
     /// How many numbers are left.
     pub(crate) fn serials_left(&self, target: TargetId) -> u64 {
-        self.state.lock().serials.get(&target).map_or(0, |left| left.end - left.start)
+        self.own_state().serials.get(&target).map_or(0, |left| left.end - left.start)
     }
 
     /// Numbers for objects at a target, in place of those that are left.
     pub(crate) fn keep_serials(&self, target: TargetId, serials: Range<u64>) {
-        self.state.lock().serials.insert(target, serials);
+        self.own_state().serials.insert(target, serials);
     }
 
     /// A newborn object, with its name; made just now.
@@ -342,7 +359,7 @@ impl Newborns {
 
     /// The attributes of a newborn object have changed; only what it is judged by is certain.
     pub(crate) fn change(&self, attr: &Attr, changes: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.own_state();
         if let Some(newborn) = state.objects.get_mut(&attr.oid) {
             newborn.attr = attr.clone();
             (newborn.is_exact, newborn.changes) = (false, changes);
@@ -354,7 +371,7 @@ impl Newborns {
 
     /// Bytes were sent to a newborn file.
     pub(crate) fn note_sent(&self, oid: Oid, bytes: u64, changes: u64) {
-        if let Some(newborn) = self.state.lock().objects.get_mut(&oid) {
+        if let Some(newborn) = self.own_state().objects.get_mut(&oid) {
             newborn.sent_bytes += bytes;
             (newborn.is_exact, newborn.changes) = (false, changes);
         }

@@ -120,8 +120,9 @@ impl ChangesInFlight {
         let mut locked = Locked { session, state: self.state.lock() };
         if locked.state.process != this_process() {
             // What a forked child finds is its parent's business.
-            let generation = locked.state.generation + 1;
-            *locked.state = State::new(generation);
+            let (generation, refused_until) =
+                (locked.state.generation + 1, locked.state.refused_until);
+            *locked.state = State { refused_until, ..State::new(generation) };
         }
         let result = act(&mut locked);
         self.count.store(locked.state.posted.len(), Ordering::SeqCst);
@@ -195,10 +196,18 @@ impl Locked<'_> {
             && self.state.leases.get(&root).is_some_and(|lease| lease.may_answer_until > now)
     }
 
-    pub(crate) fn post(&mut self, posted: Posted) -> Result<()> {
+    /// Sends a change. False, and it is not sent, if its lease has been lost or given back.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached, or what has come of the change or of an earlier one of its object, if
+    /// that is known already.
+    pub(crate) fn post(&mut self, posted: Posted) -> Result<bool> {
         let (root, oid) = (posted.root, posted.change.oid());
         self.take_in()?;
         self.make_way()?;
+        if !self.state.leases.contains_key(&root) {
+            return Ok(false);
+        }
         if self.state.channel.is_none() {
             self.state.channel = self.open(posted.target);
         }
@@ -210,10 +219,12 @@ impl Locked<'_> {
         {
             self.take_one()?;
         }
-        let epoch = self.state.leases.get(&root).map(|lease| lease.epoch);
+        let Some(epoch) = self.state.leases.get(&root).map(|lease| lease.epoch) else {
+            return Ok(false);
+        };
         let is_sent = match &mut self.state.channel {
             Some((channel, to)) => {
-                let request = posted.request(epoch);
+                let request = posted.request(Some(epoch));
                 let to = Destination { target: posted.target, ..*to };
                 let bulk = posted.change.bytes();
                 let outgoing = Outgoing { to, request: &request, bulk, reply_bytes_max: 0 };
@@ -241,7 +252,18 @@ impl Locked<'_> {
                 self.state.done.extend(reference);
             }
         }
-        arrived
+        arrived?;
+        match self.take_failed(oid) {
+            Some(failed) => Err(failed.error),
+            None => Ok(true),
+        }
+    }
+
+    /// A failed change of this object, or the making of one in this directory, that nobody has been told of.
+    pub(crate) fn take_failed(&mut self, oid: Oid) -> Option<FailedChange> {
+        let is_of = |failed: &FailedChange| failed.oid == oid || failed.dir == Some(oid);
+        let place = self.state.failed.iter().position(is_of)?;
+        Some(self.state.failed.remove(place))
     }
 
     /// A stream to a target's engine, if that can be reached.

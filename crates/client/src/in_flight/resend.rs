@@ -10,7 +10,7 @@ use azekura_proto::message::{Reply, Request, ShardRef, TypedRequest as _};
 
 use super::Locked;
 use super::change::Leased;
-use crate::error::Result;
+use crate::error::{ClientError, Result};
 use crate::retry::Exchange;
 
 /// What has not arrived for so long is sent again only if nobody else has been there since.
@@ -62,6 +62,14 @@ impl Locked<'_> {
                 }
                 // Whatever has come of those behind it: what comes before them is not there.
                 Err(error) if error.is_unreached() => return Err(error),
+                Err(ClientError::Status(Status::ConditionFailed))
+                    if !self.state.leases.is_empty() =>
+                {
+                    // The lease has run out meanwhile, and others have been there. Whether what the change was
+                    // judged by still holds is told without one.
+                    self.give_leases_up();
+                    return self.send_again();
+                }
                 Err(error) => self.fail_oldest(error),
             }
         }
@@ -101,12 +109,16 @@ impl Locked<'_> {
             }
         }
         if !all {
-            // Those that were given run out by themselves: nobody renews them.
-            self.state.leases.clear();
-            self.state.generation += 1;
-            self.state.refused_until = Some(asked + super::REFUSAL);
+            self.give_leases_up();
         }
         Ok(())
+    }
+
+    /// There are no leases any more. Those that were given run out by themselves: nobody renews them.
+    fn give_leases_up(&mut self) {
+        self.state.leases.clear();
+        self.state.generation += 1;
+        self.refuse();
     }
 
     /// What others may have taken the place of is not written over any more.

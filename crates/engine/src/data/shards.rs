@@ -105,6 +105,10 @@ pub(crate) fn descriptor(
 pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) -> Answer {
     check_file(target, data)?;
     target.record_leases(LeaseKind::Read)?;
+    if !data.is_file {
+        // Of names, for which nobody has waited yet.
+        target.leases.before_look_up((data.oid, data.shard), Some(session));
+    }
     Ok(target.leases.grant_read((data.oid, data.shard), session).into())
 }
 

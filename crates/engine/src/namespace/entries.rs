@@ -155,6 +155,11 @@ pub(crate) fn create(
     // Without the lock: its home may be at another engine.
     let holds = guard.map_or(Ok(true), |guard| directory_is(node, dir, guard))?;
     let state = lock_for_insert(node, target, caller.client(), (dir, name))?;
+    let holds = match guard.filter(|_| node.local_home(dir).is_some()) {
+        // Others may have been waited for.
+        Some(guard) => directory_is(node, dir, guard)?,
+        None => holds,
+    };
     let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
     let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;

@@ -7,12 +7,11 @@ use azekura_proto::{Oid, SessionId, Status};
 
 use crate::node::Node;
 use crate::target::{LeaseKind, Target};
-use crate::transaction::key_locks::LockKey;
 
 /// Waits until nobody but `who` has names of the directory on their way to this target.
 pub(crate) fn wait_for_holder(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) {
     if let Some(shard) = node.shard_on_target(dir, target.id) {
-        target.leases.before_read((dir, shard), who);
+        target.leases.before_look_up((dir, shard), who);
     }
 }
 
@@ -22,8 +21,8 @@ pub(crate) fn are_withheld(node: &Node, target: &Target, dir: Oid, who: Option<S
         .is_some_and(|shard| target.leases.is_withheld((dir, shard), who))
 }
 
-/// Answer to `LeaseWrite` of names. Whoever is making one has looked for leases with the namespace locked,
-/// or with the directory's shard: once both are free, what has missed this lease is there to be listed.
+/// Answer to `LeaseWrite` of names. Whoever is changing one has looked for leases with the namespace locked,
+/// or with its key: once both are free, what has missed this lease is there to be listed, or is gone.
 pub(crate) fn lease(
     target: &Target,
     session: SessionId,
@@ -31,10 +30,10 @@ pub(crate) fn lease(
     instead_of: Option<u64>,
 ) -> Answer {
     let key = (names.oid, names.shard);
-    target.record_leases(LeaseKind::Write)?;
-    let granted = target.leases.grant_write(key, session, instead_of, || false);
+    target.record_leases(LeaseKind::Names)?;
+    let granted = target.leases.grant_names(key, session, instead_of);
     if !granted.lease.is_zero()
-        && let Err(status) = target.wait_for_changes(&[(LockKey::Shard(names.oid), true)])
+        && let Err(status) = target.wait_for_changes(names.oid)
     {
         target.leases.release(key, session, granted.version);
         return if status == Status::Busy {

@@ -3,6 +3,7 @@
 
 use azekura_proto::attr::{DirectoryGuard, NewInode};
 use azekura_proto::ids::SERIAL_MAX;
+use azekura_proto::limits::SLOTS_MAX;
 use azekura_proto::message::{Answer, NamesLease, Reply, check_name};
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Oid, Status, Timestamp};
@@ -11,7 +12,7 @@ use azekura_store::Space;
 use crate::namespace::attributes::load_inode;
 use crate::namespace::entries::{check_new, directory_is, lock_for_insert};
 use crate::node::Node;
-use crate::records::record::{Bucket, Inode, entry_key};
+use crate::records::record::{Bucket, Inode, Origin, entry_key};
 use crate::records::update::Update;
 use crate::requests::sessions::Session;
 use crate::target::Target;
@@ -64,16 +65,20 @@ fn make(node: &Node, target: &Target, session: &Session, new: Numbered<'_>) -> R
     // Without the lock: its home may be at another engine.
     let holds = directory_is(node, dir, new.guard)?;
     let state = lock_for_insert(node, target, Some(session.id), (dir, name))?;
+    // Others may have been waited for.
+    let holds =
+        if node.local_home(dir).is_some() { directory_is(node, dir, new.guard)? } else { holds };
     let mut update = Update::new(target);
     let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
     let there = bucket.and_then(|bucket| bucket.find(name).map(|slot| slot.entry.oid));
-    // Made before; it may have been given another name since.
-    let is_made = there == Some(oid)
-        || match load_inode(target, oid) {
-            Ok(_) => true,
-            Err(Status::Stale) => false,
-            Err(status) => return Err(status),
-        };
+    // Made before, and by the same client; it may have been given another name since.
+    let is_made = match load_inode(target, oid) {
+        Ok(inode) if inode.born_of.is_some_and(|origin| origin.session == session.id) => true,
+        // Somebody else has made an object of this number.
+        Ok(_) => return Err(Status::Invalid),
+        Err(Status::Stale) => false,
+        Err(status) => return Err(status),
+    };
     if !is_made && there.is_some() {
         return Err(Status::Exists);
     }
@@ -84,7 +89,8 @@ fn make(node: &Node, target: &Target, session: &Session, new: Numbered<'_>) -> R
     if !is_made {
         let entry = Entry { oid, kind: new.inode.kind };
         actor.insert_entry(&mut update, dir, name, entry, None)?;
-        let inode = Inode::new(new.inode, Some(dir), new.born.min(actor.now));
+        let mut inode = Inode::new(new.inode, Some(dir), new.born.min(actor.now));
+        inode.born_of = Some(Origin { session: session.id, slot: SLOTS_MAX, sequence: 0 });
         put_inode(&mut update, oid, &inode);
         target.store.shard_is_new(oid);
     }

@@ -51,6 +51,16 @@ impl KeyLocks {
             })
     }
 
+    /// Whether anybody changes names of a directory, or its shard.
+    pub(crate) fn hold_names_of(&self, dir: Oid) -> bool {
+        let prefix = dir.to_bytes();
+        self.held.keys().any(|key| match key {
+            LockKey::Entry(key) => key.starts_with(&prefix),
+            LockKey::Shard(of) => *of == dir,
+            LockKey::Inode(_) | LockKey::Tree(_) => false,
+        })
+    }
+
     /// Takes all of the keys for `id`, or none.
     pub(crate) fn try_take(&mut self, id: TransactionId, wanted: &[Wanted]) -> bool {
         let possible = wanted.iter().all(|(key, exclusive)| match self.held.get(key) {

@@ -306,6 +306,8 @@ impl FileSystem {
         oid: Oid,
         request: R,
     ) -> std::result::Result<Box<Attr>, ClientError> {
+        // Names that are leased are given up only if that goes; else the engine is away for the change, too.
+        let _naming = self.before_change_of(oid);
         let attr = {
             let _change = self.changes.begin(oid);
             self.pool().call(oid.home(), request)

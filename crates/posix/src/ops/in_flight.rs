@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use azekura_client::{Batch, Call, Change, OpenReference};
+use azekura_client::{Batch, Call, Change, ClientError, OpenReference};
 use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::SERIALS_MAX;
 use azekura_proto::message::ShardRef;
@@ -30,6 +30,10 @@ const FILE_BYTES: u64 = 4 << 20;
 /// From this round trip on the engine's time as it is counted here is certainly not later than that of the
 /// engine when the change arrives there, in microseconds.
 const EXACT_FROM_US: u64 = 5_000;
+
+/// So much a change adds to the count of an object's changes; if that is another one, somebody else has
+/// changed it as well.
+const CHANGE: u64 = 2;
 
 const _: () = assert!(SERIALS <= SERIALS_MAX);
 
@@ -102,10 +106,13 @@ impl FileSystem {
             guard: DirectoryGuard::of(&cradle.dir),
         };
         let _change = self.listed.change_names();
-        self.pool()
-            .post_change(change, root, reference.clone())
-            .map_err(|error| of_client(&error))?;
-        let is_exact = self.pool().round_trip_us_to(target) >= EXACT_FROM_US;
+        match self.pool().post_change(change, root, reference.clone()) {
+            Ok(true) => {}
+            // It had to be waited for, and others were there first: looked at as ever, the name may be theirs.
+            Ok(false) | Err(ClientError::Status(_)) => return Ok(None),
+            Err(error) => return Err(of_client(&error)),
+        }
+        let is_exact = cradle.is_clock_new && self.pool().round_trip_us_to(target) >= EXACT_FROM_US;
         let changes = self.changes.now_of(oid);
         let generation = self.pool().names_generation();
         self.newborns.add(generation, (dir, name), root, &attr, (is_exact, changes), self.now());
@@ -315,6 +322,11 @@ impl FileSystem {
         update: &AttrUpdate,
         judge: impl FnOnce(FileKind, &FileGuard) -> Option<AttrChange>,
     ) -> Result<Option<Attr>> {
+        if self.newborns.are_none() {
+            return Ok(None);
+        }
+        // What it is judged by is changed by one at a time.
+        let _making = self.newborns.make();
         let Some(newborn) = self.newborn(oid) else { return Ok(None) };
         if update.size.is_some() || !self.writing.changes_may_fly(oid.home()) {
             return Ok(None);
@@ -327,8 +339,10 @@ impl FileSystem {
         let change = Change::SetAttr { oid, change: Box::new(change) };
         let posted = self.pool().post_change(change, newborn.root, None);
         drop(begun);
-        posted.map_err(|error| of_client(&error))?;
-        self.newborns.change(&attr, self.changes.now_of(oid));
+        if !posted.map_err(|error| of_client(&error))? {
+            return Ok(None);
+        }
+        self.newborns.change(&attr, newborn.changes.wrapping_add(CHANGE));
         self.files.forget(oid);
         self.cache.forget_dir(oid);
         Ok(Some(attr))
@@ -361,8 +375,10 @@ impl FileSystem {
         let change = Change::Write { data: file.layout.shard(0), offset, bytes: data.to_vec() };
         let posted = self.pool().post_change(change, newborn.root, None);
         drop(begun);
-        posted.map_err(|error| of_client(&error))?;
-        self.newborns.note_sent(oid, bytes, self.changes.now_of(oid));
+        if !posted.map_err(|error| of_client(&error))? {
+            return Ok(false);
+        }
+        self.newborns.note_sent(oid, bytes, newborn.changes.wrapping_add(CHANGE));
         Ok(true)
     }
 
@@ -382,7 +398,21 @@ impl FileSystem {
         self.pool().publish().map_err(|error| of_client(&error))
     }
 
-    /// Everything in flight arrives, nobody waits for leases of names any more, and what has failed is told.
+    /// A directory is about to be changed by a request that is waited for. If its names are leased, what is
+    /// made in it would be judged by what it was before: the leases are given back, and none is taken until what
+    /// this gives is dropped.
+    pub(super) fn before_change_of(&self, oid: Oid) -> Result<Option<Naming<'_>>> {
+        if self.newborns.are_none()
+            || !self.newborns.knows_names(self.pool().names_generation(), oid)
+        {
+            return Ok(None);
+        }
+        let naming = self.begin_naming(None);
+        self.pool().publish().map_err(|error| of_client(&error))?;
+        Ok(naming)
+    }
+
+    /// Everything in flight arrives, and nobody waits for leases of names any more.
     pub(super) fn publish_all(&self) -> Result<()> {
         if !self.changes_fly() {
             return Ok(());
@@ -393,6 +423,14 @@ impl FileSystem {
         }
         let published = self.pool().publish().map_err(|error| of_client(&error));
         self.pool().close_changes();
+        published
+    }
+
+    /// Nobody will ask any more what has failed.
+    pub(super) fn tell_all_failed(&self) -> Result<()> {
+        if !self.changes_fly() {
+            return Ok(());
+        }
         let failed = self.pool().take_failed_changes();
         for change in &failed {
             tracing::error!(
@@ -403,7 +441,7 @@ impl FileSystem {
         }
         match failed.first() {
             Some(failed) => Err(of_client(&failed.error)),
-            None => published,
+            None => Ok(()),
         }
     }
 

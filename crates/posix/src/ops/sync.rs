@@ -121,7 +121,8 @@ impl FileSystem {
     /// As [`FileSystem::drain`].
     pub fn drain_for_good(&self) -> Result<()> {
         self.writing.set_ending(true);
-        self.drain()
+        let drained = self.drain();
+        self.tell_all_failed().and(drained)
     }
 
     /// Tells the engines that this session ends, for a process that is about to end, after

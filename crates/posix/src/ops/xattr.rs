@@ -242,6 +242,7 @@ impl FileSystem {
             // The handle would go on with the old chunk size.
             return Err(Errno::BUSY);
         }
+        let _naming = self.before_change_of(oid)?;
         let under_way = self.changes.begin(oid);
         let _names = self.listed.change_names();
         let done = self.call(oid.home(), SetAttr { oid, change });

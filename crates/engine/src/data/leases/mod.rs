@@ -103,7 +103,17 @@ impl From<Granted> for Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Given {
     pub(crate) read: bool,
+    /// Of data.
     pub(crate) write: bool,
+    /// Write leases of names.
+    pub(crate) names: bool,
+}
+
+/// What a write lease is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Of {
+    Data,
+    Names,
 }
 
 type Entries = HashMap<Key, Entry>;
@@ -127,6 +137,7 @@ pub(crate) struct Leases {
     /// Until then leases of an earlier run of the engine may hold.
     read_grace_until: Option<Instant>,
     write_grace_until: Option<Instant>,
+    names_grace_until: Option<Instant>,
 }
 
 /// A change without a lease that is being carried out; over when dropped.
@@ -160,6 +171,7 @@ impl Leases {
             boot,
             read_grace_until: earlier.read.then(|| now + READ),
             write_grace_until: earlier.write.then(|| now + WRITE),
+            names_grace_until: earlier.names.then(|| now + WRITE),
             platform,
         }
     }
@@ -173,8 +185,15 @@ impl Leases {
         self.versions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn is_in_write_grace(&self, now: Instant) -> bool {
-        self.write_grace_until.is_some_and(|until| until > now)
+    fn write_grace_until(&self, of: Of) -> Option<Instant> {
+        match of {
+            Of::Data => self.write_grace_until,
+            Of::Names => self.names_grace_until,
+        }
+    }
+
+    fn is_in_write_grace(&self, of: Of, now: Instant) -> bool {
+        self.write_grace_until(of).is_some_and(|until| until > now)
     }
 
     /// The entry of a shard, made for a session if there is room.
@@ -210,7 +229,7 @@ impl Leases {
 
     /// Gives or renews a read lease.
     pub(crate) fn grant_read(&self, key: Key, session: SessionId) -> Granted {
-        self.sit_out_write_grace(key, Some(session));
+        self.sit_out_write_grace(Of::Data, key, Some(session));
         let mut entries = self.entries.lock();
         self.wait_for_writer(&mut entries, key, Some(session));
         let Some(entry) = self.entry(&mut entries, key, session) else {
@@ -248,6 +267,26 @@ impl Leases {
         instead_of: Option<u64>,
         others_look: impl FnOnce() -> bool,
     ) -> Granted {
+        self.grant_write_of(Of::Data, key, (session, instead_of), others_look)
+    }
+
+    /// The same, of names.
+    pub(crate) fn grant_names(
+        &self,
+        key: Key,
+        session: SessionId,
+        instead_of: Option<u64>,
+    ) -> Granted {
+        self.grant_write_of(Of::Names, key, (session, instead_of), || false)
+    }
+
+    fn grant_write_of(
+        &self,
+        of: Of,
+        key: Key,
+        (session, instead_of): (SessionId, Option<u64>),
+        others_look: impl FnOnce() -> bool,
+    ) -> Granted {
         let refused = Granted { lease: Duration::ZERO, version: 0 };
         let mut entries = self.entries.lock();
         self.await_own(&mut entries, key, session);
@@ -255,12 +294,12 @@ impl Leases {
         if let Some(old) = instead_of {
             let is_current = match writer {
                 Some(writer) => writer.session == session && writer.epoch == old,
-                None => self.was_given_before(old),
+                None => self.was_given_before(of, old),
             };
             if !is_current {
                 return refused;
             }
-        } else if self.is_in_write_grace(self.platform.now()) {
+        } else if self.is_in_write_grace(of, self.platform.now()) {
             return refused;
         }
         let Some(entry) = self.entry(&mut entries, key, session) else { return refused };
@@ -293,7 +332,7 @@ impl Leases {
     /// of it. `None`, and it is not done, while anybody has one.
     pub(crate) fn while_unwritten<T>(&self, key: Key, act: impl FnOnce() -> T) -> Option<T> {
         let now = self.platform.now();
-        if self.is_in_write_grace(now) {
+        if self.is_in_write_grace(Of::Data, now) {
             return None;
         }
         let mut entries = self.entries.lock();
@@ -311,8 +350,8 @@ impl Leases {
     }
 
     /// Whether the last run may have given this epoch, and nobody but its holder can have come since.
-    fn was_given_before(&self, epoch: u64) -> bool {
-        self.is_in_write_grace(self.platform.now())
+    fn was_given_before(&self, of: Of, epoch: u64) -> bool {
+        self.is_in_write_grace(of, self.platform.now())
             && epoch >> BOOT_SHIFT == self.boot.wrapping_sub(1)
     }
 
@@ -389,7 +428,16 @@ impl Leases {
     /// To be called before somebody looks at a shard: waits for the write lease of anybody else.
     /// `who`: the session, if it is a client that has one.
     pub(crate) fn before_read(&self, key: Key, who: Option<SessionId>) {
-        self.sit_out_write_grace(key, who);
+        self.wait_to_look(Of::Data, key, who);
+    }
+
+    /// The same before somebody looks at names of a directory's shard, or changes some.
+    pub(crate) fn before_look_up(&self, key: Key, who: Option<SessionId>) {
+        self.wait_to_look(Of::Names, key, who);
+    }
+
+    fn wait_to_look(&self, of: Of, key: Key, who: Option<SessionId>) {
+        self.sit_out_write_grace(of, key, who);
         if self.writers.load(Ordering::SeqCst) > 0 {
             self.wait_for_writer(&mut self.entries.lock(), key, who);
         }
@@ -432,11 +480,11 @@ impl Leases {
         None
     }
 
-    /// Whether somebody but `who` has the write lease of a shard, who is told then that it is waited for: so
+    /// Whether somebody but `who` has the write lease of a shard of names, who is told then that it is waited for: so
     /// whoever asks has to come back.
     pub(crate) fn is_withheld(&self, key: Key, who: Option<SessionId>) -> bool {
         let now = self.platform.now();
-        let in_grace = self.is_in_write_grace(now);
+        let in_grace = self.is_in_write_grace(Of::Names, now);
         if !in_grace && self.writers.load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -460,7 +508,7 @@ impl Leases {
         if let Some(until) = self.read_grace_until {
             self.sleep_until(until);
         }
-        self.sit_out_write_grace(key, writer);
+        self.sit_out_write_grace(Of::Data, key, writer);
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
@@ -491,7 +539,7 @@ impl Leases {
     /// for [`Leases::before_read`].
     pub(crate) fn would_wait(&self, key: Key, who: Option<SessionId>) -> bool {
         let now = self.platform.now();
-        let in_grace = self.is_in_write_grace(now);
+        let in_grace = self.is_in_write_grace(Of::Data, now);
         if !in_grace && self.writers.load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -504,8 +552,8 @@ impl Leases {
 
     /// After a restart everybody waits for the write leases of the last run, but for whoever has
     /// taken its own up again.
-    fn sit_out_write_grace(&self, key: Key, who: Option<SessionId>) {
-        let Some(until) = self.write_grace_until else { return };
+    fn sit_out_write_grace(&self, of: Of, key: Key, who: Option<SessionId>) {
+        let Some(until) = self.write_grace_until(of) else { return };
         if until <= self.platform.now() {
             return;
         }

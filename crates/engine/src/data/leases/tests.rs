@@ -10,7 +10,7 @@ use azekura_proto::{ContainerId, ObjectClass, TargetId};
 
 const ONE: SessionId = SessionId([1; 16]);
 const TWO: SessionId = SessionId([2; 16]);
-const NONE: Given = Given { read: false, write: false };
+const NONE: Given = Given { read: false, write: false, names: false };
 
 fn key() -> Key {
     (Oid::new(ContainerId(1), ObjectClass::SX, TargetId(0), 7), 3)
@@ -159,7 +159,7 @@ fn renewals_do_not_hold_up_a_writer_for_ever() {
 #[test]
 fn versions_of_two_runs_never_meet_and_a_restart_keeps_old_promises() {
     let before = leases().0.grant_read(key(), ONE);
-    let (leases, time) = leases_of(2, Given { read: true, write: false });
+    let (leases, time) = leases_of(2, Given { read: true, ..NONE });
     leases.before_write(key(), Some(TWO));
     assert_eq!(time.passed(), READ);
     assert_ne!(leases.grant_read(key(), ONE).version, before.version);
@@ -350,7 +350,7 @@ fn nobody_waits_for_a_reader_whose_session_is_over() {
 #[test]
 fn after_a_restart_the_holder_comes_first() {
     let before = leases().0.grant_write_alone(key(), ONE, None);
-    let (leases, time) = leases_of(2, Given { read: false, write: true });
+    let (leases, time) = leases_of(2, Given { write: true, ..NONE });
     assert_eq!(leases.grant_write_alone(key(), TWO, None).lease, Duration::ZERO);
     let after = leases.grant_write_alone(key(), ONE, Some(before.version));
     assert_eq!(after.lease, WRITE);
@@ -388,7 +388,7 @@ fn a_name_stays_while_somebody_else_relies_on_it() {
 
 #[test]
 fn names_that_an_earlier_run_gave_leases_of_stay_for_as_long() {
-    let (leases, time) = leases_of(2, Given { read: true, write: false });
+    let (leases, time) = leases_of(2, Given { read: true, ..NONE });
     assert!(leases.try_change(key(), Some(ONE)).is_none());
     time.sleep(READ);
     assert!(leases.try_change(key(), Some(ONE)).is_some());
@@ -426,7 +426,7 @@ fn who_looks_after_a_lease_ran_out_ends_its_epoch() {
 
 #[test]
 fn nobody_looks_past_what_an_earlier_run_may_have_given() {
-    let (leases, time) = leases_of(2, Given { read: false, write: true });
+    let (leases, time) = leases_of(2, Given { write: true, ..NONE });
     assert_eq!(leases.while_unwritten(key(), || ()), None);
     time.sleep(WRITE);
     assert_eq!(leases.while_unwritten(key(), || ()), Some(()));
