@@ -9,4 +9,6 @@ pub(crate) mod inode;
 pub(crate) mod leased_names;
 pub(crate) mod listing;
 pub(crate) mod numbered;
+#[cfg(test)]
+mod numbered_tests;
 pub(crate) mod rename;

@@ -368,6 +368,28 @@ fn after_a_restart_the_holder_comes_first() {
 }
 
 #[test]
+fn names_are_waited_for_by_themselves() {
+    let before = leases().0.grant_names(key(), ONE, None);
+    // Who has leased data only keeps nobody from names after a restart.
+    let (leases, time) = leases_of(2, Given { write: true, ..NONE });
+    leases.before_look_up(key(), Some(TWO));
+    assert!(!leases.is_withheld(key(), None));
+    assert_eq!(time.passed(), Duration::ZERO);
+    let (leases, time) = leases_of(2, Given { names: true, ..NONE });
+    leases.before_read(key(), Some(TWO));
+    assert_eq!(time.passed(), Duration::ZERO);
+    assert_eq!(leases.grant_names(key(), TWO, None).lease, Duration::ZERO);
+    assert_eq!(leases.grant_names(key(), ONE, Some(before.version)).lease, WRITE);
+    assert!(leases.is_withheld(key(), Some(TWO)) && !leases.is_withheld(key(), Some(ONE)));
+    let (waited_for, other) = (leases.begin_write(key(), ONE, u64::MAX), (key().0, 0));
+    assert_eq!(waited_for, None);
+    leases.before_look_up(other, Some(TWO));
+    assert_eq!(time.passed(), WRITE);
+    leases.before_look_up(key(), Some(TWO));
+    assert!(!leases.is_withheld(key(), Some(TWO)), "the lease is over");
+}
+
+#[test]
 fn a_name_stays_while_somebody_else_relies_on_it() {
     let (leases, time) = leases();
     assert!(leases.try_change(key(), None).is_some(), "nobody does");
