@@ -7,8 +7,8 @@ use std::sync::Arc;
 use azekura_client::{Batch, Call, Change, ClientError, OpenReference};
 use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::SERIALS_MAX;
-use azekura_proto::message::ShardRef;
 use azekura_proto::message::typed::{AllocateSerials, GetAttr, LeaseWrite, Leased, ReadDirectory};
+use azekura_proto::message::{DirEntry, ShardRef};
 use azekura_proto::{Attr, Oid, TargetId};
 use rustix::fs::OFlags;
 
@@ -163,50 +163,66 @@ impl FileSystem {
     /// Leases the names of a directory, if that is worth it: then all that are there are known.
     fn lease_names(&self, dir: Oid) -> Result<bool> {
         let pool = self.pool();
-        let (map, placement) = (pool.map(), pool.placement());
-        let shards = placement.shards(dir);
         if !self.newborns.is_worth_a_lease(dir, self.now())
             || pool.names_are_refused()
             // Changes at several engines arrive in no order.
-            || map.engines.len() != 1
-            || shards > SHARDS_MAX
+            || pool.map().engines.len() != 1
+            || pool.placement().shards(dir) > SHARDS_MAX
             || pool.target_count() > SHARDS_MAX
         {
             return Ok(false);
         }
         let Some(namings_begun) = self.newborns.namings_begun() else { return Ok(false) };
-        let targets: Vec<TargetId> = (0..pool.target_count()).map(TargetId).collect();
-        let few =
-            |target: &&TargetId| self.newborns.serials_left(**target) < u64::from(SERIALS) / 4;
-        let targets: Vec<TargetId> = targets.iter().filter(few).copied().collect();
-        let asked = self.now();
-        let mut batch = Batch::with_capacity(2 * usize::from(shards) + targets.len() + 1);
-        let leases: Vec<_> = (0..shards)
-            .map(|shard| {
-                let target = placement.shard_target(dir, shard);
-                let data = ShardRef { oid: dir, shard, is_file: false };
-                let ticket = batch.add(Call::new(target, LeaseWrite { data, instead_of: None }));
-                (shard, target, ticket)
+        if let Some((attr, entries)) = self.ask_for_names(dir) {
+            let names = entries.into_iter().map(|found| (found.name, found.entry));
+            let generation = pool.names_generation();
+            if self.newborns.keep_leased(generation, attr, names, namings_begun) {
+                return Ok(true);
+            }
+        }
+        self.newborns.refuse(dir, self.now());
+        pool.publish().map_err(|error| of_client(&error))?;
+        Ok(false)
+    }
+
+    /// Asks for leases of a directory's names, then for the directory and all names in it, and for numbers where
+    /// few are left, at once. `None` if something of it is missing; leases that were given are held all the same.
+    fn ask_for_names(&self, dir: Oid) -> Option<(Arc<Attr>, Vec<DirEntry>)> {
+        let (pool, asked) = (self.pool(), self.now());
+        let shards: Vec<(u16, TargetId)> = {
+            let placement = pool.placement();
+            let with_target = |shard| (shard, placement.shard_target(dir, shard));
+            (0..placement.shards(dir)).map(with_target).collect()
+        };
+        let few = |target: &TargetId| self.newborns.serials_left(*target) < u64::from(SERIALS) / 4;
+        let mut batch = Batch::with_capacity(3 * shards.len() + 1);
+        let leases: Vec<_> = shards
+            .iter()
+            .map(|(shard, target)| {
+                let data = ShardRef { oid: dir, shard: *shard, is_file: false };
+                batch.add(Call::new(*target, LeaseWrite { data, instead_of: None }))
             })
             .collect();
         let attr = batch.add(Call::new(dir.home(), GetAttr { oid: dir }));
-        let pages: Vec<_> = (0..shards)
-            .map(|shard| {
+        let pages: Vec<_> = shards
+            .iter()
+            .map(|(_, target)| {
                 let (after, page_bytes, with_attrs) = (0, NAMES_BYTES, false);
                 let request = ReadDirectory { dir, after, page_bytes, with_attrs };
-                batch.add(Call::new(placement.shard_target(dir, shard), request))
+                batch.add(Call::new(*target, request))
             })
             .collect();
-        let serials: Vec<_> = targets
-            .iter()
+        let serials: Vec<_> = (0..pool.target_count())
+            .map(TargetId)
+            .filter(few)
             .map(|target| {
                 let request = AllocateSerials { count: SERIALS };
-                (*target, batch.add(Call::new(*target, request)))
+                (target, batch.add(Call::new(target, request)))
             })
             .collect();
         let mut replies = pool.call_batch(batch);
         let mut is_whole = replies.are_in_order();
-        for (shard, target, ticket) in leases {
+        for ((shard, target), ticket) in shards.into_iter().zip(leases) {
             match replies.take(ticket) {
                 Ok(Leased { lease_ms, version }) if lease_ms > 0 => {
                     pool.hold_names((dir, shard), target, version, asked, lease_ms);
@@ -215,34 +231,18 @@ impl FileSystem {
             }
         }
         for (target, ticket) in serials {
-            match replies.take(ticket) {
-                Ok(first) => {
-                    self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
-                }
-                Err(_) => is_whole = false,
+            if let Ok(first) = replies.take(ticket) {
+                self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
             }
         }
-        let attr = replies.take(attr);
+        let attr = replies.take(attr).ok().filter(|attr| attr.kind == FileKind::Directory);
         let mut names = Vec::new();
         for ticket in pages {
-            match replies.take(ticket) {
-                Ok(page) if page.end => names.extend(page.entries),
-                _ => is_whole = false,
-            }
+            let page = replies.take(ticket).ok().filter(|page| page.end);
+            is_whole &= page.is_some();
+            names.extend(page.into_iter().flat_map(|page| page.entries));
         }
-        if is_whole
-            && let Ok(attr) = attr
-            && attr.kind == FileKind::Directory
-        {
-            let names = names.into_iter().map(|found| (found.name, found.entry));
-            let generation = pool.names_generation();
-            if self.newborns.keep_leased(generation, Arc::from(attr), names, namings_begun) {
-                return Ok(true);
-            }
-        }
-        self.newborns.refuse(dir, self.now());
-        pool.publish().map_err(|error| of_client(&error))?;
-        Ok(false)
+        attr.filter(|_| is_whole).map(|attr| (Arc::from(attr), names))
     }
 
     /// A newborn object of which everything is known that an answer of the engine would tell but its times.
