@@ -95,7 +95,9 @@ fn drain_by(how: fn(&FileSystem) -> Result<()>) {
     if let State::Open(root) = &*STATE.read()
         && let Err(errno) = how(root.filesystem())
     {
-        report::trouble(&format!("answered writes have not arrived: {errno}"));
+        report::trouble(&format!(
+            "something that was written or made, and answered, has not arrived: {errno}; with AZEKURA_WRITE_POLICY=through each call waits for it"
+        ));
     }
 }
 

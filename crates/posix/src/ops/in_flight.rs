@@ -72,11 +72,11 @@ impl FileSystem {
         striping: Striping,
         opens: bool,
     ) -> Result<Option<Made>> {
+        if !self.changes_fly() || matches!(what, NewEntry::Exclusive(_)) {
+            return Ok(None);
+        }
         let target = self.entry_target(dir, name);
-        if !self.changes_fly()
-            || matches!(what, NewEntry::Exclusive(_))
-            || !self.writing.changes_may_fly(target)
-        {
+        if !self.writing.changes_may_fly(target) {
             return Ok(None);
         }
         self.tell_failed(dir)?;
