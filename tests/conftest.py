@@ -19,9 +19,7 @@ def pytest_configure(config):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    config.addinivalue_line(
-        "markers", "limit(seconds): how long the test may take, 120 s if not said"
-    )
+    config.addinivalue_line("markers", "limit(seconds): how long the test may take, 120 s if not said")
     config.addinivalue_line("markers", "root: needs root")
 
 

@@ -120,9 +120,7 @@ def settle(tree, begun, path):
     with_it = after.differences(path)
     if not with_it:
         return "done"
-    if begun[0] in ("create", "write", "append", "truncate") and is_partial(
-        tree, after, begun, path
-    ):
+    if begun[0] in ("create", "write", "append", "truncate") and is_partial(tree, after, begun, path):
         return "partly"
     return ["it is not as before:", *without, "nor as after:", *with_it]
 

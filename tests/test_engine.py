@@ -404,9 +404,7 @@ def test_down_and_up_keep_everything(world):
     pool.down()
     assert not any(alive(pid) for pid in pids)
     pool.up()
-    subprocess.run(
-        ["diff", "-r", "--no-dereference", "/usr/share/perl5", mount / "tree"], check=True
-    )
+    subprocess.run(["diff", "-r", "--no-dereference", "/usr/share/perl5", mount / "tree"], check=True)
     pool.check()
 
 

@@ -125,7 +125,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_everyday_programs_do_what_they_do_locally(door, sides, step):
-    script = f"umask 022; cd \"$1\" || exit 9\n{TREE}\n{STEPS[step]}\n"
+    script = f'umask 022; cd "$1" || exit 9\n{TREE}\n{STEPS[step]}\n'
 
     def run(place, environment):
         done = subprocess.run(
@@ -137,8 +137,10 @@ def test_everyday_programs_do_what_they_do_locally(door, sides, step):
             timeout=60,
             check=False,
         )
-        return done.returncode, done.stdout.replace(str(place), "HERE"), done.stderr.replace(
-            str(place), "HERE"
+        return (
+            done.returncode,
+            done.stdout.replace(str(place), "HERE"),
+            done.stderr.replace(str(place), "HERE"),
         )
 
     plain = dict(door.pool.world.environment, LC_ALL="C")

@@ -206,18 +206,14 @@ def compare(sides, name, command):
         done = run("bash", "-c", f"cd {top} && {command}")
         shown = [text.replace(top.encode(), b"TOP") for text in (done.stdout, done.stderr)]
         results.append((done.returncode, *shown, tree(run, top)))
-    for expected, found, what in zip(
-        *results, ["exit code", "output", "errors", "tree"], strict=True
-    ):
+    for expected, found, what in zip(*results, ["exit code", "output", "errors", "tree"], strict=True):
         assert found == expected, what
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_does_the_same(preload, tmp_path, name):
     missing = [
-        program
-        for program in PROGRAMS
-        if program in SCRIPTS[name] + name and not shutil.which(program)
+        program for program in PROGRAMS if program in SCRIPTS[name] + name and not shutil.which(program)
     ]
     if missing:
         pytest.skip(f"needs {missing}")
@@ -255,9 +251,7 @@ def as_user(pool, *front, **variables):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_does_the_same_for_an_ordinary_user(users_pool, via, name):
     script = textwrap.dedent(SCRIPTS[name]).strip().replace(PYTHON, USERS_PYTHON)
-    missing = [
-        program for program in PROGRAMS if program in script + name and not shutil.which(program)
-    ]
+    missing = [program for program in PROGRAMS if program in script + name and not shutil.which(program)]
     if missing:
         pytest.skip(f"needs {missing}")
     front = [BINARY, "run", "--pool", users_pool.name, "--via", via, "--"]

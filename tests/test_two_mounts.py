@@ -182,9 +182,7 @@ def test_flock_excludes_and_a_wait_times_out(pair):
     assert time.monotonic() - started >= 0.9
     assert subprocess.run(["flock", "-n", other / "lock", "true"], check=False).returncode == 1
     holder.communicate("\n", timeout=20)
-    assert (
-        subprocess.run(["flock", "-w", "10", other / "lock", "true"], check=False).returncode == 0
-    )
+    assert subprocess.run(["flock", "-w", "10", other / "lock", "true"], check=False).returncode == 0
 
 
 def test_a_killed_waiter_is_gone_and_takes_no_lock(pair):
@@ -370,9 +368,7 @@ def test_hard_links_and_modes_are_shared(pair):
     os.link(other / "first", other / "second")
     assert (one / "second").read_text() == "text"
     os.chmod(one / "second", 0o600)
-    wait_until(
-        lambda: (other / "first").stat().st_mode & 0o777 == 0o600, "the mode", limit_s=SEEN_S
-    )
+    wait_until(lambda: (other / "first").stat().st_mode & 0o777 == 0o600, "the mode", limit_s=SEEN_S)
     wait_until(lambda: (one / "first").stat().st_nlink == 2, "the links", limit_s=SEEN_S)
 
 

@@ -16,10 +16,29 @@ PROGRAMS = ["busybox-static", "nfs-common", "rpcbind", "tcc", "libtcc-dev"]
 HEADERS = ["libc6-dev", "linux-libc-dev"]
 # What the programs above are linked with, and libgcc for fsx.
 LIBRARIES = [
-    "libblkid1", "libc6", "libcap2", "libcom-err2", "libgcc-s1", "libgcrypt20", "libgpg-error0",
-    "libgssapi-krb5-2", "libk5crypto3", "libkeyutils1", "libkrb5-3", "libkrb5support0", "liblz4-1",
-    "liblzma5", "libmount1", "libnsl2", "libpcre2-8-0", "libselinux1", "libsystemd0",
-    "libtirpc-common", "libtirpc3", "libwrap0", "libzstd1",
+    "libblkid1",
+    "libc6",
+    "libcap2",
+    "libcom-err2",
+    "libgcc-s1",
+    "libgcrypt20",
+    "libgpg-error0",
+    "libgssapi-krb5-2",
+    "libk5crypto3",
+    "libkeyutils1",
+    "libkrb5-3",
+    "libkrb5support0",
+    "liblz4-1",
+    "liblzma5",
+    "libmount1",
+    "libnsl2",
+    "libpcre2-8-0",
+    "libselinux1",
+    "libsystemd0",
+    "libtirpc-common",
+    "libtirpc3",
+    "libwrap0",
+    "libzstd1",
 ]
 MODULES = ["virtio_pci", "virtio_net", "nfsv3"]
 # Directories of the modules that these, and what they need, lie in.
