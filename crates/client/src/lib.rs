@@ -33,7 +33,7 @@ pub use array_values::{ARRAY_AKEY_BYTES_MAX, ArrayValue, ArrayValues, ValueKind,
 pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
-pub use in_flight::{Change, ChangesInFlight, FailedChange, Leased as LeasedNames};
+pub use in_flight::{Change, FailedChange, Leased as LeasedNames};
 pub use local_shard::LocalShard;
 pub use objects::{KeyCursor, Objects};
 pub use open::{Created, OpenReference, Opened, OpenedName};

@@ -45,6 +45,11 @@ struct Lease {
     may_answer_until: Instant,
 }
 
+/// Until when a change may be answered early under a lease that was asked for, or renewed, then.
+fn half_of(asked: Instant, lease_ms: u32) -> Instant {
+    asked + Duration::from_millis(u64::from(lease_ms) / 2)
+}
+
 /// A change that the engine has refused.
 #[derive(Clone, Debug)]
 pub struct FailedChange {
@@ -91,7 +96,7 @@ impl State {
 
 /// The changes of a session that are in flight.
 #[derive(Debug)]
-pub struct ChangesInFlight {
+pub(crate) struct ChangesInFlight {
     state: Mutex<State>,
     /// How many there are, to be read without the lock.
     count: AtomicUsize,
@@ -153,7 +158,7 @@ impl Locked<'_> {
         epoch: u64,
         (asked, lease_ms): (Instant, u32),
     ) {
-        let may_answer_until = asked + Duration::from_millis(u64::from(lease_ms) / 2);
+        let may_answer_until = half_of(asked, lease_ms);
         self.state.leases.insert(leased, Lease { target, epoch, may_answer_until });
     }
 
@@ -368,7 +373,7 @@ impl Locked<'_> {
         if let Some(lease) = self.state.leases.get_mut(&posted.root)
             && lease.epoch == epoch
         {
-            let until = posted.sent + Duration::from_millis(u64::from(lease_ms) / 2);
+            let until = half_of(posted.sent, lease_ms);
             lease.may_answer_until = lease.may_answer_until.max(until);
             self.state.is_waited_for |= lease_ms == 0;
         }
@@ -392,7 +397,7 @@ impl Locked<'_> {
     fn make_way(&mut self) -> Result<()> {
         if self.state.is_waited_for {
             self.publish()?;
-            self.state.refused_until = Some(self.now() + REFUSAL);
+            self.refuse();
         }
         Ok(())
     }

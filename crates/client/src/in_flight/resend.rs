@@ -8,8 +8,8 @@ use azekura_proto::Status;
 use azekura_proto::message::typed::{self, LeaseWrite};
 use azekura_proto::message::{Reply, Request, ShardRef, TypedRequest as _};
 
-use super::Locked;
 use super::change::Leased;
+use super::{Locked, half_of};
 use crate::error::{ClientError, Result};
 use crate::retry::Exchange;
 
@@ -100,8 +100,7 @@ impl Locked<'_> {
                 Ok(Some(typed::Leased { lease_ms, version })) if lease_ms > 0 => {
                     if let Some(lease) = self.state.leases.get_mut(&leased) {
                         lease.epoch = version;
-                        lease.may_answer_until =
-                            asked + Duration::from_millis(u64::from(lease_ms) / 2);
+                        lease.may_answer_until = half_of(asked, lease_ms);
                     }
                 }
                 Err(error) if error.is_unreached() => return Err(error),

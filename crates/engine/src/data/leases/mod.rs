@@ -489,19 +489,11 @@ impl Leases {
             return false;
         }
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.get_mut(&key) else { return in_grace };
-        let Some(writer) = &mut entry.writer else { return in_grace };
-        if who == Some(writer.session) {
-            return false;
+        if self.ask_to_end(&mut entries, key, who).is_some() {
+            return true;
         }
-        if writer.is_over(now) {
-            entry.writer = None;
-            self.forget_writer();
-            return in_grace;
-        }
-        writer.waited_for = true;
-        entry.writing_refused_until = Some(writer.until.max(now) + REFUSAL);
-        true
+        let writer = entries.get(&key).and_then(|entry| entry.writer.as_ref());
+        in_grace && writer.is_none()
     }
 
     fn wait_to_write(&self, key: Key, writer: Option<SessionId>) {
@@ -573,23 +565,32 @@ impl Leases {
         key: Key,
         who: Option<SessionId>,
     ) {
-        while let Some(entry) = entries.get_mut(&key) {
-            let now = self.platform.now();
-            let Some(writer) = &mut entry.writer else { return };
-            if who == Some(writer.session) {
-                return;
-            }
-            if writer.is_over(now) {
-                entry.writer = None;
-                self.forget_writer();
-                return;
-            }
-            writer.waited_for = true;
-            // A write under way that outlasts its lease says when it ends.
-            let until = writer.until.max(now + Duration::from_millis(1));
-            entry.writing_refused_until = Some(until + REFUSAL);
+        while let Some(until) = self.ask_to_end(entries, key, who) {
             self.ended.wait_until(&*self.platform, entries, until);
         }
+    }
+
+    /// Tells whoever else has the write lease that it is waited for: until when to wait for its end. `None` if
+    /// nobody has it (any more).
+    fn ask_to_end(
+        &self,
+        entries: &mut Entries,
+        key: Key,
+        who: Option<SessionId>,
+    ) -> Option<Instant> {
+        let entry = entries.get_mut(&key)?;
+        let writer = entry.writer.as_mut().filter(|writer| who != Some(writer.session))?;
+        let now = self.platform.now();
+        if writer.is_over(now) {
+            entry.writer = None;
+            self.forget_writer();
+            return None;
+        }
+        writer.waited_for = true;
+        // A write under way that outlasts its lease says when it ends.
+        let until = writer.until.max(now + Duration::from_millis(1));
+        entry.writing_refused_until = Some(until + REFUSAL);
+        Some(until)
     }
 
     /// Waits until no write of the holder's own is under way: one that came over another connection.
