@@ -59,6 +59,8 @@ pub struct LinkEstimate {
     pub probing: bool,
     /// Whether the link was never kept full, so that its rate may be far higher.
     pub untried: bool,
+    /// Whether the round trip to one of the engines is not known yet: it may be longer than what is known.
+    pub unmet: bool,
     /// How many engines' links it is together; 0 where nothing is known of any.
     pub links: u32,
 }
@@ -72,6 +74,7 @@ impl LinkEstimate {
             rising: false,
             probing: false,
             untried: false,
+            unmet: false,
             links: 1,
         }
     }
@@ -79,6 +82,11 @@ impl LinkEstimate {
     /// Whether both rate and round trip are known.
     pub(crate) const fn is_known(self) -> bool {
         self.bytes_per_second > 0 && self.round_trip_us > 0
+    }
+
+    /// Whether every engine is known to be nearer than this, in microseconds of round trip.
+    pub const fn is_nearer_than(self, round_trip_us: u64) -> bool {
+        !self.unmet && self.round_trip_us > 0 && self.round_trip_us < round_trip_us
     }
 
     /// Rate times round trip in bytes: what is on the way on a full link.
@@ -111,6 +119,7 @@ impl LinkEstimate {
             rising: self.rising || other.rising,
             probing: self.probing || other.probing,
             untried: self.untried || other.untried,
+            unmet: self.unmet || other.unmet,
             links: self.links + other.links,
         }
     }
@@ -232,12 +241,14 @@ impl LinkEstimator {
 
     /// The link as it is known now.
     pub fn estimate(&self) -> LinkEstimate {
+        let round_trip_us = self.round_trip.value(u64::min);
         LinkEstimate {
             bytes_per_second: self.rate.value(u64::max).unwrap_or(0),
-            round_trip_us: self.round_trip.value(u64::min).unwrap_or(0),
+            round_trip_us: round_trip_us.unwrap_or(0),
             rising: self.round < self.risen_in_round + 3,
             probing: self.probing,
             untried: self.filled_rounds < FILLED_ROUNDS,
+            unmet: round_trip_us.is_none(),
             links: 1,
         }
     }
@@ -599,6 +610,17 @@ mod tests {
         in_parts(&mut estimator, now_us, 64, 6550);
         assert!(!estimator.estimate().untried, "four megabytes are not");
         assert!(estimator.estimate().hoped_product_bytes() < 600_000);
+    }
+
+    #[test]
+    fn several_engines_are_near_only_where_each_is_known_to_be() {
+        let near = LinkEstimate::of(0, 100);
+        assert!(near.is_nearer_than(500) && !near.is_nearer_than(100));
+        assert!(near.with(near).is_nearer_than(500));
+        assert!(!near.with(LinkEstimate::of(0, 50_000)).is_nearer_than(500));
+        let unmet = LinkEstimator::new().estimate();
+        assert!(!near.with(unmet).is_nearer_than(500) && !unmet.with(near).is_nearer_than(500));
+        assert!(!LinkEstimate::default().is_nearer_than(500));
     }
 
     #[test]

@@ -249,8 +249,7 @@ impl ReadAhead {
                 self.unplanned_bytes >= self.replan_bytes || !actions.demand.is_empty()
             }
         };
-        let local =
-            link.round_trip_us > 0 && link.round_trip_us < self.parameters.round_trip_min_us;
+        let local = link.is_nearer_than(self.parameters.round_trip_min_us);
         // While the smallest round trip is looked for, the link is left to run empty.
         if due && !local && !link.probing {
             self.make_plan(now_us, read, link, actions);

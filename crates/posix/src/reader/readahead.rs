@@ -94,7 +94,7 @@ impl Readahead {
         }
         self.take_in_changes();
         let link = self.link();
-        if link.round_trip_us > 0 && link.round_trip_us < self.near_us {
+        if link.is_nearer_than(self.near_us) {
             self.near_reads = LOOK_AGAIN;
             return Err(Direct::Near);
         }
