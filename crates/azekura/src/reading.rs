@@ -78,6 +78,12 @@ fn check_policy(text: &str) -> Result<String, String> {
 }
 
 impl ReadArgs {
+    /// Near files are read by requests, as those of other hosts are.
+    #[must_use]
+    pub fn by_requests() -> Self {
+        Self { descriptors: Some(Descriptors::Off), ..Self::default() }
+    }
+
     /// These, and how files are written.
     pub(crate) fn writing(&self, write: &WriteArgs) -> Self {
         Self { write: write.clone(), ..self.clone() }

@@ -6,7 +6,7 @@ use azekura::load::AccessPath;
 use azekura::report::format_bytes;
 
 use super::bandwidth::{self, Files, READ, WRITE};
-use super::fixture::{Conditions, Fixture, PROCESSES};
+use super::fixture::{Conditions, Fixture, PROCESSES, Reads};
 use super::{phase, rates};
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -22,6 +22,10 @@ const PATHS: &str = "The paths are the library within the program (native), a FU
 pub(super) struct Access;
 
 pub(super) struct AccessMetadata;
+
+fn as_usual() -> Conditions {
+    Conditions { reads: Reads::AsUsual, ..Conditions::default() }
+}
 
 fn access_of(cell: &str) -> Result<AccessPath> {
     AccessPath::ALL.into_iter().find(|path| path.name() == cell).context("no such access path")
@@ -50,8 +54,9 @@ impl Experiment for Access {
     fn method(&self, settings: &Settings) -> String {
         format!(
             "{PROCESSES} processes write and then read a file each (N-N) of up to {}, sequentially \
-             and in transfers of one size. {PATHS} The pool is one engine with one target in \
-             memory, on the same host; the chunk size is 1 MiB. Pages that the kernel keeps of a \
+             and in transfers of one size. {PATHS} All but the mount read through descriptors that \
+             the engine passes, past it. The pool is one engine with one target in memory, on \
+             the same host; the chunk size is 1 MiB. Pages that the kernel keeps of a \
              mount's files are dropped before reading. The paper's processes move 5 GiB each. {} {}",
             format_bytes(bandwidth::part_bytes(settings)),
             phase::described(settings, bandwidth::PHASES),
@@ -107,7 +112,7 @@ impl Experiment for Access {
         Ok(Box::new(move |point| {
             let [path, transfer] = point.cells()?;
             let conditions =
-                Conditions { targets: TARGETS, access: access_of(path)?, ..Conditions::default() };
+                Conditions { targets: TARGETS, access: access_of(path)?, ..as_usual() };
             let (files, bytes) = (Files::PerProcess, transfer.parse()?);
             bandwidth::measure(&mut fixture, conditions, files, bytes, &settings, limit_ms)
         }))
@@ -182,8 +187,7 @@ impl Experiment for AccessMetadata {
         Ok(Box::new(move |point| {
             let [path, processes] = point.cells()?;
             let (access, processes) = (access_of(path)?, processes.parse()?);
-            let conditions =
-                Conditions { targets: TARGETS, access, processes, ..Conditions::default() };
+            let conditions = Conditions { targets: TARGETS, access, processes, ..as_usual() };
             rates::measure(&mut fixture, conditions, &settings, limit_ms)
         }))
     }

@@ -12,7 +12,7 @@ use azekura_proto::ObjectClass;
 use serde_json::Value as Json;
 
 use super::bandwidth::{self, Files};
-use super::fixture::{CHUNK_BYTES, Conditions, Fixture, PROCESSES, TARGETS};
+use super::fixture::{CHUNK_BYTES, Conditions, Fixture, PROCESSES, Reads, TARGETS};
 use super::{phase, rates};
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -192,8 +192,9 @@ impl Experiment for Ior {
         format!(
             "{PROCESSES} processes write and then read up to {} each, sequentially, their parts of \
              one file (N-1) or a file each (N-N), which lies on all of {TARGETS} targets of one \
-             engine in memory on the same host; the chunk size is 1 MiB. {} Of our load: {} IOR \
-             moves all of it once in each repetition.",
+             engine in memory on the same host; the chunk size is 1 MiB. All but the mount read \
+             through descriptors that the engine passes, past it. {} Of our load: {} IOR moves all \
+             of it once in each repetition.",
             azekura::report::format_bytes(bandwidth::part_bytes(settings)),
             Tool::Ior.told(),
             phase::described(settings, bandwidth::PHASES),
@@ -268,7 +269,7 @@ impl Experiment for Ior {
             let files = Files::ALL.into_iter().find(|files| files.name() == pattern);
             let (files, bytes) = (files.context("no such pattern")?, transfer.parse()?);
             if program == OURS {
-                let conditions = Conditions::default();
+                let conditions = Conditions { reads: Reads::AsUsual, ..Conditions::default() };
                 return bandwidth::measure(
                     &mut fixture,
                     conditions,

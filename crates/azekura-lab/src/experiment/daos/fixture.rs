@@ -23,7 +23,21 @@ pub(super) struct Conditions {
     pub(super) chunk_bytes: u32,
     pub(super) access: AccessPath,
     pub(super) processes: usize,
+    pub(super) reads: Reads,
 }
+
+/// How files of an engine on the same host are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// As a client on another host reads them: what is measured is the engine.
+    ByRequests,
+    /// As they are on this host: by descriptors, past the engine, where the path has those.
+    AsUsual,
+}
+
+/// The same as a sentence for a page.
+pub(super) const BY_REQUESTS: &str =
+    "Files are read by requests (`--descriptors off`), as from another host.";
 
 impl Default for Conditions {
     fn default() -> Self {
@@ -33,6 +47,7 @@ impl Default for Conditions {
             chunk_bytes: CHUNK_BYTES,
             access: AccessPath::Native,
             processes: PROCESSES,
+            reads: Reads::ByRequests,
         }
     }
 }
@@ -80,7 +95,11 @@ impl Fixture {
     fn start_workers(&mut self, conditions: Conditions) -> Result<WorkerPool> {
         let pool = self.pool(conditions.targets)?;
         let container = pool.container(conditions.class, conditions.chunk_bytes)?;
-        let (azekura, reading) = (programs::beside("azekura")?, ReadArgs::default());
+        let azekura = programs::beside("azekura")?;
+        let reading = match conditions.reads {
+            Reads::ByRequests => ReadArgs::by_requests(),
+            Reads::AsUsual => ReadArgs::default(),
+        };
         let (access, processes) = (conditions.access, conditions.processes);
         WorkerPool::start_via(&azekura, access, &container, &reading, processes, || pool.scratch())
     }

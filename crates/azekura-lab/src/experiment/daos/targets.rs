@@ -5,7 +5,7 @@ use azekura::report::format_bytes;
 use azekura_proto::ObjectClass;
 
 use super::bandwidth::{self, Files, READ, WRITE};
-use super::fixture::{Conditions, Fixture, PROCESSES};
+use super::fixture::{BY_REQUESTS, Conditions, Fixture, PROCESSES};
 use super::{phase, rates};
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -44,8 +44,8 @@ impl Experiment for Targets {
             "{} processes write and then read, through the native path, a file each (N-N) in \
              transfers of {}, {} in all; then they make, stat, open and remove up to {} empty files \
              in one directory. The pool is one engine with its targets in memory, on the same host; \
-             the chunk size is 1 MiB, and a file lies on one target. {} Making and removing files \
-             are one turn. {}",
+             the chunk size is 1 MiB, and a file lies on one target. {BY_REQUESTS} {} Making and \
+             removing files are one turn. {}",
             processes(settings),
             format_bytes(TRANSFER_BYTES),
             format_bytes(bandwidth::part_bytes(settings) * PROCESSES as u64),

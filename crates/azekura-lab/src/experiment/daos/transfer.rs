@@ -6,7 +6,7 @@ use azekura::report::format_bytes;
 use azekura_proto::ObjectClass;
 
 use super::bandwidth::{self, Files, READ, WRITE};
-use super::fixture::{Conditions, Fixture, PROCESSES, TARGETS};
+use super::fixture::{BY_REQUESTS, Conditions, Fixture, PROCESSES, TARGETS};
 use super::phase;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -112,13 +112,15 @@ impl Experiment for Transfer {
                  each, sequentially and in transfers of one size: all their parts of one file \
                  (N-1), or a file each (N-N). The pool is one engine with {TARGETS} targets in \
                  memory, on the same host; the chunk size is 1 MiB. A file lies on one target (no \
-                 sharding) or on all. The paper's processes move 2 GiB each. {phase} {repetition}"
+                 sharding) or on all. {BY_REQUESTS} The paper's processes move 2 GiB each. {phase} \
+                 {repetition}"
             ),
             Self::ByChunk => format!(
                 "{PROCESSES} processes write and then read, through the native path, a file each \
                  (N-N) of up to {part}, sequentially and in transfers of one size. The pool is one \
                  engine with {TARGETS} targets in memory, on the same host. A file lies on one \
-                 target or on all. The paper's processes move 2 GiB each. {phase} {repetition}"
+                 target or on all. {BY_REQUESTS} The paper's processes move 2 GiB each. {phase} \
+                 {repetition}"
             ),
         }
     }

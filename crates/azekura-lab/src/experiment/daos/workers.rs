@@ -8,7 +8,7 @@ use azekura::report::format_bytes;
 use azekura_proto::ObjectClass;
 
 use super::bandwidth::{self, Files, READ, WRITE};
-use super::fixture::{Conditions, Fixture};
+use super::fixture::{BY_REQUESTS, Conditions, Fixture, PROCESSES};
 use super::phase;
 use crate::chart::Scale;
 use crate::experiment::frame::{
@@ -72,9 +72,9 @@ impl Experiment for Workers {
              (N-N) on one target, in transfers of {}, {} in all; the engine, on the same host, serves \
              the connection of each with a thread of its own. Busy cores are processor time over \
              time, as /proc tells them, from the start of a point to its end: those of the engine, \
-             and those of everybody on the machine. {} {}",
+             and those of everybody on the machine. {BY_REQUESTS} {} {}",
             format_bytes(TRANSFER_BYTES),
-            format_bytes(bandwidth::part_bytes(settings) * super::fixture::PROCESSES as u64),
+            format_bytes(bandwidth::part_bytes(settings) * PROCESSES as u64),
             phase::described(settings, bandwidth::PHASES),
             settings.repetition(),
         )
