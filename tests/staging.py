@@ -7,8 +7,8 @@ import re
 import signal
 from pathlib import Path
 
+from labs import Lab
 from pools import BINARY, LAB, alive, wait_until
-from test_netlab import Lab
 
 NODES = ["n1", "n2", "n3"]
 # What every job of a lab is started with.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import tomllib
+from labs import Lab
 from pools import BINARY, alive, wait_until
 from staging import LAUNCH, star
-from test_netlab import Lab
 
 MIB = 1 << 20
 PARTS = ["open", "create", "read", "write", "flush", "sync", "close"]

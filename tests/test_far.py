@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
+from pools import BINARY, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -66,44 +66,18 @@ def expected(data, pattern):
     return digest.hexdigest()
 
 
-class Far:
-    """A pool in one host, its users in another, and a file that both know."""
+class FarFile(FarPool):
+    """A pool behind a link, and a file in it whose bytes are known."""
 
     def __init__(self, world):
-        self.world = world
-        self.lab = Lab(world, PAIR)
-        self.engine = None
-        self.serve()
-        self.pool = "far"
-        create = ("pool", "create", self.pool, "--engine", "far:7070")
-        self.lab.exec("near", BINARY, *create)
+        super().__init__(world)
         self.data = random.Random(9).randbytes(FILE_BYTES)
         (world.base / "bytes").write_bytes(self.data)
-        self.lab.exec("near", BINARY, "fs", "put", world.base / "bytes", f"{self.pool}:/data")
-
-    def serve(self):
-        self.engine = self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
-            *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
-            *("--metrics", "127.0.0.1:7071"),
-            program=LAB,
-        )
-        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
-
-    def asked(self, kind):
-        """How many requests of a kind the engine has had."""
-        page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7071/metrics').read().decode())"
-        lines = self.lab.exec("far", sys.executable, "-c", page).stdout.splitlines()
-        counts = [line.split()[1] for line in lines if f'kind="{kind}"' in line]
-        return sum(map(int, counts))
+        self.lab.exec("near", BINARY, "fs", "put", world.base / "bytes", "far:/data")
 
     def command(self, policy, pattern, trace):
-        run = ("run", "--pool", self.pool, "--via", "preload")
-        options = ("--read-policy", policy, "--trace", trace)
-        return (
-            *(BINARY, *run, *options, "--"),
-            *(sys.executable, "-c", READER, "/azekura/data", pattern),
-        )
+        program = (sys.executable, "-c", READER, "/azekura/data", pattern)
+        return self.preloaded(*program, options=("--read-policy", policy, "--trace", trace))
 
     def judge(self, said, pattern, trace):
         """Holds what a reader said, and its trace, against what must be."""
@@ -123,11 +97,7 @@ class Far:
 
     def start_reading(self, policy, pattern, trace):
         """Starts a reader, and returns when it is in the middle."""
-        child = self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
-            *self.command(policy, pattern, trace),
-            program=LAB,
-        )
+        child = self.lab.start("near", *self.command(policy, pattern, trace))
         wait_until(
             lambda: trace.exists() and trace.read_text().count("\n") > 4, "something is asked for"
         )
@@ -137,7 +107,7 @@ class Far:
 @pytest.fixture
 def far(world):
     """A pool behind a link."""
-    return Far(world)
+    return FarFile(world)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +116,7 @@ def far(world):
     ids=["little loss", "much loss", "reordering"],
 )
 def test_bytes_are_right_over_a_bad_link(far, changes):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=200mbit", *changes)
+    far.link("delay=5ms", "rate=200mbit", *changes)
     for policy in POLICIES:
         far.read(policy, "strided")
     far.read("predictive", "sequential")
@@ -160,11 +130,11 @@ def test_a_stream_through_a_mount_does_not_wait_for_attributes(far):
     # out by then.
     long = random.Random(10).randbytes(4 * FILE_BYTES)
     (far.world.base / "long").write_bytes(long)
-    far.lab.exec("near", BINARY, "fs", "put", far.world.base / "long", f"{far.pool}:/long")
+    far.lab.exec("near", BINARY, "fs", "put", far.world.base / "long", "far:/long")
     mount = far.world.base / "mnt"
     mount.mkdir()
-    far.lab.tell("set", "wan", "delay=10ms", "rate=80mbit")
-    far.lab.exec("near", BINARY, "mount", far.pool, mount)
+    far.link("delay=10ms", "rate=80mbit")
+    far.lab.exec("near", BINARY, "mount", "far", mount)
     try:
         before, begun = far.asked("get_attr"), time.monotonic()
         said = far.lab.exec("near", "sha256sum", mount / "long").stdout
@@ -181,12 +151,12 @@ def test_a_long_listing_through_a_mount_asks_nothing_of_each_file(far):
     """`ls -l` wants an extended attribute of each file; that there is none came with the listing."""
     mount = far.world.base / "mnt"
     mount.mkdir()
-    far.lab.tell("set", "wan", "delay=1ms")
-    far.lab.exec("near", BINARY, "mount", far.pool, mount)
+    far.link("delay=1ms")
+    far.lab.exec("near", BINARY, "mount", "far", mount)
     try:
         far.lab.exec("near", sys.executable, "-c", MAKE_FILES, mount / "listed")
         far.lab.exec("near", BINARY, "umount", mount)
-        far.lab.exec("near", BINARY, "mount", far.pool, mount)
+        far.lab.exec("near", BINARY, "mount", "far", mount)
         before = far.asked("get_xattr")
         lines = far.lab.exec("near", "ls", "-l", mount / "listed").stdout.splitlines()
         assert len(lines) == 101
@@ -199,27 +169,27 @@ def test_a_long_listing_through_a_mount_asks_nothing_of_each_file(far):
 
 
 def test_a_link_that_comes_back_is_used_again(far):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=20mbit")
+    far.link("delay=5ms", "rate=20mbit")
     trace = far.world.base / "trace"
     child = far.start_reading("predictive", "sequential", trace)
-    far.lab.tell("set", "wan", "down")
+    far.link("down")
     time.sleep(10)
     assert child.poll() is None
-    far.lab.tell("set", "wan", "up", "rate=200mbit")
+    far.link("up", "rate=200mbit")
     assert child.wait(60) == 0
     far.judge(child.log.read_text(), "sequential", trace)
 
 
 @pytest.mark.parametrize("policy", ["predictive", "sync-adaptive"])
 def test_an_engine_may_be_restarted_under_a_reader(far, policy):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=20mbit")
+    far.link("delay=5ms", "rate=20mbit")
     trace = far.world.base / "trace"
     child = far.start_reading(policy, "sequential", trace)
     far.lab.tell("kill", "far")
     far.engine.wait(10)
     assert child.poll() is None
     far.serve()
-    far.lab.tell("set", "wan", "rate=200mbit")
+    far.link("rate=200mbit")
     assert child.wait(60) == 0
     far.judge(child.log.read_text(), "sequential", trace)
 

@@ -5,8 +5,8 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
+from pools import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -88,61 +88,41 @@ print(one, time.monotonic() - begun, flush=True)
 
 
 @pytest.fixture
-def lab(world):
-    """A pool in one host, with some files; programs run in another."""
-    lab = Lab(world, PAIR)
-    engine = world.start(
-        *("netlab", "exec", "--lab", lab.name, "far", "--", BINARY, "serve"),
-        *("--dir", world.storage / "engine", "--listen", "0.0.0.0:7070"),
-        program=LAB,
-    )
-    wait_until(lambda: "is ready" in engine.log.read_text(), "the engine is ready")
-    lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+def far(world):
+    """A pool behind a link, with some files."""
+    far = FarPool(world)
     local = world.base / "files"
     local.mkdir()
     for number in range(30):
         (local / f"file{number}").write_text("content")
-    lab.exec("near", BINARY, "fs", "put", "-r", local, "far:/")
-    return lab
+    far.put(local)
+    return far
 
 
-def delay(lab, round_trip_s):
-    lab.tell("set", "wan", f"delay={round_trip_s / 2 * 1000:.0f}ms")
-
-
-def preloaded(*command, options=()):
-    return (BINARY, "run", "--pool", "far", "--via", "preload", *options, "--", *command)
-
-
-def test_single_calls_take_as_many_round_trips_as_is_said(lab):
-    delay(lab, ROUND_TRIP_S)
+def test_single_calls_take_as_many_round_trips_as_is_said(far):
+    far.distance(ROUND_TRIP_S)
     # Calls that make things are answered early otherwise, and who comes next waits for them.
     each = ("--write-policy", "through")
-    command = preloaded(sys.executable, "-c", CALLS, "/azekura", str(ROUND_TRIP_S), options=each)
-    said = [line.split() for line in lab.exec("near", *command).stdout.splitlines()]
-    took = {name: float(trips) for name, trips in said}
+    program = (sys.executable, "-c", CALLS, "/azekura", str(ROUND_TRIP_S))
+    lines = far.run(*program, options=each).splitlines()
+    took = {name: float(trips) for name, trips in map(str.split, lines)}
     assert took.keys() == TRIPS.keys()
     late = {name: trips for name, trips in took.items() if trips > TRIPS[name] + SLACK}
     assert not late, late
 
 
-def test_a_program_has_its_first_bytes_after_five_round_trips(lab):
-    delay(lab, ROUND_TRIP_S)
-    command = preloaded("cat", "/azekura/files/file0")
+def test_a_program_has_its_first_bytes_after_five_round_trips(far):
+    far.distance(ROUND_TRIP_S)
     begun = time.monotonic()
-    assert lab.exec("near", *command).stdout == "content"
+    assert far.run("cat", "/azekura/files/file0") == "content"
     # One more leads to the file through its directory.
     assert (time.monotonic() - begun) / ROUND_TRIP_S < 6 + 2 * SLACK
 
 
-def test_a_program_notices_that_the_way_has_become_long(lab):
-    watch = lab.world.start(
-        *("netlab", "exec", "--lab", lab.name, "near", "--"),
-        *preloaded(sys.executable, "-c", WATCH, "/azekura/files", "6"),
-        program=LAB,
-    )
+def test_a_program_notices_that_the_way_has_become_long(far):
+    watch = far.start("near", sys.executable, "-c", WATCH, "/azekura/files", "6")
     wait_until(lambda: "ready" in watch.log.read_text(), "the program looks")
-    delay(lab, ROUND_TRIP_S)
+    far.distance(ROUND_TRIP_S)
     wait_until(lambda: len(watch.log.read_text().split()) >= 3, "the program has listed")
     one, listing = map(float, watch.log.read_text().split()[1:3])
     assert one > ROUND_TRIP_S

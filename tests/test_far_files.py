@@ -6,8 +6,8 @@ import tarfile
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
+from pools import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -81,25 +81,17 @@ print(rounds, read)
 
 @pytest.fixture
 def far(world):
-    """A pool in one host, and files in it; programs run in another."""
-    lab = Lab(world, PAIR)
-    engine = world.start(
-        *("netlab", "exec", "--lab", lab.name, "far", "--", BINARY, "serve"),
-        *("--dir", world.storage / "engine", "--listen", "0.0.0.0:7070"),
-        program=LAB,
-    )
-    wait_until(lambda: "is ready" in engine.log.read_text(), "the engine is ready")
-    lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
-    return lab
+    """A pool behind a link."""
+    return FarPool(world)
 
 
-def put(lab, world, files):
+def put(far, files):
     """Stores files of these names and lengths, each with contents of its own."""
-    local = world.base / "tree"
+    local = far.world.base / "tree"
     for name, length in files.items():
         (local / name).parent.mkdir(parents=True, exist_ok=True)
         (local / name).write_bytes(contents(name, length))
-    lab.exec("near", BINARY, "fs", "put", "-r", local, "far:/")
+    far.put(local)
 
 
 def contents(name, length):
@@ -107,20 +99,19 @@ def contents(name, length):
     return (line * (length // len(line) + 1))[:length]
 
 
-def run(lab, *command, host="near"):
-    """What a program says, and how many round trips it has taken."""
+def trips_of(far, *command):
+    """How many round trips a program takes."""
     start = time.monotonic()
-    preload = (host, BINARY, "run", "--pool", "far", "--via", "preload", "--")
-    said = lab.exec(*preload, *command).stdout
-    return said, (time.monotonic() - start) / ROUND_TRIP_S
+    far.run(*command)
+    return (time.monotonic() - start) / ROUND_TRIP_S
 
 
 def test_a_tree_is_packed_in_few_round_trips(far, world):
     names = [f"dir{d}/file{n:02d}" for d in range(DIRECTORIES) for n in range(FILES)]
-    put(far, world, dict.fromkeys(names, FILE_BYTES))
-    far.tell("set", "wan", f"delay={ROUND_TRIP_S / 2 * 1000:.0f}ms")
+    put(far, dict.fromkeys(names, FILE_BYTES))
+    far.distance(ROUND_TRIP_S)
     packed = world.base / "packed.tar"
-    _, trips = run(far, "tar", "-C", "/azekura", "-cf", packed, "tree")
+    trips = trips_of(far, "tar", "-C", "/azekura", "-cf", packed, "tree")
     with tarfile.open(packed) as archive:
         files = {member.name: member for member in archive if member.isfile()}
         assert sorted(files) == sorted(f"tree/{name}" for name in names)
@@ -133,11 +124,11 @@ def test_a_tree_is_packed_in_few_round_trips(far, world):
 
 def test_files_are_read_one_after_the_other_in_few_round_trips(far, world):
     names = [f"file{number:02d}" for number in range(LARGE_FILES)]
-    put(far, world, dict.fromkeys(names, LARGE_BYTES))
-    far.tell("set", "wan", f"delay={ROUND_TRIP_S / 2 * 1000:.0f}ms")
+    put(far, dict.fromkeys(names, LARGE_BYTES))
+    far.distance(ROUND_TRIP_S)
     out = world.base / "out"
     command = f"exec cat $(seq -f /azekura/tree/file%02.0f 0 {LARGE_FILES - 1}) > {out}"
-    _, trips = run(far, "sh", "-c", command)
+    trips = trips_of(far, "sh", "-c", command)
     assert out.read_bytes() == b"".join(contents(name, LARGE_BYTES) for name in names)
     print(f"{trips:.1f} round trips for {len(names)} files")
     assert trips < 3 * LARGE_FILES, trips
@@ -150,16 +141,12 @@ def test_what_another_client_was_told_is_read(far, world, writer_host):
     local.mkdir()
     for name in names:
         (local / name).write_bytes(b"00000000" * 100)
-    far.exec("near", BINARY, "fs", "put", "-r", local, "far:/")
-    far.tell("set", "wan", "delay=10ms")
+    far.put(local)
+    far.link("delay=10ms")
     told = world.base / "told"
     told.touch()
-    writer = world.start(
-        *("netlab", "exec", "--lab", far.name, writer_host, "--", BINARY, "run", "--pool", "far"),
-        *("--via", "preload", "--", sys.executable, "-c", WRITER, "/azekura/tree", told, "50"),
-        program=LAB,
-    )
-    said, _ = run(far, sys.executable, "-c", READER, "/azekura/tree", told)
+    writer = far.start(writer_host, sys.executable, "-c", WRITER, "/azekura/tree", told, "50")
+    said = far.run(sys.executable, "-c", READER, "/azekura/tree", told)
     rounds, read = map(int, said.split())
     print(f"{read} files read in {rounds} rounds")
     assert rounds > 1

@@ -5,8 +5,7 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
 
 pytestmark = pytest.mark.root
 
@@ -31,30 +30,22 @@ print("seen")
 
 @pytest.fixture
 def tree(world):
-    """A pool in one host, and a tree in it; programs run in another."""
-    lab = Lab(world, PAIR)
-    engine = world.start(
-        *("netlab", "exec", "--lab", lab.name, "far", "--", BINARY, "serve"),
-        *("--dir", world.storage / "engine", "--listen", "0.0.0.0:7070"),
-        program=LAB,
-    )
-    wait_until(lambda: "is ready" in engine.log.read_text(), "the engine is ready")
-    lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+    """A pool behind a link, and a tree in it."""
+    far = FarPool(world)
     local = world.base / "tree"
     for directory in range(DIRECTORIES):
         (local / f"dir{directory}").mkdir(parents=True)
         for number in range(FILES):
             (local / f"dir{directory}" / f"file{number}").write_bytes(b"x" * number)
-    lab.exec("near", BINARY, "fs", "put", "-r", local, "far:/")
-    lab.tell("set", "wan", f"delay={ROUND_TRIP_S / 2 * 1000:.0f}ms")
-    return lab
+    far.put(local)
+    far.distance(ROUND_TRIP_S)
+    return far
 
 
-def run(lab, *command):
+def run(far, *command):
     """What a program says, and how many round trips it has taken."""
     start = time.monotonic()
-    preload = ("near", BINARY, "run", "--pool", "far", "--via", "preload", "--")
-    said = lab.exec(*preload, *command).stdout
+    said = far.run(*command)
     return said, (time.monotonic() - start) / ROUND_TRIP_S
 
 

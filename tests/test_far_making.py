@@ -8,8 +8,8 @@ import tarfile
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
+from pools import BINARY, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -55,15 +55,11 @@ print(found)
 """
 
 
-class FarPool:
-    """A pool in one host, and programs in both."""
+class Source(FarPool):
+    """A pool behind a link, and a tree of the host from which files come."""
 
     def __init__(self, world):
-        self.world = world
-        self.lab = Lab(world, PAIR)
-        self.engine = None
-        self.serve()
-        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+        super().__init__(world)
         self.source = world.base / "source"
         for directory in range(DIRECTORIES):
             (self.source / f"dir{directory}").mkdir(parents=True)
@@ -77,30 +73,11 @@ class FarPool:
         with tarfile.open(self.archive, "w") as archive:
             archive.add(self.source, arcname="tree")
 
-    def serve(self):
-        self.engine = self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
-            *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
-            *("--metrics", "127.0.0.1:7071"),
-            program=LAB,
-        )
-        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
-
-    def distance(self, one_way):
-        self.lab.tell("set", "wan", f"delay={one_way}", "rate=1gbit")
-
-    def run(self, *command):
-        """Runs a program beyond the link; gives how long that took in seconds."""
+    def seconds_of(self, *command):
+        """How long a program takes, in seconds."""
         begun = time.monotonic()
-        self.lab.exec("near", BINARY, "run", "--pool", "far", "--via", "preload", "--", *command)
+        self.run(*command)
         return time.monotonic() - begun
-
-    def start(self, host, *command):
-        return self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, host, "--"),
-            *(BINARY, "run", "--pool", "far", "--via", "preload", "--", *command),
-            program=LAB,
-        )
 
     def unpack(self):
         return ("tar", "-xf", self.archive, "-C", "/azekura")
@@ -118,22 +95,24 @@ class FarPool:
 
 @pytest.fixture
 def far(world):
-    """A pool behind a link."""
-    return FarPool(world)
+    """A pool behind a link of 1 Gbit/s."""
+    made = Source(world)
+    made.link("rate=1gbit")
+    return made
 
 
 def test_a_tree_is_unpacked_and_copied_in_few_round_trips(far):
-    far.distance("50ms")
+    far.distance(0.1)
     # A hundred milliseconds for each file alone would take 24 s.
-    assert far.run(*far.unpack()) < 18
-    assert far.run("cp", "-r", "--preserve=mode,timestamps", far.source, "/azekura/copied") < 18
-    far.distance("0ms")
+    assert far.seconds_of(*far.unpack()) < 18
+    assert far.seconds_of("cp", "-r", "--preserve=mode,timestamps", far.source, "/azekura/copied") < 18
+    far.distance(0)
     far.judge("tree")
     far.judge("copied")
 
 
 def test_what_was_made_is_found_by_whoever_is_told(far):
-    far.distance("10ms")
+    far.distance(0.02)
     told = far.world.base / "told"
     told.touch()
     maker = far.start("near", sys.executable, "-c", MAKER, "/azekura/made", told, "400", "0.01")
@@ -145,7 +124,7 @@ def test_what_was_made_is_found_by_whoever_is_told(far):
 
 
 def test_children_make_what_they_make_beside_their_parent(far):
-    far.distance("5ms")
+    far.distance(0.01)
     fill = "for n in 1 2 3 4 5 6; do echo $d $n > /azekura/$d/$n; done"
     script = f"""
         cd /azekura && mkdir a b c d
@@ -155,39 +134,37 @@ def test_children_make_what_they_make_beside_their_parent(far):
     """
     far.run("bash", "-c", script)
     look = "cd /azekura; for d in a b c d; do cat $d/*; done"
-    seen = far.lab.exec(
-        "far", BINARY, "run", "--pool", "far", "--via", "preload", "--", "sh", "-c", look
-    )
+    seen = far.run("sh", "-c", look, host="far")
     wanted = [f"{directory} {number}" for directory in "abcd" for number in range(1, 7)]
-    assert seen.stdout.splitlines() == wanted
+    assert seen.splitlines() == wanted
 
 
 def test_a_link_that_comes_back_loses_nothing(far):
-    far.distance("25ms")
+    far.distance(0.05)
     child = far.start("near", *far.unpack())
     time.sleep(1.5)
-    far.lab.tell("set", "wan", "down")
+    far.link("down")
     time.sleep(4)
-    far.lab.tell("set", "wan", "up")
+    far.link("up")
     assert child.wait(60) == 0, child.log.read_text()
-    far.distance("0ms")
+    far.distance(0)
     far.judge("tree")
 
 
 def test_an_engine_may_be_killed_under_a_maker(far):
-    far.distance("25ms")
+    far.distance(0.05)
     child = far.start("near", *far.unpack())
     time.sleep(1.5)
     far.lab.tell("kill", "far")
     far.engine.wait(10)
     far.serve()
     assert child.wait(60) == 0, child.log.read_text()
-    far.distance("0ms")
+    far.distance(0)
     far.judge("tree")
 
 
 def test_a_maker_that_is_killed_has_made_what_it_did_first(far):
-    far.distance("25ms")
+    far.distance(0.05)
     told = far.world.base / "told"
     told.touch()
     maker = far.start("near", sys.executable, "-c", MAKER, "/azekura/made", told, "2000", "0")
@@ -195,12 +172,9 @@ def test_a_maker_that_is_killed_has_made_what_it_did_first(far):
     far.lab.tell("kill", "near")
     maker.wait(10)
     answered = len(told.read_text().split())
-    far.distance("0ms")
+    far.distance(0)
     look = "ls /azekura/made; cat /azekura/made/* | wc -c"
-    seen = far.lab.exec(
-        "far", BINARY, "run", "--pool", "far", "--via", "preload", "--", "sh", "-c", look
-    )
-    *names, total = seen.stdout.split()
+    *names, total = far.run("sh", "-c", look, host="far").split()
     # The youngest may be missing, and the last one be in the middle.
     assert names == [f"{number:04d}" for number in range(len(names))]
     assert 2000 * (len(names) - 1) <= int(total) <= 2000 * len(names)

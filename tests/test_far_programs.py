@@ -6,8 +6,8 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
+from pools import BINARY
 
 pytestmark = pytest.mark.root
 
@@ -49,20 +49,11 @@ print("seen")
 """
 
 
-class Far:
-    """A pool in one host, with a tree and a python package in it; programs run in another."""
+class Programs(FarPool):
+    """A pool behind a link, with a tree and a python package in it."""
 
     def __init__(self, world):
-        self.world = world
-        self.lab = Lab(world, PAIR)
-        engine = world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
-            *("--dir", world.storage / "engine", "--listen", "0.0.0.0:7070"),
-            *("--metrics", "127.0.0.1:7071"),
-            program=LAB,
-        )
-        wait_until(lambda: "is ready" in engine.log.read_text(), "the engine is ready")
-        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+        super().__init__(world)
         local = world.base / "local"
         for directory in range(DIRECTORIES):
             (local / f"dir{directory}").mkdir(parents=True)
@@ -77,33 +68,21 @@ class Far:
         (package / "__init__.py").write_text("".join([*lines, f"total = {values}\n"]))
         compiler = (sys.executable, "-m", "compileall", "-q", local / "python")
         subprocess.run(compiler, check=True)
-        self.lab.exec("near", BINARY, "fs", "put", "-r", "-a", local, "far:/")
-        self.lab.tell("set", "wan", f"delay={ROUND_TRIP_S / 2 * 1000:.0f}ms")
-
-    def asked(self, *kinds):
-        """How many requests of these kinds the engine has had."""
-        page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7071/metrics').read().decode())"
-        lines = self.lab.exec("far", sys.executable, "-c", page).stdout.splitlines()
-        wanted = [f'kind="{kind}"' for kind in kinds]
-        counts = [line.split()[1] for line in lines if any(kind in line for kind in wanted)]
-        return sum(map(int, counts))
+        self.put(local, "-a")
+        self.distance(ROUND_TRIP_S)
 
     def mount(self, name, *options):
         path = self.world.base / name
         path.mkdir()
-        self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
-            *(BINARY, "mount", "--foreground", *options, "far", path),
-            program=LAB,
-        )
+        self.lab.start("near", BINARY, "mount", "--foreground", *options, "far", path)
         self.lab.exec("near", "sh", "-c", f"until mountpoint -q {path}; do sleep 0.1; done")
         return path
 
-    def run(self, door, program, *arguments):
+    def trips_of(self, door, program, *arguments):
         """Runs a program of python with the path of the tree first; gives the round trips it took."""
         start = time.monotonic()
         if door == "preload":
-            tree, prefix = "/azekura", (BINARY, "run", "--via", "preload", "--pool", "far", "--")
+            tree, prefix = "/azekura", self.preloaded()
         else:
             tree, prefix = self.mount("door", "--far-names", "listed"), ()
             start = time.monotonic()
@@ -117,13 +96,13 @@ class Far:
 
 @pytest.fixture
 def far(world):
-    return Far(world)
+    return Programs(world)
 
 
 @pytest.mark.parametrize("door", ["preload", "mount"])
 def test_names_that_are_looked_at_are_listed(far, door):
     before = far.asked("lookup")
-    far.run(door, LOOK, "local", str(DIRECTORIES), str(FILES))
+    far.trips_of(door, LOOK, "local", str(DIRECTORIES), str(FILES))
     lookups = far.asked("lookup") - before
     assert lookups < DIRECTORIES * FILES / 3, lookups
 
@@ -131,7 +110,7 @@ def test_names_that_are_looked_at_are_listed(far, door):
 @pytest.mark.parametrize("door", ["preload", "mount"])
 def test_a_package_is_imported_in_few_round_trips(far, door):
     total = sum(range(MODULES))
-    took = far.run(door, IMPORT.format(total=total), "local/python")
+    took = far.trips_of(door, IMPORT.format(total=total), "local/python")
     # Each module by itself would take four and more.
     assert took < 2 * MODULES, took
 

@@ -5,8 +5,8 @@ import sys
 import time
 
 import pytest
-from pools import BINARY, LAB, wait_until
-from test_netlab import PAIR, Lab
+from labs import FarPool
+from pools import BINARY, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -54,26 +54,14 @@ os.execvp("wc", ["wc", "-l", sys.argv[1]])
 """
 
 
-class FarMount:
-    """A pool in one host, and a mount of it in another."""
+class FarMount(FarPool):
+    """A pool behind a link, and a mount of it before."""
 
     def __init__(self, world):
-        self.world = world
-        self.lab = Lab(world, PAIR)
-        self.engine = None
-        self.serve()
-        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+        super().__init__(world)
         self.dir = world.base / "mnt"
         self.dir.mkdir()
         self.lab.exec("near", BINARY, "mount", "far", self.dir)
-
-    def serve(self):
-        self.engine = self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "far", "--", BINARY, "serve"),
-            *("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070"),
-            program=LAB,
-        )
-        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
 
     def command(self, name, block, count, pause=0.0):
         arguments = (self.dir / name, block, count, pause)
@@ -87,11 +75,7 @@ class FarMount:
 
     def start_writing(self, name, block, count, pause):
         """Starts a writer, and returns when it is in the middle."""
-        child = self.world.start(
-            *("netlab", "exec", "--lab", self.lab.name, "near", "--"),
-            *self.command(name, block, count, pause),
-            program=LAB,
-        )
+        child = self.lab.start("near", *self.command(name, block, count, pause))
         wait_until(lambda: "writing" in child.log.read_text(), "the writer is in the middle")
         return child
 
@@ -107,12 +91,12 @@ def far(world):
     """A mount of a pool behind a link."""
     made = FarMount(world)
     yield made
-    made.lab.tell("set", "wan", "up", "delay=0ms", "loss=0%")
+    made.link("up", "delay=0ms", "loss=0%")
     made.lab.exec("near", BINARY, "umount", made.dir)
 
 
 def test_small_writes_do_not_wait_for_a_round_trip_each(far):
-    far.lab.tell("set", "wan", "delay=10ms", "rate=200mbit")
+    far.link("delay=10ms", "rate=200mbit")
     # One after the other these would take forty seconds.
     assert far.write("small", 4096, 2000) < 20
     # Across the chunks of the file, and over what was there.
@@ -120,13 +104,13 @@ def test_small_writes_do_not_wait_for_a_round_trip_each(far):
 
 
 def test_a_tree_is_put_and_found(far):
-    far.lab.tell("set", "wan", "delay=10ms", "rate=200mbit")
+    far.link("delay=10ms", "rate=200mbit")
     tree = far.world.base / "tree"
     for number in range(5):
         (tree / f"dir{number}").mkdir(parents=True)
         (tree / f"dir{number}" / "large").write_bytes(bytes([number]) * (9 << 20))
         (tree / f"dir{number}" / "small").write_bytes(bytes([number]) * 100)
-    far.lab.exec("near", BINARY, "fs", "put", "-r", tree, "far:/")
+    far.put(tree)
     back = far.world.base / "back"
     far.lab.exec("far", BINARY, "fs", "get", "-r", "far:/tree", back)
     for number in range(5):
@@ -136,36 +120,36 @@ def test_a_tree_is_put_and_found(far):
 
 
 def test_preloaded_programs_let_everything_arrive_before_they_fork_or_end(far):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=200mbit")
-    run = ("near", BINARY, "run", "--pool", "far", "--via", "preload", "--", sys.executable, "-c")
-    assert far.lab.exec(*run, FAMILY, "/azekura/family").stdout.split()[0] == "300"
-    said = far.lab.exec(*run, WRITER, "/azekura/file", "4096", "500", "0").stdout.split()
+    far.link("delay=5ms", "rate=200mbit")
+    python = (sys.executable, "-c")
+    assert far.run(*python, FAMILY, "/azekura/family").split()[0] == "300"
+    said = far.run(*python, WRITER, "/azekura/file", "4096", "500", "0").split()
     far.judge("file", said[-2])
     # Without a close, and without the interpreter's own end.
     abrupt = "os.close = lambda fd: None\n" + WRITER + "os._exit(0)"
-    said = far.lab.exec(*run, "import os\n" + abrupt, "/azekura/abrupt", "4096", "500", "0")
-    far.judge("abrupt", said.stdout.split()[-2])
+    said = far.run(*python, "import os\n" + abrupt, "/azekura/abrupt", "4096", "500", "0")
+    far.judge("abrupt", said.split()[-2])
 
 
 @pytest.mark.parametrize("changes", [["loss=1%"], ["jitter=1ms", "reorder=2%"]])
 def test_bytes_are_right_over_a_bad_link(far, changes):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=200mbit", *changes)
+    far.link("delay=5ms", "rate=200mbit", *changes)
     far.write("file", 8192, 1000)
 
 
 def test_a_link_that_comes_back_loses_nothing(far):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=200mbit")
+    far.link("delay=5ms", "rate=200mbit")
     child = far.start_writing("file", 8192, 400, 0.005)
-    far.lab.tell("set", "wan", "down")
+    far.link("down")
     time.sleep(5)
     assert child.poll() is None
-    far.lab.tell("set", "wan", "up")
+    far.link("up")
     assert child.wait(60) == 0, child.log.read_text()
     far.judge("file", child.log.read_text().split()[-2])
 
 
 def test_an_engine_may_be_killed_under_a_writer(far):
-    far.lab.tell("set", "wan", "delay=5ms", "rate=200mbit")
+    far.link("delay=5ms", "rate=200mbit")
     child = far.start_writing("file", 8192, 400, 0.005)
     far.lab.tell("kill", "far")
     far.engine.wait(10)

@@ -11,16 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from labs import PAIR, Lab
 from pools import LAB, alive, kill_hard, wait_until
 
 pytestmark = pytest.mark.root
-
-PAIR = """
-hosts = ["near", "far"]
-[[links]]
-name = "wan"
-between = ["near", "far"]
-"""
 
 # Answers every datagram; says on standard output that it listens.
 ECHO = """
@@ -80,47 +74,6 @@ signal.pause()
 """
 
 
-class Lab:
-    """A lab, and programs in its hosts."""
-
-    def __init__(self, world, text, name="lab"):
-        self.world = world
-        self.name = name
-        self.file = world.base / f"{name}.toml"
-        self.file.write_text(text)
-        world.run_lab("netlab", "up", self.file)
-
-    def tell(self, command, *arguments, **more):
-        return self.world.run_lab("netlab", command, "--lab", self.name, *arguments, **more)
-
-    def exec(self, host, *command, **more):
-        return self.tell("exec", host, "--", *command, **more)
-
-    def python(self, host, program, *arguments, **more):
-        return self.exec(host, sys.executable, "-c", program, *arguments, **more)
-
-    def start(self, host, program, *arguments):
-        """Starts a Python program in a host; returns when it has said its first line."""
-        child = self.world.start(
-            *("netlab", "exec", "--lab", self.name, host, "--"),
-            *(sys.executable, "-c", program, *arguments),
-            program=LAB,
-        )
-        wait_until(lambda: "ready" in child.log.read_text(), "the program listens")
-        return child
-
-    def ask(self, to="far", limit_s=2.0, count=5, host="near"):
-        """How many of some datagrams came back, and the fastest round trip in ms."""
-        came, fastest = self.python(host, ASK, to, str(limit_s), str(count)).stdout.split()
-        return int(came), float(fastest)
-
-    def status(self):
-        return self.world.json("netlab", "status", "--lab", self.name, program=LAB)[0]
-
-    def direction(self, number=0):
-        return self.status()["links"][0]["directions"][number]
-
-
 @pytest.fixture
 def lab(world):
     """Two hosts and a link between them."""
@@ -169,7 +122,7 @@ def test_exec_gives_exit_codes_and_directories(lab):
 
 
 def test_exec_that_is_killed_takes_its_command_along(lab):
-    child = lab.start("near", "import os, time; print('ready', os.getpid()); time.sleep(600)")
+    child = lab.start_python("near", "import os, time; print('ready', os.getpid()); time.sleep(600)")
     kill_hard(child.pid)
     count = "import os; print(sum(n.isdigit() for n in os.listdir('/proc')))"
     wait_until(lambda: int(lab.python("near", count).stdout) <= 2, "the command is gone")
@@ -203,7 +156,7 @@ def test_exec_works_from_within_a_host(lab):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_exec_from_within_a_host_takes_its_command_along(lab, number):
     sleeper = "import os, time; print('ready', flush=True); time.sleep(600)"
-    lab.start(
+    lab.start_python(
         "near",
         "import subprocess, sys; subprocess.run(sys.argv[1:])",
         *(LAB, "netlab", "exec", "far", "--", sys.executable, "-c", sleeper),
@@ -225,7 +178,7 @@ def starts_with(process, words):
 
 
 def test_links_have_the_delay_that_is_set(lab):
-    lab.start("far", ECHO)
+    lab.start_python("far", ECHO)
     assert lab.ask()[0] == 5
     for delay_ms in (20, 150):
         lab.tell("set", "wan", f"delay={delay_ms}ms")
@@ -240,7 +193,7 @@ def test_links_have_the_delay_that_is_set(lab):
 
 
 def test_links_lose_what_they_shall(lab):
-    lab.start("far", ECHO)
+    lab.start_python("far", ECHO)
     lab.tell("set", "wan", "loss=100%", "from=far")
     assert lab.ask(limit_s=0.1)[0] == 0
     assert lab.direction(1)["lost"] >= 5
@@ -261,7 +214,7 @@ def test_links_lose_what_they_shall(lab):
 def test_bytes_arrive_whole_whatever_the_link_does(lab, changes):
     if changes:
         lab.tell("set", "wan", *changes)
-    receiver = lab.start("far", RECEIVE)
+    receiver = lab.start_python("far", RECEIVE)
     sent = lab.python("near", SEND, "far", str(12_000_000)).stdout.strip()
     assert receiver.wait(30) == 0
     assert receiver.log.read_text().split()[-1] == sent
@@ -275,7 +228,7 @@ def test_bytes_arrive_whole_whatever_the_link_does(lab, changes):
 
 def test_a_slow_link_is_slow(lab):
     lab.tell("set", "wan", "rate=20mbit")
-    receiver = lab.start("far", RECEIVE)
+    receiver = lab.start_python("far", RECEIVE)
     started = time.monotonic()
     lab.python("near", SEND, "far", "5000000")
     assert receiver.wait(60) == 0
@@ -283,7 +236,7 @@ def test_a_slow_link_is_slow(lab):
 
 
 def test_a_link_goes_down_and_comes_back(lab):
-    lab.start("far", ECHO)
+    lab.start_python("far", ECHO)
     lab.tell("set", "wan", "down")
     assert lab.ask(limit_s=0.1)[0] == 0
     assert not lab.direction()["up"]
@@ -292,7 +245,7 @@ def test_a_link_goes_down_and_comes_back(lab):
 
 
 def test_a_host_can_be_cut_off(lab):
-    lab.start("far", ECHO)
+    lab.start_python("far", ECHO)
     lab.tell("cut", "far")
     assert lab.ask(limit_s=0.1)[0] == 0
     assert lab.status()["hosts"][1]["state"] == "cut"
@@ -303,7 +256,7 @@ def test_a_host_can_be_cut_off(lab):
 
 
 def test_a_host_can_be_frozen_and_killed(lab):
-    server = lab.start("far", ECHO)
+    server = lab.start_python("far", ECHO)
     lab.tell("freeze", "far")
     assert lab.ask(limit_s=0.1)[0] == 0
     assert lab.status()["hosts"][1]["state"] == "frozen"
@@ -316,7 +269,7 @@ def test_a_host_can_be_frozen_and_killed(lab):
     assert server.wait(10) == 128 + signal.SIGKILL
     assert lab.ask(limit_s=0.1)[0] == 0
     # The host is there again at once, with its links.
-    lab.start("far", ECHO)
+    lab.start_python("far", ECHO)
     assert lab.ask()[0] == 5
 
 
@@ -330,11 +283,11 @@ def test_hosts_in_between_pass_packets_on(world):
     ]
     """
     lab = Lab(world, text)
-    lab.start("d", ECHO)
+    lab.start_python("d", ECHO)
     came, fastest = lab.ask(to="d", host="a")
     assert came == 5
     assert fastest >= 29.5
-    receiver = lab.start("c", RECEIVE)
+    receiver = lab.start_python("c", RECEIVE)
     sent = lab.python("a", SEND, "c", "3000000").stdout.strip()
     assert receiver.wait(30) == 0
     assert receiver.log.read_text().split()[-1] == sent
@@ -343,10 +296,10 @@ def test_hosts_in_between_pass_packets_on(world):
 
 def test_down_removes_everything(world):
     lab = Lab(world, PAIR)
-    server = lab.start("far", ECHO)
+    server = lab.start_python("far", ECHO)
     spaces = network_name_spaces(world.processes())
     assert len(spaces) == 2
-    lab.start("near", BACKGROUND)
+    lab.start_python("near", BACKGROUND)
     relay = lab.status()["pid"]
     world.run_lab("netlab", "down", "lab")
     assert not alive(relay)
@@ -396,7 +349,7 @@ def test_a_signal_ends_a_lab_in_the_foreground(world):
 
 def test_two_labs_do_not_know_of_each_other(world):
     one, other = Lab(world, PAIR, "one"), Lab(world, PAIR, "other")
-    other.start("far", ECHO)
+    other.start_python("far", ECHO)
     assert one.ask(limit_s=0.1)[0] == 0
     assert other.ask()[0] == 5
     unclear = world.run_lab("netlab", "exec", "near", "--", "true", check=False)

@@ -251,7 +251,7 @@ def test_callers_who_say_nothing_keep_no_node_out(world):
         "[s.send(b'GET /') for s in all[::2]]\n"
         "print('ready', flush=True); time.sleep(60)\n"
     )
-    crowd = site.lab.start("n1", hold, str(port))
+    crowd = site.lab.start_python("n1", hold, str(port))
     started = time.monotonic()
     mark.unlink()
     assert job.wait() == 0, job.text

@@ -1,0 +1,104 @@
+"""Labs of hosts and links for tests, and a pool at the far end of one."""
+
+import sys
+
+from pools import BINARY, LAB, wait_until
+
+PAIR = """
+hosts = ["near", "far"]
+[[links]]
+name = "wan"
+between = ["near", "far"]
+"""
+
+
+class Lab:
+    """A lab, and programs in its hosts."""
+
+    def __init__(self, world, text, name="lab"):
+        self.world = world
+        self.name = name
+        self.file = world.base / f"{name}.toml"
+        self.file.write_text(text)
+        world.run_lab("netlab", "up", self.file)
+
+    def tell(self, command, *arguments, **more):
+        return self.world.run_lab("netlab", command, "--lab", self.name, *arguments, **more)
+
+    def exec(self, host, *command, **more):
+        return self.tell("exec", host, "--", *command, **more)
+
+    def python(self, host, program, *arguments, **more):
+        return self.exec(host, sys.executable, "-c", program, *arguments, **more)
+
+    def start(self, host, *command):
+        """Starts a program in a host and lets it run."""
+        words = ("netlab", "exec", "--lab", self.name, host, "--", *command)
+        return self.world.start(*words, program=LAB)
+
+    def start_python(self, host, program, *arguments):
+        """Starts a Python program in a host; returns when it has said its first line."""
+        child = self.start(host, sys.executable, "-c", program, *arguments)
+        wait_until(lambda: "ready" in child.log.read_text(), "the program listens")
+        return child
+
+    def ask(self, to="far", limit_s=2.0, count=5, host="near"):
+        """How many of some datagrams came back, and the fastest round trip in ms."""
+        came, fastest = self.python(host, ASK, to, str(limit_s), str(count)).stdout.split()
+        return int(came), float(fastest)
+
+    def status(self):
+        return self.world.json("netlab", "status", "--lab", self.name, program=LAB)[0]
+
+    def direction(self, number=0):
+        return self.status()["links"][0]["directions"][number]
+
+
+class FarPool:
+    """A pool `far` in the host of that name, and programs in it and in the host `near`."""
+
+    def __init__(self, world):
+        self.world = world
+        self.lab = Lab(world, PAIR)
+        self.engine = None
+        self.serve()
+        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+
+    def serve(self):
+        """Starts the engine, once more if it was killed."""
+        words = ("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070")
+        self.engine = self.lab.start(
+            "far", BINARY, "serve", *words, "--metrics", "127.0.0.1:7071"
+        )
+        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
+
+    def asked(self, *kinds):
+        """How many requests of these kinds the engine has had."""
+        page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7071/metrics').read().decode())"
+        lines = self.lab.python("far", page).stdout.splitlines()
+        wanted = [f'kind="{kind}"' for kind in kinds]
+        counts = [line.split()[1] for line in lines if any(kind in line for kind in wanted)]
+        return sum(map(int, counts))
+
+    def put(self, local, *options):
+        """Stores a directory of the host, or a file, at the top."""
+        self.lab.exec("near", BINARY, "fs", "put", "-r", *options, local, "far:/")
+
+    def link(self, *changes):
+        """Changes the link between the two hosts."""
+        self.lab.tell("set", "wan", *changes)
+
+    def distance(self, round_trip_s):
+        self.link(f"delay={round_trip_s / 2 * 1000:g}ms")
+
+    def preloaded(self, *command, options=()):
+        """The words that run a program under the preload library, with the pool at /azekura."""
+        return (BINARY, "run", "--pool", "far", "--via", "preload", *options, "--", *command)
+
+    def run(self, *command, host="near", options=()):
+        """What a program under the preload library says."""
+        return self.lab.exec(host, *self.preloaded(*command, options=options)).stdout
+
+    def start(self, host, *command):
+        """Starts a program under the preload library and lets it run."""
+        return self.lab.start(host, *self.preloaded(*command))
