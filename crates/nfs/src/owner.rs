@@ -29,7 +29,7 @@ impl Owner {
         self.ends.map(|(_, here)| here.ip())
     }
 
-    /// The user; `None` if the client is on another host.
+    /// The user; `None` if the client is on another host, or has closed its end already.
     pub(crate) fn uid(&self) -> Option<u32> {
         *self.uid.get_or_init(|| {
             let (client, here) = self.ends?;
@@ -52,7 +52,11 @@ fn uid_in(line: &str, client: SocketAddr, here: SocketAddr) -> Option<u32> {
         return None;
     }
     // State, queues, timer and retransmissions come before.
-    fields.nth(4)?.parse().ok()
+    let uid = fields.nth(4)?.parse().ok()?;
+    // A socket that its process has closed belongs to nobody: it has no inode, and the kernel shows root as
+    // its user. Whoever writes and closes at once would be root.
+    let inode = fields.nth(1)?;
+    (inode != "0").then_some(uid)
 }
 
 /// An address as the kernel writes it: words of four bytes, each in the byte order of this machine.
@@ -92,6 +96,17 @@ mod tests {
         assert_eq!(Owner::unknown().uid(), None);
     }
 
+    #[test]
+    fn nobody_is_believed_who_has_closed_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let client = TcpStream::connect(here).unwrap();
+        let owner = Owner::of(client.local_addr().unwrap(), here);
+        let (_accepted, _) = listener.accept().unwrap();
+        drop(client);
+        assert_eq!(owner.uid(), None);
+    }
+
     #[cfg(target_endian = "little")]
     #[test]
     fn lines_of_the_kernel_are_read() {
@@ -100,6 +115,8 @@ mod tests {
         let here = "127.0.0.1:2049".parse().unwrap();
         assert_eq!(uid_in(line, client, here), Some(1000));
         assert_eq!(uid_in(line, here, client), None);
+        let closed = "   1: 0100007F:8D2C 0100007F:0801 06 00000000:00000000 03:00000F5B 00000000     0        0 0 3";
+        assert_eq!(uid_in(closed, client, here), None, "nobody holds it");
         let mapped = "0000000000000000FFFF00000100007F:0801";
         assert_eq!(address(mapped), Some(here));
         assert_eq!(address("01:02"), None);

@@ -126,7 +126,11 @@ fn write_entry(
     reply.opaque(&entry.name);
     reply.u64(entry.cookie);
     if with_attrs {
-        let own = if entry.name == b"." { Some(place.attr()?) } else { above };
+        let own = match above {
+            _ if entry.name == b"." => Some(place.attr()?),
+            None => place.gathered_attr_of(oid),
+            above => above,
+        };
         match own.as_ref().or(entry.attr.as_ref()) {
             Some(attr) => write_plus(reply, place, attr),
             // It is gone; the client finds out when it asks.

@@ -81,6 +81,12 @@ impl<'a> Place<'a> {
         Ok(self.fs().getattr(oid)?)
     }
 
+    /// The attributes of another object, if any of its data may be gathered: a listing has them without.
+    pub(crate) fn gathered_attr_of(&self, oid: Oid) -> Option<Attr> {
+        let was_gathered = self.request.gateway.gather.flush_before_look(oid);
+        was_gathered.then(|| self.fs().getattr(oid).ok()).flatten()
+    }
+
     /// The directory above a directory, for who may search that as this user may; nothing is above that
     /// in which the export begins.
     pub(crate) fn above(&self, user: &Credentials) -> Result<Attr, Status> {

@@ -190,6 +190,12 @@ impl Connection {
         output.send(&self.socket, answer)
     }
 
+    /// Does something while no answer is added and none is sent. It hears whether any waits.
+    pub(super) fn with_output<T>(&self, act: impl FnOnce(bool) -> T) -> T {
+        let output = self.output.lock();
+        act(!output.waiting.is_empty())
+    }
+
     /// Sends what waits. Tells whether all is sent.
     ///
     /// # Errors

@@ -69,19 +69,23 @@ impl Shared {
         }
     }
 
-    /// Has some thread woken when this can be done with the connection, once.
+    /// Has some thread woken when this can be done with the connection, once, or when an answer that waits can be
+    /// sent: what is wanted takes the place of what another thread wanted, which may have been just that.
     pub(super) fn watch(
         &self,
         connection: &Connection,
         wanted: epoll::EventFlags,
     ) -> io::Result<()> {
         let data = epoll::EventData::new_u64(connection.token());
-        let wanted = wanted | epoll::EventFlags::ONESHOT;
-        match epoll::modify(&self.epoll, connection.socket(), data, wanted) {
-            // Another thread has ended it.
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        connection.with_output(|is_waiting| {
+            let rest = if is_waiting { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let wanted = wanted | rest | epoll::EventFlags::ONESHOT;
+            match epoll::modify(&self.epoll, connection.socket(), data, wanted) {
+                // Another thread has ended it.
+                Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(errno) => Err(errno.into()),
+            }
+        })
     }
 
     pub(super) fn find(&self, token: u64) -> Option<Arc<Connection>> {
