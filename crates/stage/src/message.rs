@@ -267,15 +267,11 @@ pub(crate) const GIVEN_MAX: usize = 3;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// What is to go home: the first page of it.
-    List,
-    /// The same of the files alone that programs have closed since this was asked.
-    ListClosed,
-    /// The same of these places, with the directories above them.
-    ListThese { places: Vec<Place> },
+    List { ask: u32, of: Listing },
     /// Files that are closed are to be noticed from now on.
     Watch,
     /// The next page.
-    More,
+    More { ask: u32 },
     /// A content is to be made of these files: several small ones, or a large one.
     Give { ask: u32, files: Vec<Place>, is_small: bool },
     /// A content is fetched, or not wanted any more.
@@ -286,10 +282,21 @@ pub(crate) enum Order {
     Keep { keeps: bool },
 }
 
+/// Of what it is to be said what is to go home.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Listing {
+    /// Of all.
+    All,
+    /// Of the files alone that programs have closed since this was asked.
+    Closed,
+    /// Of these places, with the directories above them.
+    These { places: Vec<Place> },
+}
+
 /// What an agent answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Page { entries: Vec<Leaving>, is_last: bool },
+    Page { ask: u32, entries: Vec<Leaving>, is_last: bool },
     Given { ask: u32, given: Given },
 }
 

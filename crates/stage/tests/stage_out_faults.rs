@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use azekura_proto::staging::local::Change;
 use azekura_proto::staging::{MapKind, NodeId};
@@ -98,6 +98,37 @@ fn a_file_that_always_changes_is_given_up_and_the_others_come() {
     assert!(report.failed[0].why.contains("changes"), "{report:?}");
     assert_eq!(tries.load(Ordering::Acquire), 3);
     assert!(!job.home("out/busy").exists());
+    job.end();
+}
+
+#[test]
+fn a_name_of_a_file_that_did_not_come_is_none_of_what_stood_there() {
+    let job = setting(1).start();
+    job.write("out/a", "of an earlier job");
+    let program = job.program(0);
+    let here = program.write(&job.home("out/a"), noise(LARGE, 1));
+    fs::hard_link(&here, local(program.change(&job.home("out/b"), Change::Create))).unwrap();
+    // It changes all the time, so that it is given up.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (over, busy) = (Arc::clone(&is_over), here.clone());
+    let writer = std::thread::spawn(move || {
+        let mut file = fs::File::options().append(true).open(busy).unwrap();
+        while !over.load(Ordering::Acquire) {
+            file.write_all(b"x").unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    let report = job.stage_out();
+    is_over.store(true, Ordering::Release);
+    writer.join().unwrap();
+    assert!(names(&report.failed).contains(&"a"), "{report:?}");
+    assert_eq!(fs::read(job.home("out/a")).unwrap(), b"of an earlier job");
+    assert!(!job.home("out/b").exists());
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(job.stage_out().is_right());
+    for name in ["out/a", "out/b"] {
+        assert!(fs::read(job.home(name)).unwrap() == fs::read(&here).unwrap(), "{name}");
+    }
     job.end();
 }
 

@@ -36,7 +36,11 @@ impl Incoming {
             });
             match written {
                 Ok(()) => {
-                    content.lock().held.remove(&index);
+                    let mut state = content.lock();
+                    // It may have been distrusted and come anew meanwhile: that one is still to be written.
+                    if state.held.get(&index).is_some_and(|now| Arc::ptr_eq(now, &bytes)) {
+                        state.held.remove(&index);
+                    }
                 }
                 Err(error) => {
                     // Its bytes are to be free before anybody hears of it.

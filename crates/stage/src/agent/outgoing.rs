@@ -18,8 +18,8 @@ use crate::agent::names::Seen;
 use crate::agent::walk::{AtHome, Walk, open_trees};
 use crate::doors::spawn;
 use crate::message::{
-    Answer, ContentDescription, ContentId, Extra, FIRST_OUT, GIVEN_MAX, Given, Home, Order, Place,
-    ToFront,
+    Answer, ContentDescription, ContentId, Extra, FIRST_OUT, GIVEN_MAX, Given, Home, Listing,
+    Order, Place, ToFront,
 };
 use crate::outbox::Outbox;
 use crate::source::Source;
@@ -90,35 +90,34 @@ impl Outgoing {
         }
     }
 
-    fn carry_out(&self, order: Order, walk: &mut Option<Walk>) {
+    fn carry_out(&self, order: Order, walk: &mut Option<(u32, Walk)>) {
         match order {
-            Order::List => {
-                *walk = Some(self.walk_all());
-                self.tell_page(walk);
-            }
-            Order::ListClosed => {
-                let all = match self.closing.take() {
-                    Closed::These(places) => self.walk_of(places),
-                    Closed::Some => self.walk_all(),
-                };
-                *walk = Some(all.without_written());
-                self.tell_page(walk);
-            }
-            Order::ListThese { places } => {
-                *walk = Some(self.walk_of(places.into_iter().collect()));
-                self.tell_page(walk);
+            Order::List { ask, of } => {
+                *walk = Some((ask, self.walk(of)));
+                self.tell_page(ask, walk);
             }
             Order::Watch => {
                 if let Err(error) = self.closing.watch() {
                     tracing::error!("cannot notice that files are closed: {error}");
                 }
             }
-            Order::More => self.tell_page(walk),
+            Order::More { ask } => self.tell_page(ask, walk),
             Order::Give { ask, files, is_small } => {
                 let given = if is_small { self.give_small(&files) } else { self.give_large(files) };
                 self.outbox.say(ToFront::Out(Answer::Given { ask, given }));
             }
             Order::Forget { .. } | Order::AtHome { .. } | Order::Keep { .. } => {}
+        }
+    }
+
+    fn walk(&self, of: Listing) -> Walk {
+        match of {
+            Listing::All => self.walk_all(),
+            Listing::Closed => match self.closing.take() {
+                Closed::These(places) => self.walk_of(places).without_written(),
+                Closed::Some => self.walk_all().without_written(),
+            },
+            Listing::These { places } => self.walk_of(places.into_iter().collect()),
         }
     }
 
@@ -130,12 +129,17 @@ impl Outgoing {
         Walk::of(Arc::clone(&self.seen), self.trees.clone(), Arc::clone(&self.home), places)
     }
 
-    fn tell_page(&self, walk: &mut Option<Walk>) {
-        let (entries, is_last) = walk.as_mut().map_or((Vec::new(), true), Walk::page);
+    fn tell_page(&self, ask: u32, walk: &mut Option<(u32, Walk)>) {
+        let (entries, is_last) = match walk {
+            Some((asked, walk)) if *asked == ask => walk.page(),
+            // Nobody waits any more for more of that one.
+            Some(_) => return,
+            None => (Vec::new(), true),
+        };
         if is_last {
             *walk = None;
         }
-        self.outbox.say(ToFront::Out(Answer::Page { entries, is_last }));
+        self.outbox.say(ToFront::Out(Answer::Page { ask, entries, is_last }));
     }
 
     fn give_small(&self, files: &[Place]) -> Given {

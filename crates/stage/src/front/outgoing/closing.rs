@@ -10,7 +10,7 @@ use azekura_proto::staging::NodeId;
 
 use crate::front::outgoing::round::Round;
 use crate::front::outgoing::{Listed, Outgoing};
-use crate::message::{BUNDLE_NAMES_BYTES_MAX, Order, PLACE_BYTES, Place};
+use crate::message::{BUNDLE_NAMES_BYTES_MAX, Listing, PLACE_BYTES, Place};
 
 /// What is closed within this goes home together.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ impl Outgoing {
         let _one = self.one.lock();
         let mut lists = Listed::new();
         for node in nodes {
-            match self.list(node, Order::ListClosed) {
+            match self.list(node, Listing::Closed) {
                 Ok(list) => lists.push((node, list)),
                 // At the end it is said what has not come.
                 Err(why) => tracing::warn!("node {} does not say what is closed: {why}", node.0),
@@ -37,7 +37,7 @@ impl Outgoing {
         for (node, places) in self.owners(&lists) {
             for some in chunks(places) {
                 // If it does not say, what it has sent stays at home as it is.
-                if let Ok(list) = self.list(node, Order::ListThese { places: some }) {
+                if let Ok(list) = self.list(node, Listing::These { places: some }) {
                     lists.push((node, list));
                 }
             }

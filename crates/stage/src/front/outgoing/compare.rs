@@ -213,7 +213,9 @@ impl Plan {
             if *is_home && *stands == at {
                 continue;
             }
-            let before = (*is_home && *stands != at).then(|| stands.clone());
+            // Also what its node has changed since it was sent.
+            let has_sent_it = *is_home || memory.owner.get(place) == Some(node);
+            let before = (has_sent_it && *stands != at).then(|| stands.clone());
             let mut sent = task(*node, job.clone(), at);
             sent.before = before;
             let list =
@@ -380,6 +382,16 @@ mod tests {
         let again = plan(&[&[file("x", true)], &[file("x", true)]], &["a", "b"], &mut memory);
         assert_eq!(again.tasks().count(), 0);
         assert_eq!(again.conflicts.len(), 1, "it is still not right");
+    }
+
+    #[test]
+    fn what_was_sent_before_others_wrote_it_too_does_not_stay_beside_theirs() {
+        let mut memory = Memory::default();
+        memory.owner.insert(place("x"), NodeId(0));
+        let made = plan(&[&[file("x", false)], &[file("x", false)]], &["a", "b"], &mut memory);
+        assert_eq!(names(&made.files), [(0, "x.a"), (1, "x.b")]);
+        assert_eq!(made.files[0].before, Some(b"x".to_vec()));
+        assert_eq!(made.files[1].before, None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::front::outgoing::compare::{Job, Memory, Plan, Task};
 use crate::front::outgoing::manifest::{Kind, Unsent, Writer};
 use crate::front::outgoing::round::{Came, Round};
 use crate::front::outgoing::transfer::{ANSWER_TIME, Transfer};
-use crate::message::{Answer, Home, Leaving, Order, Place, What};
+use crate::message::{Answer, Home, Leaving, Listing, Order, Place, What};
 
 pub(crate) use crate::front::outgoing::post::{Note, Post};
 pub use manifest::{Manifest, ManifestError};
@@ -199,7 +199,7 @@ impl Outgoing {
     /// What the nodes have. A node that does not say is in the report.
     fn collect(&self, round: &Round, nodes: Vec<NodeId>) -> Listed {
         let lists: Vec<_> = std::thread::scope(|scope| {
-            let ask = |node| scope.spawn(move || (node, self.list(node, Order::List)));
+            let ask = |node| scope.spawn(move || (node, self.list(node, Listing::All)));
             let asked: Vec<_> = nodes.into_iter().map(ask).collect();
             // A panic has been reported.
             asked.into_iter().filter_map(|list| list.join().ok()).collect()
@@ -216,13 +216,15 @@ impl Outgoing {
         said
     }
 
-    fn list(&self, node: NodeId, what: Order) -> Result<Vec<Leaving>, String> {
+    fn list(&self, node: NodeId, of: Listing) -> Result<Vec<Leaving>, String> {
         let notes = self.post.open(node);
         let mut list = Vec::new();
-        self.order(node, what);
+        let ask = self.next_ask();
+        self.order(node, Order::List { ask, of });
         loop {
             match notes.recv_timeout(ANSWER_TIME) {
-                Ok(Note::Answer(Answer::Page { entries, is_last })) => {
+                // A page of an earlier list, for which nobody waited any more, is none of this one.
+                Ok(Note::Answer(Answer::Page { ask: of, entries, is_last })) if of == ask => {
                     // What comes from another process is not believed.
                     let sources = self.sources.len();
                     let is_ours = |leaving: &Leaving| usize::from(leaving.place.map) < sources;
@@ -233,7 +235,7 @@ impl Outgoing {
                     if list.len() > NAMES_MAX {
                         return Err(format!("it has more than {NAMES_MAX} names to send"));
                     }
-                    self.order(node, Order::More);
+                    self.order(node, Order::More { ask });
                 }
                 Ok(Note::Gone) => return Err("the node is lost".to_owned()),
                 Ok(_) => {}
@@ -316,7 +318,9 @@ impl Outgoing {
         for task in links {
             let Job::Linked { bytes, home: version, to } = &task.job else { continue };
             let home = &**round.source(&task.place);
-            if homewards::hard_link(home, to, &task.at).is_ok() {
+            // A link to what stood there before would have the old bytes for ever.
+            let has_come = !round.is_missing(task.node, task.place.map, to);
+            if has_come && homewards::hard_link(home, to, &task.at).is_ok() {
                 let came = Came { bytes: 0, digest: None, home: *version };
                 let files = vec![round.came(task, &came)];
                 self.order(task.node, Order::AtHome { files });

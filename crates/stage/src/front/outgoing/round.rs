@@ -26,6 +26,8 @@ pub(crate) struct Round<'a> {
     report: Mutex<OutReport>,
     /// Nodes of which something has not come home.
     failed_nodes: Mutex<BTreeSet<NodeId>>,
+    /// Files that have not come: what stands under their names at home is older.
+    missing: Mutex<BTreeSet<(NodeId, u16, Vec<u8>)>>,
     begun: Instant,
 }
 
@@ -45,6 +47,7 @@ impl<'a> Round<'a> {
             manifest: Mutex::new(manifest),
             report: Mutex::default(),
             failed_nodes: Mutex::default(),
+            missing: Mutex::default(),
             begun: Instant::now(),
         }
     }
@@ -109,8 +112,18 @@ impl<'a> Round<'a> {
         }
     }
 
+    fn miss(&self, task: &Task) {
+        self.missing.lock().insert((task.node, task.place.map, task.at.clone()));
+    }
+
+    /// Whether a file that a node was to send did not come to this path.
+    pub(crate) fn is_missing(&self, node: NodeId, map: u16, at: &[u8]) -> bool {
+        self.missing.lock().contains(&(node, map, at.to_vec()))
+    }
+
     /// A file was deleted before it was sent.
     pub(crate) fn deleted(&self, task: &Task) {
+        self.miss(task);
         self.write(|manifest| manifest.record(task, &Outcome::Deleted));
         let path = self.out.text_of(&task.place);
         let why = "it was deleted before it was sent".to_owned();
@@ -119,6 +132,7 @@ impl<'a> Round<'a> {
 
     /// Something does not come home.
     pub(crate) fn failed(&self, task: &Task, why: &str) {
+        self.miss(task);
         self.write(|manifest| manifest.record(task, &Outcome::Failed(why)));
         self.fail(self.out.text_of(&task.place), Some(task.node), why.to_owned());
     }
