@@ -48,6 +48,8 @@ enum Stage {
     Empty,
     Begun,
     Complete,
+    /// Complete, and not what was sent.
+    Wrong,
     Named,
 }
 
@@ -164,23 +166,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the service has what was sent: by its name for the version, or by reading it back.
-    fn verify(&self) -> io::Result<()> {
+    /// Makes sure that the service has what was sent.
+    fn verify(&mut self) -> io::Result<()> {
+        let Some(what) = self.difference()? else { return Ok(()) };
+        self.stage = Stage::Wrong;
+        let (kind, address) = (self.link.kind().name(), &self.link.called.address);
+        Err(io::Error::other(format!("{kind} ({address}): of '{}' {what}", self.path)))
+    }
+
+    /// In what way that which the service has is not what was sent, seen by its name for the version, or by
+    /// reading it back.
+    fn difference(&self) -> io::Result<Option<String>> {
         let link = &self.link;
         let doing = format!("look at what was written of '{}'", self.path);
         let told = |error| link.called.told(&doing, &error);
-        let wrong = |what: String| {
-            let (kind, address) = (link.kind().name(), &link.called.address);
-            io::Error::other(format!("{kind} ({address}): of '{}' {what}", self.path))
-        };
         let found = link.wait(0, link.operator.stat(&self.at)).map_err(told)?;
         if found.content_length() != self.bytes {
             let there = found.content_length();
-            return Err(wrong(format!("{there} bytes are there, and {} were sent", self.bytes)));
+            let sent = self.bytes;
+            return Ok(Some(format!("{there} bytes are there, and {sent} were sent")));
         }
         let etag = found.etag().map(|etag| etag.trim_matches('"'));
         if link.kind() == Kind::S3 && etag == Some(etag_of(&self.parts).as_str()) {
-            return Ok(());
+            return Ok(None);
         }
         let (mut hash, mut offset) = (Xxh3::new(), 0);
         while offset < self.bytes {
@@ -190,10 +198,8 @@ impl Writer {
             back.for_each(|bytes| hash.update(&bytes));
             offset = end;
         }
-        if hash.digest() == self.hash.digest() {
-            return Ok(());
-        }
-        Err(wrong("other bytes are there than were sent".to_owned()))
+        let is_same = hash.digest() == self.hash.digest();
+        Ok((!is_same).then(|| "other bytes are there than were sent".to_owned()))
     }
 
     fn rename(&self) -> io::Result<()> {
@@ -279,6 +285,8 @@ impl Drop for Writer {
         let link = Arc::clone(&self.link);
         let dropped = match (self.stage, &mut self.way) {
             (Stage::Empty | Stage::Named, _) => return,
+            // It has its name, and the service has confirmed it: that nobody could look at it makes it no worse.
+            (Stage::Complete, _) if self.at == self.path => return,
             // It is not there before it is complete.
             (Stage::Begun, Way::Parts(Some(writer))) if link.kind() == Kind::S3 => {
                 link.wait(0, writer.abort())
