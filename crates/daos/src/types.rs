@@ -18,6 +18,13 @@ pub(crate) struct Iov {
     pub(crate) bytes: usize,
 }
 
+impl Iov {
+    /// Whether there is memory where it says that some bytes are.
+    pub(crate) fn has_its_memory(&self) -> bool {
+        self.bytes == 0 || !self.buf.is_null()
+    }
+}
+
 /// `d_sg_list_t`.
 #[repr(C)]
 pub(crate) struct SgList {

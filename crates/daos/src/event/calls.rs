@@ -43,6 +43,9 @@ pub(crate) unsafe extern "C" fn daos_event_init(
             let before = std::mem::replace(&mut above.last_child, event);
             if before.is_null() {
                 above.first_child = event;
+                // A result of children that it had before is none of these.
+                // SAFETY: the event is the caller's, as its mark has shown.
+                unsafe { (*parent).error = 0 };
             } else {
                 // SAFETY: a child is alive as long as it belongs to its parent, by the contract.
                 unsafe { At(before).private() }.next_sibling = event;

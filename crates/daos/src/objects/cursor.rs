@@ -28,9 +28,9 @@ struct Kept {
 pub(super) struct Cursors(Mutex<Kept>);
 
 impl Cursors {
-    /// Where a listing goes on that has come to this anchor; `None` at its start.
+    /// Where a listing goes on that has come to this anchor; `None` at its start, and at its end.
     pub(super) fn of(&self, anchor: &Anchor) -> Result<Option<Cursor>, Der> {
-        if anchor.kind == START {
+        if anchor.kind == START || anchor.kind == END {
             return Ok(None);
         }
         let number = anchor.number();

@@ -87,6 +87,9 @@ unsafe fn get_records(
     if left > 0 {
         return Err(Der::Rec2Big);
     }
+    if !iovs.iter().all(Iov::has_its_memory) {
+        return Err(Der::Inval);
+    }
     for part in parts_within(ranges, iovs).map_err(|_| Der::Inval)? {
         // SAFETY: the caller's memory to write to.
         arrays.read_bytes(array, part.offset, unsafe { part.room() })?;

@@ -96,7 +96,8 @@ unsafe fn write_records(
         unsafe { (bytes_of_key(&value.name)?, byte_ranges(value, value.record_bytes)?) };
     // SAFETY: the caller's promise.
     let iovs = unsafe { items(memory.iovs.cast_const(), memory.count as usize) };
-    let parts = parts_of(ranges, iovs.ok_or(Der::Inval)?).map_err(|_| Der::Inval)?;
+    let iovs = iovs.filter(|iovs| iovs.iter().all(Iov::has_its_memory)).ok_or(Der::Inval)?;
+    let parts = parts_of(ranges, iovs).map_err(|_| Der::Inval)?;
     let arrays = object.values(oid);
     let array = arrays.find_or_make(dkey, akey, value.record_bytes)?;
     for part in parts {

@@ -7,7 +7,7 @@ use libc::mode_t;
 
 use crate::data::punch;
 use crate::event::launch;
-use crate::mount::Mount;
+use crate::mount::{Mount, mounted};
 use crate::object::{Object, Wanted, dfs_release, flags_of, opened, striping_of};
 use crate::status::{dfs_call, number_of_errno};
 use crate::sys::{Sys, at_path, base, found, split};
@@ -68,7 +68,7 @@ fn read(given: &Transfer) -> c_int {
     dfs_call(|| {
         // SAFETY: by the contract.
         unsafe {
-            let mount = place(given.mount).ok_or(Errno::INVAL)?;
+            let mount = mounted(given.mount)?;
             let bytes = place(given.bytes).ok_or(Errno::INVAL)?;
             let room = items_mut(given.memory, *bytes as usize).ok_or(Errno::FAULT)?;
             let file = opened(given.object)?.file()?;
@@ -84,7 +84,7 @@ fn write(given: &Transfer) -> c_int {
         let (mount, file, data) = unsafe {
             let bytes = *place(given.bytes).ok_or(Errno::INVAL)?;
             let data = items(given.memory.cast_const(), bytes as usize).ok_or(Errno::FAULT)?;
-            (place(given.mount).ok_or(Errno::INVAL)?, opened(given.object)?.file()?, data)
+            (mounted(given.mount)?, opened(given.object)?.file()?, data)
         };
         let mut done = 0;
         while done < data.len() {

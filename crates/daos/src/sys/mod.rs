@@ -137,8 +137,8 @@ pub(crate) unsafe extern "C" fn dfs_sys_umount(sys: *mut Sys) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dfs_sys2base(sys: *mut Sys, dfs: *mut *mut Mount) -> c_int {
     dfs_call(|| {
-        // SAFETY: by the contract.
-        let (sys, dfs) = unsafe { (place(sys), place(dfs)) };
+        // SAFETY: by the contract. Other threads may use the mount meanwhile.
+        let (sys, dfs) = unsafe { (sys.as_ref(), place(dfs)) };
         *dfs.ok_or(Errno::INVAL)? = sys.ok_or(Errno::INVAL)?.mount;
         Ok(())
     })
