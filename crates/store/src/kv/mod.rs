@@ -447,6 +447,9 @@ impl KeyValues {
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.refuse_unless_good()?;
         self.drain()?;
+        // Commits that were taken back meanwhile are pending no more, and were not applied either. Whoever takes
+        // them back says so before they are dropped.
+        self.refuse_unless_good()?;
         let applied = self.front.applied();
         self.sync_database()?;
         self.front.set_synced(applied);

@@ -218,6 +218,8 @@ impl ShardFile {
             return Ok(false);
         }
         self.refuse_to_hide(to)?;
+        // What is to be written there next would leave a hole if it found no room.
+        self.ensure_room(from, to.saturating_sub(from))?;
         self.truncate(to)?;
         held.growth.last_extension = Some(token);
         Ok(true)
@@ -264,6 +266,8 @@ impl ShardFile {
             return done.map_err(|error| self.failed("allocate space", error));
         }
         let end = offset.saturating_add(bytes);
+        // An extension that has looked at the length would cut off what this makes.
+        let _shared = self.growth.read();
         self.refuse_to_hide(end)?;
         let done = self.file.allocate(how, offset, bytes);
         done.map_err(|error| self.failed("allocate space", error))?;
@@ -273,6 +277,12 @@ impl ShardFile {
 
     /// Gives the space of a range back; it reads as zeros then. The length stays.
     pub fn punch_hole(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
+        let _shared = self.growth.read();
+        self.punch(offset, bytes)
+    }
+
+    /// The same for who has a share of `growth`.
+    fn punch(&self, offset: u64, bytes: u64) -> Result<(), StoreError> {
         match self.file.allocate(Allocation::Punch, offset, bytes) {
             Err(Errno::OPNOTSUPP) => self.write_zeros(offset, bytes),
             result => result.map_err(|error| self.failed("punch a hole", error)),
@@ -283,6 +293,8 @@ impl ShardFile {
     /// the end of the range.
     pub fn zero_range(&self, offset: u64, bytes: u64, keep_size: bool) -> Result<(), StoreError> {
         self.ensure_room(offset, bytes)?;
+        // As for [`ShardFile::allocate`].
+        let _shared = self.growth.read();
         if keep_size {
             return self.make_zeros(offset, bytes, true);
         }
@@ -303,7 +315,7 @@ impl ShardFile {
             Err(Errno::OPNOTSUPP) => {}
             result => return result.map_err(|error| self.failed("zero a range", error)),
         }
-        self.punch_hole(offset, bytes)?;
+        self.punch(offset, bytes)?;
         match self.file.allocate(take, offset, bytes) {
             Err(Errno::OPNOTSUPP) => {
                 let end = offset.saturating_add(bytes);
@@ -410,7 +422,8 @@ impl ShardFile {
             at = data;
             while at < hole {
                 let block = (hole - at).min(BLOCK as u64) as usize;
-                self.write_at(&[0u8; BLOCK][..block], at)?;
+                self.ensure_room(at, block as u64)?;
+                self.put(&[0u8; BLOCK][..block], at)?;
                 at += block as u64;
             }
         }

@@ -57,6 +57,7 @@ impl JournalSync {
             return Ok(());
         }
         state.begun += 1;
+        let number = state.begun;
         let journal = state.journal.take();
         drop(state);
 
@@ -70,13 +71,17 @@ impl JournalSync {
         });
 
         let mut state = self.state.lock();
-        state.ended = state.begun;
         let result = match outcome {
             Ok(journal) => {
+                state.ended = number;
                 state.journal = Some(journal);
                 Ok(())
             }
-            Err(error) => Err(StoreError::system(&self.dir, "sync the key-values", error)),
+            Err(error) => {
+                // Nothing was synced: whoever waits for this one has to try by himself.
+                state.begun = state.ended;
+                Err(StoreError::system(&self.dir, "sync the key-values", error))
+            }
         };
         drop(state);
         self.ended.notify_all();
