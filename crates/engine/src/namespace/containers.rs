@@ -128,7 +128,11 @@ pub(crate) fn destroy(node: &Node, target: &Target, caller: &Caller, name: &str)
     }
     let _state = target.lock();
     let mut update = Update::new(target);
-    update.delete(Space::System, &key(name));
+    // Another may have destroyed it too, and the name lead to a new one by now.
+    let now: Option<Container> = load(&target.store, Space::System, &key(name))?;
+    if now.is_some_and(|now| now.id == container.id) {
+        update.delete(Space::System, &key(name));
+    }
     caller.record(&mut update, FirstAnswer::Done);
     update.commit()?;
     Ok(Reply::Done)

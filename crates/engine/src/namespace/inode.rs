@@ -1,6 +1,8 @@
 //! Changing inodes: attributes, length, extended attributes. Owns the truncation of striped files,
 //! which their home carries out. Who may change what was decided by the client.
 
+use std::ops::ControlFlow;
+
 use azekura_proto::attr::{AttrChange, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, FILE_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX,
@@ -359,9 +361,14 @@ pub(crate) fn get_xattr(target: &Target, oid: Oid, name: &[u8]) -> Answer {
 }
 
 fn xattr_names(target: &Target, oid: Oid) -> Result<Vec<Vec<u8>>, Status> {
-    let page =
-        target.store.scan(Space::Xattr, &oid.to_bytes(), None, usize::MAX).map_err(store_status)?;
-    Ok(page.into_iter().map(|(key, _)| key.get(16..).unwrap_or_default().to_vec()).collect())
+    let mut names = Vec::new();
+    // The values may be thousands of times as long.
+    let visit = |key: &[u8], _| {
+        names.push(key.get(16..).unwrap_or_default().to_vec());
+        ControlFlow::Continue(())
+    };
+    target.store.scan_visit(Space::Xattr, &oid.to_bytes(), None, visit).map_err(store_status)?;
+    Ok(names)
 }
 
 /// Answer to `ListXattrs`.

@@ -299,7 +299,10 @@ impl Leases {
             if !is_current {
                 return refused;
             }
-        } else if self.is_in_write_grace(of, self.platform.now()) {
+        } else if self.is_in_write_grace(of, self.platform.now())
+            // What is written under it would not wait for those who read under leases of an earlier run.
+            || of == Of::Data && self.is_in_read_grace()
+        {
             return refused;
         }
         let Some(entry) = self.entry(&mut entries, key, session) else { return refused };
@@ -464,7 +467,7 @@ impl Leases {
         changing.fetch_add(1, Ordering::SeqCst);
         let change = Change { changing };
         let now = self.platform.now();
-        if self.read_grace_until.is_some_and(|until| until > now) {
+        if self.is_in_read_grace() {
             return None;
         }
         let mut entries = self.entries.lock();
@@ -494,6 +497,11 @@ impl Leases {
         }
         let writer = entries.get(&key).and_then(|entry| entry.writer.as_ref());
         in_grace && writer.is_none()
+    }
+
+    /// Whether read leases of an earlier run of the engine may hold.
+    fn is_in_read_grace(&self) -> bool {
+        self.read_grace_until.is_some_and(|until| until > self.platform.now())
     }
 
     fn wait_to_write(&self, key: Key, writer: Option<SessionId>) {
