@@ -59,10 +59,10 @@ pub struct LinkEstimate {
     pub probing: bool,
     /// Whether the link was never kept full, so that its rate may be far higher.
     pub untried: bool,
-    /// Whether the round trip to one of the engines is not known yet: it may be longer than what is known.
-    pub unmet: bool,
     /// How many engines' links it is together; 0 where nothing is known of any.
     pub links: u32,
+    /// To how many of these engines the round trip is known; to the others it may be longer.
+    pub met: u32,
 }
 
 impl LinkEstimate {
@@ -74,8 +74,8 @@ impl LinkEstimate {
             rising: false,
             probing: false,
             untried: false,
-            unmet: false,
             links: 1,
+            met: 1,
         }
     }
 
@@ -86,7 +86,7 @@ impl LinkEstimate {
 
     /// Whether every engine is known to be nearer than this, in microseconds of round trip.
     pub const fn is_nearer_than(self, round_trip_us: u64) -> bool {
-        !self.unmet && self.round_trip_us > 0 && self.round_trip_us < round_trip_us
+        self.met == self.links && self.round_trip_us > 0 && self.round_trip_us < round_trip_us
     }
 
     /// Rate times round trip in bytes: what is on the way on a full link.
@@ -119,8 +119,8 @@ impl LinkEstimate {
             rising: self.rising || other.rising,
             probing: self.probing || other.probing,
             untried: self.untried || other.untried,
-            unmet: self.unmet || other.unmet,
             links: self.links + other.links,
+            met: self.met + other.met,
         }
     }
 }
@@ -248,8 +248,8 @@ impl LinkEstimator {
             rising: self.round < self.risen_in_round + 3,
             probing: self.probing,
             untried: self.filled_rounds < FILLED_ROUNDS,
-            unmet: round_trip_us.is_none(),
             links: 1,
+            met: u32::from(round_trip_us.is_some()),
         }
     }
 
@@ -507,7 +507,7 @@ fn rate_of(bytes: u64, us: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::LinkEstimator;
+    use super::{LinkEstimate, LinkEstimator};
 
     /// One request alone on a link of 100 MB/s with the given round trip; gives the time after.
     fn alone(estimator: &mut LinkEstimator, now_us: u64, round_trip_us: u64, bytes: u64) -> u64 {
