@@ -11,6 +11,24 @@ name = "wan"
 between = ["near", "far"]
 """
 
+# Sends datagrams one after the other; prints how many came back, and the fastest round trip in ms.
+ASK = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(float(sys.argv[2]))
+trips = []
+for number in range(int(sys.argv[3])):
+    started = time.monotonic()
+    s.sendto(b"%d" % number, (sys.argv[1], 9))
+    try:
+        while int(s.recv(100)) != number:
+            pass
+        trips.append(1000 * (time.monotonic() - started))
+    except TimeoutError:
+        pass
+print(len(trips), min(trips, default=0))
+"""
+
 
 class Lab:
     """A lab, and programs in its hosts."""
@@ -67,9 +85,7 @@ class FarPool:
     def serve(self):
         """Starts the engine, once more if it was killed."""
         words = ("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070")
-        self.engine = self.lab.start(
-            "far", BINARY, "serve", *words, "--metrics", "127.0.0.1:7071"
-        )
+        self.engine = self.lab.start("far", BINARY, "serve", *words, "--metrics", "127.0.0.1:7071")
         wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
 
     def asked(self, *kinds):

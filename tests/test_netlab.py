@@ -27,24 +27,6 @@ while True:
     s.sendto(data, peer)
 """
 
-# Sends datagrams one after the other; prints how many came back, and the fastest round trip in ms.
-ASK = """
-import socket, sys, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.settimeout(float(sys.argv[2]))
-trips = []
-for number in range(int(sys.argv[3])):
-    started = time.monotonic()
-    s.sendto(b"%d" % number, (sys.argv[1], 9))
-    try:
-        while int(s.recv(100)) != number:
-            pass
-        trips.append(1000 * (time.monotonic() - started))
-    except TimeoutError:
-        pass
-print(len(trips), min(trips, default=0))
-"""
-
 # Sends or receives bytes over TCP; the receiver prints their checksum.
 RECEIVE = """
 import hashlib, socket
