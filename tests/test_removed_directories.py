@@ -125,3 +125,15 @@ def test_a_working_directory_that_is_removed(pair):
         time.sleep(LATER_S)
         _, said = stander.communicate("\n\n", timeout=20)
         assert stander.returncode == 0, said
+
+
+def test_a_working_directory_that_was_moved_and_is_removed(pair):
+    """The kernel moves the name itself, and does not look it up again."""
+    one, _ = pair
+    script = "mkdir moved && mv moved there && cd there && rmdir ../there && stat -c %h ."
+    done = subprocess.run(["sh", "-ec", script], cwd=one, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    # Of one name several directories after each other: the last is the one that is gone.
+    script = "mkdir b; rmdir b; mkdir a; mv a b; cd b; rmdir ../b; stat -c %h ."
+    done = subprocess.run(["sh", "-ec", script], cwd=one, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

@@ -47,6 +47,13 @@ impl<'a> DirentWriter<'a> {
         self.put(Some(&entry_out(node)), entry)
     }
 
+    /// Whether an entry with its node has room: to be asked before the node is made, for what is not sent has not
+    /// been told to the kernel.
+    pub fn has_room_plus(&self, entry: &ListedEntry<'_>) -> bool {
+        let bytes = padded_bytes(size_of::<EntryOut>(), entry);
+        self.buffer.len() - self.used >= bytes
+    }
+
     /// What has been packed.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.used]
@@ -65,8 +72,7 @@ impl<'a> DirentWriter<'a> {
             typ: (entry.mode & 0o170_000) >> 12,
         };
         let node = node.map_or(&[][..], IntoBytes::as_bytes);
-        let unpadded = node.len() + size_of::<Dirent>() + entry.name.len();
-        let padded = unpadded.next_multiple_of(8);
+        let padded = padded_bytes(node.len(), entry);
         let room = self.buffer.get_mut(self.used..self.used + padded).ok_or(Full)?;
         let (node_room, room) = room.split_at_mut(node.len());
         node_room.copy_from_slice(node);
@@ -80,9 +86,24 @@ impl<'a> DirentWriter<'a> {
     }
 }
 
+/// What an entry takes behind so many bytes of its node.
+fn padded_bytes(node_bytes: usize, entry: &ListedEntry<'_>) -> usize {
+    (node_bytes + size_of::<Dirent>() + entry.name.len()).next_multiple_of(8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_known_before_whether_an_entry_has_room() {
+        let mut buffer = [0; 128 + 24 + 8];
+        let mut writer = DirentWriter::new(&mut buffer);
+        assert!(!writer.has_room_plus(&entry(b"123456789")));
+        assert!(writer.has_room_plus(&entry(b"12345678")));
+        writer.push_plus(&entry(b"12345678"), &Entry::default()).unwrap();
+        assert!(!writer.has_room_plus(&entry(b"")));
+    }
 
     fn entry(name: &[u8]) -> ListedEntry<'_> {
         ListedEntry { ino: 7, next_cookie: 9, mode: 0o040_755, name }

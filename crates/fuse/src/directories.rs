@@ -65,6 +65,22 @@ impl Directories {
         }
     }
 
+    /// A name leads nowhere any more.
+    pub(crate) fn forget_name(&self, dir: Oid, name: &[u8]) -> Option<Oid> {
+        self.names.remove(&key(dir, name)).map(|(_, oid)| oid)
+    }
+
+    /// A name was moved, or two were exchanged: the kernel moves what it has, and looks up nothing.
+    pub(crate) fn move_name(&self, from: (Oid, &[u8]), to: (Oid, &[u8]), is_exchange: bool) {
+        let (moved, replaced) = (self.forget_name(from.0, from.1), self.forget_name(to.0, to.1));
+        if let Some(oid) = moved {
+            self.names.insert(key(to.0, to.1), oid);
+        }
+        if let (true, Some(oid)) = (is_exchange, replaced) {
+            self.names.insert(key(from.0, from.1), oid);
+        }
+    }
+
     /// A directory has been given an extended attribute.
     pub(crate) fn note_xattr(&self, oid: Oid) {
         if let Some(attr) = self.known.get(&oid) {
@@ -199,6 +215,26 @@ mod tests {
         assert_eq!(nlink, Some(0));
         directories.forget(attr.oid);
         assert!(!directories.has_removed(attr.oid));
+    }
+
+    #[test]
+    fn names_move_with_what_they_lead_to() {
+        let directories = Directories::new();
+        let attr = azekura_testkit::attr(FileKind::Directory);
+        let parent = attr.oid;
+        directories.note(&attr);
+        directories.note_name(parent, b"a", &attr);
+        directories.move_name((parent, b"a"), (parent, b"b"), false);
+        assert_eq!(directories.under(parent, b"a"), None);
+        assert_eq!(directories.under(parent, b"b"), Some(attr.clone()));
+        directories.move_name((parent, b"c"), (parent, b"b"), true);
+        assert_eq!(directories.under(parent, b"c"), Some(attr.clone()));
+        // A file that takes the name hides it.
+        directories.move_name((parent, b"file"), (parent, b"c"), false);
+        assert_eq!(directories.under(parent, b"c"), None);
+        directories.note_name(parent, b"d", &attr);
+        assert_eq!(directories.forget_name(parent, b"d"), Some(attr.oid));
+        assert_eq!(directories.under(parent, b"d"), None);
     }
 
     #[test]

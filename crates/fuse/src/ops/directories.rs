@@ -89,8 +89,14 @@ impl FrontEnd {
         if !plus {
             return writer.push(&entry);
         }
+        if !writer.has_room_plus(&entry) {
+            return Err(Full);
+        }
         let node = match &listed.attr {
-            Some(attr) if with_attrs => self.named_entry(dir, &listed.name, attr),
+            // The page may be older than what the kernel was told since, and would take it back.
+            Some(attr) if with_attrs && !self.told.is_past(attr) => {
+                self.named_entry(dir, &listed.name, attr)
+            }
             _ => Entry::default(),
         };
         writer.push_plus(&entry, &node)

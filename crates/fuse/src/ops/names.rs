@@ -86,6 +86,7 @@ impl FrontEnd {
         let dir = self.object(header.node)?;
         let victim = self.directory_under(dir, name);
         self.change(|| self.fs.rmdir(&self.caller(header), dir, name))?;
+        self.directories.forget_name(dir, name);
         self.removed(victim);
         Ok(())
     }
@@ -128,6 +129,7 @@ impl FrontEnd {
             WHITEOUT => self.fs.rename_leaving_whiteout(&caller, (from, name), (to, new_name)),
             _ => Err(Errno::INVAL),
         })?;
+        self.directories.move_name((from, name), (to, new_name), flags == EXCHANGE);
         self.removed(victim);
         Ok(())
     }
