@@ -370,23 +370,32 @@ fn connections_that_break_lose_nothing_that_was_answered() {
     let client =
         Namespace::new(FileSystem::mount(pool, "default", config).unwrap(), Credentials::ROOT);
     client.create_dir("/dir", 0o755).unwrap();
-    let is_over = AtomicBool::new(false);
+    let (is_over, made) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let cutter = scope.spawn(|| {
+            let (mut made_before, mut cuts) = (0, 0);
             while !is_over.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(7));
-                network.cut();
+                // On a busy machine that is too short for a connection to come far.
+                let made_now = made.load(Ordering::SeqCst);
+                if made_now >= made_before + 5 {
+                    made_before = made_now;
+                    network.cut();
+                    cuts += 1;
+                }
             }
+            cuts
         });
         for number in 0..500 {
             unpack(&client, &format!("/dir/{number}"), &contents(number % 50));
+            made.fetch_add(1, Ordering::SeqCst);
         }
         is_over.store(true, Ordering::SeqCst);
+        assert!(cutter.join().unwrap() > 10);
     });
     client.filesystem().drain().unwrap();
-    // Where the machine is busy, connections do not come far before they are cut, and more is waited for.
     let numbered = cluster.count("create_numbered");
-    assert!(numbered > 100, "{numbered}");
+    assert!(numbered > 400, "{numbered}");
     let other = cluster.root();
     for number in 0..500 {
         let path = format!("/dir/{number}");
