@@ -198,13 +198,16 @@ class World:
         self.children.append(child)
         return child
 
-    def pool(self, *, memory=False, targets=4, directory=None, extra=()):
+    def pool(self, *, memory=False, targets=4, directory=None, extra=(), file_class=None):
         name = f"t{os.getpid()}x{next(_numbers)}"
         if not memory and directory is None:
             directory = self.storage / name
         pool = Pool(self, name, directory, targets, extra)
         self.pools.append(pool)
         pool.up()
+        # On one device files would have one shard each, and striping would not be tested.
+        file_class = file_class or os.environ.get("AZEKURA_FILE_CLASS", "SX")
+        self.run("container", "set", "default", "--pool", name, "--file-class", file_class)
         return pool
 
     def engines(self, count, targets=2, extra=()):

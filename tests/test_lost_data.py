@@ -12,7 +12,7 @@ FILES = {"small": 3_000, "large": 200_000, "striped": 9_000_000}
 @pytest.fixture
 def stopped(world):
     """A pool with some files, one of them synced, that was stopped in good order."""
-    pool = world.pool()
+    pool = world.pool(file_class="SX")
     for name, length in FILES.items():
         local = world.base / name
         local.write_text(os.urandom(length // 20).hex() * 10)

@@ -319,7 +319,9 @@ def test_streams_of_cxx_do_the_same(preload, tmp_path):
 def test_the_report_names_what_could_not_be_served(preload, tmp_path):
     report = tmp_path / "report"
     script = (
-        "import mmap; f = open('/azekura/shared-map', 'w+b'); f.write(b'x' * 4096); f.flush()\n"
+        "import mmap, os; os.mkdir('/azekura/wide')\n"
+        "os.setxattr('/azekura/wide', 'user.azekura.class', b'SX')\n"
+        "f = open('/azekura/wide/shared-map', 'w+b'); f.write(b'x' * 4096); f.flush()\n"
         "for _ in range(2):\n"
         "    try: mmap.mmap(f.fileno(), 4096)\n"
         "    except OSError as error: print(error.errno)"

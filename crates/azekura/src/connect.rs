@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use azekura_client::{ClientConfig, Pool, PoolFile};
+use azekura_client::{ClientConfig, ClientError, Pool, PoolFile};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
-use azekura_proto::TargetId;
 use azekura_proto::attr::Inheritance;
-use azekura_proto::message::typed::{ContainerCreate, ContainerList};
+use azekura_proto::message::typed::{ContainerCreate, ContainerList, Report};
+use azekura_proto::{EngineId, ObjectClass, TargetId};
 
 use crate::names::{self, DEFAULT_CONTAINER};
 use crate::outcome::usage;
@@ -46,10 +46,25 @@ pub(crate) fn make_default_container(pool: &Pool) -> Result<()> {
     let cannot = || format!("cannot make the default container of pool '{}'", pool.map().name);
     if pool.call(first, ContainerList).with_context(cannot)?.is_empty() {
         let name = DEFAULT_CONTAINER.to_owned();
-        let request = ContainerCreate { name, inheritance: Inheritance::default() };
-        pool.call(first, request).with_context(cannot)?;
+        let inheritance = usual_inheritance(pool).with_context(cannot)?;
+        pool.call(first, ContainerCreate { name, inheritance }).with_context(cannot)?;
     }
     Ok(())
+}
+
+/// How files of a pool are laid out unless something else is asked for. To stripe them over targets that share a
+/// device gains nothing, and a file that lies in one piece can be used without its engine by programs beside it.
+fn usual_inheritance(pool: &Pool) -> Result<Inheritance, ClientError> {
+    let usual = Inheritance::default();
+    let map = pool.map();
+    if map.engines.len() > 1 {
+        return Ok(usual);
+    }
+    let targets = pool.call_engine(EngineId(0), Report)?.targets;
+    let mut devices = targets.iter().map(|target| target.space.device);
+    let first = devices.next();
+    let is_one = devices.all(|device| Some(device) == first);
+    Ok(if is_one { Inheritance { file_class: ObjectClass::S1, ..usual } } else { usual })
 }
 
 /// Opens a container as a file system for use within this process.

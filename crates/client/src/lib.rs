@@ -34,7 +34,7 @@ pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
 pub use in_flight::{Change, FailedChange, Leased as LeasedNames};
-pub use local_shard::LocalShard;
+pub use local_shard::{LocalShard, LocalUse};
 pub use objects::{KeyCursor, Objects};
 pub use open::{Created, OpenReference, Opened, OpenedName};
 pub use outbox::{Outbox, Outcome, Posted};

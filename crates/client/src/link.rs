@@ -226,10 +226,10 @@ impl Link {
     pub(crate) fn may_pass_descriptors(&self) -> bool {
         let refused = self.refused_by.load(Ordering::Relaxed);
         let network = &self.identity.network;
-        !self.is_called
-            && network.passes_descriptors()
-            && self.incarnation().is_some_and(|run| run.0 != refused)
-            && network.is_near(&self.addresses.read())
+        let may_come_through =
+            || network.passes_descriptors() && network.is_near(&self.addresses.read());
+        self.incarnation().is_some_and(|run| run.0 != refused)
+            && (self.is_called || may_come_through())
     }
 
     /// This run of the engine passes none.

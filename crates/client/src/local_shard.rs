@@ -1,24 +1,28 @@
-//! Files of shards that an engine of this host lets a client read by itself. Owns how such a file is asked for,
-//! and the bound on how many a process has; nothing is asked again or waited for here, since whoever gets none
-//! reads by requests.
+//! Files of shards that an engine of this host lets a client read or write by itself. Owns how such a file is
+//! asked for, and the bound on how many a process has; nothing is asked again here, since whoever gets none uses
+//! requests.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use azekura_proto::limits::{LOCAL_DESCRIPTORS_MAX, LOCAL_DESCRIPTORS_PART};
-use azekura_proto::message::ShardRef;
-use azekura_proto::message::typed::{ShardDescriptor, TypedRequest as _};
+use azekura_proto::limits::{
+    LOCAL_DESCRIPTORS_MAX, LOCAL_DESCRIPTORS_PART, READ_LEASE_MS, WRITE_LEASE_MS,
+};
+use azekura_proto::message::typed::{ShardDescriptor, ShardWriteDescriptor, TypedRequest as _};
+use azekura_proto::message::{Request, ShardRef};
 use azekura_proto::{Oid, Status, TargetId};
 use azekura_rpc::Destination;
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, pread, pwrite};
 use rustix::process::{Resource, getrlimit};
 
 use crate::pool::Pool;
 use crate::session::Session;
 
-/// How long an engine may take to pass a descriptor, for which it waits for nobody.
+/// How long an engine may take to pass a descriptor where it waits for nobody.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it waits for others at most: for the leases that they have.
+const LEASES: Duration = Duration::from_millis(READ_LEASE_MS + WRITE_LEASE_MS);
 
 /// A host's own numbers lie below its limit and this.
 const GUEST_NUMBERS: u64 = 4096;
@@ -55,7 +59,35 @@ impl Drop for Place {
     }
 }
 
-/// The file of a shard, open for reading.
+/// What the file of a shard is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LocalUse {
+    /// To be read. The engine waits for nobody.
+    Read,
+    /// To be read and written; made if it is not there. That of shard 0 comes before others.
+    Write {
+        /// The engine may wait for the leases of others, which takes seconds.
+        wait: bool,
+    },
+}
+
+impl LocalUse {
+    fn request(self, data: ShardRef) -> Request<'static> {
+        match self {
+            Self::Read => ShardDescriptor { data }.into_request(),
+            Self::Write { wait } => ShardWriteDescriptor { data, wait }.into_request(),
+        }
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            Self::Write { wait: true } => PATIENCE + LEASES,
+            Self::Write { wait: false } | Self::Read => PATIENCE,
+        }
+    }
+}
+
+/// The file of a shard, open for reading and perhaps for writing.
 #[derive(Debug)]
 pub struct LocalShard {
     file: OwnedFd,
@@ -77,12 +109,42 @@ impl LocalShard {
         }
         true
     }
+
+    /// Writes data from an offset of the file on; gives how many bytes could be written. Why there are fewer
+    /// the engine knows.
+    pub fn put(&self, data: &[u8], offset: u64) -> usize {
+        let mut done = 0;
+        while done < data.len() {
+            match pwrite(&self.file, &data[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        done
+    }
+
+    /// The descriptor, to map the file.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The descriptor, which does not count as one of this process's any more.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.file
+    }
 }
 
 impl Pool {
-    /// The file of a shard, if its engine is on this host and lets this client read it by itself just now.
-    pub fn local_shard(&self, target: TargetId, data: ShardRef) -> Option<LocalShard> {
-        self.session().local_shard(target, data)
+    /// The file of a shard, if its engine is on this host and lets this client use it by itself just now.
+    pub fn local_shard(
+        &self,
+        target: TargetId,
+        data: ShardRef,
+        purpose: LocalUse,
+    ) -> Option<LocalShard> {
+        self.session().local_shard(target, data, purpose)
     }
 
     /// Whether this client has anything locked on an object.
@@ -92,7 +154,12 @@ impl Pool {
 }
 
 impl Session {
-    fn local_shard(&self, target: TargetId, data: ShardRef) -> Option<LocalShard> {
+    fn local_shard(
+        &self,
+        target: TargetId,
+        data: ShardRef,
+        purpose: LocalUse,
+    ) -> Option<LocalShard> {
         let (link, map_version) = self.link(target).ok()?;
         if !link.may_pass_descriptors() {
             return None;
@@ -104,8 +171,8 @@ impl Session {
             return None;
         }
         let to = Destination { target, map_version };
-        let gone = self.identity().caller.timeout.saturating_sub(PATIENCE);
-        match slot.exchange_for_descriptor(to, &ShardDescriptor { data }.into_request(), gone) {
+        let gone = self.identity().caller.timeout.saturating_sub(purpose.patience());
+        match slot.exchange_for_descriptor(to, &purpose.request(data), gone) {
             Ok((Ok(reply), file)) => {
                 ShardDescriptor::read(reply)?;
                 Some(LocalShard { file: file?, _place: place })
@@ -216,10 +283,10 @@ mod tests {
                 let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
                 let data = ShardRef { oid, shard: 0, is_file: true };
                 // Never by the first request to an engine.
-                assert!(session.local_shard(TargetId(0), data).is_none());
+                assert!(session.local_shard(TargetId(0), data, LocalUse::Read).is_none());
                 for _ in 0..3 {
                     assert_eq!(ping(), Reply::Done);
-                    assert!(session.local_shard(TargetId(0), data).is_none());
+                    assert!(session.local_shard(TargetId(0), data, LocalUse::Read).is_none());
                 }
                 assert_eq!(ping(), Reply::Done);
                 drop(session);

@@ -16,7 +16,8 @@ use crate::service::Service;
 
 impl transport::Service for Service {
     fn admit(&self, guest: Guest) -> Result<(Box<dyn Visit>, Welcome), Refusal> {
-        let (attachment, welcome) = self.attach(guest.session, guest.role, false)?;
+        let (mut attachment, welcome) = self.attach(guest.session, guest.role, false)?;
+        attachment.carry_descriptors();
         Ok((Box::new(attachment), welcome))
     }
 }
@@ -32,8 +33,11 @@ impl Visit for Attachment {
         let response = Self::serve(self, head, request, BulkIn::Bytes(bulk), &mut buffer)?;
         let Some(answer) = response.answer else { return Ok(None) };
         let bytes = match response.bulk {
-            BulkOut::None | BulkOut::Descriptor(_) => 0,
+            BulkOut::None => 0,
             BulkOut::Bytes(data) => data.len(),
+            BulkOut::Descriptor(descriptor) => {
+                return Ok(Some((answer, Data::Descriptor(descriptor))));
+            }
             BulkOut::File(range) => return Ok(Some((answer, Data::Kept(Box::new(range))))),
         };
         // They lie at its start.
@@ -73,7 +77,8 @@ impl transport::Service for Door {
         if place.0.open_connections.load(Ordering::Relaxed) > CONNECTIONS_MAX {
             return Err(Refusal::Full);
         }
-        let (attachment, welcome) = service.attach(guest.session, guest.role, false)?;
+        let (mut attachment, welcome) = service.attach(guest.session, guest.role, false)?;
+        attachment.carry_descriptors();
         Ok((Box::new(Visitor { attachment, _place: place }), welcome))
     }
 }

@@ -1,12 +1,10 @@
 //! An engine called in the same process: what a connection gets, without a socket.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, NewInode};
-use azekura_proto::limits::WRITE_LEASE_MS;
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, ShardRef, XattrMode};
 use azekura_proto::{
     Attr, EngineId, ObjectClass, Oid, PoolId, PoolMap, SessionId, Status, TargetId,
@@ -19,11 +17,11 @@ use crate::service::Service;
 
 const SESSION: SessionId = SessionId([7; 16]);
 
-fn attach(service: &Service) -> Attachment {
+pub(crate) fn attach(service: &Service) -> Attachment {
     service.attach(SESSION, Role::Client, false).unwrap().0
 }
 
-fn head(target: TargetId, sequence: u64) -> RequestHead {
+pub(crate) fn head(target: TargetId, sequence: u64) -> RequestHead {
     RequestHead { target, map_version: 1, slot: 0, sequence, resent: false, connection: 0 }
 }
 
@@ -41,7 +39,7 @@ fn new_inode() -> NewInode {
     }
 }
 
-fn create(
+pub(crate) fn create(
     (pool, service): (&Pool, &Service),
     client: &Attachment,
     name: &[u8],
@@ -343,73 +341,4 @@ fn a_number_below_the_last_one_of_its_slot_is_refused() {
     let get = Request::GetXattr { oid, name: b"user.x" };
     let got = client.call(&head(oid.home(), 0), &get, &[]).0;
     assert_eq!(got, Ok(Reply::Bytes(b"newer".to_vec())));
-}
-
-/// Asks for a shard's file.
-fn ask_descriptor(client: &mut Attachment, data: ShardRef) -> Result<OwnedFd, Status> {
-    let (request, none) = (Request::ShardDescriptor { data }, BulkIn::Bytes(&[]));
-    let mut buffer = Vec::new();
-    let response = client.serve(&head(data.oid.home(), 0), &request, none, &mut buffer).unwrap();
-    match (response.answer.unwrap()?, response.bulk) {
-        (Reply::Done, BulkOut::Descriptor(descriptor)) => Ok(descriptor),
-        (reply, _) => panic!("{reply:?}"),
-    }
-}
-
-#[test]
-fn a_file_is_read_past_the_engine_or_written_early_and_never_both() {
-    let pool = Pool::new();
-    let service = pool.service();
-    let mut client = attach(&service);
-    let writer = service.attach(SessionId([8; 16]), Role::Client, true).unwrap().0;
-    let oid = create((&pool, &service), &client, b"file", 1);
-    let data = ShardRef { oid, shard: 0, is_file: true };
-    let home = head(oid.home(), 0);
-    assert_eq!(ask_descriptor(&mut client, data).unwrap_err(), Status::Unsupported, "no socket");
-    client.carry_descriptors();
-    assert_eq!(ask_descriptor(&mut client, data).unwrap_err(), Status::NotFound, "no data");
-    let array = ShardRef { is_file: false, ..data };
-    assert_eq!(ask_descriptor(&mut client, array).unwrap_err(), Status::Invalid);
-    client.call(&home, &Request::Write { data, offset: 0 }, b"0123456789").0.unwrap();
-    let lease = || match writer.call(&home, &Request::LeaseWrite { data, instead_of: None }, &[]).0
-    {
-        Ok(Reply::Leased { lease_ms, version }) => (lease_ms > 0).then_some(version),
-        other => panic!("{other:?}"),
-    };
-
-    let descriptor = ask_descriptor(&mut client, data).unwrap();
-    let mut buffer = [0; 10];
-    assert_eq!(rustix::io::pread(&descriptor, &mut buffer, 2), Ok(8));
-    assert!(rustix::io::pwrite(&descriptor, b"x", 0).is_err(), "it is for reading alone");
-    assert_eq!(lease(), None);
-    let other = descriptor.try_clone().unwrap();
-    drop(descriptor);
-    assert_eq!(lease(), None, "a duplicate is as good");
-    drop(other);
-    let epoch = lease().unwrap();
-    // Refused at once: whoever reads by a request waits.
-    assert_eq!(ask_descriptor(&mut client, data).unwrap_err(), Status::ConditionFailed);
-    let written = Request::WriteLeased { data, offset: 0, epoch };
-    writer.call(&home, &written, b"later").0.unwrap();
-    writer.call(&home, &Request::ReleaseWrite { data, epoch }, &[]).0.unwrap();
-    let descriptor = ask_descriptor(&mut client, data).unwrap();
-    assert_eq!(rustix::io::pread(&descriptor, &mut buffer, 0), Ok(10));
-    assert_eq!(&buffer, b"later56789");
-    assert_eq!(writer.call(&home, &written, b"much later").0, Err(Status::ConditionFailed));
-
-    // The next run knows of what this one has handed out.
-    drop((client, writer));
-    drop(service);
-    let service = pool.service();
-    let writer = service.attach(SessionId([9; 16]), Role::Client, true).unwrap().0;
-    // It keeps what this one may have leased, too.
-    service.node().platform.sleep(Duration::from_millis(WRITE_LEASE_MS));
-    let request = Request::LeaseWrite { data, instead_of: None };
-    let lease = || match writer.call(&home, &request, &[]).0 {
-        Ok(Reply::Leased { lease_ms, .. }) => lease_ms > 0,
-        other => panic!("{other:?}"),
-    };
-    assert!(!lease());
-    drop(descriptor);
-    assert!(lease());
 }

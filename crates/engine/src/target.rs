@@ -18,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::background::set_aside::SetAside;
 use crate::clock;
+use crate::data::handed_out::HandedOut;
 use crate::data::leases::{Given, Leases};
 use crate::namespace::dir_shards::DirShards;
 use crate::object_counts::{ObjectCounts, Removed};
@@ -37,6 +38,8 @@ const READ_LEASES_KEY: &[u8] = b"read-leases";
 /// Likewise for write leases.
 const WRITE_LEASES_KEY: &[u8] = b"write-leases";
 const NAMES_LEASES_KEY: &[u8] = b"names-leases";
+/// Likewise for descriptors that are written to.
+const WRITE_DESCRIPTORS_KEY: &[u8] = b"write-descriptors";
 
 /// A part of a transaction that waits for its outcome.
 #[derive(Debug)]
@@ -102,15 +105,21 @@ pub(crate) struct Target {
     read_leases_recorded: AtomicBool,
     write_leases_recorded: AtomicBool,
     names_leases_recorded: AtomicBool,
+    /// Descriptors of the files of shards.
+    pub(crate) handed_out: HandedOut,
+    /// Whether it is on record that some to be written to have been handed out.
+    write_descriptors_recorded: AtomicBool,
 }
 
-/// Which kind of lease.
+/// Which kind of lease, or of what outlives a run of the engine as they do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LeaseKind {
     Read,
     Write,
     /// To make names.
     Names,
+    /// A descriptor that is written to.
+    WriteDescriptor,
 }
 
 impl Target {
@@ -129,6 +138,7 @@ impl Target {
             write: had(WRITE_LEASES_KEY)?,
             names: had(NAMES_LEASES_KEY)?,
         };
+        let write_descriptors = had(WRITE_DESCRIPTORS_KEY)?;
         let boots: u64 = load(&store, Space::System, BOOTS_KEY)?.unwrap_or(0) + 1;
         // Once they are all given, the last step is left to `draw_serial`, which says so.
         let reserved_serials = (serials + SERIAL_STEP).min(SERIAL_MAX).max(serials);
@@ -153,6 +163,8 @@ impl Target {
             read_leases_recorded: AtomicBool::new(given.read),
             write_leases_recorded: AtomicBool::new(given.write),
             names_leases_recorded: AtomicBool::new(given.names),
+            handed_out: HandedOut::default(),
+            write_descriptors_recorded: AtomicBool::new(write_descriptors),
             platform,
         };
         target.put_numbers(&[(BOOTS_KEY, boots), (SERIALS_KEY, reserved_serials)])?;
@@ -191,16 +203,26 @@ impl Target {
     /// Puts on record, before the first lease is given, that there are some, so that the next run
     /// keeps them.
     pub(crate) fn record_leases(&self, kind: LeaseKind) -> Result<(), Status> {
-        let (recorded, key) = match kind {
-            LeaseKind::Read => (&self.read_leases_recorded, READ_LEASES_KEY),
-            LeaseKind::Write => (&self.write_leases_recorded, WRITE_LEASES_KEY),
-            LeaseKind::Names => (&self.names_leases_recorded, NAMES_LEASES_KEY),
-        };
+        let (recorded, key) = self.recorded(kind);
         if !recorded.load(Ordering::Acquire) {
             self.put_numbers(&[(key, 1)])?;
             recorded.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Whether any are on record, of this run or an earlier one.
+    pub(crate) fn has_recorded(&self, kind: LeaseKind) -> bool {
+        self.recorded(kind).0.load(Ordering::Acquire)
+    }
+
+    fn recorded(&self, kind: LeaseKind) -> (&AtomicBool, &'static [u8]) {
+        match kind {
+            LeaseKind::Read => (&self.read_leases_recorded, READ_LEASES_KEY),
+            LeaseKind::Write => (&self.write_leases_recorded, WRITE_LEASES_KEY),
+            LeaseKind::Names => (&self.names_leases_recorded, NAMES_LEASES_KEY),
+            LeaseKind::WriteDescriptor => (&self.write_descriptors_recorded, WRITE_DESCRIPTORS_KEY),
+        }
     }
 
     /// A serial number that no object of this target ever had.

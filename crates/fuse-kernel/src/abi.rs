@@ -83,7 +83,18 @@ pub(crate) mod init {
     pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub(crate) const HAS_EXPIRE_ONLY: u64 = 1 << 35;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const PASSTHROUGH: u64 = 1 << 37;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
+}
+
+/// Commands to the device by `ioctl`.
+pub(crate) mod device {
+    /// Of all of them.
+    pub(crate) const GROUP: u8 = 229;
+    /// Takes a [`super::BackingMap`]; gives the number by which the file is named from then on.
+    pub(crate) const BACKING_OPEN: u8 = 1;
+    /// Takes that number.
+    pub(crate) const BACKING_CLOSE: u8 = 2;
 }
 
 /// Commands to the device that a ring carries.
@@ -193,6 +204,8 @@ incoming! {
         fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
     }
     ExtHeader { size: u32, typ: u32 }
+    /// A file that the kernel is to use by itself.
+    BackingMap { fd: i32, flags: u32, padding: u64 }
     /// How much of the payload is used; in both directions.
     RingEntry { flags: u64, commit_id: u64, payload_bytes: u32, padding: u32, reserved: u64 }
 }
@@ -313,5 +326,6 @@ mod tests {
         assert_eq!(size_of::<RetrieveOut>(), 32);
         assert_eq!(size_of::<RingEntry>(), 32);
         assert_eq!(size_of::<RingCommand>(), 24);
+        assert_eq!(size_of::<BackingMap>(), 16);
     }
 }

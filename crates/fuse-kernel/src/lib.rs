@@ -7,6 +7,7 @@ mod dirent;
 mod dispatch;
 mod entry;
 mod handler;
+mod lent;
 mod mount;
 mod negotiate;
 mod notify;
@@ -26,6 +27,7 @@ mod request_tests;
 pub use abi::Attr;
 pub use dirent::{DirentWriter, Full, ListedEntry};
 pub use handler::Handler;
+pub use lent::{Lender, LentFile, passthrough_refusal};
 pub use mount::{
     MountError, MountOptions, attach, mount, mounted_device, raise_readahead, unmount,
 };

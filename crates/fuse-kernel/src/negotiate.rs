@@ -44,6 +44,8 @@ pub struct SessionConfig {
     pub readdir_plus: bool,
     /// Locks are asked of the server; else the kernel keeps them by itself.
     pub locks: bool,
+    /// The kernel reads and writes files by itself that it is lent, for which the server has to be root.
+    pub passthrough: bool,
 }
 
 impl Default for SessionConfig {
@@ -59,6 +61,7 @@ impl Default for SessionConfig {
             auto_invalidate_data: true,
             readdir_plus: true,
             locks: true,
+            passthrough: false,
         }
     }
 }
@@ -88,6 +91,8 @@ pub struct Negotiated {
     pub readdir_plus: bool,
     /// Requests go over io_uring.
     pub over_io_uring: bool,
+    /// The kernel takes files that it reads and writes by itself.
+    pub passthrough: bool,
 }
 
 /// What the kernel offers for queues of io_uring.
@@ -123,6 +128,9 @@ impl SessionConfig {
         if self.auto_invalidate_data {
             wanted |= init::AUTO_INVAL_DATA;
         }
+        if self.passthrough {
+            wanted |= init::PASSTHROUGH;
+        }
         if self.readdir_plus {
             wanted |= init::DO_READDIRPLUS | init::READDIRPLUS_AUTO;
         }
@@ -149,6 +157,8 @@ impl SessionConfig {
             time_gran: 1,
             max_pages: pages as u16,
             flags2: (flags >> 32) as u32,
+            // Files of ordinary file systems, not of those that are stacked on others themselves.
+            max_stack_depth: u32::from(flags & init::PASSTHROUGH != 0),
             ..InitOut::default()
         };
         let negotiated = Negotiated {
@@ -158,6 +168,7 @@ impl SessionConfig {
             handles_killpriv: flags & init::HANDLE_KILLPRIV_V2 != 0,
             readdir_plus: flags & init::DO_READDIRPLUS != 0,
             over_io_uring: false,
+            passthrough: flags & init::PASSTHROUGH != 0,
         };
         (out, negotiated)
     }
@@ -245,6 +256,19 @@ mod tests {
         let small = SessionConfig { max_write_bytes: 4096, ..SessionConfig::default() };
         let (out, _) = small.answer(45, 131_072, u64::MAX);
         assert!(ring_offer(u64::MAX, &out).payload_bytes >= abi::ring::PAYLOAD_BYTES_MIN);
+    }
+
+    #[test]
+    fn files_are_lent_only_where_that_is_asked_for_and_offered() {
+        let lends = SessionConfig { passthrough: true, ..SessionConfig::default() };
+        for (config, offered, expected) in [
+            (lends, u64::MAX, true),
+            (lends, !init::PASSTHROUGH, false),
+            (SessionConfig::default(), u64::MAX, false),
+        ] {
+            let (out, negotiated) = config.answer(45, 131_072, offered);
+            assert_eq!((negotiated.passthrough, out.max_stack_depth == 1), (expected, expected));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::{self, Attr, AttrOut, CreateOut, EntryOut, OpenOut, StatfsOut, StatxOut};
 use crate::channel::Channel;
+use crate::lent::LentFile;
 use crate::operation::{Lock, LockKind};
 use crate::slot::Slot;
 
@@ -31,29 +32,45 @@ pub struct Entry {
 
 /// How the kernel has to treat an open file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpenFlags(u32);
+pub struct OpenFlags {
+    bits: u32,
+    /// Of a file that the kernel was lent.
+    backing: i32,
+}
 
 impl OpenFlags {
     /// Reads and writes go past the page cache.
-    pub const DIRECT_IO: Self = Self(1 << 0);
+    pub const DIRECT_IO: Self = Self::of(1 << 0);
     /// What the page cache has from earlier opens is still good.
-    pub const KEEP_CACHE: Self = Self(1 << 1);
+    pub const KEEP_CACHE: Self = Self::of(1 << 1);
     /// The listing may be cached.
-    pub const CACHE_DIR: Self = Self(1 << 3);
+    pub const CACHE_DIR: Self = Self::of(1 << 3);
     /// Closing needs no flush request.
-    pub const NO_FLUSH: Self = Self(1 << 5);
+    pub const NO_FLUSH: Self = Self::of(1 << 5);
     /// Direct writes within the file's size may go on side by side.
-    pub const PARALLEL_DIRECT_WRITES: Self = Self(1 << 6);
+    pub const PARALLEL_DIRECT_WRITES: Self = Self::of(1 << 6);
 
-    /// Both.
+    const PASSTHROUGH: u32 = 1 << 7;
+
+    const fn of(bits: u32) -> Self {
+        Self { bits, backing: 0 }
+    }
+
+    /// The kernel reads and writes this file by itself. While a node is open so, all who open it have to be told
+    /// the same.
+    pub fn passthrough(lent: &LentFile) -> Self {
+        Self { bits: Self::PASSTHROUGH, backing: lent.number() }
+    }
+
+    /// Both; of those that name a lent file at most one.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { bits: self.bits | other.bits, backing: self.backing | other.backing }
     }
 
     /// Whether all of `other` is set.
     pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+        self.bits & other.bits == other.bits
     }
 }
 
@@ -317,7 +334,7 @@ pub(crate) fn entry_out(entry: &Entry) -> EntryOut {
 }
 
 fn open_out(fh: u64, flags: OpenFlags) -> OpenOut {
-    OpenOut { fh, open_flags: flags.0, backing_id: 0 }
+    OpenOut { fh, open_flags: flags.bits, backing_id: flags.backing as u32 }
 }
 
 thread_local! {

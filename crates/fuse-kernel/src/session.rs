@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::channel::{Channel, Received};
 use crate::dispatch::Dispatcher;
 use crate::handler::{Handler, Workers};
+use crate::lent::Lender;
 use crate::negotiate::{Negotiated, RingOffer, SessionConfig, negotiate};
 use crate::notify::Notifier;
 use crate::queues::{Queues, QueuesConfig};
@@ -83,6 +84,11 @@ impl Session {
     /// A sender of invalidations.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.channel))
+    }
+
+    /// What lends files to the kernel.
+    pub fn lender(&self) -> Lender {
+        Lender::new(Arc::clone(&self.channel))
     }
 
     /// Becomes true when the mount is gone.

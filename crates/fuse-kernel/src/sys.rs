@@ -1,5 +1,5 @@
-//! The system calls of an io_uring with one command under way, and memory that the kernel knows by
-//! its address. Owns the only unsafe code of this crate; it must know nothing of FUSE.
+//! The system calls of an io_uring with one command under way, memory that the kernel knows by its address, and
+//! the device's own `ioctl`s. Owns the only unsafe code of this crate; what the calls are for is not known here.
 
 #![allow(unsafe_code)]
 
@@ -13,8 +13,49 @@ use rustix::io_uring::{
     IORING_OFF_SQ_RING, IORING_OFF_SQES, IoringEnterFlags, IoringFeatureFlags, IoringSetupFlags,
     io_uring_enter, io_uring_params, io_uring_setup,
 };
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::abi::{BackingMap, device};
+
+/// An `ioctl` of the device that takes a value and answers by its result.
+struct DeviceCall<T> {
+    command: u8,
+    value: T,
+}
+
+// SAFETY: the commands of this group read one structure of the type that their number is made with, and write to
+// no memory of this process.
+unsafe impl<T> Ioctl for DeviceCall<T> {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        opcode::write::<T>(device::GROUP, self.command)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        (&raw mut self.value).cast()
+    }
+
+    unsafe fn output_from_ptr(result: IoctlOutput, _: *mut c_void) -> Result<i32, Errno> {
+        Ok(result)
+    }
+}
+
+/// Gives the device a file; its number there.
+pub(crate) fn lend_file(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Result<i32, Errno> {
+    let value = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
+    // SAFETY: the device takes the structure in; a descriptor that is open is all that it names.
+    unsafe { ioctl(device, DeviceCall { command: device::BACKING_OPEN, value }) }
+}
+
+/// The device forgets a file's number.
+pub(crate) fn take_file_back(device: BorrowedFd<'_>, number: i32) -> Result<(), Errno> {
+    // SAFETY: the device takes a number in.
+    unsafe { ioctl(device, DeviceCall { command: device::BACKING_CLOSE, value: number }) }.map(drop)
+}
 
 /// `IORING_OP_URING_CMD`: a command to the file itself.
 const OP_COMMAND: u8 = 46;

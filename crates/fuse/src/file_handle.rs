@@ -7,6 +7,7 @@ use azekura_posix::{OpenFile, Privileges};
 use parking_lot::Mutex;
 
 use crate::cache::Version;
+use crate::passthrough::Opened;
 
 /// What is known of the privileges of a file.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,8 @@ pub(crate) struct FileHandle {
     /// Who has locked ranges through this handle and has not closed a descriptor of it since: at its
     /// end only the open file itself (`F_OFD_SETLK`), of whose end the kernel says nothing else.
     range_owners: Mutex<Vec<u64>>,
+    /// How the kernel was told to use the file; `None` where it keeps nothing.
+    pub(crate) opened: Option<Opened>,
 }
 
 impl FileHandle {
@@ -50,6 +53,7 @@ impl FileHandle {
         privileges: Privileges,
         now: Instant,
         drops: Option<Version>,
+        opened: Option<Opened>,
     ) -> Self {
         let seen = Some(Seen { privileges, since: now });
         Self {
@@ -58,6 +62,7 @@ impl FileHandle {
             drops,
             is_dropping: AtomicBool::new(drops.is_some()),
             range_owners: Mutex::default(),
+            opened,
         }
     }
 

@@ -17,7 +17,8 @@ use crate::dir_handle::DirHandle;
 use crate::directories::{Directories, Removed, Xattrs};
 use crate::file_handle::FileHandle;
 use crate::handles::Handles;
-use crate::kernel::{self, Entry, Header, Notifier};
+use crate::kernel::{self, Entry, Header, Lender, Notifier};
+use crate::passthrough::Passthrough;
 use crate::view::View;
 use crate::waiters::Waiters;
 
@@ -44,6 +45,7 @@ pub(crate) struct FrontEnd {
     pub(crate) privileges_ttl: Duration,
     pub(crate) plain: PlainFiles,
     pub(crate) directories: Directories,
+    pub(crate) passthrough: Arc<Passthrough>,
     /// The kernel, once it has shaken hands.
     pub(crate) kernel: OnceLock<KernelSide>,
 }
@@ -54,6 +56,8 @@ pub(crate) struct KernelSide {
     pub(crate) notifier: Notifier,
     /// It says with each write whether set-id bits have to go.
     pub(crate) tells_of_set_id: bool,
+    /// What lends it files, if it takes any.
+    pub(crate) lender: Option<Lender>,
 }
 
 impl FrontEnd {
@@ -80,6 +84,7 @@ impl FrontEnd {
             privileges_ttl: if is_far { Duration::MAX } else { PRIVILEGES_TTL },
             plain: PlainFiles::new(),
             directories: Directories::new(),
+            passthrough: Arc::default(),
             kernel: OnceLock::new(),
         }
     }

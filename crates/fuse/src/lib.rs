@@ -20,6 +20,7 @@ mod front_end;
 mod handles;
 mod mount;
 mod ops;
+mod passthrough;
 mod serve;
 mod view;
 mod waiters;
@@ -28,7 +29,7 @@ pub use azekura_fuse_kernel as kernel;
 pub use cache::CacheMode;
 pub use kernel::MountError as KernelMountError;
 pub use kernel::SessionError;
-pub use kernel::{Transport, uring_refusal};
+pub use kernel::{Transport, passthrough_refusal, uring_refusal};
 pub use mount::{
     AttachConfig, Mount, MountConfig, MountError, Unmounter, attach, mount, raise_readahead,
     unmount,

@@ -33,6 +33,8 @@ pub struct MountConfig {
     pub threads: Option<usize>,
     /// Which way requests take.
     pub transport: Transport,
+    /// See [`ServeConfig::passthrough`].
+    pub passthrough: bool,
     /// Shown as the source in the mount table: `azekura:NAME`.
     pub fsname: String,
 }
@@ -103,7 +105,7 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
         allow_devices: config.allow_devices,
         ..options(config.fsname, config.allow_other, config.read_only)
     };
-    let MountConfig { mountpoint, cache, threads, transport, .. } = config;
+    let MountConfig { mountpoint, cache, threads, transport, passthrough, .. } = config;
     if fs.config().check_permissions {
         tracing::warn!("the file system checks permissions a second time, without the groups");
     }
@@ -111,7 +113,8 @@ pub fn mount(fs: Arc<FileSystem>, config: MountConfig) -> Result<Mount, MountErr
     // is found when mounting.
     let mountpoint = std::fs::canonicalize(&mountpoint).unwrap_or(mountpoint);
     let device = kernel::mount(&mountpoint, &options)?;
-    match serve(device, fs, ServeConfig { cache, threads, transport, view: View::Everybody }) {
+    let serving = ServeConfig { cache, threads, transport, passthrough, view: View::Everybody };
+    match serve(device, fs, serving) {
         Ok(server) => {
             raise_readahead(&mountpoint, cache);
             let device = kernel::mounted_device(&mountpoint).map(Arc::from);

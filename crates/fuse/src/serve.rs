@@ -10,7 +10,7 @@ use azekura_posix::FileSystem;
 use crate::background::{self, Ticker};
 use crate::cache::CacheMode;
 use crate::front_end::{FrontEnd, KernelSide};
-use crate::kernel::{Session, SessionConfig, SessionError, Transport};
+use crate::kernel::{Session, SessionConfig, SessionError, Transport, passthrough_refusal};
 use crate::view::View;
 
 /// Largest read and write request, and most that is read ahead, in bytes.
@@ -34,6 +34,8 @@ pub struct ServeConfig {
     pub transport: Transport,
     /// Who uses the mount.
     pub view: View,
+    /// The kernel reads and writes by itself what lies in one file of this host, where it can.
+    pub passthrough: bool,
 }
 
 /// A device that is being served. Dropping this does not end it: it goes on until the mount is
@@ -72,6 +74,7 @@ pub fn serve(
         cache_symlinks: caches,
         auto_invalidate_data: caches,
         readdir_plus: caches,
+        passthrough: caches && config.passthrough && may_lend(),
         ..defaults
     };
     let (drops, dropped) = background::drops();
@@ -82,12 +85,22 @@ pub fn serve(
         tracing::info!("FUSE requests go over io_uring");
     }
     let tells_of_set_id = session.negotiated().handles_killpriv;
-    let kernel = KernelSide { notifier: session.notifier(), tells_of_set_id };
+    let lender = session.negotiated().passthrough.then(|| session.lender());
+    let kernel = KernelSide { notifier: session.notifier(), tells_of_set_id, lender };
     // A request that comes before this finds the kernel as one that says nothing.
     let _ = front_end.kernel.set(kernel);
     background::start_dropping(session.notifier(), dropped).map_err(SessionError::Thread)?;
     let ticker = Ticker::start(fs).map_err(SessionError::Thread)?;
     Ok(Server { session, front_end, ticker })
+}
+
+/// Whether the kernel may take files; the log says why not.
+fn may_lend() -> bool {
+    let refusal = passthrough_refusal();
+    if let Some(reason) = &refusal {
+        tracing::info!("all data go through the mount's process: {reason}");
+    }
+    refusal.is_none()
 }
 
 impl Server {

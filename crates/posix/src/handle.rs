@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use crate::layout::FileLayout;
+use crate::local_file::LocalFile;
 use crate::privileges::AtFirstWrite;
-use crate::reader::{FileReader, LocalFile};
+use crate::reader::FileReader;
 use crate::writer::FileWriter;
 use crate::{Errno, Result};
 
@@ -26,7 +27,7 @@ pub struct OpenFile {
     flags: OFlags,
     pub(crate) layout: FileLayout,
     pub(crate) reader: FileReader,
-    /// Its data, as far as they can be read past the engine.
+    /// Its data, as far as they can be read and written past the engine.
     pub(crate) local: LocalFile,
     /// Opening has cut the file, which took set-id bits from it.
     pub(crate) has_lost_bits: bool,

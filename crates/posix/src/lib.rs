@@ -17,6 +17,7 @@ mod handle;
 mod known_files;
 mod layout;
 mod listed;
+mod local_file;
 mod namespace;
 mod newborn;
 mod ops;
@@ -25,7 +26,7 @@ mod privileges;
 mod reader;
 mod writer;
 
-pub use azekura_client::{ClientError, Pool};
+pub use azekura_client::{ClientError, LocalUse, Pool};
 pub use azekura_policy::{ReadPolicy, ReadPolicyError, WritePolicy, WritePolicyError};
 pub use azekura_proto::attr::{ChangeMark, SetTime};
 pub use azekura_proto::message::{Allocation, Lock, LockKind, LockMode, RenameMode, XattrMode};

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
 use azekura_platform::SharedPlatform;
+use rustix::io::Errno;
 
 use crate::disk::{Directory, DiskSpace};
 use crate::error::StoreError;
+use crate::spare_space::SpareSpace;
 
 const MIB: u64 = 1024 * 1024;
 const RESERVE_BYTES_MIN: u64 = 8 * MIB;
@@ -18,8 +20,12 @@ const RESERVE_BYTES_MAX: u64 = 32 * MIB;
 const MERGE_BYTES_MAX: u64 = 224 * MIB;
 /// Below this nothing passes any more.
 const FLOOR_BYTES: u64 = 2 * MIB;
+/// What is kept free above that for the next steps, where some was taken to be given back.
+const ROOM_BYTES: u64 = MIB;
 /// Most bytes written between two looks at the disk.
 const BUDGET_BYTES_MAX: u64 = 64 * MIB;
+/// This part of the file system has to be free for writes that are not counted.
+const AMPLE_PART: u64 = 16;
 /// Longest time between two looks at the disk while something is written, in milliseconds.
 const LOOK_MS: u64 = 200;
 
@@ -55,11 +61,14 @@ pub(crate) struct FreeSpace {
     looked_ms: AtomicU64,
     table_bytes: AtomicU64,
     waiting_bytes: AtomicU64,
+    /// A part of the reserve that others cannot take whose writes are not counted.
+    spare: SpareSpace,
 }
 
 impl FreeSpace {
     pub(crate) fn new(dir: Arc<dyn Directory>, platform: SharedPlatform) -> Self {
         Self {
+            spare: SpareSpace::find(Arc::clone(&dir)),
             dir,
             opened: platform.now(),
             platform,
@@ -100,12 +109,46 @@ impl FreeSpace {
         self.look(bytes as u64, draw)
     }
 
+    /// Somebody is about to write whose writes are not counted here: a part of the reserve is taken, so that it
+    /// is not filled. Whether there is so much room that it may be.
+    pub(crate) fn let_write(&self) -> Result<bool, StoreError> {
+        let disk = self.disk_space()?;
+        if !self.is_ample(&disk) {
+            return Ok(false);
+        }
+        self.spare.take().map_err(|error| self.failed("take space", error))?;
+        Ok(true)
+    }
+
+    fn is_ample(&self, disk: &DiskSpace) -> bool {
+        let reserve = self.reserve_bytes(disk.total_bytes);
+        disk.available_bytes >= (disk.total_bytes / AMPLE_PART).max(2 * reserve)
+    }
+
+    /// The disk as it is, once what was taken for such a case has been given back for what must go on.
+    fn space_to_draw(&self, bytes: u64, draw: Draw) -> Result<DiskSpace, StoreError> {
+        let disk = self.disk_space()?;
+        let is_needed = disk.available_bytes < FLOOR_BYTES + ROOM_BYTES + bytes;
+        if draw == Draw::Passing && is_needed {
+            if self.spare.give_back().map_err(|error| self.failed("give space back", error))? {
+                return self.disk_space();
+            }
+        } else if self.spare.is_short() && self.is_ample(&disk) {
+            self.spare.take().map_err(|error| self.failed("take space", error))?;
+            return self.disk_space();
+        }
+        Ok(disk)
+    }
+
     #[cold]
     fn look(&self, bytes: u64, draw: Draw) -> Result<(), StoreError> {
-        let disk = self.disk_space()?;
+        let disk = self.space_to_draw(bytes, draw)?;
         let waiting = self.waiting_bytes.load(Ordering::Relaxed);
         let available = disk.available_bytes.saturating_sub(waiting);
-        let headroom = available.saturating_sub(self.reserve_bytes(disk.total_bytes));
+        let with_spare = available.saturating_add(self.spare.bytes());
+        let headroom = with_spare.saturating_sub(self.reserve_bytes(disk.total_bytes));
+        // What is taken for others is not to be had by whoever grows.
+        let headroom = headroom.min(available);
         let budget = (headroom / 8).min(BUDGET_BYTES_MAX);
         self.looked_ms.store(self.now_ms(), Ordering::Relaxed);
         self.budget_bytes.store(budget as i64, Ordering::Relaxed);
@@ -133,15 +176,21 @@ impl FreeSpace {
         Ok(SpaceInfo {
             total_bytes: disk.total_bytes,
             free_bytes: disk.free_bytes,
-            available_bytes: disk.available_bytes.saturating_sub(reserve),
+            available_bytes: disk
+                .available_bytes
+                .saturating_add(self.spare.bytes())
+                .saturating_sub(reserve)
+                .min(disk.available_bytes),
             key_value_bytes,
         })
     }
 
     fn disk_space(&self) -> Result<DiskSpace, StoreError> {
-        self.dir
-            .space()
-            .map_err(|error| StoreError::system(self.dir.path(), "ask for free space", error))
+        self.dir.space().map_err(|error| self.failed("ask for free space", error))
+    }
+
+    fn failed(&self, what: &'static str, error: Errno) -> StoreError {
+        StoreError::system(self.dir.path(), what, error)
     }
 
     fn now_ms(&self) -> u64 {

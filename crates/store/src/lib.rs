@@ -10,6 +10,7 @@
 //! | `lock` | locked as long as a process has the target open |
 //! | `kv/` | the key-value database |
 //! | `kv-front` | journal of the last commits, until the database has them |
+//! | `spare` | space for removals, once others write past this store: see `spare_space` |
 //! | `data/00` .. `data/ff` | one sparse file per object shard |
 
 mod disk;
@@ -21,6 +22,7 @@ mod kv;
 mod object_kv;
 mod shards;
 mod small_files;
+mod spare_space;
 mod store;
 
 pub use disk::FileStat;

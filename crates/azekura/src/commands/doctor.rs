@@ -80,6 +80,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Verdict> {
     let mut findings = vec![
         fuse_device(),
         io_uring(),
+        passthrough(),
         fusermount(),
         namespaces(),
         library(),
@@ -130,6 +131,17 @@ fn io_uring() -> Finding {
     match azekura_fuse::uring_refusal() {
         None => good(what, "mounts use it"),
         Some(reason) => look(what, format!("mounts go over /dev/fuse, which is slower: {reason}")),
+    }
+}
+
+/// Likewise.
+fn passthrough() -> Finding {
+    let what = "FUSE passthrough";
+    match azekura_fuse::passthrough_refusal() {
+        None => good(what, "the kernel reads and writes files of one shard on this host by itself"),
+        Some(reason) => {
+            look(what, format!("all data of mounts go through their processes: {reason}"))
+        }
     }
 }
 

@@ -47,6 +47,15 @@ enum Transport {
     Device,
 }
 
+/// Who reads and writes the data of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Passthrough {
+    /// The kernel by itself, where one file of this host has them: for root, with Linux 6.9
+    Auto,
+    /// Always the mount's process
+    Off,
+}
+
 /// How names of distant pools are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FarNames {
@@ -118,6 +127,9 @@ pub(crate) struct MountArgs {
     /// Which way the kernel's requests take
     #[arg(long, value_enum, default_value = "auto")]
     transport: Transport,
+    /// Who reads and writes data that lie in one file of this host
+    #[arg(long, value_enum, default_value = "auto")]
+    passthrough: Passthrough,
     /// How names of distant pools are looked up
     #[arg(long, value_enum, default_value = "asked")]
     far_names: FarNames,
@@ -261,6 +273,9 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
     if let Some(names) = args.far_names.to_possible_value() {
         all.extend(["--far-names".into(), names.get_name().into()]);
     }
+    if let Some(way) = args.passthrough.to_possible_value() {
+        all.extend(["--passthrough".into(), way.get_name().into()]);
+    }
     let transport = args.transport.to_possible_value().map(|value| value.get_name().to_owned());
     all.extend(["--transport".into(), transport.unwrap_or_default().into()]);
     if let Some(threads) = args.threads {
@@ -314,6 +329,7 @@ pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> R
             Transport::Uring => azekura_fuse::Transport::Uring,
             Transport::Device => azekura_fuse::Transport::Device,
         },
+        passthrough: args.passthrough == Passthrough::Auto,
         ..usual
     };
     let mut fs = args.reading.writing(&args.write).apply_to_mount(fs)?;
@@ -350,6 +366,7 @@ pub(crate) fn usual_mount(pool: &Pool, dir: &Path) -> MountConfig {
         allow_devices: false,
         threads: None,
         transport: azekura_fuse::Transport::Auto,
+        passthrough: true,
     }
 }
 

@@ -180,7 +180,8 @@ fn serve(mounted: &MountedCommand, pool: Arc<Pool>, socket: &OwnedFd) -> Result<
     let fs =
         FileSystem::mount(pool, mounted.name.container(), mounted.reading.apply_to_mount(config)?)?;
     let cache = mounted.cache.of_mount();
-    let config = ServeConfig { cache, threads: None, transport: Transport::Auto, view };
+    let config =
+        ServeConfig { cache, threads: None, transport: Transport::Auto, view, passthrough: true };
     let server = azekura_fuse::serve(device, fs, config).map_err(|error| {
         anyhow!("cannot serve the mount at {}: {error}", mounted.prefix.display())
     })?;

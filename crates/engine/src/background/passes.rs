@@ -13,6 +13,7 @@ use azekura_proto::limits::LEASE_MS;
 
 use crate::background::reclaim::Sweep;
 use crate::background::{reclaim, recovery};
+use crate::data::descriptors;
 use crate::node::Node;
 use crate::target::Target;
 
@@ -131,6 +132,7 @@ fn write_back(target: &Target, quiet_at: Option<Instant>) {
 }
 
 fn note_lengths(target: &Target) {
+    descriptors::look_through(target);
     if let Err(error) = target.store.note_shard_lengths() {
         tracing::warn!(target = target.id.0, "lengths of data are not on record: {error}");
     }

@@ -6,6 +6,7 @@ use azekura_proto::attr::FileKind;
 use azekura_proto::message::{Answer, Reply, Request};
 use azekura_proto::{Layout, Oid, Status};
 
+use crate::data::descriptors;
 use crate::data::shards::check_range;
 use crate::namespace::attributes::{complete, load_inode};
 use crate::namespace::inode::set_striped;
@@ -95,7 +96,7 @@ impl Appending<'_> {
             check_range(offset, bytes)?;
             let layout = self.layout(&inode);
             if !inode.striped && layout.geometry().is_within_first_chunk(offset + bytes) {
-                if self.append_to_home(&inode, offset)? {
+                if let Some(offset) = self.append_to_home(&inode, offset)? {
                     return Ok(offset);
                 }
             } else if !inode.striped {
@@ -111,13 +112,17 @@ impl Appending<'_> {
     }
 
     /// Appends to a file that lies here as a whole, while nobody else writes to it; not, if it has become
-    /// longer than `offset`.
-    fn append_to_home(&self, inode: &Inode, offset: u64) -> Result<bool, Status> {
+    /// longer than `offset`. Gives the place.
+    fn append_to_home(&self, inode: &Inode, offset: u64) -> Result<Option<u64>, Status> {
         let _change = self.target.leases.before_write((self.oid, 0), self.caller.client());
         let file = self.target.store.shard_create(self.oid, 0).map_err(store_status)?;
+        if descriptors::may_be_written(self.target, self.oid, 0) {
+            // Nobody keeps those away who write past the engine, so that the place is not known before.
+            return file.append(self.data).map(Some).map_err(store_status);
+        }
         let held = file.hold();
         if held.bytes().map_err(store_status)? > offset {
-            return Ok(false);
+            return Ok(None);
         }
         // A restart makes the file long enough for what is on record before anybody else writes.
         self.record_place(inode, offset)?;
@@ -126,7 +131,7 @@ impl Appending<'_> {
             self.forget_place()?;
             return Err(store_status(error));
         }
-        Ok(true)
+        Ok(Some(offset))
     }
 
     /// Makes a striped file longer piece by piece, from the first on: where others have written

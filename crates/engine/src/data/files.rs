@@ -9,6 +9,7 @@ use azekura_proto::message::{Answer, Reply};
 use azekura_proto::{Geometry, Oid, SessionId, Status};
 use azekura_store::ShardFile;
 
+use crate::data::descriptors;
 use crate::data::shards::{check_range, read_bytes};
 use crate::namespace::attributes::{at_home, complete, load_inode};
 use crate::node::Node;
@@ -89,7 +90,8 @@ fn read_held(
 pub(crate) fn lease(node: &Node, target: &Target, session: SessionId, oid: Oid) -> Answer {
     regular(target, oid)?;
     target.record_leases(LeaseKind::Read)?;
-    let granted = target.leases.grant_read((oid, 0), session);
+    let others_write = || descriptors::may_be_written(target, oid, 0);
+    let granted = target.leases.grant_read((oid, 0), session, others_write);
     // Only what is looked at after that is what the lease promises.
     let inode = regular(target, oid)?;
     let attr = Box::new(complete(node, target, Some(session), oid, &inode)?);
@@ -121,7 +123,8 @@ pub(crate) fn write(
         let was_there = target.store.shard(oid, 0).map_err(store_status)?.is_some();
         let file = target.store.shard_create(oid, 0).map_err(store_status)?;
         let mark = write_held(oid, &inode, &file, was_there, (offset, data))?;
-        (!inode.striped).then_some(mark)
+        let is_alone = !inode.striped && !descriptors::may_be_written(target, oid, 0);
+        is_alone.then_some(mark)
     } else {
         let _change = target.leases.before_write((oid, 0), writer);
         let file = target.store.shard_create(oid, 0).map_err(store_status)?;

@@ -3,8 +3,11 @@
 pub(crate) mod append;
 #[cfg(test)]
 mod append_tests;
+#[cfg(test)]
+mod descriptor_tests;
 pub(crate) mod descriptors;
 pub(crate) mod files;
+pub(crate) mod handed_out;
 pub(crate) mod leases;
 pub(crate) mod scrub;
 pub(crate) mod shards;

@@ -101,6 +101,24 @@ pub(crate) fn descriptor(
     Ok(Reply::Done)
 }
 
+/// Answer to `ShardWriteDescriptor`. `wait`: for the leases of others.
+pub(crate) fn write_descriptor(
+    node: &Node,
+    target: &Target,
+    session: SessionId,
+    data: ShardRef,
+    wait: bool,
+    bulk: &mut Bulk<'_, '_>,
+) -> Answer {
+    if !data.is_file {
+        return Err(Status::Invalid);
+    }
+    check_file(target, data)?;
+    bulk.send_descriptor(descriptors::open_to_write(target, session, data, wait)?);
+    node.metrics.descriptors.fetch_add(1, Ordering::Relaxed);
+    Ok(Reply::Done)
+}
+
 /// Answer to `LeaseRead`.
 pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) -> Answer {
     check_file(target, data)?;
@@ -109,7 +127,8 @@ pub(crate) fn lease_read(target: &Target, session: SessionId, data: ShardRef) ->
         // Of names, for which nobody has waited yet.
         target.leases.before_look_up((data.oid, data.shard), Some(session));
     }
-    Ok(target.leases.grant_read((data.oid, data.shard), session).into())
+    let others_write = || data.is_file && descriptors::may_be_written(target, data.oid, data.shard);
+    Ok(target.leases.grant_read((data.oid, data.shard), session, others_write).into())
 }
 
 /// Answer to `LeaseWrite`.

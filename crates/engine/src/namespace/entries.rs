@@ -10,6 +10,7 @@ use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{ContainerId, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::data::descriptors;
 use crate::data::leases::Granted;
 use crate::namespace::attributes::{complete, load_inode};
 use crate::namespace::leased_names;
@@ -317,7 +318,8 @@ fn open_found(node: &Node, session: &Session, entry: Entry, lease: bool) -> Answ
     let mut granted = Granted { lease: Duration::ZERO, version: 0 };
     if lease && entry.kind == FileKind::Regular {
         home.record_leases(LeaseKind::Read)?;
-        granted = home.leases.grant_read((entry.oid, 0), session.id);
+        let others_write = || descriptors::may_be_written(home, entry.oid, 0);
+        granted = home.leases.grant_read((entry.oid, 0), session.id, others_write);
     }
     // Only what is looked at after the grant is what the lease promises.
     let inode = load_inode(home, entry.oid)?;

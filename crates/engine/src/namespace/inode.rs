@@ -12,6 +12,7 @@ use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
 use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::data::descriptors;
 use crate::data::leases::Change;
 use crate::namespace::attributes::{self, complete, load_inode};
 use crate::node::Node;
@@ -162,6 +163,8 @@ fn change_attr(
     let _change = before_change(target, asker, oid)?;
     let stamp = target.now();
     let fine_stamp = target.fine_now();
+    // Nobody gets a descriptor while the change is under way.
+    let withheld_bits = descriptors::withheld_bits(target, oid, change.mode);
     let inode = change_inode_for(target, seen.map(|(caller, _)| caller), oid, |inode| {
         // Once a file has been cut there is no way back.
         if change.size.is_none() && seen.is_some_and(|(_, seen)| !seen.still_holds(inode)) {
@@ -171,7 +174,11 @@ fn change_attr(
             // Under the lock that an open takes: whoever comes after it has the new size.
             refuse_if_used(node, target, oid)?;
         }
-        apply(inode, change, stamp, fine_stamp)
+        apply(inode, change, stamp, fine_stamp)?;
+        if inode.kind == FileKind::Regular {
+            inode.mode &= !withheld_bits;
+        }
+        Ok(())
     })?;
     finish_change(node, target, asker, (oid, &inode), change, stamp)
 }
@@ -403,6 +410,10 @@ pub(crate) fn set_xattr(
         return Ok(Reply::Done);
     }
     let _change = before_change(target, caller.client(), oid)?;
+    if name == descriptors::CAPABILITY && descriptors::may_be_written(target, oid, 0) {
+        // A write would have to take it away, and those past the engine are not seen.
+        return Err(Status::Busy);
+    }
     let _state = target.lock();
     let mut inode = load_inode(target, oid)?;
     let key = xattr_key(oid, name);

@@ -184,7 +184,10 @@ impl Attachment {
             return Err(Status::Refresh);
         }
         let any = || node.local_targets().next().filter(|_| for_engine);
-        let wants_descriptor = matches!(request, Request::ShardDescriptor { .. });
+        let wants_descriptor = matches!(
+            request,
+            Request::ShardDescriptor { .. } | Request::ShardWriteDescriptor { .. }
+        );
         if wants_descriptor && !(self.carries_descriptors && self.role == Role::Client) {
             return Err(Status::Unsupported);
         }

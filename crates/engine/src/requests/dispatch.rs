@@ -202,6 +202,9 @@ pub(crate) fn dispatch(
             shards::touch(target, on_behalf.or(asker), *data, *mtime)
         }
         Request::ShardDescriptor { data } => shards::descriptor(node, target, *data, bulk),
+        Request::ShardWriteDescriptor { data, wait } => {
+            shards::write_descriptor(node, target, need(session)?.id, *data, *wait, bulk)
+        }
         Request::Sync { data, data_only } => shards::sync(target, asker, *data, *data_only),
         Request::SyncAll => shards::sync_all(target),
         Request::ShardRemove { data } => shards::remove(target, *data),

@@ -31,20 +31,29 @@ impl FrontEnd {
             self.told.note(&attr);
             self.drop_attributes(header.node);
         }
-        Ok(self.register(&attr, file, flags))
+        self.register(&attr, file, flags, wanted.contains(OFlags::TRUNC))
     }
 
     /// Takes an open file into the table; says how the kernel has to treat it.
-    pub(crate) fn register(&self, attr: &Attr, file: OpenFile, flags: u32) -> (u64, OpenFlags) {
+    pub(crate) fn register(
+        &self,
+        attr: &Attr,
+        file: OpenFile,
+        flags: u32,
+        is_new: bool,
+    ) -> Result<(u64, OpenFlags)> {
+        let opened = match self.cache {
+            CacheMode::None => None,
+            CacheMode::Auto => Some(self.way_of(attr, &file, flags, is_new)?),
+        };
         let mut drops = None;
-        let open_flags = match self.cache {
-            CacheMode::None => OpenFlags::DIRECT_IO.with(OpenFlags::PARALLEL_DIRECT_WRITES),
+        let open_flags = match opened.as_ref().map(|opened| opened.lent()) {
+            None => OpenFlags::DIRECT_IO.with(OpenFlags::PARALLEL_DIRECT_WRITES),
+            Some(Some(lent)) => OpenFlags::passthrough(lent),
             // The kernel's idea of where the file ends may be old; and what it would put into its
             // pages might lie elsewhere.
-            CacheMode::Auto if convert::appends(flags) && file.is_writable() => {
-                OpenFlags::DIRECT_IO
-            }
-            CacheMode::Auto => match self.versions.opened(attr, self.now()) {
+            Some(None) if convert::appends(flags) && file.is_writable() => OpenFlags::DIRECT_IO,
+            Some(None) => match self.versions.opened(attr, self.now()) {
                 Kept::Keep => OpenFlags::KEEP_CACHE,
                 Kept::Drop => OpenFlags::default(),
                 Kept::DropFor(version) => {
@@ -53,8 +62,8 @@ impl FrontEnd {
                 }
             },
         };
-        let handle = FileHandle::new(file, Privileges::of(attr), self.now(), drops);
-        (self.files.insert(handle), open_flags)
+        let handle = FileHandle::new(file, Privileges::of(attr), self.now(), drops, opened);
+        Ok((self.files.insert(handle), open_flags))
     }
 
     pub(crate) fn read(&self, replier: Replier, fh: u64, offset: u64, size: u32) {
@@ -81,6 +90,9 @@ impl FrontEnd {
                 return Ok((landed, write.data.len()));
             }
             let count = self.fs.write(&file.open, write.offset, write.data)?;
+            if let Some(opened) = &file.opened {
+                opened.note_written(write.offset + count as u64);
+            }
             Ok((write.offset, count))
         });
         let landed = result.as_ref().map_or(write.offset, |(landed, _)| *landed);
@@ -136,6 +148,9 @@ impl FrontEnd {
     pub(crate) fn release(&self, fh: u64, flock_owner: Option<u64>) -> Result<()> {
         let Some(file) = self.files.remove(fh) else { return Err(Errno::BADF) };
         let oid = file.open.oid();
+        if let Some(opened) = &file.opened {
+            opened.end(|| self.fs.getattr(oid).ok().map(|attr| attr.size));
+        }
         let mut result = Ok(());
         for owner in file.take_range_owners() {
             result = result.and(self.fs.unlock_owner(oid, LockKind::Range, owner));

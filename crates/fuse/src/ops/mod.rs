@@ -6,4 +6,5 @@ mod directories;
 mod files;
 mod locks;
 mod names;
+mod passthrough;
 mod xattrs;

@@ -146,12 +146,13 @@ impl FrontEnd {
         let wanted = convert::open_flags(flags);
         let (attr, file) =
             self.change(|| self.fs.create_unforeseen(&caller, dir, name, mode & 0o7777, wanted))?;
-        Ok(self.created(&attr, file, flags))
+        self.created(&attr, file, flags)
     }
 
-    fn created(&self, attr: &Attr, file: OpenFile, flags: u32) -> (Entry, u64, OpenFlags) {
-        let (fh, open_flags) = self.register(attr, file, flags);
-        (self.entry(attr), fh, open_flags)
+    fn created(&self, attr: &Attr, file: OpenFile, flags: u32) -> Result<(Entry, u64, OpenFlags)> {
+        // With `O_CREAT` alone it may have been there.
+        let (fh, open_flags) = self.register(attr, file, flags, attr.size == 0)?;
+        Ok((self.entry(attr), fh, open_flags))
     }
 
     pub(crate) fn tmpfile(
@@ -164,6 +165,6 @@ impl FrontEnd {
         let caller = self.caller(header);
         let open = convert::open_flags(flags) - OFlags::TMPFILE;
         let (attr, file) = self.fs.tmpfile(&caller, dir, mode & 0o7777, open)?;
-        Ok(self.created(&attr, file, flags))
+        self.created(&attr, file, flags)
     }
 }

@@ -66,6 +66,7 @@ impl Mounts {
             allow_devices: false,
             threads: None,
             transport: if self.uring.is_some() { Transport::Uring } else { Transport::Device },
+            passthrough: true,
             fsname: "azekura:test".into(),
         };
         adjust(&mut config);

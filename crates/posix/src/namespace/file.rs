@@ -1,5 +1,6 @@
 //! An open file. Owns the loops that turn short reads and writes into whole ones.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use azekura_proto::Attr;
@@ -95,6 +96,14 @@ impl File {
     /// Those of `write`.
     pub fn append(&self, data: &[u8]) -> Result<u64> {
         self.fs.append(&self.handle, data)
+    }
+
+    /// See [`FileSystem::data_to_map`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn data_to_map(&self, must_write: bool) -> Result<Option<BorrowedFd<'_>>> {
+        self.fs.data_to_map(&self.handle, must_write)
     }
 
     /// Attributes.

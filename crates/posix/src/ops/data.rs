@@ -209,7 +209,7 @@ impl FileSystem {
             Written::InFlight(bytes) => Ok(bytes),
             Written::Through(settled) => {
                 let begun = file.writer.may_be_far().then(|| self.now());
-                let written = self.write_through(&change, settled, &file.layout, offset, data);
+                let written = self.write_near(&change, settled, file, offset, data);
                 if let (Some(begun), Some(first)) = (begun, file.layout.requests(offset, 1).next())
                 {
                     let took = self.now().saturating_duration_since(begun);
@@ -221,6 +221,35 @@ impl FileSystem {
         drop(change);
         self.after_write(file)?;
         written
+    }
+
+    /// Writes past the engine, where that goes, and what is left by requests.
+    fn write_near(
+        &self,
+        change: &DataChange<'_>,
+        settled: Settled,
+        file: &OpenFile,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let here = if self.config().descriptors {
+            file.local.write(self.pool(), &file.layout, offset, data)
+        } else {
+            0
+        };
+        if here == data.len() {
+            return Ok(here);
+        }
+        let (at, rest) = (offset + here as u64, &data[here..]);
+        match self.write_through(change, settled, &file.layout, at, rest) {
+            Ok(written) => {
+                file.local.note_direct_write(written);
+                Ok(here + written)
+            }
+            // What was written up to here counts; the next write meets the error.
+            Err(_) if here > 0 => Ok(here),
+            Err(error) => Err(error),
+        }
     }
 
     /// What has to happen before data up to `end` come into a file: privileges go, and it becomes

@@ -13,6 +13,7 @@ pub(crate) mod listed;
 pub(crate) mod lock;
 pub(crate) mod lookup;
 pub(crate) mod open;
+mod past_engine;
 mod privileges;
 pub(crate) mod readdir;
 pub(crate) mod remove;

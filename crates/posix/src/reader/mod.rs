@@ -1,12 +1,11 @@
 //! Reading far files: what an open file has in flight and read ahead. Owns the bytes and the leases under
 //! which they may be used; what to ask for is decided in the `policy` crate, and how it travels in the
 //! client's pipeline. Whatever does not come out here is read in the ordinary way; why is said by
-//! [`Direct`]. Near files may be read past the engine ([`LocalFile`]).
+//! [`Direct`].
 
 mod far_file;
 mod file;
 mod leased_attr;
-mod local;
 mod readahead;
 mod reading;
 mod trace;
@@ -15,7 +14,6 @@ mod window;
 
 pub(crate) use far_file::Direct;
 pub(crate) use file::FileReader;
-pub(crate) use local::LocalFile;
 pub(crate) use reading::Reading;
 pub use trace::{Trace, TraceDecision, TracePolicy, TraceRecord};
 pub(crate) use whole::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, HELD_BYTES_MAX};

@@ -1,9 +1,11 @@
-//! `mmap` on files of the pool. A private mapping, and a shared one that nobody can write through, is
+//! `mmap` on files of the pool. A shared mapping is one of the file on this host that has the data, where there is
+//! one that its engine passes. A private mapping, and any other shared one that nobody can write through, is
 //! memory that is filled by reading; what others write later does not show in it, which POSIX leaves
-//! open for private mappings. A shared mapping that can be written is refused. Files that a mount has opened
-//! are mapped by the kernel.
+//! open for private mappings. What is left, a shared mapping that can be written, is refused. Files that a mount
+//! has opened are mapped by the kernel.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd as _;
 
 use azekura_posix::{Errno, FileKind, OFlags, Result};
 use libc::{off_t, size_t};
@@ -43,6 +45,11 @@ fn fill(file: &Description, memory: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
+fn is_shared(flags: c_int) -> bool {
+    flags & libc::MAP_TYPE != libc::MAP_PRIVATE
+}
+
+/// What a mapping of the file needs of the way in which it was opened.
 fn check(file: &Description, protection: c_int, flags: c_int) -> Result<()> {
     let open = file.open_flags();
     if open.contains(OFlags::PATH) {
@@ -55,18 +62,42 @@ fn check(file: &Description, protection: c_int, flags: c_int) -> Result<()> {
     if mode == OFlags::WRONLY {
         return Err(Errno::ACCESS);
     }
-    let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
-    if is_shared && protection & libc::PROT_WRITE != 0 {
-        if mode != OFlags::RDWR {
-            return Err(Errno::ACCESS);
-        }
-        let line = "a shared writable mapping (mmap) of a file of the pool was refused with ENODEV: use \
+    let writes = is_shared(flags) && protection & libc::PROT_WRITE != 0;
+    if writes && mode != OFlags::RDWR { Err(Errno::ACCESS) } else { Ok(()) }
+}
+
+/// A shared mapping of the file that has the data; `None` if it is to be a copy.
+///
+/// # Safety
+/// As for `mmap`.
+unsafe fn share(
+    file: &Description,
+    (hint, bytes): (*mut c_void, size_t),
+    protection: c_int,
+    flags: c_int,
+    offset: off_t,
+) -> Result<Option<isize>> {
+    if !is_shared(flags) {
+        return Ok(None);
+    }
+    let must_write = protection & libc::PROT_WRITE != 0;
+    if let Some(data) = file.file()?.data_to_map(must_write)? {
+        // SAFETY: the caller's mapping, of another file than it names.
+        let start = unsafe { real::mmap(hint, bytes, protection, flags, data.as_raw_fd(), offset) };
+        return match start {
+            -1 => Err(Errno::from_raw_os_error(host::errno())),
+            start => Ok(Some(start)),
+        };
+    }
+    if must_write {
+        let line = "a shared writable mapping (mmap) of a file of the pool was refused with ENODEV: it goes only \
+                    where all data of the file lie on this host in one shard; else use \
                     'azekura run --via fuse' for this program";
         report::trouble(line);
         report::say_once(line);
         return Err(Errno::NODEV);
     }
-    Ok(())
+    Ok(None)
 }
 
 /// # Safety
@@ -82,6 +113,10 @@ unsafe fn map(
     let at = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
     if bytes == 0 || at % page_bytes() as u64 != 0 {
         return Err(Errno::INVAL);
+    }
+    // SAFETY: as the caller says.
+    if let Some(start) = unsafe { share(file, (hint, bytes), protection, flags, offset) }? {
+        return Ok(start);
     }
     // Filled first and put in its place then, so that a failed read leaves what was there.
     let aside = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -155,7 +190,7 @@ fn hand_over(fd: c_int, file: &Description, flags: c_int) -> Result<()> {
     let mapped = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
     let (asked, wanted) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
     rustix::fs::statx(mapped, c"", asked, wanted)?;
-    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+    if is_shared(flags) {
         file.position().locked(|moving| {
             let offset = moving.offset() as i64;
             // SAFETY: the C function; it moves the kernel's own position.

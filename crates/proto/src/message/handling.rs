@@ -94,6 +94,7 @@ impl Request<'_> {
             | Self::LeaseFile { .. }
             | Self::OpenEntry { .. }
             | Self::ShardDescriptor { .. }
+            | Self::ShardWriteDescriptor { .. }
             | Self::AllocateSerials { .. }
             | Self::CreateNumbered { .. } => Handling::PLAIN,
         }
@@ -155,6 +156,7 @@ impl Request<'_> {
                 | Self::LeaseRead { .. }
                 | Self::LeaseFile { .. }
                 | Self::ShardDescriptor { .. }
+                | Self::ShardWriteDescriptor { .. }
                 | Self::Fence { .. }
         )
     }

@@ -621,6 +621,17 @@ pub enum Request<'a> {
         /// directory, or of one above. `None`: whoever has such a lease is waited for.
         under: Option<NamesLease>,
     },
+
+    // -- for clients of the engine's own host, once more
+    /// The file of a file's shard, to be read and written past the engine; made if there is none. Whoever has that
+    /// of another shard keeps that of shard 0 meanwhile. Answer: as to `ShardDescriptor`; status
+    /// `ConditionFailed` while anybody else has a lease of it, or the file has privileges that a write must take.
+    ShardWriteDescriptor {
+        /// The shard.
+        data: ShardRef,
+        /// The leases of others are waited for, which ends: then only privileges refuse it.
+        wait: bool,
+    },
 }
 
 impl Request<'_> {
@@ -702,6 +713,7 @@ impl Request<'_> {
             Self::ShardDescriptor { .. } => "shard_descriptor",
             Self::AllocateSerials { .. } => "allocate_serials",
             Self::CreateNumbered { .. } => "create_numbered",
+            Self::ShardWriteDescriptor { .. } => "shard_write_descriptor",
         }
     }
 }

@@ -296,6 +296,7 @@ requests! {
     WriteFile { oid: Oid, offset: u64, guard: FileGuard } -> FileWritten,
         Reply::Written { before, attr } => FileWritten { before, attr };
     ShardDescriptor { data: ShardRef } -> (), Reply::Done => ();
+    ShardWriteDescriptor { data: ShardRef, wait: bool } -> (), Reply::Done => ();
     AllocateSerials { count: u32 } -> u64, Reply::Serial(first) => first;
     CreateNumbered<'a> {
         dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -376,6 +376,19 @@ impl Receiver {
 impl ReceiveHalf for Receiver {
     fn receive(&mut self, timeouts: u32, gone: Duration) -> Result<(Answer, usize), Failure> {
         self.take((self.timeout * timeouts).saturating_sub(gone))?.ok_or(Failure::Late)
+    }
+
+    fn receive_with_descriptor(
+        &mut self,
+        gone: Duration,
+    ) -> Result<(Answer, Option<OwnedFd>), Failure> {
+        match self.receive(1, gone)? {
+            (answer, 0) => match std::mem::take(&mut self.data) {
+                Data::Descriptor(descriptor) => Ok((answer, Some(descriptor))),
+                Data::Bytes(_) | Data::Kept(_) => Ok((answer, None)),
+            },
+            _ => Err(Failure::UNASKED_DATA),
+        }
     }
 
     fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {

@@ -102,6 +102,10 @@ impl Visit for SlowVisit {
         request: &Request<'_>,
         _: &[u8],
     ) -> io::Result<Option<(Answer, Data)>> {
+        if matches!(request, Request::ShardDescriptor { .. }) {
+            let file = std::fs::File::open("/dev/null")?;
+            return Ok(Some((Ok(Reply::Done), Data::Descriptor(file.into()))));
+        }
         let Request::Read { bytes, .. } = request else {
             return Ok(Some((Ok(Reply::Done), Data::default())));
         };
@@ -206,6 +210,19 @@ fn who_gives_a_conversation_up_keeps_nothing_of_the_engine() {
     drop(met);
     assert_eq!(hears.try_recv(), Ok("gone"));
     assert!(line.descriptor().is_none());
+}
+
+#[test]
+fn a_call_brings_a_descriptor_to_whoever_asks_for_one_and_to_nobody_else() {
+    let network = Direct::new();
+    let (engine, _hears, _lets_go) = Slow::new();
+    network.add(ENGINE, Arc::new(engine));
+    let mut slot = slot(&network);
+    let asked = Request::ShardDescriptor { data: shard() };
+    for (request, brings_one) in [(asked, true), (Request::Ping, false)] {
+        let came = slot.exchange_for_descriptor(TARGET_0, &request, Duration::ZERO).unwrap();
+        assert_eq!((came.0, came.1.is_some()), (Ok(Reply::Done), brings_one));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use azekura_proto::message::{Answer, Refusal, Request, RequestHead, Welcome};
 
@@ -40,6 +41,8 @@ pub enum Data {
     /// Where the engine keeps them: they go from there to where they are wanted, without a copy
     /// between.
     Kept(Box<dyn Kept>),
+    /// No data, but a file to have them from.
+    Descriptor(OwnedFd),
 }
 
 /// Data that an engine keeps. As with what a socket carries, they may be of any time between the
@@ -67,6 +70,7 @@ impl Data {
         match self {
             Self::Bytes(data) => data.len(),
             Self::Kept(kept) => kept.bytes(),
+            Self::Descriptor(_) => 0,
         }
     }
 
@@ -78,6 +82,7 @@ impl Data {
                 Ok(())
             }
             Self::Kept(kept) => kept.read(at, buffer),
+            Self::Descriptor(_) => Ok(()),
         }
     }
 }

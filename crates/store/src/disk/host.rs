@@ -157,6 +157,14 @@ impl Directory for HostDirectory {
     }
 }
 
+impl HostFile {
+    fn open_anew(&self, flags: OFlags) -> Result<OwnedFd> {
+        // Not by its name, which may lead to another file by now.
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+    }
+}
+
 impl File for HostFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         retry_on_intr(|| rustix::io::pread(&self.fd, &mut *buffer, offset))
@@ -216,9 +224,19 @@ impl File for HostFile {
     }
 
     fn open_to_read(&self) -> Result<OwnedFd> {
-        // Not by its name, which may lead to another file by now.
-        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        self.open_anew(OFlags::RDONLY)
+    }
+
+    fn open_to_write(&self) -> Result<OwnedFd> {
+        self.open_anew(OFlags::RDWR)
+    }
+
+    fn append(&self, data: &[u8]) -> Result<u64> {
+        let fd = self.open_anew(OFlags::WRONLY | OFlags::APPEND)?;
+        let written = retry_on_intr(|| rustix::io::write(&fd, data))?;
+        // The kernel has moved this descriptor's own position behind what it wrote.
+        let end = rustix::fs::tell(&fd)?;
+        if written < data.len() { Err(Errno::NOSPC) } else { Ok(end - written as u64) }
     }
 
     fn is_open_elsewhere(&self) -> Result<bool> {

@@ -190,6 +190,19 @@ pub(crate) trait File: Send + Sync {
     /// [`Errno::OPNOTSUPP`] if the file is not one of this machine's.
     fn open_to_read(&self) -> Result<OwnedFd>;
 
+    /// The same, open for reading and writing.
+    ///
+    /// # Errors
+    /// As [`File::open_to_read`].
+    fn open_to_write(&self) -> Result<OwnedFd>;
+
+    /// Writes all of `data` behind everything that is there at that moment, whoever else writes; gives where.
+    ///
+    /// # Errors
+    /// [`Errno::OPNOTSUPP`] if the file is not one of this machine's; [`Errno::NOSPC`] if only a part of it was
+    /// written, which stays; others.
+    fn append(&self, data: &[u8]) -> Result<u64>;
+
     /// Whether anybody else on this machine has the file open: by another open than this one.
     ///
     /// # Errors

@@ -624,6 +624,14 @@ impl File for SimulatedFile {
         Err(Errno::OPNOTSUPP)
     }
 
+    fn open_to_write(&self) -> Result<OwnedFd> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn append(&self, _data: &[u8]) -> Result<u64> {
+        Err(Errno::OPNOTSUPP)
+    }
+
     fn is_open_elsewhere(&self) -> Result<bool> {
         Err(Errno::INVAL)
     }

@@ -220,9 +220,23 @@ impl ShardFile {
         self.refuse_to_hide(to)?;
         // What is to be written there next would leave a hole if it found no room.
         self.ensure_room(from, to.saturating_sub(from))?;
-        self.truncate(to)?;
+        self.grow(to)?;
         held.growth.last_extension = Some(token);
         Ok(true)
+    }
+
+    /// Makes the file so long, unless it is longer by now: by a write past this store.
+    fn grow(&self, to: u64) -> Result<(), StoreError> {
+        let bytes = self.raw_stat()?.bytes;
+        if to <= bytes {
+            return Ok(());
+        }
+        match self.file.allocate(Allocation::Extend, bytes, to - bytes) {
+            Err(Errno::OPNOTSUPP) => return self.truncate(to),
+            done => done.map_err(|error| self.failed("make longer", error))?,
+        }
+        self.note_growth(to);
+        Ok(())
     }
 
     /// Length, space and times. What is lost of the file counts as if it were there.
@@ -373,6 +387,36 @@ impl ShardFile {
     /// The file once more, open for reading alone, for a reader on this machine.
     pub fn open_to_read(&self) -> Result<OwnedFd, StoreError> {
         self.file.open_to_read().map_err(|error| self.failed("open", error))
+    }
+
+    /// The file once more, open for reading and writing, for a program on this machine. `None` while its end is
+    /// lost, which a write could hide, or the disk is so full that writes have to be looked at.
+    pub fn open_to_write(&self) -> Result<Option<OwnedFd>, StoreError> {
+        if self.is_short.load(Ordering::Acquire) || !self.dir.gauge.let_write()? {
+            return Ok(None);
+        }
+        self.file.open_to_write().map(Some).map_err(|error| self.failed("open", error))
+    }
+
+    /// Writes all of `data` behind everything that is there at that moment, whoever else writes, also past this
+    /// store; gives where.
+    ///
+    /// # Errors
+    /// As [`ShardFile::write_at`]; what was written of a part stays.
+    pub fn append(&self, data: &[u8]) -> Result<u64, StoreError> {
+        let _shared = self.growth.read();
+        self.refuse_to_hide(u64::MAX)?;
+        self.ensure_room(self.raw_stat()?.bytes, data.len() as u64)?;
+        let offset = self.file.append(data).map_err(|error| self.failed("append", error))?;
+        self.note_growth(offset + data.len() as u64);
+        Ok(offset)
+    }
+
+    /// Has the length that it has by now put on record soon: it was written to past this store.
+    pub fn note_length(&self) -> Result<(), StoreError> {
+        let bytes = self.raw_stat()?.bytes;
+        self.note_growth(bytes);
+        Ok(())
     }
 
     /// Whether anybody else on this machine has the file open, as far as the disk tells: `None` if it tells

@@ -29,6 +29,9 @@ const WRITE: Duration = Duration::from_millis(WRITE_LEASE_MS);
 /// For this long after somebody else had to wait for a lease none is given; and as long as changes follow
 /// each other faster than that.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
+/// So often it is tried to have a shard alone once the leases of others were waited for.
+const TRIES_AFTER_WAITING: usize = 20;
+const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(1);
 /// Counters of changes under way.
 const STRIPES: usize = 256;
 /// Bits of a version below the number of the boot.
@@ -227,8 +230,13 @@ impl Leases {
         }))
     }
 
-    /// Gives or renews a read lease.
-    pub(crate) fn grant_read(&self, key: Key, session: SessionId) -> Granted {
+    /// Gives or renews a read lease. `others_write`: whether somebody may change the data who does not ask here.
+    pub(crate) fn grant_read(
+        &self,
+        key: Key,
+        session: SessionId,
+        others_write: impl FnOnce() -> bool,
+    ) -> Granted {
         self.sit_out_write_grace(Of::Data, key, Some(session));
         let mut entries = self.entries.lock();
         self.wait_for_writer(&mut entries, key, Some(session));
@@ -237,12 +245,12 @@ impl Leases {
         };
         let now = self.platform.now();
         let version = entry.version;
+        // After the entry is there: a change that has not seen it is counted.
+        if self.changing[stripe(key)].load(Ordering::SeqCst) > 0 || others_write() {
+            return Granted { lease: Duration::ZERO, version: self.draw_version() };
+        }
         if entry.reading_refused_until.is_some_and(|until| until > now) {
             return Granted { lease: Duration::ZERO, version };
-        }
-        // After the entry is there: a change that has not seen it is counted.
-        if self.changing[stripe(key)].load(Ordering::SeqCst) > 0 {
-            return Granted { lease: Duration::ZERO, version: self.draw_version() };
         }
         entry.reading_refused_until = None;
         if entry.read_until <= now {
@@ -334,22 +342,74 @@ impl Leases {
     /// Does something that lets others look at a shard without asking here, while nobody gets a write lease
     /// of it. `None`, and it is not done, while anybody has one.
     pub(crate) fn while_unwritten<T>(&self, key: Key, act: impl FnOnce() -> T) -> Option<T> {
+        let mut entries = self.entries.lock();
+        self.has_no_writer(&mut entries, key).then(act)
+    }
+
+    /// Does something that lets a session change a shard without asking here, while nobody else gets a lease
+    /// of it. `None`, and it is not done, while anybody else relies on the shard or changes it; with `wait`
+    /// their leases are waited for.
+    pub(crate) fn while_unused<T>(
+        &self,
+        key: Key,
+        session: SessionId,
+        wait: bool,
+        act: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let tries = if wait { TRIES_AFTER_WAITING } else { 1 };
+        for _ in 0..tries {
+            if wait {
+                drop(self.before_write(key, Some(session)));
+            }
+            let mut entries = self.entries.lock();
+            if self.is_unused(&mut entries, key, session) {
+                return Some(act());
+            }
+            drop(entries);
+            if wait {
+                self.platform.sleep(PAUSE_BETWEEN_TRIES);
+            }
+        }
+        None
+    }
+
+    /// Whether nobody but a session relies on a shard or changes it. What was known of it before is not true for
+    /// long then.
+    fn is_unused(&self, entries: &mut Entries, key: Key, session: SessionId) -> bool {
+        if self.is_in_read_grace()
+            || !self.has_no_writer(entries, key)
+            || self.changing[stripe(key)].load(Ordering::SeqCst) > 0
+        {
+            return false;
+        }
+        let Some(entry) = entries.get_mut(&key) else { return true };
+        let is_read = entry.read_until > self.platform.now();
+        if is_read && entry.readers != Readers::One(session) {
+            return false;
+        }
+        // Its own lease, too, says more than is true from now on.
+        entry.read_until = entry.read_until.min(self.platform.now());
+        entry.version = self.draw_version();
+        true
+    }
+
+    /// Whether nobody has the write lease of a shard. One that is over is forgotten: what comes late under its
+    /// epoch would not be waited for.
+    fn has_no_writer(&self, entries: &mut Entries, key: Key) -> bool {
         let now = self.platform.now();
         if self.is_in_write_grace(Of::Data, now) {
-            return None;
+            return false;
         }
-        let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key)
             && let Some(writer) = &entry.writer
         {
             if !writer.is_over(now) {
-                return None;
+                return false;
             }
-            // What comes late under its epoch would not be waited for.
             entry.writer = None;
             self.forget_writer();
         }
-        Some(act())
+        true
     }
 
     /// Whether the last run may have given this epoch, and nobody but its holder can have come since.

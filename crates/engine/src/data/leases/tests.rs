@@ -17,6 +17,11 @@ fn key() -> Key {
 }
 
 impl Leases {
+    /// Nobody changes the data who does not ask here.
+    fn grant_read_alone(&self, key: Key, session: SessionId) -> Granted {
+        self.grant_read(key, session, || false)
+    }
+
     /// Nobody looks at the shard who does not ask here.
     fn grant_write_alone(&self, key: Key, session: SessionId, instead_of: Option<u64>) -> Granted {
         self.grant_write(key, session, instead_of, || false)
@@ -45,70 +50,70 @@ fn after(
 #[test]
 fn a_write_waits_for_the_read_lease_of_another_and_ends_the_giving_of_leases() {
     let (leases, time) = leases();
-    let first = leases.grant_read(key(), ONE);
+    let first = leases.grant_read_alone(key(), ONE);
     assert_eq!(first.lease, READ);
     leases.before_write(key(), Some(TWO));
     assert_eq!(time.passed(), READ);
-    let second = leases.grant_read(key(), ONE);
+    let second = leases.grant_read_alone(key(), ONE);
     assert_eq!(second.lease, Duration::ZERO);
     assert_ne!(second.version, first.version);
     // Nobody holds one now: no waiting, but another version.
     leases.before_write(key(), Some(TWO));
     assert_eq!(time.passed(), READ);
-    assert_ne!(leases.grant_read(key(), ONE).version, second.version);
+    assert_ne!(leases.grant_read_alone(key(), ONE).version, second.version);
     time.sleep(REFUSAL);
-    assert_eq!(leases.grant_read(key(), ONE).lease, READ, "refused for a while only");
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ, "refused for a while only");
 }
 
 #[test]
 fn a_change_that_waits_for_nobody_lets_leases_go_on_being_given() {
     let (leases, time) = leases();
     // Somebody has read the file, a while ago.
-    leases.grant_read(key(), ONE);
+    leases.grant_read_alone(key(), ONE);
     time.sleep(READ);
     // Another writes it, and cuts it.
     drop(leases.before_write(key(), Some(TWO)));
     drop(leases.before_write(key(), None));
     assert_eq!(time.passed(), READ);
-    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ);
     // The same after writes in flight.
     let other = (key().0, 4);
     let written = leases.grant_write_alone(other, TWO, None);
     leases.release(other, TWO, written.version);
     drop(leases.before_write(other, None));
-    assert_eq!(leases.grant_read(other, ONE).lease, READ);
+    assert_eq!(leases.grant_read_alone(other, ONE).lease, READ);
 }
 
 #[test]
 fn a_lease_whose_reader_has_gone_is_waited_for_and_keeps_nobody_else_from_one() {
     let (leases, time) = leases();
-    leases.grant_read(key(), ONE);
+    leases.grant_read_alone(key(), ONE);
     leases.reader_left(ONE);
     // Meanwhile nobody gets another, or the writer would wait for that as well.
     after((&leases, &time), READ / 2, |leases| {
-        assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+        assert_eq!(leases.grant_read_alone(key(), ONE).lease, Duration::ZERO);
     });
     drop(leases.before_write(key(), Some(TWO)));
     assert_eq!(time.passed(), READ);
-    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ);
     // It has come back.
     drop(leases.before_write(key(), Some(TWO)));
-    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, Duration::ZERO);
 }
 
 #[test]
 fn who_reads_what_others_go_on_writing_gets_no_lease_until_they_pause() {
     let (leases, time) = leases();
-    leases.grant_read(key(), ONE);
+    leases.grant_read_alone(key(), ONE);
     leases.before_write(key(), Some(TWO));
     for _ in 0..10 {
         time.sleep(REFUSAL / 2);
         leases.before_write(key(), Some(TWO));
-        assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+        assert_eq!(leases.grant_read_alone(key(), ONE).lease, Duration::ZERO);
     }
     assert_eq!(time.passed(), READ + REFUSAL / 2 * 10, "nobody waits any more");
     time.sleep(REFUSAL);
-    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ);
 }
 
 #[test]
@@ -116,20 +121,20 @@ fn no_read_lease_is_given_while_a_change_is_carried_out() {
     let (leases, time) = leases();
     // Nobody has a lease when it begins, so nothing says later that it has.
     let change = leases.before_write(key(), Some(TWO));
-    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, Duration::ZERO);
     time.sleep(REFUSAL);
-    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO, "however long it takes");
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, Duration::ZERO, "however long it takes");
     drop(change);
-    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ);
 }
 
 #[test]
 fn the_reader_itself_does_not_wait_and_keeps_its_lease() {
     let (leases, time) = leases();
-    let first = leases.grant_read(key(), ONE);
+    let first = leases.grant_read_alone(key(), ONE);
     leases.before_write(key(), Some(ONE));
     assert_eq!(time.passed(), Duration::ZERO);
-    let second = leases.grant_read(key(), ONE);
+    let second = leases.grant_read_alone(key(), ONE);
     assert_eq!(second.lease, READ);
     assert_ne!(second.version, first.version);
 }
@@ -137,8 +142,8 @@ fn the_reader_itself_does_not_wait_and_keeps_its_lease() {
 #[test]
 fn a_second_reader_makes_the_first_wait_too() {
     let (leases, time) = leases();
-    leases.grant_read(key(), ONE);
-    leases.grant_read(key(), TWO);
+    leases.grant_read_alone(key(), ONE);
+    leases.grant_read_alone(key(), TWO);
     leases.before_write(key(), Some(ONE));
     assert_eq!(time.passed(), READ);
 }
@@ -146,10 +151,10 @@ fn a_second_reader_makes_the_first_wait_too() {
 #[test]
 fn renewals_do_not_hold_up_a_writer_for_ever() {
     let (leases, time) = leases();
-    leases.grant_read(key(), ONE);
+    leases.grant_read_alone(key(), ONE);
     for tenth in 1..20 {
         after((&leases, &time), READ / 10 * tenth, |leases| {
-            leases.grant_read(key(), ONE);
+            leases.grant_read_alone(key(), ONE);
         });
     }
     leases.before_write(key(), Some(TWO));
@@ -158,11 +163,11 @@ fn renewals_do_not_hold_up_a_writer_for_ever() {
 
 #[test]
 fn versions_of_two_runs_never_meet_and_a_restart_keeps_old_promises() {
-    let before = leases().0.grant_read(key(), ONE);
+    let before = leases().0.grant_read_alone(key(), ONE);
     let (leases, time) = leases_of(2, Given { read: true, ..NONE });
     leases.before_write(key(), Some(TWO));
     assert_eq!(time.passed(), READ);
-    assert_ne!(leases.grant_read(key(), ONE).version, before.version);
+    assert_ne!(leases.grant_read_alone(key(), ONE).version, before.version);
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn everybody_but_the_holder_waits_for_a_write_lease() {
         |leases: &Leases, who| leases.before_read(key(), Some(who)),
         |leases: &Leases, who| drop(leases.before_write(key(), Some(who))),
         |leases: &Leases, who| {
-            leases.grant_read(key(), who);
+            leases.grant_read_alone(key(), who);
         },
     ] {
         let (leases, time) = leases();
@@ -320,7 +325,7 @@ fn a_write_under_way_outlasts_its_lease() {
 #[test]
 fn readers_keep_a_write_lease_away_and_the_end_of_a_session_frees_it() {
     let (leases, time) = leases();
-    leases.grant_read(key(), TWO);
+    leases.grant_read_alone(key(), TWO);
     assert_eq!(leases.grant_write_alone(key(), ONE, None).lease, Duration::ZERO);
     let other = (key().0, 4);
     assert_eq!(leases.grant_write_alone(other, ONE, None).lease, WRITE);
@@ -333,15 +338,15 @@ fn readers_keep_a_write_lease_away_and_the_end_of_a_session_frees_it() {
 #[test]
 fn nobody_waits_for_a_reader_whose_session_is_over() {
     let (leases, time) = leases();
-    leases.grant_read(key(), ONE);
+    leases.grant_read_alone(key(), ONE);
     leases.drop_session(TWO);
     leases.drop_session(ONE);
     leases.before_write(key(), Some(TWO));
     assert_eq!(time.passed(), Duration::ZERO);
     // Of several readers one is left, and nobody knows which.
     let other = (key().0, 4);
-    leases.grant_read(other, ONE);
-    leases.grant_read(other, TWO);
+    leases.grant_read_alone(other, ONE);
+    leases.grant_read_alone(other, TWO);
     leases.drop_session(ONE);
     leases.before_write(other, None);
     assert_eq!(time.passed(), READ);
@@ -393,19 +398,23 @@ fn names_are_waited_for_by_themselves() {
 fn a_name_stays_while_somebody_else_relies_on_it() {
     let (leases, time) = leases();
     assert!(leases.try_change(key(), None).is_some(), "nobody does");
-    let first = leases.grant_read(key(), ONE);
+    let first = leases.grant_read_alone(key(), ONE);
     drop(leases.try_change(key(), Some(ONE)).unwrap());
-    let second = leases.grant_read(key(), ONE);
+    let second = leases.grant_read_alone(key(), ONE);
     assert_ne!(second.version, first.version);
     assert!(leases.try_change(key(), Some(TWO)).is_none());
     assert!(leases.try_change(key(), None).is_none(), "who does not say who it is, neither");
-    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO, "whoever waits has its turn");
+    assert_eq!(
+        leases.grant_read_alone(key(), ONE).lease,
+        Duration::ZERO,
+        "whoever waits has its turn"
+    );
     time.sleep(READ);
     let change = leases.try_change(key(), Some(TWO)).unwrap();
     time.sleep(REFUSAL);
-    assert_eq!(leases.grant_read(key(), ONE).lease, Duration::ZERO, "it is being changed");
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, Duration::ZERO, "it is being changed");
     drop(change);
-    assert_eq!(leases.grant_read(key(), ONE).lease, READ);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ);
 }
 
 #[test]
@@ -452,4 +461,38 @@ fn nobody_looks_past_what_an_earlier_run_may_have_given() {
     assert_eq!(leases.while_unwritten(key(), || ()), None);
     time.sleep(WRITE);
     assert_eq!(leases.while_unwritten(key(), || ()), Some(()));
+}
+
+#[test]
+fn whoever_changes_a_shard_by_himself_finds_nobody_who_relies_on_it() {
+    let (leases, time) = leases();
+    let use_alone = |wait| leases.while_unused(key(), TWO, wait, || ()).is_some();
+    // A reader keeps others out while its lease lasts, and is waited for if that is wanted.
+    let before = leases.grant_read_alone(key(), ONE);
+    assert!(!use_alone(false));
+    assert!(use_alone(true) && time.passed() >= READ);
+    // What it was told before does not hold any more.
+    let refused = leases.grant_read(key(), ONE, || true);
+    assert_eq!(refused.lease, Duration::ZERO);
+    assert_ne!(refused.version, before.version);
+    assert_ne!(leases.grant_read(key(), ONE, || true).version, refused.version, "nor this");
+    // A change under way keeps others out, too.
+    time.sleep(REFUSAL);
+    let change = leases.before_write(key(), Some(ONE));
+    assert!(!use_alone(false));
+    drop(change);
+    assert!(use_alone(false));
+    // As does somebody whose writes are on their way, also one's own.
+    let written = leases.grant_write_alone(key(), TWO, None);
+    assert!(written.lease > Duration::ZERO && !use_alone(false));
+    leases.release(key(), TWO, written.version);
+    assert!(use_alone(false));
+}
+
+#[test]
+fn an_own_read_lease_ends_with_what_is_changed_without_asking() {
+    let (leases, _time) = leases();
+    let before = leases.grant_read_alone(key(), ONE);
+    assert!(leases.while_unused(key(), ONE, false, || ()).is_some());
+    assert_ne!(leases.grant_read_alone(key(), ONE).version, before.version);
 }
