@@ -20,6 +20,10 @@ const CLAIM_ITEMS: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     claimed: Mutex<Option<Incarnation>>,
+    /// The run of the engine that was met last.
+    met: Mutex<Option<Incarnation>>,
+    /// How often an engine was met that may have lost something since.
+    losses: AtomicU64,
     /// How often claims were made.
     count: AtomicU64,
     /// The engine has been spoken to, or somebody is about to.
@@ -86,11 +90,27 @@ impl Claims {
         !self.has_begun.swap(true, Ordering::SeqCst)
     }
 
+    /// How often the engine may have lost what was not synced, as far as it was met since.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::SeqCst)
+    }
+
+    /// This run of the engine is there.
+    fn note_met(&self, incarnation: Incarnation) {
+        let before = self.met.lock().replace(incarnation);
+        if before.is_some_and(|before| incarnation.may_have_lost(before)) {
+            self.losses.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     /// This run of the engine has let the session in before anything was open or locked there.
     pub(crate) fn note_first(&self, incarnation: Incarnation) {
         // Whoever has the lock is telling a run of the engine what there is by now.
-        if let Some(mut claimed) = self.claimed.try_lock() {
-            claimed.get_or_insert(incarnation);
+        if let Some(mut claimed) = self.claimed.try_lock()
+            && claimed.is_none()
+        {
+            self.note_met(incarnation);
+            *claimed = Some(incarnation);
         }
     }
 
@@ -118,6 +138,7 @@ impl Claims {
             return Ok(());
         }
         *claimed = None;
+        self.note_met(welcome.incarnation);
         // Before what there is is looked at.
         self.count.fetch_add(1, Ordering::SeqCst);
         let (oids, locks) = open_references.claims();

@@ -135,6 +135,11 @@ impl Link {
         self.slots.conversations().open_count() > 0
     }
 
+    /// See [`Claims::losses`].
+    pub(crate) fn losses(&self) -> u64 {
+        self.claims.losses()
+    }
+
     /// How often the engine was told what this session has there.
     pub(crate) fn claim_count(&self) -> u64 {
         self.claims.count()

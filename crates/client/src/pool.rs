@@ -167,6 +167,12 @@ impl Pool {
         self.link(target).is_ok_and(|link| link.is_remote())
     }
 
+    /// How often a target's engine may have lost what it had answered and nobody had synced, as far as this client
+    /// has heard from it since: its machine was started anew, or commits were taken back.
+    pub fn losses(&self, target: TargetId) -> u64 {
+        self.link(target).map_or(0, |link| link.losses())
+    }
+
     /// The run of a target's engine that this client was last connected to. It differs from an earlier
     /// one if the engine has been started anew since.
     ///

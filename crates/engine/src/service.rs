@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use azekura_proto::message::{EngineReport, Refusal, Role, Welcome};
+use azekura_proto::placement::name_hash;
 use azekura_proto::{EngineId, Incarnation, PoolId, PoolMap, SessionId, Status};
 use azekura_store::{Store, StoreConfig};
 use parking_lot::Mutex;
@@ -43,6 +44,16 @@ pub struct Service {
     settling: Mutex<Settling>,
 }
 
+/// Names the time in which none of the targets has lost anything.
+fn lossless_run<'t>(targets: impl IntoIterator<Item = &'t Arc<Target>>) -> Option<u32> {
+    let mut all = Vec::new();
+    for target in targets {
+        all.extend(target.store.lossless_run()?);
+    }
+    let hash = name_hash(&all);
+    Some((hash >> 32) as u32 ^ hash as u32)
+}
+
 impl Service {
     /// Opens the targets and brings them into order.
     ///
@@ -66,15 +77,21 @@ impl Service {
         let ServiceParts { dir, peers } = parts;
         let platform = Arc::clone(dir.environment().platform());
         dir.end_formatting();
-        let mut incarnation = [0; 8];
+        let targets = open_targets(&dir, engine, &map)?;
+        let mut drawn = [0; 8];
         platform
-            .fill_random(&mut incarnation)
+            .fill_random(&mut drawn)
             .map_err(io_error("cannot draw random numbers for", dir.path()))?;
+        let [run, other] = [0, 4].map(|at| u32::from_le_bytes([0, 1, 2, 3].map(|i| drawn[at + i])));
         let node = Node::new(NodeState {
             engine,
-            incarnation: Incarnation(u64::from_le_bytes(incarnation)),
+            // Where it cannot be known each run may have lost something.
+            incarnation: Incarnation::new(
+                lossless_run(targets.iter().flatten()).unwrap_or(other),
+                run,
+            ),
             started: platform.now(),
-            targets: open_targets(&dir, engine, &map)?,
+            targets,
             dispatcher: &Dispatcher,
             peers,
             sessions: Sessions::new(Arc::clone(&platform), HeldNote::of(&dir, Held::Opens)),

@@ -22,6 +22,7 @@ use crate::listed::Listings;
 use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
+use crate::unsynced::Unsynced;
 use crate::writer::{Settled, Writing};
 use crate::{Access, Credentials, Errno, OFlags, OpenFile, Result, permission};
 
@@ -124,6 +125,8 @@ pub struct FileSystem {
     pub(crate) newborns: Newborns,
     /// The own changes of files' data.
     pub(crate) changes: Arc<Changes>,
+    /// What of them, and of other changes, may not be durable.
+    pub(crate) unsynced: Unsynced,
     pub(crate) reading: Reading,
     pub(crate) writing: Arc<Writing>,
 }
@@ -184,6 +187,7 @@ impl FileSystem {
             files,
             newborns: Newborns::default(),
             changes,
+            unsynced: Unsynced::new(),
             reading,
             writing,
         }))

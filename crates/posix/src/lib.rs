@@ -24,6 +24,7 @@ mod ops;
 mod permission;
 mod privileges;
 mod reader;
+mod unsynced;
 mod writer;
 
 pub use azekura_client::{ClientError, LocalUse, Pool};

@@ -22,9 +22,22 @@ impl PoolId {
 pub struct SessionId(pub [u8; 16]);
 
 /// One run of an engine process. A client that meets a new incarnation re-registers its open
-/// files and locks, since the engine keeps those in memory only.
+/// files and locks, since the engine keeps those in memory only. The upper half stays the same from run to run as
+/// long as the engine loses nothing of what it has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
+
+impl Incarnation {
+    /// A run, drawn at random, in a time without a loss.
+    pub const fn new(lossless: u32, run: u32) -> Self {
+        Self((lossless as u64) << 32 | run as u64)
+    }
+
+    /// Whether an engine that had the one run and has the other now may have lost what was not synced.
+    pub const fn may_have_lost(self, before: Self) -> bool {
+        self.0 >> 32 != before.0 >> 32
+    }
+}
 
 /// A target of the pool: one store and the requests for it. The pool map counts them from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]

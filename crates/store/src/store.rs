@@ -21,7 +21,7 @@ use crate::kv::engine::KV_NAME;
 use crate::kv::reliance::Witnesses;
 use crate::kv::space::Space;
 use crate::kv::{KeyValues, KvSizes};
-use crate::shards::{DATA_DIRS, DATA_NAME, ShardFile, Shards};
+use crate::shards::{Boot, DATA_DIRS, DATA_NAME, ShardFile, Shards};
 
 const KV_STRIPES: usize = 64;
 
@@ -52,7 +52,16 @@ pub struct Store {
     shards: Shards,
     kv_stripes: Box<[Mutex<()>]>,
     dir: Arc<dyn Directory>,
+    lossless_run: Option<Boot>,
     _lock: TargetLock,
+}
+
+/// Another name for the run of a machine each time that commits were taken back in it.
+fn lossless_run(mut boot: Boot, taken_back: u64) -> Boot {
+    for (byte, number) in boot.iter_mut().zip(taken_back.to_le_bytes()) {
+        *byte ^= number;
+    }
+    boot
 }
 
 impl Store {
@@ -110,7 +119,7 @@ impl Store {
             block_cache_bytes: config.block_cache_bytes,
         };
         let kv = Arc::new(KeyValues::open(environment, (target, Arc::clone(&dir)), sizes, gauge)?);
-        let boot = environment.disk.boot();
+        let boot = environment.disk.boot().map(|boot| lossless_run(boot, kv.taken_back()));
         let shards = Shards::open(&*dir, config.open_files_max, &kv, boot, target)?;
         let sealer = Sealer::start(&kv)?;
         Ok(Self {
@@ -120,8 +129,15 @@ impl Store {
             shards,
             kv_stripes: (0..KV_STRIPES).map(|_| Mutex::new(())).collect(),
             dir,
+            lossless_run: boot,
             _lock: lock,
         })
+    }
+
+    /// Names the time in which nothing is lost here of what was committed or written: it ends when the machine is
+    /// started anew, and when commits are taken back. `None` if it cannot be known.
+    pub fn lossless_run(&self) -> Option<[u8; 16]> {
+        self.lossless_run
     }
 
     /// Does on the caller's thread what is due behind the commits. Nothing, where the store has

@@ -11,8 +11,8 @@ use azekura_client::{ClientConfig, Objects as _, Pool, PoolFile, SecretSource};
 use azekura_engine::{EngineDir, Service, ServiceParts};
 use azekura_platform::system;
 use azekura_posix::{
-    AttrUpdate, Credentials, FileSystem, FsConfig, Namespace, OpenOptions, RenameMode, SetTime,
-    Timestamp, XattrMode,
+    AttrUpdate, Credentials, Errno, FileSystem, FsConfig, Namespace, OFlags, OpenOptions,
+    RenameMode, SetTime, Timestamp, XattrMode,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_proto::pool_map::EngineEntry;
@@ -160,4 +160,66 @@ fn attributes_that_were_synced_survive_a_loss_of_power() {
         drop(names);
         machine.cut_power(service);
     }
+}
+
+fn for_writing() -> OpenOptions {
+    OpenOptions::new(OFlags::RDWR, 0)
+}
+
+/// What a client changed under an engine whose machine loses its power, or which is only killed.
+fn changed_and_lost(power: bool, check: impl FnOnce(&Namespace)) {
+    let machine = Machine::new(1);
+    let service = machine.start();
+    let names = machine.mount();
+    for path in ["/written", "/clean", "/attributes"] {
+        write_synced(&names, path, b"synced");
+    }
+    names.filesystem().fsync_dir(names.filesystem().root()).unwrap();
+    names.write("/written", b"not synced").unwrap();
+    let file = names.open("/attributes", &for_writing()).unwrap();
+    file.set_attr(&AttrUpdate { mode: Some(0o600), ..AttrUpdate::default() }).unwrap();
+    names.rename("/clean", "/renamed", RenameMode::Replace).unwrap();
+    let before = names.open("/written", &for_writing()).unwrap();
+    if power {
+        machine.disk.cut_power();
+    }
+    machine.network.remove(EngineId(0));
+    drop(service);
+    let service = machine.start();
+    check(&names);
+    drop((file, before, names));
+    machine.cut_power(service);
+}
+
+fn sync_of(names: &Namespace, path: &str) -> Result<(), Errno> {
+    names.open(path, &for_writing())?.sync()
+}
+
+#[test]
+fn a_sync_after_a_loss_of_power_tells_that_changes_are_lost_once() {
+    changed_and_lost(true, |names| {
+        let root = names.filesystem().root();
+        // Whoever asks, and by whatever descriptor.
+        assert_eq!(sync_of(names, "/written"), Err(Errno::IO));
+        assert_eq!(sync_of(names, "/attributes"), Err(Errno::IO));
+        assert_eq!(names.filesystem().fsync_dir(root), Err(Errno::IO));
+        for path in ["/written", "/attributes"] {
+            assert_eq!(sync_of(names, path), Ok(()), "it was told");
+        }
+        assert_eq!(names.filesystem().fsync_dir(root), Ok(()));
+        // What is written anew counts again.
+        write_synced(names, "/written", b"again");
+        assert_eq!(names.read("/written").unwrap(), b"again");
+    });
+}
+
+#[test]
+fn what_a_killed_engine_has_answered_is_synced_by_the_next_run() {
+    changed_and_lost(false, |names| {
+        for path in ["/written", "/attributes", "/renamed"] {
+            assert_eq!(sync_of(names, path), Ok(()));
+        }
+        names.filesystem().fsync_dir(names.filesystem().root()).unwrap();
+        assert_eq!(names.read("/written").unwrap(), b"not synced");
+    });
 }

@@ -310,6 +310,8 @@ pub(crate) fn sync(
     data_only: bool,
 ) -> Answer {
     if let Some(data) = data {
+        // A file that is lost, as after a loss of power, is not durable.
+        check_file(target, data)?;
         // What others have been told is written is to be durable too.
         target.leases.before_read((data.oid, data.shard), asker);
     }

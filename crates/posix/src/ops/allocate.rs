@@ -46,7 +46,7 @@ impl FileSystem {
             return Ok(());
         }
         let _settled = self.writing.settle(file.oid(), WriteLeases::ReleaseFirst)?;
-        let _change = self.changes.begin(file.oid());
+        let _change = self.begin_change(file.oid());
         let allocated = self.shard_io(&file.layout).allocate(offset, end, what);
         allocated.map_err(|error| of_client(&error))
     }

@@ -309,7 +309,7 @@ impl FileSystem {
         // Names that are leased are given up only if that goes; else the engine is away for the change, too.
         let _naming = self.before_change_of(oid);
         let attr = {
-            let _change = self.changes.begin(oid);
+            let _change = self.begin_change(oid);
             self.pool().call(oid.home(), request)
         };
         // Also after an error: it may have been done.

@@ -199,6 +199,7 @@ impl FileSystem {
             return Ok(made.attr);
         }
         let _naming = self.begin_naming(Some((dir, name)));
+        self.note_unsynced(dir);
         let (parent, guard) = match watched {
             // It is asked for anyway.
             Some(_) => (self.parent_attr(dir)?, None),
@@ -322,6 +323,7 @@ impl FileSystem {
             return self.made_handle(made, caller, flags);
         }
         let _naming = self.begin_naming(Some((dir, name)));
+        self.note_unsynced(dir);
         let (mut parent, mut guard) = self.parent_to_make_in(caller, dir)?;
         for _ in 0..ROUNDS {
             let may_make = self.check_change(caller, &parent);

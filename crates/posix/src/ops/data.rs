@@ -204,7 +204,7 @@ impl FileSystem {
             return Ok(data.len());
         }
         self.before_change(file, end)?;
-        let change = self.changes.begin(file.oid());
+        let change = self.begin_change(file.oid());
         let written = match file.writer.write(&self.writing, &file.layout, offset, data)? {
             Written::InFlight(bytes) => Ok(bytes),
             Written::Through(settled) => {
@@ -317,7 +317,7 @@ impl FileSystem {
         self.check_locks(oid, 0, usize::MAX)?;
         let settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
         let mut start = None;
-        let change = self.changes.begin(oid);
+        let change = self.begin_change(oid);
         for part in data.chunks(PIECE as usize) {
             let appended = self.pool().send(oid.home(), Append { oid }, part);
             let offset = appended.map_err(|error| of_client(&error))?;

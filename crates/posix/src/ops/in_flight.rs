@@ -106,6 +106,7 @@ impl FileSystem {
             guard: DirectoryGuard::of(&cradle.dir),
         };
         let _change = self.listed.change_names();
+        self.note_unsynced(dir);
         match self.pool().post_change(change, root, reference.clone()) {
             Ok(true) => {}
             // It had to be waited for, and others were there first: looked at as ever, the name may be theirs.
@@ -335,7 +336,7 @@ impl FileSystem {
         let mut attr = newborn.attr;
         let Some(change) = judge(attr.kind, &FileGuard::of(&attr)) else { return Ok(None) };
         apply(&mut attr, &change);
-        let begun = self.changes.begin(oid);
+        let begun = self.begin_change(oid);
         let change = Change::SetAttr { oid, change: Box::new(change) };
         let posted = self.pool().post_change(change, newborn.root, None);
         drop(begun);
@@ -371,7 +372,7 @@ impl FileSystem {
         }
         self.tell_failed(oid)?;
         self.before_write(file)?;
-        let begun = self.changes.begin(oid);
+        let begun = self.begin_change(oid);
         let change = Change::Write { data: file.layout.shard(0), offset, bytes: data.to_vec() };
         let posted = self.pool().post_change(change, newborn.root, None);
         drop(begun);

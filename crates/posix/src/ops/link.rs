@@ -52,6 +52,7 @@ impl FileSystem {
     ) -> Result<()> {
         check_name(name).map_err(of_status)?;
         let _naming = self.begin_naming(None);
+        self.note_unsynced(dir);
         self.publish_names(&[dir])?;
         if self.checks() {
             let parent = self.parent_attr(dir)?;

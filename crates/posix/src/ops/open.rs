@@ -183,7 +183,7 @@ impl FileSystem {
             file.take_first_write();
             file.has_lost_bits = clear_mode_bits != 0;
             let change = AttrChange { size: Some(0), clear_mode_bits, ..AttrChange::default() };
-            let _change = self.changes.begin(oid);
+            let _change = self.begin_change(oid);
             attr = *self.call(oid.home(), SetAttr { oid, change })?;
         }
         Ok((attr, file))

@@ -38,7 +38,7 @@ impl FileSystem {
         let lost = writer.map_or(0, |writer| privileges.take_bits(writer));
         let cleared = (lost != 0).then(|| {
             let change = AttrChange { clear_mode_bits: lost, ..AttrChange::default() };
-            let _change = self.changes.begin(oid);
+            let _change = self.begin_change(oid);
             self.call(oid.home(), SetAttr { oid, change })
         });
         self.files.forget(oid);
@@ -67,7 +67,7 @@ impl FileSystem {
             Err(Errno::NOENT) => return Ok(false),
             other => other?,
         };
-        let _change = self.changes.begin(oid);
+        let _change = self.begin_change(oid);
         let _names = self.listed.change_names();
         match self.call(oid.home(), RemoveXattr { oid, name: CAPABILITY }) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),

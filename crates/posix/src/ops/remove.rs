@@ -41,6 +41,7 @@ impl FileSystem {
             return Err(Errno::NOENT);
         }
         let _naming = self.begin_naming(None);
+        self.note_unsynced(dir);
         self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
@@ -88,6 +89,7 @@ impl FileSystem {
             return Err(Errno::NOENT);
         }
         let _naming = self.begin_naming(None);
+        self.note_unsynced(dir);
         self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, -1);

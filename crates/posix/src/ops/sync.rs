@@ -6,21 +6,21 @@ use azekura_proto::Oid;
 use azekura_proto::message::TypedRequest;
 use azekura_proto::message::typed::{GetAttr, Sync, SyncAll};
 
+use crate::changes::DataChange;
 use crate::errno::of_client;
 use crate::layout::FileLayout;
+use crate::unsynced::Losses;
 use crate::writer::{Settled, WriteLeases};
-use crate::{FileSystem, OpenFile, Result};
+use crate::{Errno, FileSystem, OpenFile, Result};
 
 impl FileSystem {
     /// Makes the file's data and attributes durable.
     ///
     /// # Errors
-    /// `EIO` if any target fails to; the data may be lost then.
+    /// `EIO` if any target fails to, or if its engine was started anew after a loss of power since the file was
+    /// changed here; the data may be lost then.
     pub fn fsync(&self, file: &OpenFile) -> Result<()> {
-        self.pool().arrive().map_err(|error| of_client(&error))?;
-        self.tell_failed(file.oid())?;
-        let settled = file.writer.finish(&self.writing, &file.layout)?;
-        self.sync_file(settled, &file.layout, false)
+        self.sync_open(file, false)
     }
 
     /// The same but for the time of the last write.
@@ -28,10 +28,52 @@ impl FileSystem {
     /// # Errors
     /// As [`FileSystem::fsync`].
     pub fn fdatasync(&self, file: &OpenFile) -> Result<()> {
+        self.sync_open(file, true)
+    }
+
+    fn sync_open(&self, file: &OpenFile, data_only: bool) -> Result<()> {
         self.pool().arrive().map_err(|error| of_client(&error))?;
         self.tell_failed(file.oid())?;
         let settled = file.writer.finish(&self.writing, &file.layout)?;
-        self.sync_file(settled, &file.layout, true)
+        let sync = || self.sync_file(settled, &file.layout, data_only);
+        self.sync_changed(file.oid(), sync, || file.layout.is_striped())
+    }
+
+    /// A change of a file's data or attributes begins, which may not be durable until it is synced.
+    pub(crate) fn begin_change(&self, oid: Oid) -> DataChange<'_> {
+        self.note_unsynced(oid);
+        self.changes.begin(oid)
+    }
+
+    /// An object is about to be changed.
+    pub(crate) fn note_unsynced(&self, oid: Oid) {
+        self.unsynced.note(oid, || self.losses_of(oid));
+    }
+
+    fn losses_of(&self, oid: Oid) -> Losses {
+        let placement = self.pool().placement();
+        let losses = |shard| self.pool().losses(placement.shard_target(oid, shard));
+        let others = (1..placement.shards(oid)).map(losses).fold(0, u64::wrapping_add);
+        Losses { home: self.pool().losses(oid.home()), others }
+    }
+
+    /// Has an object made durable, and finds out whether changes of it were lost before.
+    fn sync_changed(
+        &self,
+        oid: Oid,
+        sync: impl FnOnce() -> Result<()>,
+        is_wide: impl FnOnce() -> bool,
+    ) -> Result<()> {
+        let noted = self.unsynced.take(oid);
+        let synced = sync();
+        let Some(noted) = noted else { return synced };
+        if noted.touch(self.losses_of(oid), is_wide()) {
+            tracing::error!(
+                "{oid} was changed and not synced when its engine lost its last changes"
+            );
+            return Err(Errno::IO);
+        }
+        synced.inspect_err(|_| self.unsynced.put_back(oid, noted))
     }
 
     /// The same without a handle.
@@ -70,7 +112,7 @@ impl FileSystem {
         let requests = (0..placement.shards(dir)).map(|shard| {
             Call::new(placement.shard_target(dir, shard), Sync { data: None, data_only: true })
         });
-        self.sync_all(requests.collect())
+        self.sync_changed(dir, || self.sync_all(requests.collect()), || true)
     }
 
     /// Makes the key-values of all targets durable.

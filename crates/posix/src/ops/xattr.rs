@@ -209,7 +209,7 @@ impl FileSystem {
     }
 
     fn store_xattr(&self, oid: Oid, (name, value): (&[u8], &[u8]), mode: XattrMode) -> Result<()> {
-        let change = self.changes.begin(oid);
+        let change = self.begin_change(oid);
         let _names = self.listed.change_names();
         let done = self.call(oid.home(), SetXattr { oid, name, value, mode });
         drop(change);
@@ -243,7 +243,7 @@ impl FileSystem {
             return Err(Errno::BUSY);
         }
         let _naming = self.before_change_of(oid)?;
-        let under_way = self.changes.begin(oid);
+        let under_way = self.begin_change(oid);
         let _names = self.listed.change_names();
         let done = self.call(oid.home(), SetAttr { oid, change });
         drop(under_way);
@@ -308,7 +308,7 @@ impl FileSystem {
     }
 
     fn drop_xattr(&self, oid: Oid, name: &[u8]) -> Result<()> {
-        let change = self.changes.begin(oid);
+        let change = self.begin_change(oid);
         let _names = self.listed.change_names();
         let done = self.call(oid.home(), RemoveXattr { oid, name });
         drop(change);

@@ -94,6 +94,8 @@ pub(crate) struct KeyValues {
     cache: ValueCache,
     gauge: Arc<FreeSpace>,
     rotation: Rotation,
+    /// How often commits had been taken back when it was opened.
+    taken_back: u64,
 }
 
 impl KeyValues {
@@ -110,6 +112,7 @@ impl KeyValues {
         let live = engine.open(&*target, sizes.block_cache_bytes)?;
         let epoch = draw_epoch(&*platform, &dir)?;
         let front = recover(id, &target, &*live, epoch, Arc::clone(&gauge))?;
+        let taken_back = settling::count_taken_back(&*live)?;
         let rotation = Rotation::new();
         for tree in Tree::ALL {
             rotation.set_pending(tree, live.memtable_bytes(tree));
@@ -129,7 +132,13 @@ impl KeyValues {
             settling: Mutex::new(()),
             gauge,
             rotation,
+            taken_back,
         })
+    }
+
+    /// How often commits had been taken back when it was opened. It is opened anew after each time.
+    pub(crate) fn taken_back(&self) -> u64 {
+        self.taken_back
     }
 
     pub(crate) fn front(&self) -> &Front {
