@@ -108,10 +108,13 @@ def test_pjdfstest_without_a_mount(world, tmp_path):
         ("narrow", 1 << 20, 256 << 10, 64 << 10, "auto"),
         ("wide", 64 << 10, 1 << 20, 160 << 10, "auto"),
         ("wide", 64 << 10, 1 << 20, 160 << 10, "none"),
+        # Read and written by the kernel itself, where it can.
+        ("whole", 1 << 20, 1 << 20, 160 << 10, "auto"),
     ],
 )
 def test_fsx(world, tmp_path, shape, chunk_bytes, flen, opsize, cache):
-    mount = world.pool(memory=True).mount(cache=cache)
+    file_class = "S1" if shape == "whole" else "SX"
+    mount = world.pool(memory=True, file_class=file_class).mount(cache=cache)
     place = mount / shape
     place.mkdir()
     os.setxattr(place, "user.azekura.chunk_size", str(chunk_bytes).encode())

@@ -14,15 +14,20 @@ import time
 import pytest
 from pools import wait_until
 
-CACHES = ["auto", "none"]
+# Of the last two mounts the kernel reads and writes by itself through one, where it can.
+KINDS = ["auto", "none", "passthrough"]
 # Entries and attributes are kept up to a second; one more for a busy machine.
 SEEN_S = 2.5
 
 
-@pytest.fixture(scope="module", params=CACHES)
+@pytest.fixture(scope="module", params=KINDS)
 def pair(request, module_world):
-    pool = module_world.pool()
-    yield pool.mount(cache=request.param), pool.mount(cache=request.param)
+    if request.param == "passthrough":
+        pool = module_world.pool(file_class="S1")
+        yield pool.mount(), pool.mount("--passthrough", "off")
+    else:
+        pool = module_world.pool()
+        yield pool.mount(cache=request.param), pool.mount(cache=request.param)
 
 
 def child(script, *arguments, **more):
@@ -56,6 +61,25 @@ def test_an_open_file_shows_later_writes_of_the_other(pair):
                     "the new bytes are read",
                     limit_s=SEEN_S,
                 )
+
+
+def test_a_held_file_shows_changes_that_keep_its_length_and_time(pair):
+    one, other = pair
+    data = [letter * 8192 for letter in (b"a", b"b", b"c")]
+    (one / "held").write_bytes(data[0])
+    with (
+        open(other / "held", "rb", buffering=0) as reader,
+        open(one / "held", "r+b", buffering=0) as file,
+    ):
+        assert reader.read(8192) == data[0]
+        before = os.fstat(reader.fileno())
+        file.write(data[1])
+        os.utime(one / "held", ns=(before.st_atime_ns, before.st_mtime_ns))
+        wait_until(lambda: os.pread(reader.fileno(), 8192, 0) == data[1], "it is read", limit_s=SEEN_S)
+        # The same if the reader's own mount sets the time, and never sees that of the write.
+        os.pwrite(file.fileno(), data[2], 0)
+        os.utime(other / "held", ns=(before.st_atime_ns, before.st_mtime_ns))
+        wait_until(lambda: os.pread(reader.fileno(), 8192, 0) == data[2], "it is read", limit_s=SEEN_S)
 
 
 def test_reopened_files_are_never_stale(pair):

@@ -51,6 +51,11 @@ impl Version {
     fn of(attr: &Attr) -> Self {
         Self { mtime: attr.mtime, ctime: attr.ctime, size: attr.size }
     }
+
+    /// Whether the kernel takes a file for unchanged by these two versions, though it may have changed.
+    fn looks_like(self, other: Self) -> bool {
+        self != other && (self.mtime, self.size) == (other.mtime, other.size)
+    }
 }
 
 /// What the page cache has of a file.
@@ -144,9 +149,14 @@ impl Told {
         Self { versions: Cache::new(FILES) }
     }
 
-    /// The kernel is told these attributes, or asks for them before it believes others.
-    pub(crate) fn note(&self, attr: &Attr) {
-        self.versions.insert(attr.oid, Version::of(attr));
+    /// The kernel is told these attributes, or asks for them before it believes others. Whether they hide from it
+    /// that the file may have changed since it was told others: by time and size it goes, and somebody has set the
+    /// time back.
+    pub(crate) fn note(&self, attr: &Attr) -> bool {
+        let version = Version::of(attr);
+        let before = self.versions.get(&attr.oid);
+        self.versions.insert(attr.oid, version);
+        before.is_some_and(|before| version.looks_like(before))
     }
 
     /// Whether the kernel is known to have these.
@@ -265,11 +275,14 @@ mod tests {
     fn what_the_kernel_was_told_is_known_by_its_version() {
         let (told, then) = (Told::new(), SystemTime::now());
         assert!(!told.has(&file(1, then)));
-        told.note(&file(1, then));
+        assert!(!told.note(&file(1, then)) && !told.note(&file(1, then)));
         assert!(told.has(&file(1, then)) && !told.has(&file(2, then)));
         let (before, after) = (then - Duration::from_secs(1), then + Duration::from_secs(1));
         assert!(told.is_past(&file(1, before)) && told.is_past(&file(2, then)));
         assert!(!told.is_past(&file(1, then)) && !told.is_past(&file(2, after)));
+        let set_back = Attr { ctime: file(1, after).ctime, ..file(1, then) };
+        assert!(told.note(&set_back), "as large and of the same time, and not the same");
+        assert!(!told.note(&file(2, after)), "the kernel sees it");
     }
 
     #[test]

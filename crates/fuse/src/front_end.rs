@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use azekura_posix::{Attr, Credentials, Errno, FileSystem, Oid};
 
 use crate::answer::Result;
-use crate::background::Drops;
+use crate::background::{Drops, Stale};
 use crate::cache::{CacheMode, Changes, PlainFiles, Told, Versions};
 use crate::convert;
 use crate::dir_handle::DirHandle;
@@ -114,7 +114,9 @@ impl FrontEnd {
 
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
         self.plain.note(attr, self.now());
-        self.told.note(attr);
+        if self.told.note(attr) {
+            self.drop_pages(attr.oid);
+        }
         self.directories.note(attr);
         self.view.show(attr, convert::attr(attr, self.number(attr.oid)))
     }
@@ -157,6 +159,13 @@ impl FrontEnd {
             }
         }
         self.directories.with_removed(oid, act).unwrap_or(asked)
+    }
+
+    /// The kernel's pages of a file that is open may be old, and it does not see that by its attributes.
+    pub(crate) fn drop_pages(&self, oid: Oid) {
+        if self.passthrough.has_pages(oid) {
+            self.drops.send(Stale { node: self.number(oid), offset: 0 });
+        }
     }
 
     /// The kernel's attributes of a node are not true any more, from before this request's answer on.

@@ -79,6 +79,11 @@ impl Passthrough {
         Opened { all: Arc::clone(self), oid, way, is_new, written_bytes: AtomicU64::new(0) }
     }
 
+    /// Whether a node is open, and the kernel keeps pages of it.
+    pub(crate) fn has_pages(&self, oid: Oid) -> bool {
+        self.nodes.lock().get(&oid).is_some_and(|node| matches!(node.way, Way::Cached))
+    }
+
     pub(crate) fn expects_long_files(&self) -> bool {
         self.short_in_a_row.load(Ordering::Relaxed) < SHORT_IN_A_ROW
     }

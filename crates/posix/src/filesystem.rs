@@ -247,7 +247,7 @@ impl FileSystem {
 
     /// Where the data of a file with these attributes lie.
     pub(crate) fn layout_of(&self, attr: &Attr) -> FileLayout {
-        FileLayout::new(attr, self.pool.placement())
+        FileLayout::new(attr, self.pool.placement(), self.pool.losses(attr.oid.home()))
     }
 
     pub(crate) fn now(&self) -> Instant {

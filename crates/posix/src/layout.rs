@@ -1,7 +1,7 @@
 //! Where the data of one file lie, and what is known of whether the file is striped yet. No I/O here.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use azekura_proto::{Attr, Layout, Placement};
@@ -13,6 +13,8 @@ pub(crate) use azekura_proto::layout::Piece;
 pub(crate) struct FileLayout {
     layout: Layout,
     striped: AtomicBool,
+    /// How often its home had lost something when it was known last that the mark is there.
+    losses: AtomicU64,
 }
 
 impl Deref for FileLayout {
@@ -24,9 +26,11 @@ impl Deref for FileLayout {
 }
 
 impl FileLayout {
-    pub(crate) fn new(attr: &Attr, placement: Placement) -> Self {
+    /// `losses`: how often the home had lost something before these attributes were asked for.
+    pub(crate) fn new(attr: &Attr, placement: Placement, losses: u64) -> Self {
         let layout = Layout::of_file(placement, attr.oid, attr.chunk_bytes);
-        Self { layout, striped: AtomicBool::new(attr.striped) }
+        let losses = AtomicU64::new(losses);
+        Self { layout, striped: AtomicBool::new(attr.striped), losses }
     }
 
     /// The pieces that cover a range, each for one request, in file order.
@@ -48,6 +52,17 @@ impl FileLayout {
     /// Whether the file is known to have, or be allowed to have, data in several shards.
     pub(crate) fn is_striped(&self) -> bool {
         self.striped.load(Ordering::Acquire) && self.shards() > 1
+    }
+
+    /// Whether the home may have lost the mark, having lost something so often by now.
+    pub(crate) fn is_in_doubt(&self, losses: u64) -> bool {
+        self.losses.load(Ordering::Acquire) != losses
+    }
+
+    /// The home has the mark, after it had lost something so often.
+    pub(crate) fn confirm_striped(&self, losses: u64) {
+        self.learn_striped(true);
+        self.losses.store(losses, Ordering::Release);
     }
 
     /// Learns from an engine whether the file is striped. Once it is, it stays so.

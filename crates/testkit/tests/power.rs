@@ -24,7 +24,7 @@ use azekura_wire::Secret;
 
 const SEEDS: u64 = 60;
 
-/// A pool of one target.
+/// A pool of one engine.
 struct Machine {
     disk: SimulatedDisk,
     network: Arc<Direct>,
@@ -33,8 +33,12 @@ struct Machine {
 
 impl Machine {
     fn new(seed: u64) -> Self {
+        Self::with_targets(seed, 1)
+    }
+
+    fn with_targets(seed: u64, targets: u16) -> Self {
         let engines = vec![EngineEntry { addresses: Vec::new() }];
-        let map = PoolMap::deal(PoolId([3; 16]), "p".to_owned(), engines, &[1]);
+        let map = PoolMap::deal(PoolId([3; 16]), "p".to_owned(), engines, &[targets]);
         let disk = SimulatedDisk::new(system(), seed);
         let machine = Self { disk, network: Arc::default(), map };
         machine.dir().format(&machine.map, EngineId(0)).unwrap();
@@ -222,4 +226,32 @@ fn what_a_killed_engine_has_answered_is_synced_by_the_next_run() {
         names.filesystem().fsync_dir(names.filesystem().root()).unwrap();
         assert_eq!(names.read("/written").unwrap(), b"not synced");
     });
+}
+
+#[test]
+fn what_is_written_after_a_loss_of_power_is_found_though_the_file_was_narrow_again() {
+    for seed in 0..SEEDS {
+        let machine = Machine::with_targets(seed, 4);
+        let service = machine.start();
+        let names = machine.mount();
+        let chunk = u64::from(Inheritance::default().chunk_bytes);
+        write_synced(&names, "/file", b"narrow");
+        names.filesystem().syncfs().unwrap();
+        let file = names.open("/file", &for_writing()).unwrap();
+        file.write_all_at(b"wide", 2 * chunk).unwrap();
+        machine.cut_power(service);
+        let service = machine.start();
+        // The engine knows nothing of the wide part, and is not told of it by any of these.
+        file.write_all_at(b"again", 3 * chunk).unwrap();
+        assert_eq!(file.sync(), Err(Errno::IO), "something was lost");
+        file.write_all_at(b"once more", 2 * chunk).unwrap();
+        file.sync().unwrap();
+        let other = machine.mount();
+        let seen = other.read("/file").unwrap();
+        assert_eq!(seen.len() as u64, 3 * chunk + 5);
+        assert_eq!(&seen[3 * chunk as usize..], b"again");
+        assert_eq!(&seen[2 * chunk as usize..][..9], b"once more");
+        drop((file, names, other));
+        machine.cut_power(service);
+    }
 }

@@ -87,6 +87,10 @@ impl FrontEnd {
             let taken = self.change(|| self.fs.take_capability(oid));
             self.or_removed(taken, oid, |_| Ok(false))?;
         }
+        if update.mtime.is_some() {
+            // What somebody else wrote since the kernel looked last would show by the time alone.
+            self.drop_pages(oid);
+        }
         if update.mode.is_some() && !Privileges::of(&attr).are_none() {
             self.has_new_privileges(oid);
         }

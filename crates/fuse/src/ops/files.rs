@@ -28,7 +28,9 @@ impl FrontEnd {
             // The answer has no room for attributes, and what is opened is not to be taken for what it was
             // when it was looked at.
             // Noted first: a look that is being answered from a listing is compared with it.
-            self.told.note(&attr);
+            if self.told.note(&attr) {
+                self.drop_pages(oid);
+            }
             self.drop_attributes(header.node);
         }
         self.register(&attr, file, flags, wanted.contains(OFlags::TRUNC))

@@ -264,12 +264,16 @@ impl FileSystem {
         self.do_at_first_write(file.oid(), file.take_first_write())
     }
 
-    /// Makes the file striped if data up to `end` need it.
+    /// Makes the file striped if data up to `end` need it; also again, where its home may have lost that.
     pub(super) fn make_striped(&self, layout: &FileLayout, end: u64) -> Result<()> {
-        if layout.needs_striping(end) && !layout.is_striped() {
-            let oid = layout.oid();
+        if !layout.needs_striping(end) {
+            return Ok(());
+        }
+        let oid = layout.oid();
+        let losses = self.pool().losses(oid.home());
+        if !layout.is_striped() || layout.is_in_doubt(losses) {
             self.call(oid.home(), SetStriped { oid })?;
-            layout.learn_striped(true);
+            layout.confirm_striped(losses);
         }
         Ok(())
     }

@@ -4,9 +4,20 @@
 
 use std::cmp::Ordering;
 
+use super::change::Value;
+
 /// The key of the list in the tree of passing records, outside of every space. Part of the on-disk
 /// format.
 pub(crate) const HISTORY_KEY: &[u8] = b"!history";
+
+/// The key of the number of times that commits were taken back, likewise.
+pub(crate) const TAKEN_BACK_KEY: &[u8] = b"!taken-back";
+
+/// How often commits were taken back, by what stands under that key.
+pub(crate) fn taken_back(noted: Option<Value>) -> u64 {
+    let number = noted.and_then(|bytes| bytes.first_chunk().copied());
+    number.map_or(0, u64::from_le_bytes)
+}
 
 /// So many epochs are kept. A commit of an earlier one counts as there: it is long durable, or
 /// whoever asks has slept through so many openings.
@@ -126,6 +137,7 @@ mod tests {
         let golden = b"\0\x03\x02\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0";
         assert_eq!(history.to_bytes(), golden);
         assert_eq!(HISTORY_KEY, b"!history");
+        assert_eq!(TAKEN_BACK_KEY, b"!taken-back");
         assert_eq!(History::from_bytes(b""), None);
         assert_eq!(History::from_bytes(&golden[..20]), None);
     }

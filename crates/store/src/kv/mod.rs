@@ -35,6 +35,7 @@ use self::change::{Change, Value};
 use self::database::{Database, Marker};
 use self::engine::{Engine, KV_NAME};
 use self::front::{Appended, Front};
+use self::history::{TAKEN_BACK_KEY, taken_back};
 use self::overlay::{Pending, newest_changes};
 use self::record::Changes;
 use self::recovery::recover;
@@ -112,7 +113,7 @@ impl KeyValues {
         let live = engine.open(&*target, sizes.block_cache_bytes)?;
         let epoch = draw_epoch(&*platform, &dir)?;
         let front = recover(id, &target, &*live, epoch, Arc::clone(&gauge))?;
-        let taken_back = settling::count_taken_back(&*live)?;
+        let taken_back = taken_back(live.get(Tree::Passing, TAKEN_BACK_KEY)?);
         let rotation = Rotation::new();
         for tree in Tree::ALL {
             rotation.set_pending(tree, live.memtable_bytes(tree));

@@ -8,23 +8,11 @@ use std::sync::atomic::Ordering;
 
 use azekura_proto::Dependence;
 
-use super::database::Database;
 use super::front::Promise;
-use super::history::HISTORY_KEY;
+use super::history::{HISTORY_KEY, TAKEN_BACK_KEY};
 use super::reliance::{Unsettled, Witnesses};
-use super::space::Tree;
 use super::{Health, KeyValues, draw_epoch};
 use crate::error::StoreError;
-
-/// How often commits were taken back: a note of the store's own.
-const TAKEN_BACK_KEY: &[u8] = b"!taken-back";
-
-/// How often commits of a database were taken back.
-pub(super) fn count_taken_back(database: &dyn Database) -> Result<u64, StoreError> {
-    let noted = database.get(Tree::Passing, TAKEN_BACK_KEY)?;
-    let number = noted.and_then(|bytes| bytes.first_chunk().copied());
-    Ok(number.map_or(0, u64::from_le_bytes))
-}
 
 impl KeyValues {
     /// Says who makes durable what commits rely on.

@@ -43,6 +43,8 @@ pub struct ShardFile {
 struct NotedHere {
     noted: Noted,
     was_removed: bool,
+    /// How often the length was set.
+    cuts: u64,
 }
 
 /// What is known of how the file became as long as it is.
@@ -69,7 +71,7 @@ impl ShardFile {
             file,
             names,
             growth: RwLock::default(),
-            noted: Mutex::new(NotedHere { noted, was_removed: false }),
+            noted: Mutex::new(NotedHere { noted, ..NotedHere::default() }),
             noted_bytes: AtomicU64::new(noted.bytes()),
             is_listed: AtomicBool::new(false),
             is_short: AtomicBool::new(is_short),
@@ -178,13 +180,14 @@ impl ShardFile {
         Ok(())
     }
 
-    /// Puts on record that so many bytes, if they are still there, are durable.
-    fn note_synced(&self, bytes: u64) -> Result<(), StoreError> {
+    /// Puts on record that so many bytes are durable, unless the file has been cut since there were so many
+    /// cuts: what is there then may be other bytes.
+    fn note_synced(&self, bytes: u64, cuts: u64) -> Result<(), StoreError> {
         let lengths = &self.dir.lengths;
         let _shared = lengths.order.read();
         let mut here = self.noted.lock();
         let bytes = bytes.min(self.raw_stat()?.bytes);
-        if here.was_removed || bytes <= here.noted.synced {
+        if here.was_removed || here.cuts != cuts || bytes <= here.noted.synced {
             return Ok(());
         }
         let noted = Noted { synced: bytes, written: here.noted.written.max(bytes) };
@@ -259,6 +262,7 @@ impl ShardFile {
         let lengths = &self.dir.lengths;
         let shared = lengths.order.read();
         let mut here = self.noted.lock();
+        here.cuts += 1;
         if bytes < here.noted.bytes() && !here.was_removed {
             here.noted = lengths.lower(self.key, here.noted, bytes)?;
             self.noted_bytes.store(here.noted.bytes(), Ordering::Release);
@@ -368,6 +372,7 @@ impl ShardFile {
                 ),
             });
         }
+        let cuts = self.noted.lock().cuts;
         let bytes = self.raw_stat()?.bytes;
         let synced = self.file.sync(data_only).map_err(|error| self.failed("sync", error));
         let result = synced.and_then(|()| self.dir.sync_names(self.key.0, self.names));
@@ -375,7 +380,7 @@ impl ShardFile {
             tracing::error!(%error, "a sync failed");
             self.dir.set_failed(self.key);
         }
-        result.and_then(|()| self.note_synced(bytes))
+        result.and_then(|()| self.note_synced(bytes, cuts))
     }
 
     /// The file's descriptor, for `sendfile` and the like; its own position has no meaning. `None` if

@@ -235,19 +235,24 @@ impl Shards {
         Ok(removed)
     }
 
-    /// Puts on record how long those files are that have grown.
+    /// Puts on record how long those files are that have grown. One of which that fails keeps no other from it.
     pub(crate) fn note_lengths(&self) -> Result<(), StoreError> {
         let mut grown = self.dir.lengths.take_grown();
         if !self.dir.lengths.knows_boot() {
             return Ok(());
         }
         grown.sort_unstable_by_key(|key| Self::stripe_of(*key));
+        let mut result = Ok(());
         for keys in grown.chunk_by(|a, b| Self::stripe_of(*a) == Self::stripe_of(*b)) {
             for some in keys.chunks(NOTED_AT_ONCE) {
-                self.note_some(some)?;
+                if let Err(error) = self.note_some(some) {
+                    // For the next time: nobody else lists them once more.
+                    some.iter().for_each(|key| self.dir.lengths.push_grown(*key));
+                    result = result.and(Err(error));
+                }
             }
         }
-        Ok(())
+        result
     }
 
     /// The shards are of one stripe.
