@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+import tomllib
 from labs import FarPool
 from pools import BINARY, wait_until
 
@@ -166,6 +167,26 @@ def test_a_long_listing_through_a_mount_asks_nothing_of_each_file(far):
         assert said.stdout == "yes\n"
     finally:
         far.lab.exec("near", BINARY, "umount", mount)
+
+
+def test_what_a_link_carries_is_on_record_for_the_next_program(far, world):
+    far.link("delay=5ms", "rate=200mbit")
+    links = world.base / "state" / "azekura" / "links"
+    assert not links.exists()
+    far.read("predictive", "sequential")
+    (record,) = links.iterdir()
+    (known,) = tomllib.loads(record.read_text())["links"]
+    assert 5_000_000 < known["bytes_per_second"] < 60_000_000
+    assert 8_000 < known["round_trip_us"] < 40_000
+    # Whatever stands there, programs read what is in the file.
+    wild = record.read_text().replace(str(known["bytes_per_second"]), "50000000000")
+    for text in (wild, "nonsense", ""):
+        record.write_text(text)
+        far.read("predictive", "sequential")
+    record.unlink()
+    links.rmdir()
+    links.write_text("in the way")
+    far.read("predictive", "sequential")
 
 
 def test_a_link_that_comes_back_is_used_again(far):

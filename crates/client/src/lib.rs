@@ -23,6 +23,7 @@ mod outbox;
 mod pipeline;
 mod pool;
 mod pool_file;
+mod remembered_links;
 mod retry;
 mod session;
 mod shard_io;

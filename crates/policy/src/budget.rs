@@ -32,8 +32,9 @@ impl Budget {
 
     /// Gives back `bytes` taken before.
     pub fn give_back(&self, bytes: u64) {
-        let before = self.taken_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "more given back than taken");
+        let less = |taken: u64| Some(taken.saturating_sub(bytes));
+        let before = self.taken_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        debug_assert!(before.is_ok_and(|taken| taken >= bytes), "more given back than taken");
     }
 
     /// What a file that holds `own_bytes` may hold now: its own and half of what is free, so that

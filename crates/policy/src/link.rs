@@ -262,6 +262,21 @@ impl LinkEstimator {
         }
     }
 
+    /// The rate was about this, in bytes per second, when somebody last knew. Of no effect once a request has told
+    /// it, and forgotten after some rounds like any sample.
+    pub fn suppose_rate(&mut self, bytes_per_second: u64) {
+        if self.rate.value(u64::max).is_none() && (1..RATE_MAX).contains(&bytes_per_second) {
+            self.rate.enter(self.round, RATE_BUCKET_ROUNDS, bytes_per_second, u64::max);
+            self.risen_to = bytes_per_second;
+        }
+    }
+
+    /// What the link has turned out to carry, in bytes per second, if it was kept full for a while.
+    pub fn proven_rate(&self) -> Option<u64> {
+        let is_proven = self.filled_rounds >= FILLED_ROUNDS && !self.supposed;
+        self.rate.value(u64::max).filter(|_| is_proven)
+    }
+
     /// Other requests to the engine have shown that it has moved away: a round trip is about this long now.
     /// Of an engine that was near nothing is asked here by which that could be seen.
     pub fn has_moved_away(&mut self, now_us: u64, round_trip_us: u64) {
@@ -631,6 +646,27 @@ mod tests {
         alone(&mut estimator, 10, 50_000, 4096);
         estimator.suppose_round_trip(100_000, 90_000);
         assert_eq!(estimator.estimate().round_trip_us, 50_000);
+    }
+
+    #[test]
+    fn what_was_known_before_is_a_first_guess_that_the_link_corrects() {
+        let mut estimator = LinkEstimator::new();
+        estimator.suppose_rate(1_000_000_000);
+        let mut now_us = alone(&mut estimator, 0, 10_000, 1 << 20);
+        assert_eq!(
+            estimator.estimate().bytes_per_second,
+            1_000_000_000,
+            "nothing speaks against it"
+        );
+        assert_eq!(estimator.proven_rate(), None);
+        // Once requests tell otherwise, it is forgotten within some rounds.
+        for _ in 0..12 {
+            now_us = alone(&mut estimator, now_us, 10_000, 4 << 20);
+        }
+        let known = estimator.estimate().bytes_per_second;
+        assert!((50_000_000..=110_000_000).contains(&known), "{known}");
+        estimator.suppose_rate(7);
+        assert_eq!(estimator.estimate().bytes_per_second, known, "what is measured counts");
     }
 
     #[test]

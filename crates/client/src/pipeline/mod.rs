@@ -16,11 +16,12 @@ use azekura_proto::limits::{CONNECT_EARLY_FROM_US, READ_CONNECTIONS_MAX};
 use azekura_proto::{EngineId, TargetId};
 use azekura_rpc::Channel;
 use azekura_rpc::transport::Line;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::Pool;
 use crate::lending::Lender;
 use crate::link::Borrowed;
+use crate::remembered_links::RememberedLinks;
 use crate::session::this_process;
 pub use fetch::Fetch;
 use scheduler::{Clock, Pending, Scheduler, Taken};
@@ -29,6 +30,8 @@ use scheduler::{Clock, Pending, Scheduler, Taken};
 const WAITED: Duration = Duration::from_micros(30);
 /// A request that waits to be sent looks about after this long.
 const UNSENT: Duration = Duration::from_millis(200);
+/// Links with such a round trip, in microseconds, are worth remembering.
+const FAR_US: u64 = 1_000;
 /// Connections that are made for others, whenever some are made beside what goes on: the pipeline has taken the
 /// session's first one, and while all are busy with data whoever asks for something else would have to make one.
 const SPARE: usize = 1;
@@ -39,12 +42,20 @@ pub struct Pipeline {
     process: AtomicU32,
     clock: Clock,
     scheduler: Mutex<Scheduler>,
+    /// What earlier processes knew of the links, once it was looked up.
+    remembered: Mutex<Option<RememberedLinks>>,
     changed: Signal,
 }
 
 impl std::fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.remember_links();
     }
 }
 
@@ -80,6 +91,7 @@ impl Pipeline {
             clock,
             scheduler: Mutex::new(Scheduler::new(clock, connections_max)),
             changed: Signal::new(),
+            remembered: Mutex::default(),
         });
         let weak = Arc::downgrade(&pipeline);
         pipeline.pool.lenders().add(weak);
@@ -111,14 +123,52 @@ impl Pipeline {
                     way.link.has_moved_away(now_us, round_trip_us);
                 }
                 way.link.suppose_round_trip(now_us, round_trip_us);
+                if round_trip_us >= FAR_US && !std::mem::replace(&mut way.is_looked_up, true) {
+                    let rate = self.remembered().rate(&met.shown_addresses(), round_trip_us);
+                    if let Some(rate) = rate {
+                        way.link.suppose_rate(rate);
+                    }
+                }
             }
             way.link.estimate()
         });
         estimates.reduce(LinkEstimate::with).unwrap_or_default()
     }
 
+    fn remembered(&self) -> MappedMutexGuard<'_, RememberedLinks> {
+        MutexGuard::map(self.remembered.lock(), |links| {
+            links.get_or_insert_with(|| RememberedLinks::load(self.pool.map().pool))
+        })
+    }
+
+    /// Puts on record for later processes what the links to far engines have turned out to carry.
+    pub fn remember_links(&self) {
+        let map = self.pool.map();
+        let proven: Vec<_> = {
+            let scheduler = self.scheduler();
+            let of_engine = |engine| scheduler.ways.get(&engine).map(|way| &way.link);
+            let engines = (0..map.engines.len() as u16).map(EngineId);
+            engines
+                .filter_map(|engine| {
+                    let link = of_engine(engine)?;
+                    let round_trip_us = link.estimate().round_trip_us;
+                    let is_far = round_trip_us >= FAR_US;
+                    Some((engine, link.proven_rate().filter(|_| is_far)?, round_trip_us))
+                })
+                .collect()
+        };
+        for (engine, rate, round_trip_us) in proven {
+            let target =
+                map.targets.iter().position(|of| *of == engine).map(|at| TargetId(at as u16));
+            let Some(Ok((link, _))) = target.map(|target| self.pool.session().link(target)) else {
+                continue;
+            };
+            self.remembered().note(&link.shown_addresses(), rate, round_trip_us);
+        }
+    }
+
     /// The scheduler. A forked child has none of its parent's connections.
-    fn scheduler(&self) -> parking_lot::MutexGuard<'_, Scheduler> {
+    fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
         let process = this_process();
         let mut scheduler = self.scheduler.lock();
         if self.process.swap(process, Ordering::Relaxed) != process {

@@ -85,6 +85,8 @@ pub(super) struct Way {
     pub(super) link: LinkEstimator,
     /// How often the engine had moved away when the link was last looked at.
     pub(super) moves: u32,
+    /// It was looked up what an earlier process knew of the link.
+    pub(super) is_looked_up: bool,
     /// Requests that no connection may carry yet, in order.
     queue: VecDeque<Arc<Fetch>>,
     /// Connections that are being made.

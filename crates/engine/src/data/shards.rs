@@ -310,8 +310,10 @@ pub(crate) fn sync(
     data_only: bool,
 ) -> Answer {
     if let Some(data) = data {
-        // A file that is lost, as after a loss of power, is not durable.
-        check_file(target, data)?;
+        if data.is_file && data.shard == 0 {
+            // What is lost, as after a loss of power, is not durable.
+            load_inode(target, data.oid)?;
+        }
         // What others have been told is written is to be durable too.
         target.leases.before_read((data.oid, data.shard), asker);
     }

@@ -39,7 +39,9 @@ impl FileSystem {
             self.check_rename(caller, (from_dir, from_name), (to_dir, to_name), mode)?;
         }
         let _naming = self.begin_naming(None);
-        [from_dir, to_dir].into_iter().for_each(|dir| self.note_unsynced(dir));
+        for dir in [from_dir, to_dir] {
+            self.note_unsynced(dir);
+        }
         self.publish_names(&[from_dir, to_dir])?;
         let _change = self.listed.change_names();
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };

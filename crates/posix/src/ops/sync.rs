@@ -170,6 +170,7 @@ impl FileSystem {
     /// Tells the engines that this session ends, for a process that is about to end, after
     /// [`FileSystem::drain_for_good`].
     pub fn leave(&self) {
+        self.reading.remember_links();
         self.changes.end_leases();
         self.pool().leave();
     }

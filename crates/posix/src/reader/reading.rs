@@ -71,6 +71,13 @@ impl Reading {
         })
     }
 
+    /// This process is about to end: what it has found out about links is for the next one.
+    pub(crate) fn remember_links(&self) {
+        if let Some(pipeline) = self.pipeline.get() {
+            pipeline.remember_links();
+        }
+    }
+
     /// Whether any of the file's data are reached over a network.
     pub(super) fn is_remote(&self, layout: &FileLayout) -> bool {
         layout.shard_targets().any(|target| self.pool.is_remote(target))

@@ -247,7 +247,9 @@ impl Shards {
             for some in keys.chunks(NOTED_AT_ONCE) {
                 if let Err(error) = self.note_some(some) {
                     // For the next time: nobody else lists them once more.
-                    some.iter().for_each(|key| self.dir.lengths.push_grown(*key));
+                    for key in some {
+                        self.dir.lengths.push_grown(*key);
+                    }
                     result = result.and(Err(error));
                 }
             }

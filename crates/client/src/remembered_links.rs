@@ -1,0 +1,199 @@
+//! What earlier processes of this user have found out about the links to a pool's engines, in a small file beside
+//! the pool files. Owns its form, and that it is a guess and nothing more: whoever cannot read or write it does
+//! without, and says nothing. It never holds anything that a wrong value could do harm with.
+
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use azekura_proto::PoolId;
+use serde::{Deserialize, Serialize};
+
+use crate::pool_file::pools_dir;
+
+/// The form of the file; another one is not read.
+const VERSION: u32 = 1;
+/// After this time nobody knows whether the link is still the same.
+const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// A link that is known this well is not noted again before this time has passed.
+const FRESH: Duration = Duration::from_secs(3600);
+/// A longer file is none of ours.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// So many links are kept, the latest.
+const LINKS_MAX: usize = 256;
+
+#[derive(Default, Serialize, Deserialize)]
+struct OnDisk {
+    version: u32,
+    #[serde(default)]
+    links: Vec<RememberedLink>,
+}
+
+/// One link, as it was found to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct RememberedLink {
+    /// The addresses of the engine, as one text: an engine with others is reached another way.
+    addresses: String,
+    bytes_per_second: u64,
+    round_trip_us: u64,
+    /// When, in seconds since 1970.
+    seen_s: u64,
+}
+
+impl RememberedLink {
+    /// Whether it is about the link that has this round trip now.
+    fn is_like(&self, round_trip_us: u64) -> bool {
+        let (least, most) = (self.round_trip_us / 2, self.round_trip_us.saturating_mul(2));
+        (least..=most).contains(&round_trip_us)
+    }
+
+    fn is_younger_than(&self, age: Duration, now_s: u64) -> bool {
+        // What is of the future was noted by another clock.
+        self.seen_s <= now_s && now_s - self.seen_s < age.as_secs()
+    }
+}
+
+/// The links of a pool.
+#[derive(Debug)]
+pub(crate) struct RememberedLinks {
+    path: PathBuf,
+    links: Vec<RememberedLink>,
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl RememberedLinks {
+    /// Those that are on record.
+    pub(crate) fn load(pool: PoolId) -> Self {
+        Self::load_from(pools_dir().with_file_name("links").join(format!("{pool}.toml")))
+    }
+
+    fn load_from(path: PathBuf) -> Self {
+        let links = read(&path).unwrap_or_default();
+        Self { path, links }
+    }
+
+    /// The rate of the link to an engine with these addresses, in bytes per second, if it has about this round trip
+    /// as it had then.
+    pub(crate) fn rate(&self, addresses: &str, round_trip_us: u64) -> Option<u64> {
+        let now_s = now_s();
+        let known = self.links.iter().find(|link| link.addresses == addresses)?;
+        let counts = known.is_like(round_trip_us) && known.is_younger_than(LIFE, now_s);
+        counts.then_some(known.bytes_per_second)
+    }
+
+    /// Puts on record what a link was found to be, unless that is known well enough.
+    pub(crate) fn note(&mut self, addresses: &str, bytes_per_second: u64, round_trip_us: u64) {
+        let now_s = now_s();
+        let near = bytes_per_second / 4;
+        let is_known = self.links.iter().any(|link| {
+            link.addresses == addresses
+                && link.is_like(round_trip_us)
+                && link.bytes_per_second.abs_diff(bytes_per_second) <= near
+                && link.is_younger_than(FRESH, now_s)
+        });
+        if is_known || bytes_per_second == 0 {
+            return;
+        }
+        // Others may have written since.
+        let mut links = read(&self.path).unwrap_or_default();
+        links.retain(|link| link.addresses != addresses && link.is_younger_than(LIFE, now_s));
+        links.sort_by_key(|link| std::cmp::Reverse(link.seen_s));
+        links.truncate(LINKS_MAX - 1);
+        let addresses = addresses.to_owned();
+        links.push(RememberedLink { addresses, bytes_per_second, round_trip_us, seen_s: now_s });
+        self.links = links;
+        if let Err(error) = self.save() {
+            tracing::debug!("{} cannot be written: {error}", self.path.display());
+        }
+    }
+
+    fn save(&self) -> std::io::Result<()> {
+        let disk = OnDisk { version: VERSION, links: self.links.clone() };
+        let text = toml::to_string(&disk).map_err(std::io::Error::other)?;
+        if let Some(dir) = self.path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        let mut draft = self.path.as_os_str().to_owned();
+        draft.push(format!(".{}.new", std::process::id()));
+        let draft = PathBuf::from(draft);
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&draft)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+            .and_then(|()| std::fs::rename(&draft, &self.path));
+        written.inspect_err(|_| {
+            // It may not be there; what counts is the first error.
+            let _ = std::fs::remove_file(&draft);
+        })
+    }
+}
+
+/// What is in a file; `None` if that makes no sense.
+fn read(path: &Path) -> Option<Vec<RememberedLink>> {
+    let length = std::fs::metadata(path).ok()?.len();
+    if length > FILE_BYTES_MAX {
+        return None;
+    }
+    let disk: OnDisk = toml::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    (disk.version == VERSION).then_some(disk.links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(dir: &Path) -> RememberedLinks {
+        RememberedLinks::load_from(dir.join("links").join("pool.toml"))
+    }
+
+    #[test]
+    fn the_next_process_knows_what_one_has_found_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut one = links(dir.path());
+        assert_eq!(one.rate("10.0.0.1:7070", 50_000), None);
+        one.note("10.0.0.1:7070", 100_000_000, 50_000);
+        one.note("10.0.0.2:7070", 5_000_000, 9_000);
+        let next = links(dir.path());
+        assert_eq!(next.rate("10.0.0.1:7070", 60_000), Some(100_000_000));
+        assert_eq!(next.rate("10.0.0.2:7070", 9_000), Some(5_000_000));
+        assert_eq!(next.rate("10.0.0.1:7070", 400), None, "it is another way now");
+        assert_eq!(next.rate("10.0.0.3:7070", 50_000), None);
+        // Two at a time keep what each has found out.
+        let (mut other, mut third) = (links(dir.path()), links(dir.path()));
+        other.note("10.0.0.1:7070", 10_000_000, 50_000);
+        third.note("10.0.0.9:7070", 1_000_000, 2_000);
+        let next = links(dir.path());
+        assert_eq!(next.rate("10.0.0.1:7070", 50_000), Some(10_000_000));
+        assert_eq!(next.rate("10.0.0.9:7070", 2_000), Some(1_000_000));
+        let names = std::fs::read_dir(dir.path().join("links")).unwrap().count();
+        assert_eq!(names, 1, "nothing else is left");
+    }
+
+    #[test]
+    fn what_makes_no_sense_or_is_old_is_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("links").join("pool.toml");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let old = now_s() - LIFE.as_secs() - 1;
+        let ahead = now_s() + 1000;
+        let link = |seen_s| {
+            format!(
+                "version = 1\n[[links]]\naddresses = \"a\"\nbytes_per_second = 7\nround_trip_us = 9\nseen_s = {seen_s}\n"
+            )
+        };
+        for text in ["no toml", "version = 2", "", &link(old), &link(ahead)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(links(dir.path()).rate("a", 9), None, "{text}");
+        }
+        std::fs::write(&path, link(now_s())).unwrap();
+        assert_eq!(links(dir.path()).rate("a", 9), Some(7));
+        // A place that cannot be written to is none.
+        let mut nowhere = RememberedLinks::load_from(PathBuf::from("/proc/none/pool.toml"));
+        nowhere.note("a", 1, 1);
+        assert_eq!(nowhere.rate("a", 1), Some(1), "for this process");
+    }
+}
