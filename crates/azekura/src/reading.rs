@@ -36,7 +36,7 @@ pub struct ReadArgs {
     /// How files of distant pools are read: predictive [default], sync-adaptive, fixed=SIZE or off
     #[arg(long, value_name = "POLICY", value_parser = check_policy)]
     read_policy: Option<String>,
-    /// How open files of engines on this host are read [default: auto; of a mount: off]
+    /// How open files of engines on this host are read and written [default: auto; of a mount: off]
     #[arg(long, value_enum)]
     descriptors: Option<Descriptors>,
     /// Append what is asked for, and why, to this file; 'azekura trace' shows it
