@@ -165,6 +165,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::ReleaseWrite { data, epoch: 1 << 40 | 8 },
         Request::ShardExtend { data, from: 7, to: 4096, token: 1 << 40 | 9 },
         Request::ShardDescriptor { data },
+        Request::ShardWriteDescriptor { data, wait: true },
         Request::ReadFile { oid: oid(1), offset: 1 << 33, bytes: 4096 },
         Request::WriteFile { oid: oid(1), offset: 7, guard },
         Request::Fence { slots: vec![(3, 1), (255, 300)] },
