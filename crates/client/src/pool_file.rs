@@ -1,6 +1,7 @@
 //! Pool files: what a client has to know to reach a pool. Owns where they lie, their TOML form, and
 //! the rule that a file with a secret in it is its owner's alone.
 
+use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,34 @@ pub fn pools_dir() -> PathBuf {
         home.join(".local/state")
     });
     state.join("azekura/pools")
+}
+
+/// Writes a file that its user alone may read in one step, making its directory if need be: whoever reads finds the
+/// old text or the new one. `finish` is done with what was written before it takes the place of the old.
+///
+/// # Errors
+/// If the directory or file cannot be written; nothing of it is left then.
+pub(crate) fn replace(
+    path: &Path,
+    text: &str,
+    finish: impl FnOnce(&File) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        std::fs::create_dir_all(dir)?;
+    }
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}.new", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options
+        .open(&draft)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| finish(&file)))
+        .and_then(|()| std::fs::rename(&draft, path));
+    written.inspect_err(|_| {
+        // The draft may not be there; what counts is the first error.
+        let _ = std::fs::remove_file(&draft);
+    })
 }
 
 impl PoolFile {
@@ -181,26 +210,7 @@ impl PoolFile {
         let body = toml::to_string(&disk)
             .map_err(|error| PoolFileError::Damaged { path: shown(), what: error.to_string() })?;
         text.push_str(&body);
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        if let Some(dir) = dir {
-            std::fs::create_dir_all(dir).map_err(io)?;
-        }
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(format!(".{}.new", std::process::id()));
-        let draft = PathBuf::from(draft);
-        let written = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&draft)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&draft, path));
-        written.map_err(|error| {
-            // The draft may not be there; what counts is the first error.
-            let _ = std::fs::remove_file(&draft);
-            io(error)
-        })
+        replace(path, &text, File::sync_all).map_err(io)
     }
 
     /// The pool's secret.

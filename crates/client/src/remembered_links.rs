@@ -2,14 +2,13 @@
 //! the pool files. Owns its form, and that it is a guess and nothing more: whoever cannot read or write it does
 //! without, and says nothing. It never holds anything that a wrong value could do harm with.
 
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use azekura_proto::PoolId;
 use serde::{Deserialize, Serialize};
 
-use crate::pool_file::pools_dir;
+use crate::pool_file::{pools_dir, replace};
 
 /// The form of the file; another one is not read.
 const VERSION: u32 = 1;
@@ -113,22 +112,8 @@ impl RememberedLinks {
     fn save(&self) -> std::io::Result<()> {
         let disk = OnDisk { version: VERSION, links: self.links.clone() };
         let text = toml::to_string(&disk).map_err(std::io::Error::other)?;
-        if let Some(dir) = self.path.parent() {
-            std::fs::create_dir_all(dir)?;
-        }
-        let mut draft = self.path.as_os_str().to_owned();
-        draft.push(format!(".{}.new", std::process::id()));
-        let draft = PathBuf::from(draft);
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let written = options
-            .open(&draft)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-            .and_then(|()| std::fs::rename(&draft, &self.path));
-        written.inspect_err(|_| {
-            // It may not be there; what counts is the first error.
-            let _ = std::fs::remove_file(&draft);
-        })
+        // A guess may be lost with the machine's power.
+        replace(&self.path, &text, |_| Ok(()))
     }
 }
 

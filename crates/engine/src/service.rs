@@ -82,14 +82,12 @@ impl Service {
         platform
             .fill_random(&mut drawn)
             .map_err(io_error("cannot draw random numbers for", dir.path()))?;
-        let [run, other] = [0, 4].map(|at| u32::from_le_bytes([0, 1, 2, 3].map(|i| drawn[at + i])));
+        let drawn = u64::from_le_bytes(drawn);
+        // Where it cannot be known each run may have lost something.
+        let lossless = lossless_run(targets.iter().flatten()).unwrap_or((drawn >> 32) as u32);
         let node = Node::new(NodeState {
             engine,
-            // Where it cannot be known each run may have lost something.
-            incarnation: Incarnation::new(
-                lossless_run(targets.iter().flatten()).unwrap_or(other),
-                run,
-            ),
+            incarnation: Incarnation::new(lossless, drawn as u32),
             started: platform.now(),
             targets,
             dispatcher: &Dispatcher,

@@ -7,6 +7,10 @@ use crate::class::ObjectClass;
 use crate::ids::Oid;
 use crate::limits::{CHUNK_BYTES_DEFAULT, DIRECTORY_BYTES};
 
+/// The extended attribute that says what a program file can do for whoever runs it (`capabilities(7)`). A write
+/// takes it away.
+pub const CAPABILITY_XATTR: &[u8] = b"security.capability";
+
 /// A point in time since the epoch, as POSIX `timespec`. `nanos` is below 1,000,000,000.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,

@@ -143,27 +143,15 @@ impl Pipeline {
 
     /// Puts on record for later processes what the links to far engines have turned out to carry.
     pub fn remember_links(&self) {
-        let map = self.pool.map();
-        let proven: Vec<_> = {
-            let scheduler = self.scheduler();
-            let of_engine = |engine| scheduler.ways.get(&engine).map(|way| &way.link);
-            let engines = (0..map.engines.len() as u16).map(EngineId);
-            engines
-                .filter_map(|engine| {
-                    let link = of_engine(engine)?;
-                    let round_trip_us = link.estimate().round_trip_us;
-                    let is_far = round_trip_us >= FAR_US;
-                    Some((engine, link.proven_rate().filter(|_| is_far)?, round_trip_us))
-                })
-                .collect()
-        };
-        for (engine, rate, round_trip_us) in proven {
-            let target =
-                map.targets.iter().position(|of| *of == engine).map(|at| TargetId(at as u16));
-            let Some(Ok((link, _))) = target.map(|target| self.pool.session().link(target)) else {
-                continue;
-            };
-            self.remembered().note(&link.shown_addresses(), rate, round_trip_us);
+        for link in self.pool.session().links() {
+            let known = self
+                .scheduler()
+                .ways
+                .get(&link.engine)
+                .map(|way| (way.link.proven_rate(), way.link.estimate().round_trip_us));
+            if let Some((Some(rate), round_trip_us @ FAR_US..)) = known {
+                self.remembered().note(&link.shown_addresses(), rate, round_trip_us);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::os::fd::OwnedFd;
 
+use azekura_proto::attr::CAPABILITY_XATTR;
 use azekura_proto::message::ShardRef;
 use azekura_proto::{Oid, SessionId, Status};
 use azekura_store::{ShardFile, Space};
@@ -20,8 +21,7 @@ use crate::target::{LeaseKind, Target};
 
 /// Set-user and set-group bits, which a write takes from a file.
 const SET_ID: u16 = 0o6000;
-/// What a file can do for whoever runs it; a write takes it away.
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
 /// Opens a shard's file for a client that reads it by itself.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ fn open_file(file: &ShardFile) -> Result<OwnedFd, Status> {
 /// Whether a file has what a write must take from it.
 fn has_privileges(target: &Target, oid: Oid) -> Result<bool, Status> {
     let inode = load_inode(target, oid)?;
-    let has_capability = || target.store.get(Space::Xattr, &xattr_key(oid, CAPABILITY));
+    let has_capability = || target.store.get(Space::Xattr, &xattr_key(oid, CAPABILITY_XATTR));
     let is_capable = inode.has_xattrs && has_capability().map_err(store_status)?.is_some();
     Ok(is_capable || inode.mode & SET_ID != 0)
 }

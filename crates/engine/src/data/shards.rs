@@ -1,6 +1,7 @@
 //! Array data of one target: reading, writing and shaping the files of shards. Owns which reads are
 //! copied and which are sent from the file, and who is waited for before data are looked at or changed.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use azekura_proto::attr::FileKind;
@@ -85,36 +86,19 @@ pub(crate) fn read_bytes(
     Ok(bytes)
 }
 
-/// Answer to `ShardDescriptor`.
+/// Answer to `ShardDescriptor` and `ShardWriteDescriptor`: what `open` gives.
 pub(crate) fn descriptor(
     node: &Node,
     target: &Target,
     data: ShardRef,
     bulk: &mut Bulk<'_, '_>,
+    open: impl FnOnce() -> Result<OwnedFd, Status>,
 ) -> Answer {
     if !data.is_file {
         return Err(Status::Invalid);
     }
     check_file(target, data)?;
-    bulk.send_descriptor(descriptors::open(target, data.oid, data.shard)?);
-    node.metrics.descriptors.fetch_add(1, Ordering::Relaxed);
-    Ok(Reply::Done)
-}
-
-/// Answer to `ShardWriteDescriptor`. `wait`: for the leases of others.
-pub(crate) fn write_descriptor(
-    node: &Node,
-    target: &Target,
-    session: SessionId,
-    data: ShardRef,
-    wait: bool,
-    bulk: &mut Bulk<'_, '_>,
-) -> Answer {
-    if !data.is_file {
-        return Err(Status::Invalid);
-    }
-    check_file(target, data)?;
-    bulk.send_descriptor(descriptors::open_to_write(target, session, data, wait)?);
+    bulk.send_descriptor(open()?);
     node.metrics.descriptors.fetch_add(1, Ordering::Relaxed);
     Ok(Reply::Done)
 }

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use azekura_proto::attr::{AttrChange, FileGuard, FileKind, SetTime};
+use azekura_proto::attr::{AttrChange, CAPABILITY_XATTR, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, FILE_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX,
     XATTR_VALUE_BYTES_MAX,
@@ -410,7 +410,7 @@ pub(crate) fn set_xattr(
         return Ok(Reply::Done);
     }
     let _change = before_change(target, caller.client(), oid)?;
-    if name == descriptors::CAPABILITY && descriptors::may_be_written(target, oid, 0) {
+    if name == CAPABILITY_XATTR && descriptors::may_be_written(target, oid, 0) {
         // A write would have to take it away, and those past the engine are not seen.
         return Err(Status::Busy);
     }

@@ -9,7 +9,7 @@ use azekura_proto::{Oid, PoolMap, Status};
 
 use crate::background::reclaim;
 use crate::check;
-use crate::data::{append, files, shards, values};
+use crate::data::{append, descriptors, files, shards, values};
 use crate::namespace::numbered::{self, Numbered};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{attributes, containers, entries, inode, listing};
@@ -201,9 +201,14 @@ pub(crate) fn dispatch(
         Request::ShardTouch { data, mtime, asker: on_behalf } => {
             shards::touch(target, on_behalf.or(asker), *data, *mtime)
         }
-        Request::ShardDescriptor { data } => shards::descriptor(node, target, *data, bulk),
+        Request::ShardDescriptor { data } => {
+            let open = || descriptors::open(target, data.oid, data.shard);
+            shards::descriptor(node, target, *data, bulk, open)
+        }
         Request::ShardWriteDescriptor { data, wait } => {
-            shards::write_descriptor(node, target, need(session)?.id, *data, *wait, bulk)
+            let session = need(session)?.id;
+            let open = || descriptors::open_to_write(target, session, *data, *wait);
+            shards::descriptor(node, target, *data, bulk, open)
         }
         Request::Sync { data, data_only } => shards::sync(target, asker, *data, *data_only),
         Request::SyncAll => shards::sync_all(target),

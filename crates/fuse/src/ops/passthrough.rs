@@ -22,7 +22,7 @@ impl FrontEnd {
         flags: u32,
         is_new: bool,
     ) -> Result<Opened> {
-        let decide = || self.decide(attr, file, is_new).map_or(Way::Cached, Way::Past);
+        let decide = || self.decide(attr, file).map_or(Way::Cached, Way::Past);
         let opened = self.passthrough.open(file.oid(), is_new && file.is_writable(), decide);
         if let Some(past) = opened.past()
             && file.is_writable()
@@ -37,7 +37,7 @@ impl FrontEnd {
     }
 
     /// Lends the kernel the file with the data, if that is possible and worth it.
-    fn decide(&self, attr: &Attr, file: &OpenFile, is_new: bool) -> Option<Arc<Past>> {
+    fn decide(&self, attr: &Attr, file: &OpenFile) -> Option<Arc<Past>> {
         let lender = self.kernel.get()?.lender.as_ref()?;
         let is_long = attr.size >= WORTH_BYTES;
         let may_become_long = file.is_writable() && self.passthrough.expects_long_files();
@@ -55,7 +55,7 @@ impl FrontEnd {
         let data = self.fs.local_data(file, purpose)?;
         match lender.lend(data.as_fd()) {
             Ok(lent) => {
-                tracing::trace!(oid = %file.oid(), is_new, "the kernel reads and writes by itself");
+                tracing::trace!(oid = %file.oid(), "the kernel reads and writes by itself");
                 Some(Past::new(lent, file.is_writable()))
             }
             Err(errno) => {

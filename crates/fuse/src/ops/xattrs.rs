@@ -1,14 +1,12 @@
 //! Extended attributes: the modes of the kernel's calls, and those of the file system.
 
 use azekura_posix::{Credentials, Errno, Oid, XattrMode};
+use azekura_proto::attr::CAPABILITY_XATTR;
 
 use crate::answer::Result;
 use crate::directories::Xattrs;
 use crate::front_end::FrontEnd;
 use crate::kernel::Header;
-
-/// The extended attribute of capabilities.
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// Whether an extended attribute is stored like this: others are refused, or tell of placement.
 fn is_stored(name: &[u8]) -> bool {
@@ -36,7 +34,7 @@ impl FrontEnd {
         let oid = self.object(header.node)?;
         self.plain.give(oid);
         let result = self.change(|| self.fs.setxattr(&self.caller(header), oid, name, value, mode));
-        if name == CAPABILITY {
+        if name == CAPABILITY_XATTR {
             self.has_new_privileges(oid);
         }
         if result.is_ok() {

@@ -2,14 +2,11 @@
 //! change, so that nothing of it ever runs with them.
 
 use azekura_proto::Oid;
-use azekura_proto::attr::AttrChange;
+use azekura_proto::attr::{AttrChange, CAPABILITY_XATTR};
 use azekura_proto::message::typed::{GetAttr, GetXattr, RemoveXattr, SetAttr};
 
 use crate::privileges::AtFirstWrite;
 use crate::{Credentials, Errno, FileSystem, Privileges, Result};
-
-/// The extended attribute that capabilities are kept in.
-const CAPABILITY: &[u8] = b"security.capability";
 
 impl FileSystem {
     /// The privileges that a file has now.
@@ -63,13 +60,13 @@ impl FileSystem {
     /// What the engine answers.
     pub fn take_capability(&self, oid: Oid) -> Result<bool> {
         // Most extended attributes are others, and looking changes nothing.
-        match self.call(oid.home(), GetXattr { oid, name: CAPABILITY }) {
+        match self.call(oid.home(), GetXattr { oid, name: CAPABILITY_XATTR }) {
             Err(Errno::NOENT) => return Ok(false),
             other => other?,
         };
         let _change = self.begin_change(oid);
         let _names = self.listed.change_names();
-        match self.call(oid.home(), RemoveXattr { oid, name: CAPABILITY }) {
+        match self.call(oid.home(), RemoveXattr { oid, name: CAPABILITY_XATTR }) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(errno) => Err(errno),
         }
