@@ -39,6 +39,25 @@ def requests_of_data(pool, act):
     return after[0] - before[0], after[1] - before[1]
 
 
+@contextlib.contextmanager
+def running(door, script, *arguments):
+    """A Python program under the preload library, which is gone in the end."""
+    program = subprocess.Popen(
+        [PYTHON, "-c", script, *map(str, arguments)],
+        env=door.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.wait(20)
+        program.stdin.close()
+        program.stdout.close()
+
+
 @pytest.fixture
 def pool(world):
     return world.pool(memory=True, file_class="S1")
@@ -189,43 +208,29 @@ def test_two_mounts_and_a_program_take_turns_on_one_file(pool, mount, holds):
     (mount / "file").write_bytes(b"start" * 40_000)
     seed = random.randrange(1 << 30)
     chance, here = random.Random(seed), os.path.dirname(__file__)
-    program = subprocess.Popen(
-        [PYTHON, "-c", WORKER, door.path("file"), here],
-        env=door.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        with contextlib.ExitStack() as stack:
-            paths = [mount / "file", other / "file"]
-            held = [stack.enter_context(open(path, "r+b", buffering=0)) for path in paths]
-            name = "file"
-            for turn in range(60):
-                if turn == 30 and not holds:
-                    # Under another name, and opened anew by everybody.
-                    os.rename(mount / "file", mount / "moved")
-                    os.rename(other / "moved", other / "file")
-                who = turn % 3
-                if who == 2:
-                    program.stdin.write(f"{chance.randrange(1 << 30)}\n")
-                    program.stdin.flush()
-                    assert program.stdout.readline() == "done\n", seed
-                    continue
-                path = (mount, other)[who] / name
-                file = held[who].fileno() if holds else os.open(path, os.O_RDWR)
-                model = bytearray(os.pread(file, 8 * MIB, 0))
-                assert len(model) == os.fstat(file).st_size, seed
-                for _ in range(20):
-                    act_at_random(chance, model, file)
-                if not holds:
-                    os.close(file)
-                elsewhere = (other, mount)[who] / name
-                assert elsewhere.read_bytes() == bytes(model), seed
-    finally:
-        program.stdin.close()
-        program.stdout.close()
-        program.wait(30)
+    paths = [mount / "file", other / "file"]
+    with running(door, WORKER, door.path("file"), here) as program, contextlib.ExitStack() as stack:
+        opened = [open(path, "r+b", buffering=0) for path in paths if holds]
+        held = [stack.enter_context(file) for file in opened]
+        for turn in range(60):
+            if turn == 30 and not holds:
+                # Under another name, and opened anew by everybody.
+                os.rename(mount / "file", mount / "moved")
+                os.rename(other / "moved", other / "file")
+            who = turn % 3
+            if who == 2:
+                program.stdin.write(f"{chance.randrange(1 << 30)}\n")
+                program.stdin.flush()
+                assert program.stdout.readline() == "done\n", seed
+                continue
+            file = held[who].fileno() if holds else os.open(paths[who], os.O_RDWR)
+            model = bytearray(os.pread(file, 8 * MIB, 0))
+            assert len(model) == os.fstat(file).st_size, seed
+            for _ in range(20):
+                act_at_random(chance, model, file)
+            if not holds:
+                os.close(file)
+            assert paths[1 - who].read_bytes() == bytes(model), seed
     pool.check()
 
 
@@ -498,14 +503,7 @@ assert view[70:76] == b"others"
 
 def test_a_program_maps_a_file_that_others_write(pool):
     door, mount = Preloading(pool), pool.mount()
-    program = subprocess.Popen(
-        [PYTHON, "-c", MAPPING, door.path("file")],
-        env=door.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with running(door, MAPPING, door.path("file")) as program:
         assert program.stdout.readline() == "ready\n"
         with open(mount / "file", "r+b", buffering=0) as file:
             assert os.pread(file.fileno(), 5, 100_000) == b"first"
@@ -514,10 +512,6 @@ def test_a_program_maps_a_file_that_others_write(pool):
         program.stdin.write("\n")
         program.stdin.close()
         assert program.wait(20) == 0
-    finally:
-        program.kill()
-        program.wait(20)
-        program.stdout.close()
     pool.check()
 
 
@@ -531,21 +525,9 @@ for number in range(1000):
 print("ready", flush=True)
 sys.stdin.read()
 """
-    program = subprocess.Popen(
-        [PYTHON, "-c", script, door.path("file")],
-        env=door.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with running(door, script, door.path("file")) as program:
         assert program.stdout.readline() == "ready\n"
         program.send_signal(signal.SIGKILL)
-    finally:
-        program.kill()
-        program.wait(20)
-        program.stdin.close()
-        program.stdout.close()
     pool.world.run("fs", "get", f"{pool.name}:/file", pool.world.base / "copy")
     data = (pool.world.base / "copy").read_bytes()
     assert data == b"".join(number.to_bytes(8, "little") * 512 for number in range(1000))
