@@ -72,11 +72,15 @@ impl Bell {
 #[derive(Default)]
 struct Wanted {
     fetches: Vec<Fetch>,
+    /// How many were asked for.
+    asked: u64,
     is_over: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Fetch {
+    /// No other has it, also of the same content from the same piece on.
+    number: u64,
     content: ContentId,
     next: u32,
     /// Of a receiver that may read at home: so far it is to be told of pieces at the moment.
@@ -205,7 +209,8 @@ fn send_offer(
 impl Wanted {
     fn add(&mut self, content: ContentId, next: u32, beside: Option<u32>) {
         self.remove(content);
-        self.fetches.push(Fetch { content, next, beside });
+        self.asked += 1;
+        self.fetches.push(Fetch { number: self.asked, content, next, beside });
     }
 
     fn remove(&mut self, content: ContentId) {
@@ -220,9 +225,9 @@ impl Wanted {
         }
     }
 
-    /// Unless the receiver has asked for something else of it meanwhile.
+    /// Unless the receiver has asked again meanwhile, be it for the very piece that was just sent.
     fn advance(&mut self, sent: Fetch, then: Then) {
-        let is_it = |fetch: &Fetch| fetch.content == sent.content && fetch.next == sent.next;
+        let is_it = |fetch: &Fetch| fetch.number == sent.number;
         let Some(place) = self.fetches.iter().position(is_it) else { return };
         match then {
             Then::Next(next) => self.fetches[place].next = next,
@@ -306,6 +311,20 @@ mod tests {
             assert!(is_it(told(&mut connection)), "{expected}");
         }
         assert!(matches!(told(&mut connection), Supplied::End { digest: 7, .. }));
+    }
+
+    /// The receiver may be faster than the thread that sends.
+    #[test]
+    fn a_piece_that_is_asked_for_again_before_the_sender_goes_on_is_sent_again() {
+        let mut wanted = Wanted::default();
+        wanted.add(CONTENT, 3, Some(9));
+        let sent = wanted.fetches[0];
+        wanted.add(CONTENT, 3, None);
+        wanted.advance(sent, Then::Next(4));
+        assert_eq!((wanted.fetches.len(), wanted.fetches[0].next), (1, 3));
+        let sent = wanted.fetches[0];
+        wanted.advance(sent, Then::Next(4));
+        assert_eq!(wanted.fetches[0].next, 4);
     }
 
     #[test]

@@ -75,8 +75,8 @@ fn what_is_not_the_same_at_home_is_sent() {
             fs::write(&path, other).unwrap();
         }
         assert!(fs::read(job.program(0).stage(&path)).unwrap() == content, "{number}");
-        assert_eq!(gate.bytes_read(), LARGE as u64, "{number}: read once");
         let events = job.events_so_far();
+        assert_eq!(gate.bytes_read(), LARGE as u64, "{number}: read once: {events:?}");
         let is_wrong = |event: &Event| matches!(event, Event::WrongPiece { .. });
         assert!(!events.iter().any(is_wrong), "{number}: the front is not to blame: {events:?}");
         job.end();
