@@ -1,6 +1,6 @@
 //! A disk in memory that keeps what was synced apart from what was not, for simulations and tests. Owns
 //! what a loss of power does: of everything that was not synced, any part is lost, by sectors, lengths
-//! and names. It never fails in another way, and never forgets what was synced.
+//! and names. It fails in no other way but where it is told to, and never forgets what was synced.
 //!
 //! The store's handles die with the process: after [`SimulatedDisk::kill`] and
 //! [`SimulatedDisk::cut_power`] they answer with an error, and the disk is opened anew.
@@ -44,6 +44,8 @@ struct State {
     boots: u64,
     /// Changes left until the power goes.
     changes_left: Option<u64>,
+    /// The file that cannot be synced.
+    unsyncable: Option<NodeId>,
 }
 
 enum Node {
@@ -130,6 +132,7 @@ impl SimulatedDisk {
             run: 0,
             boots: 0,
             changes_left: None,
+            unsyncable: None,
         };
         Self { state: Arc::new(Mutex::new(state)), platform }
     }
@@ -161,6 +164,20 @@ impl SimulatedDisk {
     /// Takes the power away in the midst of the change of the disk that comes after `changes` others.
     pub fn cut_power_after(&self, changes: u64) {
         self.state.lock().changes_left = Some(changes);
+    }
+
+    /// Lets every sync of one file fail until the process or the power goes.
+    ///
+    /// # Errors
+    /// [`Errno::NOENT`] if there is no such file.
+    pub fn fail_syncs_of(&self, path: &Path) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut node = ROOT;
+        for name in names_of(path) {
+            node = state.find(node, name?)?;
+        }
+        state.unsyncable = Some(node);
+        Ok(())
     }
 
     /// How often the process or the power has gone.
@@ -209,6 +226,7 @@ impl State {
     fn end_run(&mut self) {
         self.run += 1;
         self.changes_left = None;
+        self.unsyncable = None;
         self.locks.clear();
     }
 
@@ -608,6 +626,9 @@ impl File for SimulatedFile {
         // The power may go before anything is synced, or after: then it is known to be.
         self.disk.change(self.run, |_| Ok(()))?;
         let mut state = self.disk.lock(self.run)?;
+        if state.unsyncable == Some(self.node) {
+            return Err(Errno::IO);
+        }
         let file = state.file(self.node)?;
         file.synced = file.now.clone();
         if !data_only {

@@ -42,6 +42,7 @@ pub(crate) struct Log {
     /// The journal does not follow on what the database knows: the next batch must go straight to
     /// the database, and its marker makes both agree again. So it is after a failure.
     broken_off: bool,
+    /// The batches whose place in the journal is kept, the oldest first. The database may have the first ones.
     pending: VecDeque<Arc<Pending>>,
     /// The last batch that other targets may rely on as durable.
     promised: u64,
@@ -57,16 +58,22 @@ pub(crate) struct Opened {
 }
 
 impl Log {
-    /// The oldest batches, not more than go to the database at once, and none that relies on what
-    /// is not known to be durable.
+    /// The oldest batches that the database does not have, not more than go there at once, and none that relies
+    /// on what is not known to be durable.
     pub(crate) fn group(&self, reliance: &Reliance) -> Vec<Arc<Pending>> {
         let mut bytes = 0;
         let fits = |batch: &&Arc<Pending>| {
             bytes += batch.changes.record_bytes();
             bytes <= GROUP_BYTES && reliance.has_settled(&batch.relies_on)
         };
+        let waiting = self.pending.iter().skip(self.applied_count());
         // A record alone is always within the bound.
-        self.pending.iter().take(GROUP_BATCHES).take_while(fits).cloned().collect()
+        waiting.take(GROUP_BATCHES).take_while(fits).cloned().collect()
+    }
+
+    /// How many of the batches the database has.
+    fn applied_count(&self) -> usize {
+        self.pending.iter().take_while(|batch| batch.seq <= self.marker.seq).count()
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -107,12 +114,12 @@ impl Log {
         self.history.clone()
     }
 
-    /// Whether the place of these oldest batches may be overwritten, where the database has made
-    /// everything up to `synced` durable.
-    pub(crate) fn may_forget(&self, group: &[Arc<Pending>], synced: u64) -> bool {
-        group.last().is_none_or(|last| {
-            let first = group[0].seq;
-            self.promised < first || self.promised.min(last.seq) <= synced
+    /// Whether others rely on batches that the database has and that are durable in the journal alone, where
+    /// the database has made everything up to `synced` durable: their place there must not be overwritten.
+    pub(crate) fn must_be_kept(&self, synced: u64) -> bool {
+        let last = self.marker.seq;
+        self.pending.front().is_some_and(|first| {
+            first.seq <= last && self.promised >= first.seq && self.promised.min(last) > synced
         })
     }
 }
@@ -252,13 +259,11 @@ impl Front {
         Appended::Done
     }
 
-    /// Forgets the oldest batches, which the database has.
-    pub(crate) fn forget(&self, log: &mut Log, group: &[Arc<Pending>]) {
-        let Some(last) = group.last() else { return };
-        let last_pending = log.pending.drain(..group.len()).next_back();
-        assert!(last_pending.is_some_and(|batch| batch.seq == last.seq), "not the oldest batches");
-        self.set_applied(log, Marker { epoch: last.epoch, seq: last.seq, end: last.end });
-        let bytes: usize = group.iter().map(|batch| batch.changes.record_bytes()).sum();
+    /// Forgets the batches that the database has: their place in the journal may be overwritten.
+    pub(crate) fn forget(&self, log: &mut Log) {
+        let count = log.applied_count();
+        let bytes: usize =
+            log.pending.drain(..count).map(|batch| batch.changes.record_bytes()).sum();
         self.gauge.remove_waiting(bytes as u64);
     }
 

@@ -224,7 +224,9 @@ impl KeyValues {
 
     fn make_room(&self) -> Result<(), StoreError> {
         let applying = self.front.applying.lock();
-        if self.apply_oldest()? {
+        let has_applied = self.apply_oldest()?;
+        self.forget_applied()?;
+        if has_applied {
             return Ok(());
         }
         drop(applying);
@@ -242,15 +244,14 @@ impl KeyValues {
             self.throttle();
             let mut log = self.front.log();
             loop {
+                if log.must_be_kept(self.front.synced()) {
+                    self.sync_database()?;
+                    self.front.set_synced(log.marker().seq);
+                }
+                self.front.forget(&mut log);
                 let group = log.group(&self.front.reliance);
-                if group.is_empty() {
-                    break;
-                }
-                self.apply(&group)?;
-                if !log.may_forget(&group, self.front.synced()) && self.sync_database().is_ok() {
-                    self.front.set_synced(group.last().map_or(0, |last| last.seq));
-                }
-                self.front.forget(&mut log, &group);
+                let Some(marker) = self.apply(&group)? else { break };
+                self.front.set_applied(&mut log, marker);
             }
             if log.has_pending() || !self.front.reliance.is_settled() {
                 // There is more to rely on since.
@@ -298,6 +299,8 @@ impl KeyValues {
             if self.front.applied() < goal && !self.apply_oldest()? {
                 break;
             }
+            // Else it stays in the journal: whoever needs the room is told.
+            let _ = self.forget_applied();
         }
         Ok(())
     }
@@ -315,9 +318,11 @@ impl KeyValues {
             self.revive()?;
         }
         if !asks_others {
-            return self.drain_alone();
+            self.drain_alone()?;
+            return self.forget_applied();
         }
         self.drain()?;
+        self.forget_applied()?;
         // Also what no commit relies on yet: what it leads to should not grow.
         self.settle()
     }
@@ -330,29 +335,38 @@ impl KeyValues {
             return Ok(false);
         }
         self.throttle();
-        self.apply(&group)?;
-        let mut log = self.front.log();
-        if !log.may_forget(&group, self.front.synced()) {
-            // Others rely on these as durable, and their place in the journal will be overwritten.
-            drop(log);
-            if self.sync_database().is_ok() {
-                self.front.set_synced(group.last().map_or(0, |last| last.seq));
-            }
-            log = self.front.log();
+        let applied = self.apply(&group)?;
+        if let Some(marker) = applied {
+            self.front.set_applied(&mut self.front.log(), marker);
         }
-        self.front.forget(&mut log, &group);
-        Ok(true)
+        Ok(applied.is_some())
     }
 
-    fn apply(&self, group: &[Arc<Pending>]) -> Result<(), StoreError> {
-        let Some(last) = group.last() else { return Ok(()) };
+    /// Gives up the place in the journal of what the database has. Where others rely on it as durable, the
+    /// database has to make it so first: if that fails, the journal is all that there is of it.
+    fn forget_applied(&self) -> Result<(), StoreError> {
+        let mut log = self.front.log();
+        while log.must_be_kept(self.front.synced()) {
+            let applied = log.marker().seq;
+            drop(log);
+            self.sync_database()?;
+            self.front.set_synced(applied);
+            log = self.front.log();
+        }
+        self.front.forget(&mut log);
+        Ok(())
+    }
+
+    /// Gives what the database says of the journal then; `None` if there is nothing to apply.
+    fn apply(&self, group: &[Arc<Pending>]) -> Result<Option<Marker>, StoreError> {
+        let Some(last) = group.last() else { return Ok(None) };
         assert!(last.seq > self.front.applied(), "a batch goes to the database twice");
         self.refuse_unless_good()?;
         let changes: Vec<_> = group.iter().map(|batch| &batch.changes).collect();
         let marker = Marker { epoch: last.epoch, seq: last.seq, end: last.end };
         self.commit_changes(newest_changes(&changes), marker)?;
         self.front.overlay.remove(group);
-        Ok(())
+        Ok(Some(marker))
     }
 
     /// What a caller is told while the database has given up.

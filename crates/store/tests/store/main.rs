@@ -9,6 +9,8 @@ mod front;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod held;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod key_values;
