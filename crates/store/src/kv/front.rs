@@ -190,7 +190,8 @@ impl Front {
                 marker,
                 broken_off: false,
                 pending,
-                promised: 0,
+                // What is still in the journal may have been promised by an earlier run.
+                promised: last_seq,
             }),
             overlay,
             reliance: Reliance::carried(relied_on),

@@ -2,9 +2,10 @@
 //! alone, and stay there as long as nothing else keeps them.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use azekura_proto::Dependence;
-use azekura_store::{Batch, Space, Store, StoreError};
+use azekura_proto::{Dependence, Dependences, TargetId};
+use azekura_store::{Batch, Space, Store, StoreError, Unsettled, Witnesses};
 
 use crate::fixture::{TARGET, get, put};
 use crate::simulation::Simulated;
@@ -53,5 +54,38 @@ fn what_others_rely_on_stays_in_the_journal_while_the_database_cannot_be_synced(
         let found = get(&store, Space::Inode, b"held").map(|value| value.len());
         assert_eq!(found, Some(100_000), "seed {seed}");
         assert!(store.hold(held.epoch, held.seq).unwrap());
+    }
+}
+
+/// The other target, which has made everything durable.
+struct Settled;
+
+impl Witnesses for Settled {
+    fn make_durable(&self, _: &Dependences) -> Result<(), Unsettled> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_others_rely_on_is_kept_by_the_next_run_too() {
+    let elsewhere = Dependence { target: TargetId(900), epoch: 5, seq: 7 };
+    for seed in 0..SEEDS {
+        let (simulated, store) = opened(seed);
+        assert!(store.observe(&[elsewhere].into_iter().collect()));
+        put(&store, Space::Inode, b"held", &vec![7; 100_000]);
+        let held = last_own(&store);
+        assert!(store.hold(held.epoch, held.seq).unwrap());
+        simulated.disk.kill();
+        drop(store);
+        let store = simulated.open().unwrap();
+        let witnesses: Arc<dyn Witnesses> = Arc::new(Settled);
+        store.set_witnesses(Arc::downgrade(&witnesses));
+        store.pass().unwrap();
+        fill(&store).unwrap();
+        simulated.disk.cut_power();
+        drop(store);
+        let store = simulated.open().unwrap();
+        let found = get(&store, Space::Inode, b"held").map(|value| value.len());
+        assert_eq!(found, Some(100_000), "seed {seed}");
     }
 }
