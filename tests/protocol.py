@@ -9,9 +9,10 @@ import struct
 from pathlib import Path
 
 MAGIC = b"AZEKURA\n"
-VERSION = 2
+VERSION = 3
 ENGINE_SIDE = b"azekura 1 engine"
 CALLER_SIDE = b"azekura 1 caller"
+EARLY_SIDE = b"azekura 1 early"
 ROLES = {"client": 0, "engine": 1}
 
 
@@ -31,13 +32,13 @@ def frame(body, bulk=b""):
     return struct.pack("<II", len(body), len(bulk)) + body + bulk
 
 
-def hello(pool, session, nonce, *, version=VERSION, magic=MAGIC, role="client"):
-    return magic + varint(version) + pool + session + varint(ROLES[role]) + nonce
+def hello(pool, session, nonce, *, version=VERSION, magic=MAGIC, role="client", early=b"\0"):
+    return magic + varint(version) + pool + session + varint(ROLES[role]) + nonce + early
 
 
-def sign(secret, side, pool, session, role, nonce, engine_nonce):
+def sign(secret, side, pool, session, role, nonce, engine_nonce, *more):
     mac = hmac.new(secret, digestmod=hashlib.sha256)
-    for part in (side, pool, session, role.encode(), nonce, engine_nonce):
+    for part in (side, pool, session, role.encode(), nonce, engine_nonce, *more):
         mac.update(struct.pack("<Q", len(part)) + part)
     return mac.digest()
 
@@ -91,20 +92,33 @@ def is_closed(plug):
     return True
 
 
+def prove(plug, reach, session, nonce, *, secret=None):
+    """Answers the engine's challenge; gives the engine's ticket, or why it made none."""
+    body, _ = take_frame(plug)
+    if body[0] != 0:
+        return body
+    engine_nonce, proof, ticket = body[1:33], body[33:65], body[66:]
+    assert body[65:66] == b"\1", "no ticket"
+    words = (reach.pool, session, "client", nonce, engine_nonce)
+    assert hmac.compare_digest(proof, sign(reach.secret, ENGINE_SIDE, *words)), "an impostor"
+    plug.sendall(frame(sign(secret or reach.secret, CALLER_SIDE, *words)))
+    return ticket
+
+
 def shake_hands(plug, reach, *, secret=None, session=None):
     """The caller's side of the handshake; gives the body of the engine's last word."""
     session = session or os.urandom(16)
     nonce = os.urandom(32)
     plug.sendall(frame(hello(reach.pool, session, nonce)))
-    body, _ = take_frame(plug)
-    if body[0] != 0:
-        return body
-    engine_nonce, proof = body[1:33], body[33:65]
-    words = (reach.pool, session, "client", nonce, engine_nonce)
-    assert hmac.compare_digest(proof, sign(reach.secret, ENGINE_SIDE, *words)), "an impostor"
-    plug.sendall(frame(sign(secret or reach.secret, CALLER_SIDE, *words)))
-    body, _ = take_frame(plug)
-    return body
+    told = prove(plug, reach, session, nonce, secret=secret)
+    return take_frame(plug)[0] if len(told) == 32 else told
+
+
+def early_words(reach, ticket, asked, session, nonce, *, secret=None):
+    """A hello with the request that goes with it, by a ticket."""
+    words = (reach.pool, session, "client", nonce, ticket, asked[8:])
+    early = b"\1" + ticket + sign(secret or reach.secret, EARLY_SIDE, *words)
+    return frame(hello(reach.pool, session, nonce, early=early)) + asked
 
 
 def enter(reach, **more):

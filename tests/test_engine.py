@@ -16,16 +16,21 @@ import urllib.request
 import pytest
 from pools import alive, free_ports, kill_hard, wait_until
 from protocol import (
+    CALLER_SIDE,
+    PING,
     VERSION,
     Closed,
     Reach,
+    early_words,
     enter,
     frame,
     hello,
     is_closed,
     ping,
+    prove,
     request,
     shake_hands,
+    sign,
     take_frame,
     varint,
 )
@@ -50,6 +55,15 @@ def still_serves(module_world, pool, reach):
 def log_lines(world):
     """What the engine complains about."""
     return [line for line in world.log_text().splitlines() if " WARN " in line or " ERROR " in line]
+
+
+@contextlib.contextmanager
+def complaints(world, count):
+    """The engine says so often that it has refused somebody, before anybody else looks."""
+    before = len(log_lines(world))
+    yield
+    wait_until(lambda: len(log_lines(world)) >= before + count, "lines in the log")
+    assert len(log_lines(world)) == before + count
 
 
 def test_a_stranger_that_speaks_the_protocol_gets_in(reach):
@@ -103,6 +117,71 @@ def test_the_same_proof_does_not_work_twice(reach, still_serves):
     again.sendall(sent[1])
     body, _ = take_frame(again)
     assert body[0] == ERROR
+
+
+def ticket_of(reach):
+    plug, session, nonce = reach.dial(), os.urandom(16), os.urandom(32)
+    plug.sendall(frame(hello(reach.pool, session, nonce)))
+    ticket = prove(plug, reach, session, nonce)
+    assert take_frame(plug)[0][0] == OK
+    return ticket
+
+
+def test_a_request_may_go_out_with_the_hello_by_a_ticket(reach, still_serves):
+    """Welcome and answer are there before the proof, and the connection serves on behind it."""
+    ticket = ticket_of(reach)
+    plug, session, nonce = reach.dial(), os.urandom(16), os.urandom(32)
+    plug.sendall(early_words(reach, ticket, request(PING), session, nonce))
+    plug.settimeout(2)
+    # Nothing is said in between: the challenge, the welcome and the answer come by themselves.
+    challenge, _ = take_frame(plug)
+    assert challenge[0] == OK
+    assert take_frame(plug)[0][0] == OK
+    assert take_frame(plug) == (b"\0\0", b"")
+    words = (reach.pool, session, "client", nonce, challenge[1:33])
+    plug.sendall(frame(sign(reach.secret, CALLER_SIDE, *words)))
+    assert ping(plug, reach.map_version)
+
+
+def test_an_early_request_counts_once_and_for_what_it_asks(module_world, reach, still_serves):
+    ticket = ticket_of(reach)
+    session, nonce = os.urandom(16), os.urandom(32)
+    said = early_words(reach, ticket, request(PING), session, nonce)
+    foreign = early_words(reach, ticket, request(PING), session, nonce, secret=os.urandom(32))
+    stale = early_words(reach, os.urandom(32), request(PING), session, nonce)
+    other = said[:-1] + bytes([said[-1] ^ 1])
+    with complaints(module_world, 5), contextlib.closing(reach.dial()) as first:
+        first.sendall(said)
+        assert [take_frame(first)[0][0] for _ in range(3)] == [OK] * 3
+        for overheard in (said, foreign, stale, other):
+            with contextlib.closing(reach.dial(1)) as plug:
+                plug.sendall(overheard)
+                assert take_frame(plug)[0][0] == OK
+                # The challenge is all that it gets.
+                with pytest.raises(TimeoutError):
+                    take_frame(plug)
+        # Without a proof the first one gets nothing further either.
+        first.sendall(request(PING))
+        assert is_closed(first)
+
+
+def test_an_early_request_that_changes_something_is_not_carried_out(module_world, reach, still_serves):
+    ticket = ticket_of(reach)
+    session, nonce = os.urandom(16), os.urandom(32)
+    with complaints(module_world, 1), contextlib.closing(reach.dial()) as plug:
+        # `Goodbye` ends the session.
+        plug.sendall(early_words(reach, ticket, request(1), session, nonce))
+        assert [take_frame(plug)[0][0] for _ in range(2)] == [OK] * 2
+        assert is_closed(plug)
+
+
+def test_a_caller_whose_ticket_is_old_is_challenged_and_its_request_kept(reach, still_serves):
+    plug, session, nonce = reach.dial(), os.urandom(16), os.urandom(32)
+    plug.sendall(early_words(reach, os.urandom(32), request(PING), session, nonce))
+    prove(plug, reach, session, nonce)
+    assert take_frame(plug)[0][0] == OK
+    assert take_frame(plug) == (b"\0\0", b"")
+    assert ping(plug, reach.map_version)
 
 
 def test_an_unknown_version_and_another_pool_are_told(reach, still_serves):

@@ -11,9 +11,9 @@ use azekura_proto::attr::{
 };
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
-    Allocation, Answer, Challenge, Condition, Hello, Lock, LockKind, LockMode, MAGIC, Proof,
-    Refusal, RenameMode, Reply, Request, RequestHead, Role, ShardRef, ShardStat, VERSION,
-    ValueUpdate, Welcome, XattrMode,
+    Allocation, Answer, Challenge, Condition, EarlyProof, Hello, Lock, LockKind, LockMode, MAGIC,
+    Proof, Refusal, RenameMode, Reply, Request, RequestHead, Role, ShardRef, ShardStat, Ticket,
+    VERSION, ValueUpdate, Welcome, XattrMode,
 };
 use azekura_proto::pool_map::EngineEntry;
 use azekura_proto::staging::local::{Change, LOCAL_VERSION, LocalMap, LocalReply, LocalRequest};
@@ -131,6 +131,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::Adopt { map: map(), engine: EngineId(1) },
         Request::ContainerCreate { name: "c".to_owned(), inheritance: Inheritance::default() },
         Request::Lookup { dir: oid(0), name: b"name" },
+        Request::Walk { dir: oid(0), path: b"some/path", with_dir: true },
         Request::Create { dir: oid(0), name: b"new", inode: new_inode(), open: true },
         Request::Rename {
             from_dir: oid(0),
@@ -156,7 +157,7 @@ fn requests() -> Vec<Request<'static>> {
             guard: DirectoryGuard::of(&attr()),
         },
         Request::LeaseFile { oid: oid(1) },
-        Request::OpenEntry { dir: oid(0), name: b"old", lease: true },
+        Request::OpenEntry { dir: oid(0), name: b"old", lease: true, bring_bytes: 4096 },
         Request::SetAttrGuarded { oid: oid(1), change: change.clone(), guard },
         Request::SetAttr { oid: oid(1), change },
         Request::LeaseRead { data },
@@ -210,20 +211,33 @@ fn answers() -> Vec<Answer> {
             attr: Some(Box::new(attr())),
             lease_ms: 1000,
             version: 1 << 40,
+            brought_bytes: Some(4096),
+        }),
+        Ok(Reply::Walked {
+            dir: Some(Box::new(attr())),
+            steps: vec![(
+                Entry { oid: oid(1), kind: FileKind::Directory },
+                Some(Box::new(attr())),
+            )],
+            is_absent: true,
         }),
         Ok(Reply::FileLeased { lease_ms: 1000, version: 1 << 40, attr: Box::new(attr()) }),
     ]
 }
 
-fn messages(corpus: &Corpus) {
-    let head = RequestHead {
+fn head() -> RequestHead {
+    RequestHead {
         target: TargetId(1),
         map_version: 1,
         slot: 3,
         sequence: 1 << 40,
         resent: true,
         connection: 2,
-    };
+    }
+}
+
+fn messages(corpus: &Corpus) {
+    let head = head();
     let mut stream = Vec::new();
     for request in requests() {
         corpus.put("request", request.name(), &body(&(head, &request)));
@@ -245,8 +259,12 @@ fn handshakes(corpus: &Corpus) {
         session: SessionId([5; 16]),
         role: Role::Client,
         nonce: [9; 32],
+        early: None,
     };
-    let challenge: Result<Challenge, Refusal> = Ok(Challenge { nonce: [1; 32], proof: [2; 32] });
+    let ticket = Ticket([4; 32]);
+    let early = Hello { early: Some(EarlyProof { ticket, proof: [6; 32] }), ..hello.clone() };
+    let challenge: Result<Challenge, Refusal> =
+        Ok(Challenge { nonce: [1; 32], proof: [2; 32], ticket: Some(ticket) });
     let proof = Proof { proof: [3; 32] };
     let welcome: Result<Welcome, Refusal> = Ok(Welcome {
         engine: EngineId(0),
@@ -256,6 +274,7 @@ fn handshakes(corpus: &Corpus) {
     });
     let refusal: Result<Welcome, Refusal> = Err(Refusal::Version { engine: 9 });
     corpus.put("handshake", "hello", &tagged(0, body(&hello)));
+    corpus.put("handshake", "early", &tagged(0, body(&early)));
     corpus.put("handshake", "challenge", &tagged(1, body(&challenge)));
     corpus.put("handshake", "proof", &tagged(2, body(&proof)));
     corpus.put("handshake", "welcome", &tagged(3, body(&welcome)));
@@ -267,7 +286,10 @@ fn handshakes(corpus: &Corpus) {
     let elsewhere = Hello { pool: PoolId([8; 16]), ..hello };
     corpus.put("gate", "elsewhere", &tagged(0, frame_of(&elsewhere)));
     let engine = [frame_of(&challenge), frame_of(&welcome)].concat();
-    corpus.put("gate", "engine", &tagged(1, engine));
+    corpus.put("gate", "engine", &tagged(1, engine.clone()));
+    let ping = frame_of(&(head(), Request::Ping));
+    corpus.put("gate", "early", &tagged(0, [frame_of(&early), ping, frame_of(&proof)].concat()));
+    corpus.put("gate", "engine_of_early", &tagged(2, engine));
 }
 
 fn texts(corpus: &Corpus) {

@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use azekura_proto::message::{Refusal, Role};
+use azekura_proto::message::{Refusal, Role, Ticket};
 use azekura_proto::{PoolId, SessionId};
-use azekura_wire::{Acceptor, Secret, Socket, connect};
+use azekura_wire::{Acceptor, Secret, Socket, Tickets, begin_early, connect};
 use libfuzzer_sys::fuzz_target;
 
 const SECRET: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -22,12 +22,21 @@ fuzz_target!(|bytes: &[u8]| {
     stranger.shutdown(std::net::Shutdown::Write).expect("an open socket");
     let secret = Secret::from_hex(SECRET).expect("64 hex digits");
     let pool = PoolId([1; 16]);
-    if side & 1 == 0 {
-        let acceptor = Acceptor { secret: &secret, pool };
-        assert!(acceptor.receive(Socket::Unix(ours), |_| Err(Refusal::Full)).is_err());
-    } else {
-        let session = SessionId([2; 16]);
-        let limit = Duration::from_secs(5);
-        assert!(connect(Socket::Unix(ours), pool, session, Role::Client, &secret, limit).is_err());
+    let (ours, session, limit) = (Socket::Unix(ours), SessionId([2; 16]), Duration::from_secs(5));
+    match side % 3 {
+        0 => {
+            let tickets = Tickets::new().expect("random numbers");
+            let acceptor = Acceptor { secret: &secret, pool, tickets: Some(&tickets) };
+            assert!(acceptor.receive(ours, |_| Err(Refusal::Full)).is_err());
+        }
+        1 => assert!(connect(ours, pool, session, Role::Client, &secret, limit).is_err()),
+        _ => {
+            let who = (pool, session, Role::Client);
+            let begun = begin_early(ours, who, Ticket([3; 32]), &secret, limit);
+            let (caller, connection) = begun.expect("a socket that works");
+            let (mut writer, mut reader) = connection.split();
+            caller.send(&mut writer, &"request").expect("room in the socket");
+            assert!(caller.prove(&mut reader).is_err());
+        }
     }
 });

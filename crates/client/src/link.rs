@@ -3,26 +3,37 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
 use azekura_proto::message::{Request, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, Incarnation, TargetId};
-use azekura_rpc::transport::{Caller, Early, Network};
+use azekura_rpc::transport::{Caller, Early, Network, Said};
 use azekura_rpc::{Attempt, Destination, Failure, Slot};
 use parking_lot::RwLock;
 
 use crate::claims::Claims;
 use crate::health::Health;
 use crate::open_references::OpenReferences;
+use crate::remembered_links::LinkMemory;
 use crate::slots::Slots;
 
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
 /// with less, one that is there would be taken for one that is away.
 const CONNECT_MIN: Duration = Duration::from_secs(1);
+
+/// A round trip that is worth being spared the next process.
+const WORTH_A_TICKET: Duration = Duration::from_millis(1);
+
+/// What an engine says when it is first called, and about how far away it is.
+#[derive(Debug)]
+pub(crate) struct FirstWords {
+    said: Arc<Said>,
+    round_trip: Duration,
+}
 
 /// What all links of a session share.
 #[derive(Clone, Debug)]
@@ -32,6 +43,7 @@ pub(crate) struct Identity {
     pub(crate) network: Arc<dyn Network>,
     pub(crate) platform: SharedPlatform,
     pub(crate) is_guest: bool,
+    pub(crate) memory: Arc<LinkMemory>,
 }
 
 /// The link to one engine.
@@ -339,12 +351,14 @@ impl Link {
     /// Gives the slot the first connection of all to the engine, over which something is asked before the
     /// engine has let this session in: it has nothing there that would have to be claimed before. Gives what
     /// the engine will have said with its first answer, which is for [`Link::note_first`]; `None` if the
-    /// slot is to be connected in the usual way.
+    /// slot is to be connected in the usual way. What is asked goes out with the hello if it changes nothing
+    /// (`only_looks`) and an earlier call has brought a ticket.
     pub(crate) fn connect_first(
         &self,
         slot: &mut Slot,
+        only_looks: bool,
         gone: Duration,
-    ) -> Result<Option<Arc<OnceLock<Welcome>>>, Failure> {
+    ) -> Result<Option<FirstWords>, Failure> {
         let is_first = !slot.is_connected()
             && !self.is_down()
             && !self.open_references.holds_anything()
@@ -352,23 +366,35 @@ impl Link {
         if !is_first {
             return Ok(None);
         }
-        let Identity { network, caller, .. } = &*self.identity;
+        let Identity { network, caller, memory, .. } = &*self.identity;
         let timeout = self.patience().saturating_sub(gone).max(CONNECT_MIN);
-        match network.open_early(self.engine, &self.addresses(), caller, timeout) {
+        let ticket = if only_looks && self.is_remote() {
+            memory.links().ticket(&self.shown_addresses())
+        } else {
+            None
+        };
+        match network.open_early(self.engine, &self.addresses(), caller, ticket, timeout) {
             None => Ok(None),
             Some(Err(error)) => Err(Failure::Broken(error)),
-            Some(Ok(Early { conversation, welcome, round_trip })) => {
+            Some(Ok(Early { conversation, said, round_trip })) => {
                 self.note_dialled(round_trip);
                 slot.attach(conversation);
-                Ok(Some(welcome))
+                Ok(Some(FirstWords { said, round_trip }))
             }
         }
     }
 
     /// The first answer of the engine has come.
-    pub(crate) fn note_first(&self, welcome: &OnceLock<Welcome>) {
-        if let Some(welcome) = welcome.get() {
+    pub(crate) fn note_first(&self, words: &FirstWords) {
+        let FirstWords { said, round_trip } = words;
+        if let Some(welcome) = said.welcome.get() {
             self.claims.note_first(welcome.incarnation);
+        }
+        if let Some(ticket) = said.ticket.get()
+            && *round_trip >= WORTH_A_TICKET
+            && self.is_remote()
+        {
+            self.identity.memory.links().note_ticket(&self.shown_addresses(), *ticket);
         }
     }
 
@@ -447,7 +473,7 @@ mod tests {
     use azekura_proto::message::{Answer, Refusal, Reply, RequestHead, Role};
     use azekura_proto::{ContainerId, ObjectClass, Oid, PoolId, SessionId};
     use azekura_rpc::transport::{Data, Direct, Guest, Service, Sockets, Visit};
-    use azekura_wire::{Acceptor, Listener, Secret};
+    use azekura_wire::{Acceptor, Arrival, Listener, Secret, Tickets};
     use parking_lot::Mutex;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -465,6 +491,7 @@ mod tests {
             network: Arc::new(Sockets { settle_descriptor: Some(|descriptor| descriptor) }),
             platform: system(),
             is_guest: true,
+            memory: Arc::new(LinkMemory::of_this_process()),
         };
         let (engine, target) = (EngineId(0), TargetId(0));
         Link::new(engine, target, vec![address], Arc::new(identity), OpenReferences::default())
@@ -486,8 +513,8 @@ mod tests {
                     fresh_session: number == 0,
                 };
                 scope.spawn(move || {
-                    let gate = Acceptor { secret, pool: PoolId([1; 16]) };
-                    gate.receive(socket, |_| Ok(welcome)).map(|(connection, _)| connection)
+                    let gate = Acceptor { secret, pool: PoolId([1; 16]), tickets: None };
+                    gate.receive(socket, |_| Ok(welcome)).map(|arrival| arrival.connection)
                 });
             }
         });
@@ -532,7 +559,7 @@ mod tests {
             map_version: 1,
             fresh_session: false,
         };
-        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]) };
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]), tickets: None };
         let _frozen = std::thread::scope(|scope| {
             let accepted = || acceptor.receive(listener.accept().unwrap(), |_| Ok(welcome));
             let engine = scope.spawn(accepted);
@@ -603,7 +630,7 @@ mod tests {
 
     /// Lets one caller in who asks before that, as this engine, and answers it once.
     fn serve_early(listener: &Listener, secret: &Secret, engine: u16, refuses: bool) {
-        let acceptor = Acceptor { secret, pool: PoolId([1; 16]) };
+        let acceptor = Acceptor { secret, pool: PoolId([1; 16]), tickets: None };
         let welcome = Welcome {
             engine: EngineId(engine),
             incarnation: Incarnation(7),
@@ -616,7 +643,7 @@ mod tests {
             std::thread::sleep(pause);
             if refuses { Err(Refusal::Full) } else { Ok(welcome) }
         });
-        let Ok((mut connection, _)) = admitted else { return };
+        let Ok(Arrival { mut connection, .. }) = admitted else { return };
         connection.recv().unwrap();
         connection.queue(&Answer::Ok(Reply::Done), 0).unwrap();
         connection.flush(&[]).unwrap();
@@ -631,13 +658,13 @@ mod tests {
         let answer = std::thread::scope(|scope| {
             scope.spawn(|| serve_early(&listener, &secret, engine, refuses));
             let slot = &mut slots[0];
-            let welcome = link.connect_first(slot, Duration::ZERO).unwrap().unwrap();
-            assert!(slot.is_connected() && welcome.get().is_none());
+            let words = link.connect_first(slot, true, Duration::ZERO).unwrap().unwrap();
+            assert!(slot.is_connected() && words.said.welcome.get().is_none());
             let to = Destination { target: TargetId(0), map_version: 1 };
             let none = Attempt::default();
             let ping = Request::Ping;
             let answer = slot.exchange(to, none, &ping, &[], &mut [], Duration::ZERO);
-            link.note_first(&welcome);
+            link.note_first(&words);
             answer
         });
         (link, answer)
@@ -650,7 +677,77 @@ mod tests {
         assert_eq!((link.incarnation(), link.claim_count()), (Some(Incarnation(7)), 0));
         // Once only: later connections are made as ever.
         let mut slots = free_slots(&link, 1);
-        assert!(link.connect_first(&mut slots[0], Duration::ZERO).unwrap().is_none());
+        assert!(link.connect_first(&mut slots[0], true, Duration::ZERO).unwrap().is_none());
+    }
+
+    /// What comes of a first request by the ticket of an engine, or of one that has been started anew since.
+    fn ask_with_ticket(is_good: bool) -> (bool, Result<Answer, Failure>) {
+        let (secret, tickets) = (Secret::generate().unwrap(), Tickets::new().unwrap());
+        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".to_owned())).unwrap();
+        let link = link_to(listener.address().unwrap(), &secret);
+        let welcome = Welcome {
+            engine: EngineId(0),
+            incarnation: Incarnation(7),
+            map_version: 1,
+            fresh_session: true,
+        };
+        let receive = |tickets: &Tickets| {
+            let tickets = Some(tickets);
+            let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]), tickets };
+            acceptor.receive(listener.accept().unwrap(), |_| Ok(welcome.clone())).unwrap()
+        };
+        let slots = &mut free_slots(&link, 2);
+        let ask = |slot: &mut Slot, words: &FirstWords| {
+            let to = Destination { target: TargetId(0), map_version: 1 };
+            let (none, ping) = (Attempt::default(), Request::Ping);
+            let answer = slot.exchange(to, none, &ping, &[], &mut [], Duration::ZERO);
+            link.note_first(words);
+            answer
+        };
+        let given = std::thread::scope(|scope| {
+            let engine = scope.spawn(|| {
+                let others = Tickets::new().unwrap();
+                let mut arrival = receive(if is_good { &tickets } else { &others });
+                arrival.connection.recv().unwrap();
+                arrival.connection.queue(&Answer::Ok(Reply::Done), 0).unwrap();
+                arrival.connection.flush(&[]).unwrap();
+            });
+            let words = link.connect_first(&mut slots[0], true, Duration::ZERO).unwrap().unwrap();
+            ask(&mut slots[0], &words).unwrap().unwrap();
+            engine.join().unwrap();
+            *words.said.ticket.get().unwrap()
+        });
+        link.identity.memory.links().note_ticket(&link.shown_addresses(), given);
+        let next = link_to(listener.address().unwrap(), &secret);
+        let mut identity = Identity::clone(&next.identity);
+        identity.memory = Arc::clone(&link.identity.memory);
+        let next = Link { identity: Arc::new(identity), ..next };
+        std::thread::scope(|scope| {
+            let engine = scope.spawn(|| {
+                let mut arrival = receive(&tickets);
+                let (is_early, first) = (arrival.is_to_prove(), arrival.first.take());
+                let (_, request): (RequestHead, Request<'_>) =
+                    azekura_proto::frame::decode_borrowed(first.as_ref().unwrap()).unwrap();
+                assert_eq!(request, Request::Ping);
+                arrival.connection.queue(&Answer::Ok(Reply::Done), 0).unwrap();
+                arrival.connection.flush(&[]).unwrap();
+                arrival.take_proof(&secret).unwrap();
+                is_early
+            });
+            let words = next.connect_first(&mut slots[1], true, Duration::ZERO).unwrap().unwrap();
+            let answer = ask(&mut slots[1], &words);
+            assert_eq!(words.said.welcome.get(), Some(&welcome));
+            (engine.join().unwrap(), answer)
+        })
+    }
+
+    #[test]
+    fn the_first_request_goes_out_with_the_hello_where_an_engine_has_given_a_ticket() {
+        for is_good in [true, false] {
+            let (is_early, answer) = ask_with_ticket(is_good);
+            assert!(matches!(answer, Ok(Ok(Reply::Done))), "{answer:?}");
+            assert_eq!(is_early, is_good);
+        }
     }
 
     #[test]
@@ -667,7 +764,7 @@ mod tests {
         let mut slots = free_slots(&link, 1);
         std::thread::scope(|scope| {
             scope.spawn(|| serve_early(&listener, &secret, 0, false));
-            assert!(link.connect_first(&mut slots[0], Duration::ZERO).is_err());
+            assert!(link.connect_first(&mut slots[0], true, Duration::ZERO).is_err());
             slots.clear();
         });
     }
@@ -679,7 +776,7 @@ mod tests {
         let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
         link.open_references.open(oid, &*system());
         let mut slots = free_slots(&link, 1);
-        assert!(link.connect_first(&mut slots[0], Duration::ZERO).unwrap().is_none());
+        assert!(link.connect_first(&mut slots[0], true, Duration::ZERO).unwrap().is_none());
     }
 
     #[test]

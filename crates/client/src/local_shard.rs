@@ -206,6 +206,7 @@ mod tests {
 
     use super::*;
     use crate::link::Identity;
+    use crate::remembered_links::LinkMemory;
     use crate::retry::Exchange;
     use crate::session::draw_session_id;
 
@@ -224,7 +225,9 @@ mod tests {
         };
         let network = std::sync::Arc::new(Sockets::default());
         let pool_name = "p".to_owned();
-        Session::new(Identity { caller, pool_name, network, platform, is_guest: true }, map)
+        let memory = std::sync::Arc::new(LinkMemory::of_this_process());
+        let identity = Identity { caller, pool_name, network, platform, is_guest: true, memory };
+        Session::new(identity, map)
     }
 
     /// An engine that serves so many connections, one after the other. It hangs up when it is asked for a
@@ -243,9 +246,9 @@ mod tests {
                 map_version: 1,
                 fresh_session: true,
             };
-            let gate = Acceptor { secret, pool: POOL };
-            let (mut connection, _) =
-                gate.receive(listener.accept().unwrap(), |_| Ok(welcome)).unwrap();
+            let gate = Acceptor { secret, pool: POOL, tickets: None };
+            let arrival = gate.receive(listener.accept().unwrap(), |_| Ok(welcome)).unwrap();
+            let mut connection = arrival.connection;
             while let Ok((_, body)) = connection.recv() {
                 let (_, request): (RequestHead, Request<'_>) =
                     frame::decode_borrowed(body).unwrap();

@@ -74,11 +74,15 @@ pub struct OpenedName {
     /// A read lease of a file's shard at home, under which the attributes were looked at; of 0 ms if there
     /// is none.
     pub lease: Leased,
+    /// How many of the file's last bytes have come under the lease, fewer than there was room for where a hole
+    /// follows; `None` if they were not brought.
+    pub brought_bytes: Option<usize>,
 }
 
 impl Pool {
-    /// Opens what a name leads to, with a read lease of a regular file if `lease`: [`Pool::open`] without
-    /// looking the name up first. `None` if it has to be done in these two steps just now.
+    /// Opens what a name leads to, with a read lease of a regular file if `lease`, and then with as many of its
+    /// last bytes as `bring` has room for, or all that there are: [`Pool::open`] without looking the name up
+    /// first. `None` if it has to be done in these two steps just now.
     ///
     /// # Errors
     /// As [`Pool::call`].
@@ -87,12 +91,16 @@ impl Pool {
         dir: Oid,
         name: &[u8],
         lease: bool,
+        bring: &mut [u8],
     ) -> Result<Option<OpenedName>> {
         let target = self.placement().entry_target(dir, name);
         let link = self.link(target)?;
         let claims = link.claim_count();
         let Some(opening) = link.open_references.begin_open_by_name() else { return Ok(None) };
-        let reply = self.call(target, OpenEntry { dir, name, lease });
+        // What is behind changes on their way carries no data.
+        let bring = if self.changes.are_none() { bring } else { &mut [] };
+        let request = OpenEntry { dir, name, lease, bring_bytes: bring.len() as u32 };
+        let reply = self.fetch(target, request, bring);
         let is_held = |kind| matches!(kind, FileKind::Regular | FileKind::Directory);
         let held = reply.as_ref().ok().filter(|opened| opened.attr.is_some());
         let held = held.map(|opened| opened.entry).filter(|entry| is_held(entry.kind));
@@ -100,13 +108,15 @@ impl Pool {
         let mut is_certain = link.open_references.end_open_by_name(opening, oid);
         // The engine that has opened it may have ended, and the next one have heard what was open before.
         is_certain &= link.claim_count() == claims;
-        let OpenedEntry { entry, mut attr, mut lease } = reply?;
+        let OpenedEntry { entry, mut attr, mut lease, mut brought_bytes } = reply?;
         let reference = oid.map(|oid| OpenReference { pool: Arc::clone(self), oid });
         if let Some(oid) = oid.filter(|_| !is_certain) {
             attr = Some(self.call(oid.home(), Open { oid })?);
             lease.lease_ms = 0;
+            brought_bytes = None;
         }
-        Ok(Some(OpenedName { entry, attr, reference, lease }))
+        let brought_bytes = brought_bytes.map(|bytes| bytes as usize);
+        Ok(Some(OpenedName { entry, attr, reference, lease, brought_bytes }))
     }
 
     /// Opens an object: it is kept until the reference is dropped, even if its last name goes.

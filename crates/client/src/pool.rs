@@ -21,6 +21,7 @@ use crate::in_flight::ChangesInFlight;
 use crate::lending::Lenders;
 use crate::link::{Identity, Link};
 use crate::pool_file::PoolFile;
+use crate::remembered_links::LinkMemory;
 use crate::retry::Exchange;
 use crate::session::{Session, draw_session_id};
 
@@ -98,6 +99,11 @@ impl Pool {
                 timeout: request_timeout,
             },
             pool_name: file.map.name.clone(),
+            // What is known of a way that somebody has made is of no use to others.
+            memory: Arc::new(match network {
+                None => LinkMemory::of(file.map.pool),
+                Some(_) => LinkMemory::of_this_process(),
+            }),
             network: network.unwrap_or_else(|| Arc::new(Sockets { settle_descriptor })),
             platform,
             is_guest,

@@ -1,11 +1,14 @@
 //! What earlier processes of this user have found out about the links to a pool's engines, in a small file beside
 //! the pool files. Owns its form, and that it is a guess and nothing more: whoever cannot read or write it does
-//! without, and says nothing. It never holds anything that a wrong value could do harm with.
+//! without, and says nothing. It never holds anything that a wrong value could do harm with: a ticket shows an
+//! engine nothing without the pool's secret.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use azekura_proto::PoolId;
+use azekura_proto::message::Ticket;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::pool_file::{pools_dir, replace};
@@ -26,6 +29,8 @@ struct OnDisk {
     version: u32,
     #[serde(default)]
     links: Vec<RememberedLink>,
+    #[serde(default)]
+    tickets: Vec<RememberedTicket>,
 }
 
 /// One link, as it was found to be.
@@ -39,6 +44,22 @@ struct RememberedLink {
     seen_s: u64,
 }
 
+/// What an engine has given for the next call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct RememberedTicket {
+    /// As in [`RememberedLink`].
+    addresses: String,
+    ticket: Ticket,
+    /// When, in seconds since 1970.
+    seen_s: u64,
+}
+
+/// Whether something was noted no longer ago than this.
+fn is_younger_than(seen_s: u64, age: Duration, now_s: u64) -> bool {
+    // What is of the future was noted by another clock.
+    seen_s <= now_s && now_s - seen_s < age.as_secs()
+}
+
 impl RememberedLink {
     /// Whether it is about the link that has this round trip now.
     fn is_like(&self, round_trip_us: u64) -> bool {
@@ -47,16 +68,43 @@ impl RememberedLink {
     }
 
     fn is_younger_than(&self, age: Duration, now_s: u64) -> bool {
-        // What is of the future was noted by another clock.
-        self.seen_s <= now_s && now_s - self.seen_s < age.as_secs()
+        is_younger_than(self.seen_s, age, now_s)
     }
 }
 
-/// The links of a pool.
+/// What a session remembers of the links to its pool's engines, looked up when it is first wanted.
 #[derive(Debug)]
+pub(crate) struct LinkMemory {
+    /// `None`: nothing of earlier processes.
+    pool: Option<PoolId>,
+    links: Mutex<Option<RememberedLinks>>,
+}
+
+/// The links of a pool.
+#[derive(Debug, Default)]
 pub(crate) struct RememberedLinks {
-    path: PathBuf,
+    /// None where nothing is on record.
+    path: Option<PathBuf>,
     links: Vec<RememberedLink>,
+    tickets: Vec<RememberedTicket>,
+}
+
+impl LinkMemory {
+    pub(crate) fn of(pool: PoolId) -> Self {
+        Self { pool: Some(pool), links: Mutex::default() }
+    }
+
+    /// One without a file.
+    pub(crate) fn of_this_process() -> Self {
+        Self { pool: None, links: Mutex::default() }
+    }
+
+    /// What is known.
+    pub(crate) fn links(&self) -> MappedMutexGuard<'_, RememberedLinks> {
+        MutexGuard::map(self.links.lock(), |links| {
+            links.get_or_insert_with(|| self.pool.map(RememberedLinks::load).unwrap_or_default())
+        })
+    }
 }
 
 fn now_s() -> u64 {
@@ -70,8 +118,39 @@ impl RememberedLinks {
     }
 
     fn load_from(path: PathBuf) -> Self {
-        let links = read(&path).unwrap_or_default();
-        Self { path, links }
+        let OnDisk { links, tickets, .. } = read(&path).unwrap_or_default();
+        Self { path: Some(path), links, tickets }
+    }
+
+    /// The ticket of an engine with these addresses.
+    pub(crate) fn ticket(&self, addresses: &str) -> Option<Ticket> {
+        let now_s = now_s();
+        let known = self.tickets.iter().find(|known| known.addresses == addresses)?;
+        is_younger_than(known.seen_s, LIFE, now_s).then_some(known.ticket)
+    }
+
+    /// Puts on record what an engine has given.
+    pub(crate) fn note_ticket(&mut self, addresses: &str, ticket: Ticket) {
+        if self.ticket(addresses) == Some(ticket) {
+            return;
+        }
+        self.renew();
+        let now_s = now_s();
+        let tickets = &mut self.tickets;
+        tickets.retain(|known| {
+            known.addresses != addresses && is_younger_than(known.seen_s, LIFE, now_s)
+        });
+        tickets.sort_by_key(|known| std::cmp::Reverse(known.seen_s));
+        tickets.truncate(LINKS_MAX - 1);
+        tickets.push(RememberedTicket { addresses: addresses.to_owned(), ticket, seen_s: now_s });
+        self.save();
+    }
+
+    /// Others may have written since.
+    fn renew(&mut self) {
+        if let Some(OnDisk { links, tickets, .. }) = self.path.as_deref().and_then(read) {
+            (self.links, self.tickets) = (links, tickets);
+        }
     }
 
     /// The rate of the link to an engine with these addresses, in bytes per second, if it has about this round trip
@@ -96,35 +175,37 @@ impl RememberedLinks {
         if is_known || bytes_per_second == 0 {
             return;
         }
-        // Others may have written since.
-        let mut links = read(&self.path).unwrap_or_default();
+        self.renew();
+        let links = &mut self.links;
         links.retain(|link| link.addresses != addresses && link.is_younger_than(LIFE, now_s));
         links.sort_by_key(|link| std::cmp::Reverse(link.seen_s));
         links.truncate(LINKS_MAX - 1);
         let addresses = addresses.to_owned();
         links.push(RememberedLink { addresses, bytes_per_second, round_trip_us, seen_s: now_s });
-        self.links = links;
-        if let Err(error) = self.save() {
-            tracing::debug!("{} cannot be written: {error}", self.path.display());
-        }
+        self.save();
     }
 
-    fn save(&self) -> std::io::Result<()> {
-        let disk = OnDisk { version: VERSION, links: self.links.clone() };
-        let text = toml::to_string(&disk).map_err(std::io::Error::other)?;
+    fn save(&self) {
+        let Some(path) = &self.path else { return };
+        let (links, tickets) = (self.links.clone(), self.tickets.clone());
+        let disk = OnDisk { version: VERSION, links, tickets };
+        let written = toml::to_string(&disk).map_err(std::io::Error::other);
         // A guess may be lost with the machine's power.
-        replace(&self.path, &text, |_| Ok(()))
+        let written = written.and_then(|text| replace(path, &text, |_| Ok(())));
+        if let Err(error) = written {
+            tracing::debug!("{} cannot be written: {error}", path.display());
+        }
     }
 }
 
 /// What is in a file; `None` if that makes no sense.
-fn read(path: &Path) -> Option<Vec<RememberedLink>> {
+fn read(path: &Path) -> Option<OnDisk> {
     let length = std::fs::metadata(path).ok()?.len();
     if length > FILE_BYTES_MAX {
         return None;
     }
     let disk: OnDisk = toml::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-    (disk.version == VERSION).then_some(disk.links)
+    (disk.version == VERSION).then_some(disk)
 }
 
 #[cfg(test)]
@@ -133,6 +214,27 @@ mod tests {
 
     fn links(dir: &Path) -> RememberedLinks {
         RememberedLinks::load_from(dir.join("links").join("pool.toml"))
+    }
+
+    #[test]
+    fn a_ticket_is_there_for_the_next_process_beside_what_the_link_carries() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut one = links(dir.path());
+        assert_eq!(one.ticket("10.0.0.1:7070"), None);
+        one.note("10.0.0.1:7070", 100_000_000, 50_000);
+        links(dir.path()).note_ticket("10.0.0.1:7070", Ticket([1; 32]));
+        one.note_ticket("10.0.0.2:7070", Ticket([2; 32]));
+        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]));
+        one.note("10.0.0.3:7070", 5_000_000, 9_000);
+        let next = links(dir.path());
+        assert_eq!(next.ticket("10.0.0.1:7070"), Some(Ticket([1; 32])));
+        assert_eq!(next.ticket("10.0.0.2:7070"), Some(Ticket([3; 32])));
+        assert_eq!(next.ticket("10.0.0.3:7070"), None);
+        assert_eq!(next.rate("10.0.0.1:7070", 60_000), Some(100_000_000));
+        assert_eq!(next.rate("10.0.0.3:7070", 9_000), Some(5_000_000));
+        let memory = LinkMemory::of_this_process();
+        memory.links().note_ticket("10.0.0.1:7070", Ticket([1; 32]));
+        assert!(memory.links().ticket("10.0.0.1:7070").is_some());
     }
 
     #[test]

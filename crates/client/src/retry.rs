@@ -110,7 +110,8 @@ impl Session {
         let changes = exchange.request.is_fenced();
         if attempts.have_failed() || !link.is_ready(slot, changes) {
             if !attempts.have_failed() {
-                first = link.connect_first(slot, attempts.gone(platform))?;
+                let only_looks = !changes && exchange.bulk_out.is_empty();
+                first = link.connect_first(slot, only_looks, attempts.gone(platform))?;
             }
             if first.is_none() {
                 link.reach(slot, map_version, changes, attempts.gone(platform))?;
@@ -125,8 +126,8 @@ impl Session {
         if let Some(sent) = sent {
             link.note_answer(sent);
         }
-        if let Some(welcome) = first {
-            link.note_first(&welcome);
+        if let Some(words) = first {
+            link.note_first(&words);
         }
         link.note_up();
         Ok(answer)

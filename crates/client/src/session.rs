@@ -218,6 +218,7 @@ mod tests {
     use azekura_rpc::transport::{Caller, Sockets};
     use azekura_wire::Secret;
 
+    use crate::remembered_links::LinkMemory;
     use crate::retry::Exchange;
 
     fn session() -> Session {
@@ -235,6 +236,7 @@ mod tests {
             network: Arc::new(Sockets::default()),
             platform: system(),
             is_guest: false,
+            memory: Arc::new(LinkMemory::of_this_process()),
         };
         Session::new(identity, map)
     }

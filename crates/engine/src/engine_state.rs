@@ -11,7 +11,7 @@ use azekura_proto::{EngineId, PoolMap, SessionId, Status};
 use azekura_rpc::PeerClient;
 use azekura_rpc::transport::Sockets;
 use azekura_store::Environment;
-use azekura_wire::Secret;
+use azekura_wire::{Secret, Tickets};
 use parking_lot::RwLock;
 
 use crate::engine_dir::EngineDir;
@@ -53,12 +53,16 @@ pub(crate) struct EngineState {
     pub(crate) open_connections: AtomicUsize,
     /// Connections that are in the middle of the handshake, over a network and on this host.
     pub(crate) handshakes: [AtomicUsize; 2],
+    /// For callers that come again.
+    pub(crate) tickets: Tickets,
 }
 
 impl EngineState {
     /// Opens the targets if the engine belongs to a pool.
     pub(crate) fn open(config: EngineConfig) -> Result<Self, EngineError> {
         let platform = system();
+        let tickets = Tickets::new()
+            .map_err(io_error("cannot draw random numbers for", config.engine_dir().path()))?;
         let state = Self {
             config,
             service: RwLock::new(None),
@@ -67,6 +71,7 @@ impl EngineState {
             stopping: Arc::new(AtomicBool::new(false)),
             open_connections: AtomicUsize::new(0),
             handshakes: Default::default(),
+            tickets,
         };
         if let Some((engine, map)) = state.config.engine_dir().read_place()? {
             *state.service.write() = Some(state.open_service(engine, map)?);

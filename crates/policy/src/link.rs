@@ -90,7 +90,7 @@ impl LinkEstimate {
     }
 
     /// Rate times round trip in bytes: what is on the way on a full link.
-    pub(crate) fn bandwidth_delay_product_bytes(self) -> u64 {
+    pub fn bandwidth_delay_product_bytes(self) -> u64 {
         let product = u128::from(self.bytes_per_second) * u128::from(self.round_trip_us);
         u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
     }

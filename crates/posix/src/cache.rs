@@ -334,6 +334,15 @@ impl DirCache {
         }
     }
 
+    /// Keeps where a name leads that was met.
+    pub(crate) fn keep_met_step(&self, asked: AskedAny, dir: Oid, name: &[u8], step: Step) {
+        let mut now = self.ask_step(dir, name);
+        now.since = asked.since;
+        if self.all_changes() == asked.changes {
+            self.keep_step(now, dir, name, step);
+        }
+    }
+
     /// A name leads elsewhere, or nowhere, from now on.
     pub(crate) fn forget_step(&self, dir: Oid, name: &[u8]) {
         self.renew_step(dir, name, None);
@@ -378,6 +387,18 @@ mod tests {
             matches!(cache.step(object(1), b"name"), Some(Step::Directory(oid)) if oid == object(2))
         );
         assert!(cache.step(object(2), b"name").is_none());
+    }
+
+    #[test]
+    fn what_was_met_is_not_kept_after_any_change() {
+        let cache = DirCache::new(Some(Duration::from_secs(60)), azekura_platform::system());
+        let asked = cache.ask_any_dir();
+        cache.forget_step(object(3), b"another");
+        cache.keep_met_step(asked, object(1), b"name", Step::Directory(object(2)));
+        assert!(cache.step(object(1), b"name").is_none());
+        let asked = cache.ask_any_dir();
+        cache.keep_met_step(asked, object(1), b"name", Step::Directory(object(2)));
+        assert!(cache.step(object(1), b"name").is_some());
     }
 
     #[test]

@@ -139,7 +139,8 @@ fn what_is_asked_next_goes_over_the_connection_of_the_writes_before() {
 #[test]
 fn what_is_asked_next_goes_over_a_connection_of_the_reads_before() {
     let cluster = far_pool();
-    cluster.root().write("/file", &[7; SMALL_BYTES]).unwrap();
+    // What is read here does not come with the opening.
+    cluster.root().write("/file", &vec![7; 3 * SMALL_BYTES]).unwrap();
     let client = client(&cluster);
     let file = read_only(&client, "/file");
     let mut buffer = vec![0; SMALL_BYTES / 2];

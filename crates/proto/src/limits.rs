@@ -6,6 +6,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const PATH_BYTES_MAX: usize = 4096;
 /// Most symlinks followed in one path walk (Linux follows 40).
 pub const SYMLINKS_MAX: u32 = 40;
+/// Most names that are looked up by one request.
+pub const WALK_NAMES_MAX: usize = 64;
 /// Most links to one inode.
 pub const LINKS_MAX: u32 = 1_000_000;
 
@@ -31,6 +33,9 @@ pub const FRAME_BULK_BYTES_MAX: u32 = 4 * 1024 * 1024;
 /// engine sends them from the file, and the client has asked for them, so that nobody is made to keep
 /// what he has not planned for.
 pub const READ_BULK_BYTES_MAX: u32 = 1024 * 1024 * 1024;
+/// Most bytes of a file that come with the answer to its opening: what a young connection carries in one
+/// round trip (RFC 6928: ten segments) beside the answer itself.
+pub const BROUGHT_BYTES_MAX: u32 = 12 * 1024;
 /// Largest listing page an engine sends, in bytes. Stays below the body's bound with its head.
 pub const PAGE_BYTES_MAX: u32 = 256 * 1024;
 

@@ -301,10 +301,7 @@ pub(crate) fn head(at: Place, to: Destination, attempt: Attempt) -> RequestHead 
 
 /// How many data stand behind an answer, if they are as many as it says and fit.
 fn checked(answer: &Answer, bulk_bytes: usize, bulk_bytes_max: usize) -> Result<usize, Failure> {
-    let announced = match answer {
-        Ok(Reply::Data { bytes, .. } | Reply::FileData { bytes, .. }) => *bytes as usize,
-        _ => 0,
-    };
+    let announced = answer.as_ref().map_or(0, Reply::bulk_bytes) as usize;
     if announced != bulk_bytes || bulk_bytes > bulk_bytes_max {
         return Err(Failure::UNASKED_DATA);
     }

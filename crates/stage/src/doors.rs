@@ -134,8 +134,8 @@ impl Pass {
     }
 
     fn receive(&self, socket: Socket) -> Result<(Connection, Opening), ConnectError> {
-        let acceptor = Acceptor { secret: &self.secret, pool: self.job.as_pool() };
-        let (mut connection, _) = acceptor.receive(socket, |_| {
+        let acceptor = Acceptor { secret: &self.secret, pool: self.job.as_pool(), tickets: None };
+        let arrival = acceptor.receive(socket, |_| {
             Ok(Welcome {
                 engine: EngineId(0),
                 incarnation: Incarnation(0),
@@ -143,6 +143,7 @@ impl Pass {
                 fresh_session: true,
             })
         })?;
+        let mut connection = arrival.connection;
         connection.socket().set_read_timeout(Some(DIAL_TIME))?;
         let opening = frame::decode(connection.recv()?.1)?;
         connection.socket().set_read_timeout(None)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use azekura_proto::frame::{self, FrameError};
 use azekura_proto::limits::{HANDSHAKE_BODY_BYTES_MAX, HANDSHAKE_MS};
 use azekura_proto::message::{
-    Challenge, Hello, MAGIC, NONCE_BYTES, Proof, Refusal, Role, VERSION, Welcome,
+    Challenge, Hello, MAGIC, NONCE_BYTES, Proof, Refusal, Role, Ticket, VERSION, Welcome,
 };
 use azekura_proto::{PoolId, SessionId};
 
@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::frames::{FrameReader, RecvError};
 use crate::secret::Secret;
 use crate::socket::{Socket, wait_for_any};
+use crate::tickets::Tickets;
 
 /// Why a connection was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -48,22 +49,26 @@ impl From<FrameError> for ConnectError {
     }
 }
 
-type Offer = Result<Challenge, Refusal>;
+pub(crate) type Offer = Result<Challenge, Refusal>;
 type Verdict = Result<Welcome, Refusal>;
 
-fn draw_nonce() -> io::Result<[u8; NONCE_BYTES]> {
+pub(crate) fn draw_nonce() -> io::Result<[u8; NONCE_BYTES]> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
     Ok(nonce)
 }
 
-fn set_timeouts(socket: &Socket, timeout: Option<Duration>) -> io::Result<()> {
+pub(crate) fn set_timeouts(socket: &Socket, timeout: Option<Duration>) -> io::Result<()> {
     socket.set_read_timeout(timeout)?;
     socket.set_write_timeout(timeout)
 }
 
 /// What both proofs are computed over, but for the side's own word.
-fn transcript<'a>(side: &'a [u8], hello: &'a Hello, engine_nonce: &'a [u8]) -> [&'a [u8]; 6] {
+pub(crate) fn transcript<'a>(
+    side: &'a [u8],
+    hello: &'a Hello,
+    engine_nonce: &'a [u8],
+) -> [&'a [u8]; 6] {
     let role: &[u8] = match hello.role {
         Role::Client => b"client",
         Role::Engine => b"engine",
@@ -71,10 +76,21 @@ fn transcript<'a>(side: &'a [u8], hello: &'a Hello, engine_nonce: &'a [u8]) -> [
     [side, &hello.pool.0, &hello.session.0, role, &hello.nonce, engine_nonce]
 }
 
+/// What an early proof is computed over.
+pub(crate) fn early_words<'a>(
+    hello: &'a Hello,
+    ticket: &'a Ticket,
+    body: &'a [u8],
+) -> [&'a [u8]; 7] {
+    let [side, pool, session, role, nonce, ticket] = transcript(EARLY_SIDE, hello, &ticket.0);
+    [side, pool, session, role, nonce, ticket, body]
+}
+
 /// No time at all would mean for ever to a socket.
 const LIMIT_MIN: Duration = Duration::from_millis(1);
-const ENGINE_SIDE: &[u8] = b"azekura 1 engine";
-const CALLER_SIDE: &[u8] = b"azekura 1 caller";
+pub(crate) const ENGINE_SIDE: &[u8] = b"azekura 1 engine";
+pub(crate) const CALLER_SIDE: &[u8] = b"azekura 1 caller";
+const EARLY_SIDE: &[u8] = b"azekura 1 early";
 
 /// The caller's side of the handshake, its hello sent: it waits for the engine's challenge. Several
 /// are taken through their steps side by side in the round trips of one.
@@ -89,6 +105,7 @@ pub struct HelloSent {
 #[derive(Debug)]
 pub struct ProofSent {
     connection: Connection,
+    ticket: Option<Ticket>,
 }
 
 /// Sends the hello to the engine at the other end, which is to let the caller in within `limit`, and
@@ -108,7 +125,8 @@ pub fn begin(
     let mut connection = Connection::new(socket);
     let deadline = Instant::now() + limit;
     connection.distrust(deadline, HANDSHAKE_BODY_BYTES_MAX);
-    let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce: draw_nonce()? };
+    let nonce = draw_nonce()?;
+    let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce, early: None };
     connection.queue(&hello, 0)?;
     connection.flush(&[])?;
     Ok(HelloSent { connection, hello, deadline })
@@ -128,7 +146,7 @@ impl HelloSent {
         let proof = Proof { proof: secret.sign(&transcript(CALLER_SIDE, hello, &challenge.nonce)) };
         self.connection.queue(&proof, 0)?;
         self.connection.flush(&[])?;
-        Ok(ProofSent { connection: self.connection })
+        Ok(ProofSent { connection: self.connection, ticket: challenge.ticket })
     }
 }
 
@@ -145,9 +163,10 @@ impl ProofSent {
 
     /// The connection, for a caller who sends its first request without waiting for the welcome: the
     /// engine has shown that it knows the secret, and looks at the request only once it has seen the
-    /// proof. What comes first is to be read by [`receive_welcome`]. The socket keeps its time-outs.
-    pub fn go_on(self) -> Connection {
-        self.connection
+    /// proof. What comes first is to be read by [`receive_welcome`]. The socket keeps its time-outs. Gives
+    /// the engine's ticket too.
+    pub fn go_on(self) -> (Connection, Option<Ticket>) {
+        (self.connection, self.ticket)
     }
 }
 
@@ -212,6 +231,46 @@ pub struct Guest {
     pub pool: PoolId,
 }
 
+/// A caller that has come in.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The connection to it.
+    pub connection: Connection,
+    /// Who it is.
+    pub guest: Guest,
+    /// The body of a request that came with its hello.
+    pub first: Option<Vec<u8>>,
+    /// What its proof is to be held against, if only that request may be answered before.
+    awaited: Option<(Hello, [u8; NONCE_BYTES])>,
+}
+
+impl Arrival {
+    /// Whether only its first request may be answered, if that changes nothing, before
+    /// [`Arrival::take_proof`].
+    pub fn is_to_prove(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Waits for the proof of a caller whose first request was answered early. The socket keeps no time-outs.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the connection is of no further use.
+    pub fn take_proof(&mut self, secret: &Secret) -> Result<(), ConnectError> {
+        let Some((hello, nonce)) = self.awaited.take() else { return Ok(()) };
+        let connection = &mut self.connection;
+        // The answer may have taken its time.
+        let limit = Duration::from_millis(HANDSHAKE_MS);
+        connection.distrust(Instant::now() + limit, HANDSHAKE_BODY_BYTES_MAX);
+        let proof = frame::decode::<Proof>(connection.recv()?.1)?;
+        if !secret.verify(&transcript(CALLER_SIDE, &hello, &nonce), &proof.proof) {
+            return Err(Refusal::WrongSecret.into());
+        }
+        connection.trust();
+        set_timeouts(connection.socket(), None)?;
+        Ok(())
+    }
+}
+
 /// The engine's side of the handshake.
 #[derive(Debug)]
 pub struct Acceptor<'a> {
@@ -220,11 +279,13 @@ pub struct Acceptor<'a> {
     /// The pool served; `PoolId::NONE` while there is none. A caller that knows the secret but not
     /// the pool yet says `PoolId::NONE` too, and asks for the map.
     pub pool: PoolId,
+    /// By which callers may ask something with their hello; none are taken or given where there are none.
+    pub tickets: Option<&'a Tickets>,
 }
 
 impl Acceptor<'_> {
     /// Challenges a caller; `admit` then says whether there is room for it, and what it is told.
-    /// The socket keeps no time-outs.
+    /// The socket keeps no time-outs, unless the caller has come early and is still to prove who it is.
     ///
     /// # Errors
     /// [`ConnectError`]; the caller has been told the reason where it spoke the protocol.
@@ -232,43 +293,71 @@ impl Acceptor<'_> {
         &self,
         socket: Socket,
         admit: impl FnOnce(&Guest) -> Result<Welcome, Refusal>,
-    ) -> Result<(Connection, Guest), ConnectError> {
+    ) -> Result<Arrival, ConnectError> {
         let limit = Duration::from_millis(HANDSHAKE_MS);
         set_timeouts(&socket, Some(limit))?;
         let mut connection = Connection::new(socket);
         connection.distrust(Instant::now() + limit, HANDSHAKE_BODY_BYTES_MAX);
-        let hello = frame::decode::<Hello>(connection.recv()?.1)?;
-        if hello.magic != MAGIC {
-            return Err(FrameError::Malformed.into());
-        }
-        let offer = if hello.version != VERSION {
-            Err(Refusal::Version { engine: VERSION })
-        } else if hello.pool != self.pool && hello.pool != PoolId::NONE {
-            Err(Refusal::WrongPool)
-        } else {
-            let nonce = draw_nonce()?;
-            Ok(Challenge {
-                nonce,
-                proof: self.secret.sign(&transcript(ENGINE_SIDE, &hello, &nonce)),
-            })
+        let (hello, challenge) = match self.offer(connection.recv()?.1)? {
+            Ok(offered) => offered,
+            Err(refusal) => {
+                connection.queue(&Offer::Err(refusal.clone()), 0)?;
+                connection.flush(&[])?;
+                return Err(refusal.into());
+            }
         };
-        connection.queue(&offer, 0)?;
-        connection.flush(&[])?;
-        let challenge = offer?;
-        let proof = frame::decode::<Proof>(connection.recv()?.1)?;
-        let words = transcript(CALLER_SIDE, &hello, &challenge.nonce);
+        let first = match hello.early {
+            Some(_) => Some(connection.recv()?.1.to_vec()),
+            None => None,
+        };
+        let is_early = first.as_ref().is_some_and(|body| self.takes_early(&hello, body));
+        connection.queue(&Offer::Ok(challenge.clone()), 0)?;
         let guest = Guest { session: hello.session, role: hello.role, pool: hello.pool };
-        let verdict = if self.secret.verify(&words, &proof.proof) {
+        let verdict = if is_early {
             admit(&guest)
         } else {
-            Err(Refusal::WrongSecret)
+            connection.flush(&[])?;
+            let proof = frame::decode::<Proof>(connection.recv()?.1)?;
+            let words = transcript(CALLER_SIDE, &hello, &challenge.nonce);
+            let is_proven = self.secret.verify(&words, &proof.proof);
+            if is_proven { admit(&guest) } else { Err(Refusal::WrongSecret) }
         };
         connection.queue(&verdict, 0)?;
         connection.flush(&[])?;
         verdict?;
-        connection.trust();
-        set_timeouts(connection.socket(), None)?;
-        Ok((connection, guest))
+        let awaited = is_early.then_some((hello, challenge.nonce));
+        if awaited.is_none() {
+            connection.trust();
+            set_timeouts(connection.socket(), None)?;
+        }
+        Ok(Arrival { connection, guest, first, awaited })
+    }
+
+    /// What a caller's first words are, and the challenge to it.
+    fn offer(&self, body: &[u8]) -> Result<Result<(Hello, Challenge), Refusal>, ConnectError> {
+        // All versions begin with these.
+        let (magic, version) = frame::decode::<([u8; MAGIC.len()], u32)>(body)?;
+        if magic != MAGIC {
+            return Err(FrameError::Malformed.into());
+        }
+        if version != VERSION {
+            return Ok(Err(Refusal::Version { engine: VERSION }));
+        }
+        let hello = frame::decode::<Hello>(body)?;
+        if hello.pool != self.pool && hello.pool != PoolId::NONE {
+            return Ok(Err(Refusal::WrongPool));
+        }
+        let nonce = draw_nonce()?;
+        let proof = self.secret.sign(&transcript(ENGINE_SIDE, &hello, &nonce));
+        let ticket = self.tickets.map(Tickets::current);
+        Ok(Ok((hello, Challenge { nonce, proof, ticket })))
+    }
+
+    /// Whether the request that came with a hello may be answered before the caller's proof.
+    fn takes_early(&self, hello: &Hello, body: &[u8]) -> bool {
+        let (Some(tickets), Some(early)) = (self.tickets, &hello.early) else { return false };
+        self.secret.verify(&early_words(hello, &early.ticket, body), &early.proof)
+            && tickets.take(early.ticket, &hello.nonce)
     }
 }
 
@@ -283,14 +372,14 @@ mod tests {
         let (near, far) = Socket::pair().unwrap();
         let engine = engine.clone();
         let accepting = std::thread::spawn(move || {
-            let acceptor = Acceptor { secret: &engine, pool: PoolId([1; 16]) };
+            let acceptor = Acceptor { secret: &engine, pool: PoolId([1; 16]), tickets: None };
             let welcome = Welcome {
                 engine: EngineId(0),
                 incarnation: Incarnation(4),
                 map_version: 1,
                 fresh_session: true,
             };
-            acceptor.receive(far, |_| Ok(welcome)).map(|(_, guest)| guest)
+            acceptor.receive(far, |_| Ok(welcome)).map(|arrival| arrival.guest)
         });
         let met = connect(near, pool, SessionId([5; 16]), Role::Client, caller, LONG);
         let guest = accepting.join().unwrap();
@@ -313,6 +402,22 @@ mod tests {
     }
 
     #[test]
+    fn another_release_is_told_so() {
+        let (near, far) = Socket::pair().unwrap();
+        let mut caller = Connection::new(near);
+        // As it was before callers could ask early.
+        caller
+            .queue(&(MAGIC, VERSION - 1, [1u8; 16], [5u8; 16], Role::Client, [0u8; 32]), 0)
+            .unwrap();
+        caller.flush(&[]).unwrap();
+        let secret = Secret::generate().unwrap();
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]), tickets: None };
+        assert!(acceptor.receive(far, |_| Err(Refusal::Full)).is_err());
+        let offer: Offer = frame::decode(caller.recv().unwrap().1).unwrap();
+        assert_eq!(offer, Err(Refusal::Version { engine: VERSION }));
+    }
+
+    #[test]
     fn several_meet_step_by_step_and_one_that_fails_hinders_no_other() {
         let pool = PoolId([1; 16]);
         let (secret, foreign) = (Secret::generate().unwrap(), Secret::generate().unwrap());
@@ -327,7 +432,7 @@ mod tests {
             for acceptor_secret in [&secret, &foreign, &secret] {
                 let (near, far) = Socket::pair().unwrap();
                 scope.spawn(move || {
-                    let acceptor = Acceptor { secret: acceptor_secret, pool };
+                    let acceptor = Acceptor { secret: acceptor_secret, pool, tickets: None };
                     acceptor.receive(far, |_| Ok(welcome())).is_ok()
                 });
                 begun.push(begin(near, pool, SessionId([5; 16]), Role::Client, LONG).unwrap());
@@ -349,7 +454,7 @@ mod tests {
             .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client, LONG).unwrap());
         std::thread::scope(|scope| {
             let proving = scope.spawn(|| prove_all(begun.into(), &secret));
-            let acceptor = Acceptor { secret: &secret, pool };
+            let acceptor = Acceptor { secret: &secret, pool, tickets: None };
             // It has the proof of the second before the first is challenged.
             assert!(acceptor.receive(early, |_| Err(Refusal::Full)).is_err());
             assert!(acceptor.receive(late, |_| Err(Refusal::Full)).is_err());
@@ -384,7 +489,7 @@ mod tests {
     #[test]
     fn a_stranger_gets_neither_time_nor_memory() {
         let secret = Secret::generate().unwrap();
-        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]) };
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]), tickets: None };
         let (near, far) = Socket::pair().unwrap();
         let begun = Instant::now();
         std::thread::scope(|scope| {
@@ -411,7 +516,7 @@ mod tests {
         near.write_all(&mut [io::IoSlice::new(b"GET / HTTP/1.1\r\n\r\n")], false).unwrap();
         drop(near);
         let secret = Secret::generate().unwrap();
-        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]) };
+        let acceptor = Acceptor { secret: &secret, pool: PoolId([1; 16]), tickets: None };
         assert!(acceptor.receive(far, |_| Err(Refusal::Full)).is_err());
     }
 }

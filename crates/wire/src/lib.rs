@@ -4,15 +4,20 @@
 
 mod connection;
 mod descriptor;
+mod early;
 mod frames;
 mod handshake;
 mod secret;
 mod socket;
+mod tickets;
 
 pub use connection::Connection;
+pub use early::{EarlyCaller, begin_early};
 pub use frames::{FrameReader, FrameWriter, RecvError};
 pub use handshake::{
-    Acceptor, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all, receive_welcome,
+    Acceptor, Arrival, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all,
+    receive_welcome,
 };
 pub use secret::{Secret, SecretError};
 pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};
+pub use tickets::Tickets;

@@ -41,6 +41,13 @@ impl Fetch {
         Self::new(target, Request::Read { data, offset, bytes })
     }
 
+    /// Bytes of a shard that have come along with the answer to something else.
+    pub fn come(target: TargetId, data: ShardRef, offset: u64, bytes: Vec<u8>) -> Arc<Self> {
+        let fetch = Self::data(target, data, offset, bytes.len() as u32);
+        *fetch.state.lock() = State::Data(bytes);
+        fetch
+    }
+
     /// A request for a read lease of a shard, to the target that has it.
     pub fn lease(target: TargetId, data: ShardRef) -> Arc<Self> {
         Self::new(target, Request::LeaseRead { data })

@@ -16,12 +16,11 @@ use azekura_proto::limits::{CONNECT_EARLY_FROM_US, READ_CONNECTIONS_MAX};
 use azekura_proto::{EngineId, TargetId};
 use azekura_rpc::Channel;
 use azekura_rpc::transport::Line;
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::Pool;
 use crate::lending::Lender;
 use crate::link::Borrowed;
-use crate::remembered_links::RememberedLinks;
 use crate::session::this_process;
 pub use fetch::Fetch;
 use scheduler::{Clock, Pending, Scheduler, Taken};
@@ -42,8 +41,6 @@ pub struct Pipeline {
     process: AtomicU32,
     clock: Clock,
     scheduler: Mutex<Scheduler>,
-    /// What earlier processes knew of the links, once it was looked up.
-    remembered: Mutex<Option<RememberedLinks>>,
     changed: Signal,
 }
 
@@ -91,7 +88,6 @@ impl Pipeline {
             clock,
             scheduler: Mutex::new(Scheduler::new(clock, connections_max)),
             changed: Signal::new(),
-            remembered: Mutex::default(),
         });
         let weak = Arc::downgrade(&pipeline);
         pipeline.pool.lenders().add(weak);
@@ -124,7 +120,8 @@ impl Pipeline {
                 }
                 way.link.suppose_round_trip(now_us, round_trip_us);
                 if round_trip_us >= FAR_US && !std::mem::replace(&mut way.is_looked_up, true) {
-                    let rate = self.remembered().rate(&met.shown_addresses(), round_trip_us);
+                    let links = self.pool.session().identity().memory.links();
+                    let rate = links.rate(&met.shown_addresses(), round_trip_us);
                     if let Some(rate) = rate {
                         way.link.suppose_rate(rate);
                     }
@@ -133,12 +130,6 @@ impl Pipeline {
             way.link.estimate()
         });
         estimates.reduce(LinkEstimate::with).unwrap_or_default()
-    }
-
-    fn remembered(&self) -> MappedMutexGuard<'_, RememberedLinks> {
-        MutexGuard::map(self.remembered.lock(), |links| {
-            links.get_or_insert_with(|| RememberedLinks::load(self.pool.map().pool))
-        })
     }
 
     /// Puts on record for later processes what the links to far engines have turned out to carry.
@@ -150,7 +141,8 @@ impl Pipeline {
                 .get(&link.engine)
                 .map(|way| (way.link.proven_rate(), way.link.estimate().round_trip_us));
             if let Some((Some(rate), round_trip_us @ FAR_US..)) = known {
-                self.remembered().note(&link.shown_addresses(), rate, round_trip_us);
+                let mut links = self.pool.session().identity().memory.links();
+                links.note(&link.shown_addresses(), rate, round_trip_us);
             }
         }
     }

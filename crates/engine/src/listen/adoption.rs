@@ -15,7 +15,7 @@ use crate::report::resident_bytes;
 
 /// Serves a connection until it ends.
 pub(crate) fn serve(state: &EngineState, socket: Socket, handshake: HandshakePermit) {
-    let acceptor = Acceptor { secret: &state.config.secret, pool: PoolId::NONE };
+    let acceptor = Acceptor { secret: &state.config.secret, pool: PoolId::NONE, tickets: None };
     let welcome = Welcome {
         engine: EngineId(0),
         incarnation: Incarnation(0),
@@ -23,7 +23,7 @@ pub(crate) fn serve(state: &EngineState, socket: Socket, handshake: HandshakePer
         fresh_session: true,
     };
     let mut connection = match acceptor.receive(socket, |_| Ok(welcome)) {
-        Ok((connection, _)) => connection,
+        Ok(arrival) => arrival.connection,
         Err(error) => {
             tracing::warn!("connection refused: {error}");
             return;

@@ -10,7 +10,7 @@ use azekura_proto::Status;
 use azekura_proto::frame::decode_borrowed;
 use azekura_proto::limits::FRAME_MS;
 use azekura_proto::message::{Answer, Request, RequestHead};
-use azekura_wire::{Connection, RecvError};
+use azekura_wire::{Arrival, Connection, RecvError, Secret};
 
 use crate::requests::attachment::Attachment;
 use crate::requests::bulk::{BulkIn, BulkOut, FileRange, Response};
@@ -58,6 +58,28 @@ pub(crate) fn serve(attachment: &mut Attachment, connection: &mut Connection) {
         End::CutOff(reason) => tracing::warn!(%session, "peer cut off: {reason}"),
         End::Lost(error) => tracing::debug!(%session, "connection lost: {error}"),
     }
+}
+
+/// Answers what came with the caller's hello, before it has proven who it is if it may ask so; then it has to.
+pub(crate) fn serve_first(
+    attachment: &mut Attachment,
+    arrival: &mut Arrival,
+    secret: &Secret,
+) -> io::Result<()> {
+    if let Some(body) = arrival.first.take() {
+        let (head, request): (RequestHead, Request<'_>) =
+            decode_borrowed(&body).map_err(io::Error::other)?;
+        // It may be somebody who has overheard it.
+        if with_bulk(&request).is_some() || arrival.is_to_prove() && request.is_fenced() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let mut buffer = Vec::new();
+        let response = attachment.serve(&head, &request, BulkIn::Bytes(&[]), &mut buffer)?;
+        send(&mut arrival.connection, response)?;
+        // Nothing that follows may keep it waiting.
+        arrival.connection.flush(&[])?;
+    }
+    arrival.take_proof(secret).map_err(io::Error::other)
 }
 
 fn serve_one(

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::engine_state::EngineState;
 use crate::listen::adoption;
-use crate::listen::connection::{bound_frames, serve};
+use crate::listen::connection::{bound_frames, serve, serve_first};
 use crate::listen::handshakes::HandshakePermit;
 use crate::requests::attachment::Attachment;
 use crate::requests::gate::HangUp;
@@ -163,7 +163,8 @@ fn handle_guest(
     (socket, line): (Socket, Arc<OpenSocket>),
     handshake: HandshakePermit,
 ) {
-    let acceptor = Acceptor { secret: &state.config.secret, pool: service.pool() };
+    let (secret, tickets) = (&state.config.secret, Some(&state.tickets));
+    let acceptor = Acceptor { secret, pool: service.pool(), tickets };
     let remote = matches!(socket, Socket::Tcp(_));
     let mut attached: Option<Attachment> = None;
     let admitted = acceptor.receive(socket, |guest| {
@@ -180,17 +181,23 @@ fn handle_guest(
     });
     drop(handshake);
     match (admitted, &mut attached) {
-        (Ok((mut connection, _)), Some(attachment)) => {
-            if bound_frames(&mut connection).is_ok() {
-                state.metrics.connections.fetch_add(1, Ordering::Relaxed);
-                serve(attachment, &mut connection);
-                state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        (Ok(mut arrival), Some(attachment)) => {
+            state.metrics.connections.fetch_add(1, Ordering::Relaxed);
+            match serve_first(attachment, &mut arrival, secret) {
+                Ok(()) if bound_frames(&mut arrival.connection).is_ok() => {
+                    serve(attachment, &mut arrival.connection);
+                }
+                Ok(()) => {}
+                Err(error) => refuse(state, &error),
             }
+            state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
         }
-        (Err(error), _) => {
-            state.metrics.refused_count.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("connection refused: {error}");
-        }
+        (Err(error), _) => refuse(state, &error),
         (Ok(_), None) => {}
     }
+}
+
+fn refuse(state: &EngineState, error: &dyn std::error::Error) {
+    state.metrics.refused_count.fetch_add(1, Ordering::Relaxed);
+    tracing::warn!("connection refused: {error}");
 }

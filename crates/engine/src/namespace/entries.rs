@@ -10,8 +10,6 @@ use azekura_proto::transaction::{Action, Entry};
 use azekura_proto::{ContainerId, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
-use crate::data::descriptors;
-use crate::data::leases::Granted;
 use crate::namespace::attributes::{complete, load_inode};
 use crate::namespace::leased_names;
 use crate::node::Node;
@@ -20,7 +18,7 @@ use crate::records::stored::load;
 use crate::records::update::Update;
 use crate::requests::retry::{Caller, FirstAnswer};
 use crate::requests::sessions::Session;
-use crate::target::{Guard, LeaseKind, RECORD_WAIT, Target};
+use crate::target::{Guard, RECORD_WAIT, Target};
 use crate::transaction::action::{Actor, put_inode};
 use crate::transaction::coordinator::{Parts, run};
 use crate::transaction::key_locks::LockKey;
@@ -282,56 +280,6 @@ pub(crate) fn open(node: &Node, target: &Target, session: &Session, oid: Oid) ->
     node.sessions.open(session, oid)?;
     drop(state);
     Ok(Reply::Attr(Box::new(complete(node, target, Some(session.id), oid, &inode)?)))
-}
-
-/// Answer to `OpenEntry`, with a read lease of a regular file if `lease`.
-pub(crate) fn open_entry(
-    node: &Node,
-    target: &Target,
-    session: &Session,
-    (dir, name): (Oid, &[u8]),
-    lease: bool,
-) -> Answer {
-    if name.len() > azekura_proto::limits::NAME_BYTES_MAX {
-        return Err(Status::NameTooLong);
-    }
-    let mut gone = None;
-    loop {
-        let found = find_entry(node, target, Some(session.id), (dir, name))?;
-        let entry = found.ok_or(Status::NotFound)?;
-        if gone == Some(entry) {
-            // It leads nowhere.
-            return Err(Status::NotFound);
-        }
-        match open_found(node, session, entry, lease) {
-            // Removed since the entry was read; another may have its name.
-            Err(Status::Stale) => gone = Some(entry),
-            answer => return answer,
-        }
-    }
-}
-
-fn open_found(node: &Node, session: &Session, entry: Entry, lease: bool) -> Answer {
-    let Some(home) = node.local_home(entry.oid) else {
-        return Ok(Reply::Opened { entry, attr: None, lease_ms: 0, version: 0 });
-    };
-    let mut granted = Granted { lease: Duration::ZERO, version: 0 };
-    if lease && entry.kind == FileKind::Regular {
-        home.record_leases(LeaseKind::Read)?;
-        let others_write = || descriptors::may_be_written(home, entry.oid, 0);
-        granted = home.leases.grant_read((entry.oid, 0), session.id, others_write);
-    }
-    // Only what is looked at after the grant is what the lease promises.
-    let inode = load_inode(home, entry.oid)?;
-    let attr = complete(node, home, Some(session.id), entry.oid, &inode)?;
-    if matches!(entry.kind, FileKind::Regular | FileKind::Directory) {
-        // Last, since nobody would give it back after a failure; under the lock, so that an unlink sees it.
-        let _state = home.lock();
-        load_inode(home, entry.oid)?;
-        node.sessions.open(session, entry.oid)?;
-    }
-    let lease_ms = granted.lease.as_millis() as u32;
-    Ok(Reply::Opened { entry, attr: Some(Box::new(attr)), lease_ms, version: granted.version })
 }
 
 /// Takes a name away in one transaction with `further`, which adds what else is to be done or says why

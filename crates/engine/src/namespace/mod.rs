@@ -11,4 +11,6 @@ pub(crate) mod listing;
 pub(crate) mod numbered;
 #[cfg(test)]
 mod numbered_tests;
+pub(crate) mod open_entry;
 pub(crate) mod rename;
+pub(crate) mod walk;

@@ -12,7 +12,7 @@ use crate::check;
 use crate::data::{append, descriptors, files, shards, values};
 use crate::namespace::numbered::{self, Numbered};
 use crate::namespace::rename::{EntryName, rename};
-use crate::namespace::{attributes, containers, entries, inode, listing};
+use crate::namespace::{attributes, containers, entries, inode, listing, open_entry, walk};
 use crate::node::{LocalTargets, Node};
 use crate::records::stored::store_status;
 use crate::report;
@@ -83,12 +83,16 @@ pub(crate) fn dispatch(
             containers::change(target, name, *inheritance)
         }
 
-        Request::OpenEntry { dir, name, lease } => {
+        Request::OpenEntry { dir, name, lease, bring_bytes } => {
             let session = need(session)?;
             session.reads_ahead.fetch_or(*lease, Ordering::Relaxed);
-            entries::open_entry(node, target, session, (*dir, name), *lease)
+            let wanted = open_entry::Wanted { lease: *lease, bring_bytes: *bring_bytes };
+            open_entry::open_entry(node, target, session, (*dir, name), wanted, bulk)
         }
         Request::Lookup { dir, name } => entries::lookup(node, target, asker, *dir, name),
+        Request::Walk { dir, path, with_dir } => {
+            walk::walk(node, target, asker, (*dir, path), *with_dir)
+        }
         Request::Create { dir, name, inode, open } => {
             let session = if *open { Some(need(session)?.as_ref()) } else { None };
             entries::create(node, target, caller, session, (*dir, name, None), inode)

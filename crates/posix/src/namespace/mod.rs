@@ -3,6 +3,7 @@
 //! of [`crate::FileSystem`].
 
 mod directory;
+mod far_walk;
 mod file;
 mod paths;
 mod walk;

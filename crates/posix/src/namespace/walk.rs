@@ -10,6 +10,7 @@ use azekura_proto::message::typed::{Found, Lookup};
 use azekura_proto::{Attr, Oid};
 
 use super::Namespace;
+use super::far_walk::{End, Told, names_at_once};
 use crate::cache::Step;
 use crate::{Errno, Result};
 
@@ -34,6 +35,10 @@ struct Walk {
     rest: Vec<Vec<u8>>,
     links: u32,
     slash: bool,
+    /// Where an engine's walk along several names has ended.
+    end: Option<End>,
+    /// Whether it is to be told of the last name too.
+    wants_last: bool,
 }
 
 /// What a call fails with whose path leaves the file system; see [`Namespace::standing_at`]. Nothing
@@ -85,6 +90,19 @@ fn ends_with_slash(path: &[u8]) -> bool {
 }
 
 impl Walk {
+    fn new(path: &[u8], links: u32) -> Self {
+        let (rest, end, slash) = (Vec::new(), None, ends_with_slash(path));
+        let mut walk = Self { rest, links, slash, end, wants_last: false };
+        walk.push(path);
+        walk
+    }
+
+    /// The names from this one on that may be asked for at once.
+    fn names_from<'n>(&'n self, name: &'n [u8]) -> Vec<u8> {
+        let rest = if self.wants_last { &self.rest[..] } else { self.rest.get(1..).unwrap_or(&[]) };
+        names_at_once(std::iter::once(name).chain(rest.iter().rev().map(Vec::as_slice)))
+    }
+
     /// What is left, as the end of a path.
     fn remainder(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -115,6 +133,20 @@ impl Namespace {
     }
 
     fn place_from(&self, base: Oid, path: &[u8], links: &mut u32) -> Walked<Place> {
+        let mut walk = Walk::new(path, *links);
+        let place = self.walk(base, path, &mut walk)?;
+        *links = walk.links;
+        Ok(place)
+    }
+
+    /// As [`Namespace::place`], for a call that looks at the last name next: with what has been told of it.
+    fn place_to_look_at(&self, path: &[u8]) -> Walked<(Place, Option<End>)> {
+        let mut walk = Walk { wants_last: true, ..Walk::new(path, 0) };
+        let place = self.walk(self.base, path, &mut walk)?;
+        Ok((place, walk.end))
+    }
+
+    fn walk(&self, base: Oid, path: &[u8], walk: &mut Walk) -> Walked<Place> {
         if path.is_empty() {
             return Err(Errno::NOENT.into());
         }
@@ -124,27 +156,24 @@ impl Namespace {
         if path.contains(&0) {
             return Err(Errno::INVAL.into());
         }
-        let mut walk = Walk { rest: Vec::new(), links: *links, slash: ends_with_slash(path) };
         let mut at = if path[0] == b'/' { self.fs.root() } else { base };
-        walk.push(path);
         let mut last = Place::Dot(at);
         while let Some(name) = walk.rest.pop() {
             match name.as_slice() {
                 b"." => last = Place::Dot(at),
                 b".." => {
-                    at = self.step_up(at, &walk)?;
+                    at = self.step_up(at, walk)?;
                     last = Place::DotDot(at);
                 }
                 _ if walk.rest.is_empty() => {
                     last = Place::Name { dir: at, name, slash: walk.slash };
                 }
                 _ => {
-                    at = self.step(at, &name, &mut walk)?;
+                    at = self.step(at, &name, walk)?;
                     last = Place::Dot(at);
                 }
             }
         }
-        *links = walk.links;
         Ok(last)
     }
 
@@ -179,12 +208,16 @@ impl Namespace {
         if name.len() > NAME_BYTES_MAX {
             return Err(Errno::NAMETOOLONG.into());
         }
-        self.fs.check_search(&self.caller, dir)?;
         let step = match self.known_step(dir, name) {
-            Some(step) => step,
-            None => self.look(dir, name)?,
+            // Before the check, which may go by what it brings.
+            None if self.looks_along() => {
+                let path = walk.names_from(name);
+                Some(self.step_along((dir, name), &path, &mut walk.end))
+            }
+            known => known.map(Ok),
         };
-        match step {
+        self.fs.check_search(&self.caller, dir)?;
+        match step.unwrap_or_else(|| self.look(dir, name))? {
             Step::Directory(oid) => Ok(oid),
             Step::Symlink(text) => self.follow_step(dir, &text, walk),
         }
@@ -200,7 +233,7 @@ impl Namespace {
     }
 
     /// Where a name leads, if that is believed for a moment.
-    fn known_step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
+    pub(super) fn known_step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
         let step = self.fs.cache.step(dir, name);
         let certain = || self.fs.certain_directory(dir, name).map(Step::Directory);
         step.or_else(certain).or_else(|| {
@@ -227,7 +260,8 @@ impl Namespace {
         })
     }
 
-    fn look(&self, dir: Oid, name: &[u8]) -> Result<Step> {
+    /// Looks one name up that a walk goes on by.
+    pub(super) fn look(&self, dir: Oid, name: &[u8]) -> Result<Step> {
         let cache = &self.fs.cache;
         let (asked, asked_dir) = (cache.ask_step(dir, name), cache.ask_any_dir());
         let Found { entry, attr } = self.fs.call_entry(dir, name, Lookup { dir, name })?;
@@ -278,8 +312,8 @@ impl Namespace {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`, `EACCES`.
     pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attr> {
-        let place = self.place(path.as_ref())?;
-        Ok(self.resolve_place(place, follow, &mut 0)?)
+        let (place, end) = self.place_to_look_at(path.as_ref())?;
+        Ok(self.resolve_from(place, end, follow, &mut 0)?)
     }
 
     /// As [`Namespace::resolve`], for a call that only looks: where listings are believed for a moment
@@ -288,9 +322,11 @@ impl Namespace {
     /// # Errors
     /// Those of [`Namespace::resolve`].
     pub fn look_at(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<Attr> {
-        let place = self.place(path.as_ref())?;
+        let (place, end) = self.place_to_look_at(path.as_ref())?;
         match &place {
             Place::Dot(dir) | Place::DotDot(dir) => return self.fs.getattr_listed(*dir),
+            // It has just been asked for.
+            Place::Name { .. } if end.is_some() => {}
             Place::Name { dir, name, slash } => {
                 let found = self.fs.look_at_listed(&self.caller, *dir, name)?;
                 let is_end = |attr: &Attr| match attr.kind {
@@ -309,7 +345,7 @@ impl Namespace {
                 }
             }
         }
-        Ok(self.resolve_place(place, follow, &mut 0)?)
+        Ok(self.resolve_from(place, end, follow, &mut 0)?)
     }
 
     /// The path of the larger tree to which a path leads, if it leads out; see
@@ -325,7 +361,18 @@ impl Namespace {
 
     pub(super) fn resolve_place(
         &self,
+        place: Place,
+        follow: bool,
+        links: &mut u32,
+    ) -> Walked<Attr> {
+        self.resolve_from(place, None, follow, links)
+    }
+
+    /// The object at a place, of which a walk to it may have told.
+    fn resolve_from(
+        &self,
         mut place: Place,
+        mut end: Option<End>,
         follow: bool,
         links: &mut u32,
     ) -> Walked<Attr> {
@@ -342,15 +389,14 @@ impl Namespace {
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;
-            let keeps = self.fs.keeps_listed();
-            let asked = self.fs.cache.ask_step(dir, &name);
-            let asked_dir = keeps.then(|| self.fs.cache.ask_any_dir());
-            let attr = self.fs.lookup(&self.caller, dir, &name)?;
-            if let Some(asked_dir) = asked_dir.filter(|_| attr.kind == FileKind::Directory) {
-                self.fs.cache.keep_step(asked, dir, &name, Step::Directory(attr.oid));
-                // What is done in it next is judged by them.
-                self.fs.cache.keep_met_dir(asked_dir, attr.oid, Box::new(attr.clone()));
-            }
+            let attr = match end.take().and_then(|end| end.of(dir, &name)) {
+                Some(Told::There(found)) => self.fs.lookup_met(&self.caller, dir, &name, found)?,
+                Some(Told::Absent) => {
+                    self.fs.check_search(&self.caller, dir)?;
+                    return Err(Errno::NOENT.into());
+                }
+                None => self.look_at_last(dir, &name)?,
+            };
             match attr.kind {
                 FileKind::Symlink if follow || must_be_dir => {
                     place = self.followed(dir, attr.oid, links)?;
@@ -360,6 +406,20 @@ impl Namespace {
                 _ => return Ok(attr),
             }
         }
+    }
+
+    /// Looks up the last name of a path.
+    fn look_at_last(&self, dir: Oid, name: &[u8]) -> Result<Attr> {
+        let cache = &self.fs.cache;
+        let asked = cache.ask_step(dir, name);
+        let asked_dir = self.fs.keeps_listed().then(|| cache.ask_any_dir());
+        let attr = self.fs.lookup(&self.caller, dir, name)?;
+        if let Some(asked_dir) = asked_dir.filter(|_| attr.kind == FileKind::Directory) {
+            cache.keep_step(asked, dir, name, Step::Directory(attr.oid));
+            // What is done in it next is judged by them.
+            cache.keep_met_dir(asked_dir, attr.oid, Box::new(attr.clone()));
+        }
+        Ok(attr)
     }
 
     /// The absolute path of what `path` leads to, below the root, without symlinks, dots and repeated
@@ -376,8 +436,7 @@ impl Namespace {
         if path.len() >= PATH_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let mut walk = Walk { rest: Vec::new(), links: 0, slash: ends_with_slash(path) };
-        walk.push(path);
+        let mut walk = Walk::new(path, 0);
         let (mut at, mut done) =
             if path[0] == b'/' { (self.fs.root(), Vec::new()) } else { (self.base, base.to_vec()) };
         // The attributes of `at`, where they have come along.

@@ -199,7 +199,7 @@ impl FileSystem {
         // Before it is asked for: releases of it wait from here on.
         let reference = self.pool().count_open(file.oid).ok()?;
         let entry_target = self.entry_target(dir, &file.name);
-        let request = OpenEntry { dir, name: &file.name, lease: true };
+        let request = OpenEntry { dir, name: &file.name, lease: true, bring_bytes: 0 };
         let ticket = batch.add(Call::new(entry_target, request));
         Some(Question { file, entry_target, reference, ticket })
     }
@@ -215,7 +215,7 @@ impl FileSystem {
         let Question { reference, ticket, .. } = question;
         let opened = replies.take(ticket).ok()?;
         let reference = self.pool().opened_as_expected(reference, &opened)?;
-        let OpenedEntry { entry, attr, lease } = opened;
+        let OpenedEntry { entry, attr, lease, .. } = opened;
         let attr = attr.filter(|_| {
             entry.kind == FileKind::Regular && !self.writing.has_unsettled(entry.oid)
         })?;

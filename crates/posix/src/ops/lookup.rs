@@ -90,6 +90,23 @@ impl FileSystem {
         Ok((*self.lookup_unchecked(dir, name)?, ttl, false))
     }
 
+    /// As [`FileSystem::lookup`] of a name of which a walk along it has just told what it leads to.
+    pub(crate) fn lookup_met(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        found: Found,
+    ) -> Result<Attr> {
+        match found.attr {
+            Some(attr) if !self.writing.has_unsettled(found.entry.oid) => {
+                self.check_search(caller, dir)?;
+                Ok(*attr)
+            }
+            _ => self.lookup(caller, dir, name),
+        }
+    }
+
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
         if let Some(newborn) = self.newborn_named(dir, name).filter(|newborn| newborn.is_exact) {
             return Ok(Box::new(newborn.attr));

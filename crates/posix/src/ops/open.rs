@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use azekura_client::{OpenReference, OpenedName};
+use azekura_policy::ByteRange;
 use azekura_proto::attr::{AttrChange, FileKind};
 use azekura_proto::limits::NAME_BYTES_MAX;
 use azekura_proto::message::typed::{FileLeased, SetAttr};
@@ -111,20 +112,22 @@ impl FileSystem {
         if self.is_absent(dir, name) {
             return Err(Errno::NOENT);
         }
-        let wants_lease =
-            access_of(flags) == READING && self.reading.is_far(self.entry_target(dir, name));
+        let target = self.entry_target(dir, name);
+        let wants_lease = access_of(flags) == READING && self.reading.is_far(target);
         if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {
             return Ok(Named::Open(Box::new(opened)));
         }
         let asked = wants_lease.then(|| (self.now(), self.changes.of_all()));
-        let opened = self.pool().open_name(dir, name, wants_lease);
+        let bring_bytes = if wants_lease { self.reading.bring_bytes(target) } else { 0 };
+        let mut brought = vec![0; bring_bytes];
+        let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
         let opened = opened.map_err(|error| match of_client(&error) {
             // The directory is gone.
             Errno::STALE => Errno::NOENT,
             other => other,
         });
         let Some(opened) = opened? else { return Ok(Named::Unclear) };
-        let OpenedName { entry, attr, reference, lease } = opened;
+        let OpenedName { entry, attr, reference, lease, brought_bytes } = opened;
         match (entry.kind, attr, reference) {
             (FileKind::Symlink, ..) => Ok(Named::Symlink(entry.oid)),
             // What this process has written to it may not have arrived.
@@ -139,6 +142,12 @@ impl FileSystem {
                 {
                     let leased = FileLeased { lease, attr: Box::new(attr.clone()) };
                     file.reader.begin_leased(&self.reading, &file.layout, (at, count), leased);
+                    if let Some(bytes) = brought_bytes {
+                        brought.truncate(bytes);
+                        let start = attr.size.saturating_sub(bring_bytes as u64);
+                        let range = ByteRange::between(start, attr.size);
+                        file.reader.take_brought(&self.reading, range, brought);
+                    }
                 }
                 Ok(Named::Open(Box::new((attr, file))))
             }

@@ -178,6 +178,18 @@ impl FarFile {
         sent
     }
 
+    /// A part that has come along with the lease of the file's shard at home, where all of it lies.
+    pub(super) fn come(&self, range: ByteRange, bytes: Vec<u8>) -> Option<Part> {
+        let piece = self.layout.pieces(range.offset, range.bytes, range.bytes).next()?;
+        if (piece.data.shard, piece.bytes) != (0, range.bytes) {
+            return None;
+        }
+        let Piece { target, data, local_offset, .. } = piece;
+        let version = Some(self.leased_version(data.shard)?);
+        let fetch = Fetch::come(target, data, local_offset, bytes);
+        Some(Part { range, shard: data.shard, version, fetch, counted: true })
+    }
+
     /// The version of a shard's data, if its lease holds now.
     fn leased_version(&self, shard: u16) -> Option<u64> {
         let lease = self.leases.get(usize::from(shard)).filter(|_| self.changes.may_be_leased())?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use azekura_client::this_process;
-use azekura_policy::{ReadPolicy, SyncAdaptive};
+use azekura_policy::{ByteRange, ReadPolicy, SyncAdaptive};
 use azekura_proto::Attr;
 use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
@@ -87,6 +87,14 @@ impl FileReader {
         if let Way::Readahead(_, state) = self.way.get_or_init(|| self.choose(reading, layout)) {
             let asked = AttrAsked { at, changes, others: None };
             state.lock().take_attr(asked, leased);
+        }
+    }
+
+    /// Bytes have come under the lease with which reading began: those of a part of the file, or fewer where a
+    /// hole follows. What else is asked for goes on beside them.
+    pub(crate) fn take_brought(&self, reading: &Reading, range: ByteRange, bytes: Vec<u8>) {
+        if let Some(readahead) = self.readahead() {
+            readahead.lock().take_brought(range, bytes, &reading.budget);
         }
     }
 

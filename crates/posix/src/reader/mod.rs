@@ -3,6 +3,7 @@
 //! client's pipeline. Whatever does not come out here is read in the ordinary way; why is said by
 //! [`Direct`].
 
+mod brought;
 mod far_file;
 mod file;
 mod leased_attr;

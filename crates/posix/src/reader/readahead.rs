@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use azekura_policy::{Actions, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead};
+use azekura_policy::{Actions, Budget, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead};
 use azekura_proto::Attr;
 use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
+use super::brought::Brought;
 use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
@@ -28,6 +29,8 @@ pub(super) struct Readahead {
     plan: ReadAhead,
     /// Ranges of the plan by their start, each with its requests.
     entries: BTreeMap<u64, (ByteRange, Vec<Part>)>,
+    /// What has come with the answer to the file's opening.
+    brought: Option<Brought>,
     /// All of the file, if it was asked for before the file was opened.
     whole: Option<Whole>,
     actions: Actions,
@@ -58,6 +61,7 @@ impl Readahead {
             file,
             plan,
             entries: BTreeMap::new(),
+            brought: None,
             whole: None,
             actions,
             near_us: parameters.round_trip_min_us,
@@ -170,6 +174,10 @@ impl Readahead {
         }
         if let Some(whole) = &mut self.whole {
             return Some(Awaited { kept: whole.parts_of(read), fresh: Vec::new() });
+        }
+        let brought = self.brought.as_ref().and_then(|brought| brought.all_of(read));
+        if let Some(part) = brought.filter(|part| self.file.is_good(part)) {
+            return Some(Awaited { kept: vec![part.clone()], fresh: Vec::new() });
         }
         self.file.request_leases();
         self.count_arrivals();
@@ -296,7 +304,14 @@ impl Readahead {
         self.whole = Some(Whole::new(parts, bytes, counts));
     }
 
+    /// Bytes have come with the answer to the file's opening, under the lease that it brought.
+    pub(super) fn take_brought(&mut self, range: ByteRange, bytes: Vec<u8>, budget: &Arc<Budget>) {
+        let part = self.file.come(range, bytes);
+        self.brought = part.and_then(|part| Brought::new(part, budget));
+    }
+
     fn invalidate(&mut self) {
+        self.brought = None;
         self.whole = None;
         self.plan.on_invalidate(&mut self.actions);
         self.drop_given_up();

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use azekura_client::{Pipeline, Pool};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{Budget, LinkEstimate, ReadPolicy};
+use azekura_proto::limits::BROUGHT_BYTES_MAX;
 use azekura_proto::{EngineId, TargetId};
 
 use super::trace::Trace;
@@ -16,6 +17,8 @@ use crate::layout::FileLayout;
 const BUDGET_BYTES: u64 = 512 << 20;
 /// Length of a file, in bytes, from which on connections are made when it is opened.
 const EXPECT_BYTES: u64 = 4 << 20;
+/// What comes with the answer to an opening is at most this part of what the link carries in a round trip.
+const BROUGHT_SHARE: u64 = 64;
 /// Engines of a pool up to which connections are made before it is known which of them has a file.
 const EXPECT_ENGINES: usize = 2;
 
@@ -94,6 +97,14 @@ impl Reading {
     /// What is known of the link to a target.
     pub(crate) fn link(&self, target: TargetId) -> LinkEstimate {
         self.pipeline().estimate(std::iter::once(target))
+    }
+
+    /// How many of a file's last bytes are worth coming with the answer to its opening: what costs the link to
+    /// this target next to nothing.
+    pub(crate) fn bring_bytes(&self, target: TargetId) -> usize {
+        let product = self.link(target).bandwidth_delay_product_bytes();
+        let cheap = if product == 0 { u64::MAX } else { product / BROUGHT_SHARE };
+        cheap.min(BROUGHT_BYTES_MAX.into()) as usize
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read

@@ -53,6 +53,7 @@ impl Request<'_> {
             | Self::ContainerReclaim { .. }
             | Self::ContainerChange { .. }
             | Self::Lookup { .. }
+            | Self::Walk { .. }
             | Self::ReadDirectory { .. }
             | Self::DirShard { .. }
             | Self::GetAttr { .. }
@@ -133,6 +134,7 @@ impl Request<'_> {
                 | Self::ContainerOpen { .. }
                 | Self::ContainerList
                 | Self::Lookup { .. }
+                | Self::Walk { .. }
                 | Self::ReadDirectory { .. }
                 | Self::DirShard { .. }
                 | Self::GetAttr { .. }

@@ -7,7 +7,7 @@ use crate::ids::{EngineId, Incarnation, PoolId, SessionId};
 /// The first bytes of every connection.
 pub const MAGIC: [u8; 8] = *b"AZEKURA\n";
 /// The protocol version. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a handshake nonce.
 pub const NONCE_BYTES: usize = 32;
 /// Bytes of a handshake proof (HMAC-SHA-256).
@@ -37,7 +37,25 @@ pub struct Hello {
     pub role: Role,
     /// Drawn at random for this connection.
     pub nonce: [u8; NONCE_BYTES],
+    /// The first request follows at once.
+    pub early: Option<EarlyProof>,
 }
+
+/// Shows before the engine's challenge that the caller knows the pool's secret, for the one request that
+/// follows its [`Hello`]: that may be answered before the [`Proof`] is there, once, and only if it changes
+/// nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EarlyProof {
+    /// What the engine gave to an earlier caller.
+    pub ticket: Ticket,
+    /// HMAC over the ticket, the caller's nonce and the request.
+    pub proof: [u8; PROOF_BYTES],
+}
+
+/// A word of this run of an engine, by which it sees that a proof was made for it and lately. It is no
+/// secret, and shows nothing by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Ticket(pub [u8; NONCE_BYTES]);
 
 /// The engine's answer to [`Hello`]: its proof, and its own challenge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -46,6 +64,8 @@ pub struct Challenge {
     pub nonce: [u8; NONCE_BYTES],
     /// Shows that the engine knows the pool's secret.
     pub proof: [u8; PROOF_BYTES],
+    /// For a later hello, if the engine takes requests early.
+    pub ticket: Option<Ticket>,
 }
 
 /// The caller's proof that it knows the pool's secret.

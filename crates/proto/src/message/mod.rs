@@ -14,7 +14,8 @@ pub mod typed;
 pub use check::{Repair, ScanItem, ScanKind};
 pub use directory::{DirCookie, DirEntry, check_name, entry_of};
 pub use handshake::{
-    Challenge, Hello, MAGIC, NONCE_BYTES, PROOF_BYTES, Proof, Refusal, Role, VERSION, Welcome,
+    Challenge, EarlyProof, Hello, MAGIC, NONCE_BYTES, PROOF_BYTES, Proof, Refusal, Role, Ticket,
+    VERSION, Welcome,
 };
 pub use reply::{Answer, Reply};
 pub use request::{Request, RequestHead};

@@ -37,6 +37,15 @@ pub enum Reply {
         /// Attributes, if the inode's home is at this engine; else ask its home.
         attr: Option<Box<Attr>>,
     },
+    /// Where a path leads.
+    Walked {
+        /// Attributes of the directory where it begins, if they were asked for and it is at home here.
+        dir: Option<Box<Attr>>,
+        /// What its first names lead to, with attributes where the inode's home is this engine.
+        steps: Vec<(Entry, Option<Box<Attr>>)>,
+        /// The next name is not there; else it was not looked for.
+        is_absent: bool,
+    },
     /// A new object.
     Created(Box<Attr>),
     /// A page of a directory's shard.
@@ -146,7 +155,21 @@ pub enum Reply {
         lease_ms: u32,
         /// As in `Leased`.
         version: u64,
+        /// The last bytes come along as bulk data: so many, fewer than were asked for where a hole follows.
+        brought_bytes: Option<u32>,
     },
+}
+
+impl Reply {
+    /// How many bytes of bulk data come with it.
+    pub const fn bulk_bytes(&self) -> u32 {
+        match self {
+            Self::Data { bytes, .. }
+            | Self::FileData { bytes, .. }
+            | Self::Opened { brought_bytes: Some(bytes), .. } => *bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// What a reply frame's body holds.

@@ -105,6 +105,16 @@ pub enum Request<'a> {
         /// The name.
         name: &'a [u8],
     },
+    /// What each name on a path leads to, as far as this engine knows: up to the first that is not there, or
+    /// is not here, and to what is no directory. Answer: `Walked`.
+    Walk {
+        /// Where the path begins.
+        dir: Oid,
+        /// Names with a slash between them, at most [`crate::limits::WALK_NAMES_MAX`].
+        path: &'a [u8],
+        /// With the attributes of the directory where it begins.
+        with_dir: bool,
+    },
     /// A new object and its entry. Answer: `Created`, or `Entry` if the name exists already.
     Create {
         /// The directory.
@@ -566,6 +576,9 @@ pub enum Request<'a> {
         name: &'a [u8],
         /// With the lease of a regular file, as by `LeaseFile`.
         lease: bool,
+        /// With so many of its last bytes, or all that there are, if the lease is given and its home has them
+        /// all; at most [`crate::limits::BROUGHT_BYTES_MAX`].
+        bring_bytes: u32,
     },
     /// `Create`, if what it was judged by still holds of the directory. Answer: as to `Create`; status
     /// `ConditionFailed`, and nothing is made or opened, if it does not.
@@ -652,6 +665,7 @@ impl Request<'_> {
             Self::ContainerReclaim { .. } => "container_reclaim",
             Self::ContainerChange { .. } => "container_change",
             Self::Lookup { .. } => "lookup",
+            Self::Walk { .. } => "walk",
             Self::Create { .. } => "create",
             Self::CreateUnlinked { .. } => "create_unlinked",
             Self::Unlink { .. } => "unlink",

@@ -45,6 +45,17 @@ pub struct Found {
     pub attr: Option<Box<Attr>>,
 }
 
+/// Where a path leads, as [`Reply::Walked`] has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WalkedPath {
+    /// Attributes of the directory where it begins, if they were asked for and are at hand.
+    pub dir: Option<Box<Attr>>,
+    /// What its first names lead to.
+    pub steps: Vec<Found>,
+    /// The next name is not there; else it has to be looked up by itself.
+    pub is_absent: bool,
+}
+
 /// A page of a directory's shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EntryPage {
@@ -127,6 +138,9 @@ pub struct OpenedEntry {
     pub attr: Option<Box<Attr>>,
     /// The lease of a file's shard at home.
     pub lease: Leased,
+    /// How many of its last bytes have come, fewer than were asked for where a hole follows; `None` if they
+    /// are not brought.
+    pub brought_bytes: Option<u32>,
 }
 
 /// One row a request: its fields as in [`Request`], the type of its answer, and the reply that has it.
@@ -201,6 +215,8 @@ requests! {
 
     Lookup<'a> { dir: Oid, name: &'a [u8] } -> Found,
         Reply::Entry { entry, attr } => Found { entry, attr };
+    Walk<'a> { dir: Oid, path: &'a [u8], with_dir: bool } -> WalkedPath,
+        Reply::Walked { dir, steps, is_absent } => walked(dir, steps, is_absent);
     Create<'a> { dir: Oid, name: &'a [u8], inode: NewInode, open: bool } -> Creation,
         reply @ (Reply::Created(_) | Reply::Entry { .. }) => creation(reply)?;
     CreateUnlinked { container: ContainerId, inode: NewInode } -> Box<Attr>,
@@ -284,9 +300,9 @@ requests! {
         dir: Oid, name: &'a [u8], inode: NewInode, open: bool, guard: DirectoryGuard
     } -> Creation,
         reply @ (Reply::Created(_) | Reply::Entry { .. }) => creation(reply)?;
-    OpenEntry<'a> { dir: Oid, name: &'a [u8], lease: bool } -> OpenedEntry,
-        Reply::Opened { entry, attr, lease_ms, version } =>
-        OpenedEntry { entry, attr, lease: Leased { lease_ms, version } };
+    OpenEntry<'a> { dir: Oid, name: &'a [u8], lease: bool, bring_bytes: u32 } -> OpenedEntry,
+        Reply::Opened { entry, attr, lease_ms, version, brought_bytes } =>
+        OpenedEntry { entry, attr, lease: Leased { lease_ms, version }, brought_bytes };
     LeaseFile { oid: Oid } -> FileLeased, Reply::FileLeased { lease_ms, version, attr } =>
         FileLeased { lease: Leased { lease_ms, version }, attr };
     SetAttrGuarded { oid: Oid, change: AttrChange, guard: FileGuard } -> Box<Attr>,
@@ -302,6 +318,15 @@ requests! {
         dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,
         guard: DirectoryGuard, under: Option<NamesLease>
     } -> Leased, Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
+}
+
+fn walked(
+    dir: Option<Box<Attr>>,
+    steps: Vec<(Entry, Option<Box<Attr>>)>,
+    is_absent: bool,
+) -> WalkedPath {
+    let steps = steps.into_iter().map(|(entry, attr)| Found { entry, attr }).collect();
+    WalkedPath { dir, steps, is_absent }
 }
 
 fn creation(reply: Reply) -> Option<Creation> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
-use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
+use azekura_proto::message::{Answer, Request, RequestHead, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
 use parking_lot::{Mutex, RwLock};
 
@@ -137,10 +137,11 @@ impl Network for Direct {
         engine: EngineId,
         addresses: &[Address],
         caller: &Caller,
+        ticket: Option<Ticket>,
         timeout: Duration,
     ) -> Option<io::Result<Early>> {
         let others = self.others.as_ref().filter(|_| !self.is_called(engine))?;
-        others.open_early(engine, addresses, caller, timeout)
+        others.open_early(engine, addresses, caller, ticket, timeout)
     }
 
     fn open(

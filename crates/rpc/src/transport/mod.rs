@@ -16,7 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
+use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolId, SessionId};
 use azekura_wire::Secret;
@@ -163,20 +163,31 @@ pub struct Early {
     /// The conversation. Until its first answer is there nothing but that may be waited for on it.
     pub conversation: Conversation,
     /// What the engine says when it lets the caller in: there with the first answer.
-    pub welcome: Arc<OnceLock<Welcome>>,
+    pub said: Arc<Said>,
     /// About a round trip to the engine.
     pub round_trip: Duration,
+}
+
+/// What an engine says to a caller before its first answer.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// That it is let in.
+    pub welcome: OnceLock<Welcome>,
+    /// What its next call may begin with.
+    pub ticket: OnceLock<Ticket>,
 }
 
 /// The way to engines.
 pub trait Network: Debug + Send + Sync {
     /// Opens one conversation with an engine that is asked something at once, which saves waiting for its
-    /// welcome. `None` where there is nothing to save: then [`Network::open`] is to be asked.
+    /// welcome; with a `ticket` also for its challenge: then the first request is to be a short one that
+    /// changes nothing. `None` where there is nothing to save: then [`Network::open`] is to be asked.
     fn open_early(
         &self,
         _engine: EngineId,
         _addresses: &[Address],
         _caller: &Caller,
+        _ticket: Option<Ticket>,
         _timeout: Duration,
     ) -> Option<io::Result<Early>> {
         None

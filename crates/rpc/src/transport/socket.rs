@@ -3,19 +3,20 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
 use azekura_proto::frame;
 use azekura_proto::limits::{FRAME_BULK_BYTES_MAX, READ_BULK_BYTES_MAX};
-use azekura_proto::message::{Answer, Request, RequestHead, Role, Welcome};
+use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_wire::{
-    ConnectError, Connection, Dialled, FrameReader, FrameWriter, ProofSent, RecvError, Socket,
+    ConnectError, Connection, Dialled, EarlyCaller, FrameReader, FrameWriter, ProofSent, RecvError,
+    Socket,
 };
 
-use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, SendHalf};
+use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, Said, SendHalf};
 use crate::failure::Failure;
 
 /// Small requests are sent together up to this size.
@@ -39,6 +40,7 @@ impl Network for Sockets {
         engine: EngineId,
         addresses: &[Address],
         caller: &Caller,
+        ticket: Option<Ticket>,
         timeout: Duration,
     ) -> Option<io::Result<Early>> {
         let mut first_error = None;
@@ -49,7 +51,7 @@ impl Network for Sockets {
                 first_error.get_or_insert_with(|| io::ErrorKind::TimedOut.into());
                 break;
             }
-            match self.begin_early(engine, address, caller, left) {
+            match self.begin_early(engine, address, caller, ticket, left) {
                 Ok(early) => return Some(Ok(early)),
                 Err(error) => first_error = first_error.or_else(|| Some(as_io(error))),
             }
@@ -116,12 +118,14 @@ impl Sockets {
         }
     }
 
-    /// A conversation on which the handshake has come as far as the caller's proof.
+    /// A conversation on which the handshake has come as far as the caller's proof; with a ticket it goes out
+    /// with the first request.
     fn begin_early(
         self,
         engine: EngineId,
         address: &Address,
         caller: &Caller,
+        ticket: Option<Ticket>,
         timeout: Duration,
     ) -> Result<Early, ConnectError> {
         let deadline = Instant::now() + timeout;
@@ -130,12 +134,21 @@ impl Sockets {
         let round_trip = dialled.took;
         let left = deadline.saturating_duration_since(Instant::now());
         let Caller { pool, session, role, secret, .. } = caller;
-        let begun = azekura_wire::begin(self.settle(dialled), *pool, *session, *role, left)?;
-        let welcome = Arc::new(OnceLock::new());
-        let awaited = Awaited { engine, welcome: Arc::clone(&welcome) };
-        let conversation =
-            converse(begun.prove(secret)?.go_on(), caller, Some(awaited), self.settle_descriptor)?;
-        Ok(Early { conversation, welcome, round_trip })
+        let socket = self.settle(dialled);
+        let said = Arc::new(Said::default());
+        let (connection, early) = if let Some(ticket) = ticket {
+            let who = (*pool, *session, *role);
+            let (early, connection) = azekura_wire::begin_early(socket, who, ticket, secret, left)?;
+            (connection, Some(Arc::new(early)))
+        } else {
+            let begun = azekura_wire::begin(socket, *pool, *session, *role, left)?;
+            let (connection, ticket) = begun.prove(secret)?.go_on();
+            note_ticket(&said, ticket);
+            (connection, None)
+        };
+        let awaited = Awaited { engine, early, said: Arc::clone(&said) };
+        let conversation = converse(connection, caller, Some(awaited), self.settle_descriptor)?;
+        Ok(Early { conversation, said, round_trip })
     }
 
     /// Takes the handshakes on fresh sockets through their steps side by side.
@@ -169,6 +182,13 @@ impl Sockets {
             }
         }
         met
+    }
+}
+
+fn note_ticket(said: &Said, ticket: Option<Ticket>) {
+    if let Some(ticket) = ticket {
+        // Nobody else sets it.
+        let _said = said.ticket.set(ticket);
     }
 }
 
@@ -223,8 +243,9 @@ fn converse(
     // A reply is checked against what its request allows it.
     reader.accept_bulk(READ_BULK_BYTES_MAX);
     let (timeout, turn) = (caller.timeout, caller.timeout);
+    let early = awaited.as_ref().and_then(|awaited| awaited.early.clone());
     let receiver = Receiver { reader, timeout, turn, awaited, settle };
-    Ok(Conversation::new(Box::new(Sender { writer }), Box::new(receiver), socket))
+    Ok(Conversation::new(Box::new(Sender { writer, early }), Box::new(receiver), socket))
 }
 
 impl Line for Socket {
@@ -240,6 +261,8 @@ impl Line for Socket {
 #[derive(Debug)]
 struct Sender {
     writer: FrameWriter,
+    /// What the first request goes out with, while nothing was said.
+    early: Option<Arc<EarlyCaller>>,
 }
 
 impl SendHalf for Sender {
@@ -253,6 +276,12 @@ impl SendHalf for Sender {
         let bulk_bytes = u32::try_from(bulk.len()).unwrap_or(u32::MAX);
         if bulk_bytes > FRAME_BULK_BYTES_MAX {
             return Err(Failure::TooLarge);
+        }
+        if let Some(early) = self.early.take() {
+            if bulk_bytes > 0 {
+                return Err(Failure::Broken(io::ErrorKind::InvalidInput.into()));
+            }
+            return Ok(early.send(&mut self.writer, &(head, request))?);
         }
         self.writer.queue(&(head, request), bulk_bytes).map_err(|_| Failure::TooLarge)?;
         if more && bulk.is_empty() && self.writer.queued_bytes() <= QUEUE_BYTES {
@@ -282,17 +311,24 @@ struct Receiver {
 #[derive(Debug)]
 struct Awaited {
     engine: EngineId,
-    welcome: Arc<OnceLock<Welcome>>,
+    /// Its challenge comes before.
+    early: Option<Arc<EarlyCaller>>,
+    said: Arc<Said>,
 }
 
 impl Receiver {
     /// Waits for the engine's welcome, if that has not come yet.
     fn be_let_in(&mut self) -> Result<(), Failure> {
-        let Some(Awaited { engine, welcome }) = self.awaited.take() else { return Ok(()) };
-        let said = azekura_wire::receive_welcome(&mut self.reader).map_err(as_io);
-        let said = said.and_then(|said| check_engine(&said, engine).map(|()| said));
+        let Some(Awaited { engine, early, said }) = self.awaited.take() else { return Ok(()) };
         // Like a connection that was not made at all.
-        let _said = welcome.set(said.map_err(Failure::Broken)?);
+        let broken = |error| Failure::Broken(as_io(error));
+        if let Some(early) = early {
+            note_ticket(&said, early.prove(&mut self.reader).map_err(broken)?);
+        }
+        let welcome = azekura_wire::receive_welcome(&mut self.reader).map_err(broken)?;
+        check_engine(&welcome, engine).map_err(Failure::Broken)?;
+        // Nobody else sets it.
+        let _said = said.welcome.set(welcome);
         // Reading from a stranger has set another one.
         self.reader.socket().set_read_timeout(Some(self.timeout))?;
         self.turn = self.timeout;

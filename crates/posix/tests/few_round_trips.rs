@@ -1,0 +1,314 @@
+//! Finding, opening and reading a far file that was never met before: few questions, and nothing older than what
+//! was answered.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use azekura_policy::PredictiveParameters;
+use azekura_posix::{
+    AttrUpdate, CachePolicy, Credentials, Errno, FileKind, FileSystem, FsConfig, Namespace, OFlags,
+    OpenOptions, ReadPolicy, RenameMode, XattrMode,
+};
+use azekura_proto::attr::Inheritance;
+use azekura_testkit::Cluster;
+
+const CHUNK: u64 = 64 << 10;
+/// As many bytes as an opening brings at most.
+const BROUGHT: usize = azekura_proto::limits::BROUGHT_BYTES_MAX as usize;
+
+fn far_pool(engines: u16) -> Cluster {
+    let inheritance = Inheritance { chunk_bytes: CHUNK as u32, ..Inheritance::default() };
+    Cluster::start_far(engines, 2, inheritance)
+}
+
+fn far_client(cluster: &Cluster, caller: Credentials) -> Namespace {
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    let config = FsConfig {
+        // Longer than any test takes.
+        cache: CachePolicy::Auto { ttl: Duration::from_secs(600) },
+        read_policy: ReadPolicy::Predictive(parameters),
+        listed_from_us: Some(0),
+        ..FsConfig::default()
+    };
+    Namespace::new(FileSystem::mount(cluster.pool(), "default", config).unwrap(), caller)
+}
+
+fn far_root(cluster: &Cluster) -> Namespace {
+    far_client(cluster, Credentials::ROOT)
+}
+
+fn user(uid: u32) -> Credentials {
+    Credentials { uid, gid: uid, groups: Vec::new(), process: None }
+}
+
+/// What the first engine is asked for meanwhile, but for what travels along or is not waited for.
+fn asked(cluster: &Cluster, act: impl FnOnce()) -> Vec<(String, u64)> {
+    let before = cluster.counts();
+    act();
+    let mut after: BTreeMap<String, u64> = cluster.counts();
+    for unawaited in ["release", "goodbye"] {
+        after.remove(unawaited);
+    }
+    let news = after.into_iter().map(|(kind, count)| {
+        let count = count - before.get(&kind).copied().unwrap_or(0);
+        (kind, count)
+    });
+    news.filter(|(_, count)| *count > 0).collect()
+}
+
+fn just(kinds: &[&str]) -> Vec<(String, u64)> {
+    kinds.iter().map(|kind| ((*kind).to_owned(), 1)).collect()
+}
+
+fn contents(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 + at) as u8).collect()
+}
+
+fn make(cluster: &Cluster, path: &str, data: &[u8]) {
+    let root = cluster.root();
+    let above = &path[..path.rfind('/').unwrap()];
+    if !above.is_empty() {
+        root.create_dir_all(above, 0o755).unwrap();
+    }
+    root.write(path, data).unwrap();
+}
+
+fn read_at(client: &Namespace, path: &str, offset: u64, bytes: usize) -> Vec<u8> {
+    let file = client.open(path, &OpenOptions::read_only()).unwrap();
+    let mut buffer = vec![0; bytes];
+    let got = file.read_at(&mut buffer, offset).unwrap();
+    buffer.truncate(got);
+    buffer
+}
+
+#[test]
+fn the_names_of_a_path_are_looked_up_together() {
+    let cluster = far_pool(1);
+    make(&cluster, "/a/b/c/file", b"content");
+    let client = far_root(&cluster);
+    let look = asked(&cluster, || assert_eq!(client.metadata("/a/b/c/file").unwrap().size, 7));
+    assert_eq!(look, just(&["walk"]));
+    // The way there is known now, and what stands beside it is asked for by itself.
+    let look = asked(&cluster, || assert_eq!(client.metadata("/a/b/c/none"), Err(Errno::NOENT)));
+    assert_eq!(look, just(&["lookup"]));
+    let look =
+        asked(&cluster, || assert_eq!(far_root(&cluster).metadata("/a/none/x"), Err(Errno::NOENT)));
+    assert_eq!(look, just(&["container_open", "walk"]));
+    let look = asked(&cluster, || {
+        let file = far_root(&cluster).metadata("/a/b/c/file/x");
+        assert_eq!(file, Err(Errno::NOTDIR));
+    });
+    assert_eq!(look, just(&["container_open", "walk"]));
+    let last = far_root(&cluster).look_at("/a/b/c", true).unwrap();
+    assert_eq!(last.kind, FileKind::Directory);
+}
+
+#[test]
+fn a_walk_understands_symlinks_and_dots_on_its_way() {
+    let cluster = far_pool(1);
+    make(&cluster, "/a/b/file", b"content");
+    let root = cluster.root();
+    root.symlink(b"a/b", "/short").unwrap();
+    root.symlink(b"../a", "/a/round").unwrap();
+    root.symlink(b"/a/b/file", "/a/b/last").unwrap();
+    root.symlink(b"circle", "/circle").unwrap();
+    for path in [
+        "/short/file",
+        "/short/../b/./file",
+        "/a/round/round/b/file",
+        "/a/b/../../a/b/file",
+        "/short/last",
+        "//a///b//file",
+    ] {
+        let client = far_root(&cluster);
+        assert_eq!(client.metadata(path).unwrap().size, 7, "{path}");
+        assert_eq!(far_root(&cluster).read(path).unwrap(), b"content", "{path}");
+    }
+    let client = far_root(&cluster);
+    assert_eq!(client.symlink_metadata("/a/b/last").unwrap().kind, FileKind::Symlink);
+    assert_eq!(client.metadata("/circle/file"), Err(Errno::LOOP));
+    assert_eq!(client.metadata("/short/file/"), Err(Errno::NOTDIR));
+}
+
+#[test]
+fn who_may_not_search_a_directory_learns_nothing_of_what_lies_below() {
+    let cluster = far_pool(1);
+    make(&cluster, "/open/shut/open/file", b"content");
+    let root = cluster.root();
+    let mode = |mode| AttrUpdate { mode: Some(mode), ..AttrUpdate::default() };
+    root.set_attr("/open/shut", true, &mode(0o700)).unwrap();
+    let client = far_client(&cluster, user(7));
+    for path in ["/open/shut/open/file", "/open/shut/none", "/open/shut/open/none/x"] {
+        assert_eq!(client.metadata(path), Err(Errno::ACCESS), "{path}");
+        assert_eq!(client.look_at(path, true), Err(Errno::ACCESS), "{path}");
+        let opened = client.open(path, &OpenOptions::read_only());
+        assert_eq!(opened.map(drop), Err(Errno::ACCESS), "{path}");
+    }
+    assert_eq!(client.metadata("/open/shut").unwrap().mode, 0o700);
+    root.set_attr("/open/shut", true, &mode(0o711)).unwrap();
+    let client = far_client(&cluster, user(7));
+    let look = asked(&cluster, || {
+        assert_eq!(client.metadata("/open/shut/open/file").unwrap().size, 7);
+    });
+    assert_eq!(look, just(&["walk"]), "what it takes to judge comes along");
+}
+
+#[test]
+fn a_path_over_several_engines_leads_where_it_leads() {
+    let cluster = far_pool(3);
+    for number in 0..12 {
+        make(&cluster, &format!("/a/dir{number}/b/c/file"), &contents(number));
+    }
+    let client = far_root(&cluster);
+    for number in 0..12 {
+        let path = format!("/a/dir{number}/b/c/file");
+        assert_eq!(client.metadata(&path).unwrap().size, number as u64);
+        assert_eq!(far_root(&cluster).read(&path).unwrap(), contents(number));
+        let absent = format!("/a/dir{number}/b/none/file");
+        assert_eq!(client.metadata(absent), Err(Errno::NOENT));
+    }
+}
+
+#[test]
+fn steps_that_were_met_are_no_longer_believed_after_an_own_change() {
+    let cluster = far_pool(1);
+    make(&cluster, "/a/b/file", b"old");
+    make(&cluster, "/new/file", b"newer");
+    let client = far_root(&cluster);
+    assert_eq!(client.metadata("/a/b/file").unwrap().size, 3);
+    client.rename("/a/b", "/a/c", RenameMode::Replace).unwrap();
+    client.rename("/new", "/a/b", RenameMode::Replace).unwrap();
+    assert_eq!(client.metadata("/a/b/file").unwrap().size, 5);
+    assert_eq!(client.metadata("/a/c/file").unwrap().size, 3);
+}
+
+#[test]
+fn a_short_file_comes_with_the_answer_to_its_opening() {
+    let cluster = far_pool(1);
+    for bytes in [1, 100, BROUGHT] {
+        let client = far_root(&cluster);
+        let path = format!("/file{bytes}");
+        make(&cluster, &path, &contents(bytes));
+        let read = asked(&cluster, || assert_eq!(client.read(&path).unwrap(), contents(bytes)));
+        assert_eq!(read, just(&["open_entry"]), "{bytes} bytes");
+    }
+    make(&cluster, "/empty", b"");
+    let client = far_root(&cluster);
+    let read = asked(&cluster, || assert_eq!(client.read("/empty").unwrap(), b""));
+    assert_eq!(read, just(&["open_entry"]));
+}
+
+#[test]
+fn the_end_of_a_longer_file_comes_with_the_answer_to_its_opening() {
+    let cluster = far_pool(1);
+    let data = contents(3 * BROUGHT + 11);
+    make(&cluster, "/file", &data);
+    let client = far_root(&cluster);
+    let start = data.len() - BROUGHT;
+    let read = asked(&cluster, || {
+        assert_eq!(read_at(&client, "/file", start as u64, 2 * BROUGHT), data[start..]);
+    });
+    assert_eq!(read, just(&["open_entry"]));
+    assert_eq!(read_at(&client, "/file", start as u64 - 1, 9), data[start - 1..start + 8]);
+    assert_eq!(client.read("/file").unwrap(), data);
+}
+
+#[test]
+fn a_file_that_ends_with_a_hole_or_in_another_shard_is_read_as_it_is() {
+    let cluster = far_pool(1);
+    let root = cluster.root();
+    let small = |bytes: u64| {
+        let mut data = contents(10);
+        data.resize(bytes as usize, 0);
+        data
+    };
+    for bytes in [20, BROUGHT as u64 - 1, BROUGHT as u64 * 2, CHUNK, CHUNK + 10, 3 * CHUNK + 5] {
+        for class in ["S1", "S2"] {
+            let dir = format!("/{class}-{bytes}");
+            root.create_dir(&dir, 0o755).unwrap();
+            root.set_xattr(&dir, b"user.azekura.class", class.as_bytes(), XattrMode::Set).unwrap();
+            let path = format!("{dir}/file");
+            root.write(&path, &contents(10)).unwrap();
+            let file = root.open(&path, &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+            file.set_len(bytes).unwrap();
+            assert_eq!(far_root(&cluster).read(&path).unwrap(), small(bytes), "{path}");
+            file.write_all_at(b"end", bytes - 3).unwrap();
+            let wanted = [&small(bytes)[..bytes as usize - 3], b"end"].concat();
+            assert_eq!(far_root(&cluster).read(&path).unwrap(), wanted, "{path}");
+            assert_eq!(read_at(&far_root(&cluster), &path, bytes - 3, 10), b"end", "{path}");
+        }
+    }
+}
+
+#[test]
+fn what_came_with_the_opening_is_not_read_once_the_file_has_changed() {
+    let cluster = far_pool(1);
+    make(&cluster, "/file", b"before");
+    let client = far_root(&cluster);
+    let file = client.open("/file", &OpenOptions::read_only()).unwrap();
+    let mut buffer = [0; 6];
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 6);
+    assert_eq!(&buffer, b"before");
+    // Others, who are answered when nobody may read the old any more.
+    cluster.root().write("/file", b"after!").unwrap();
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 6);
+    assert_eq!(&buffer, b"after!");
+    // The same client, through another handle.
+    let file = client.open("/file", &OpenOptions::read_only()).unwrap();
+    let own = client.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    own.write_all_at(b"mine", 0).unwrap();
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 6);
+    assert_eq!(&buffer, b"miner!");
+    own.set_len(2).unwrap();
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 2);
+}
+
+#[test]
+fn nothing_that_was_answered_is_missed_by_an_opening_beside_it() {
+    let cluster = far_pool(1);
+    make(&cluster, "/file", b"000000");
+    let writer = cluster.root();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let read = || {
+            let client = far_root(&cluster);
+            let mut last = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let text = String::from_utf8(client.read("/file").unwrap()).unwrap();
+                let number: u64 = text.parse().unwrap();
+                assert!(number >= last, "{number} after {last}");
+                last = number;
+            }
+        };
+        let readers = [scope.spawn(read), scope.spawn(read)];
+        for number in 0..300 {
+            let file = writer.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+            file.write_all_at(format!("{number:06}").as_bytes(), 0).unwrap();
+            if number % 10 == 0 {
+                let seen = far_root(&cluster).read("/file").unwrap();
+                assert_eq!(seen, format!("{number:06}").as_bytes());
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_opening_that_is_refused_brings_nothing() {
+    let cluster = far_pool(1);
+    make(&cluster, "/secret", b"content");
+    let root = cluster.root();
+    let mode = AttrUpdate { mode: Some(0o600), ..AttrUpdate::default() };
+    root.set_attr("/secret", true, &mode).unwrap();
+    let client = far_client(&cluster, user(7));
+    let opened = client.open("/secret", &OpenOptions::read_only());
+    assert_eq!(opened.map(drop), Err(Errno::ACCESS));
+    let directory = client.open("/", &OpenOptions::read_only()).unwrap();
+    assert_eq!(directory.metadata().unwrap().kind, FileKind::Directory);
+}
