@@ -18,15 +18,12 @@ use parking_lot::RwLock;
 use crate::claims::Claims;
 use crate::health::Health;
 use crate::open_references::OpenReferences;
-use crate::remembered_links::LinkMemory;
+use crate::remembered_links::{FAR_US, LinkMemory};
 use crate::slots::Slots;
 
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
 /// with less, one that is there would be taken for one that is away.
 const CONNECT_MIN: Duration = Duration::from_secs(1);
-
-/// A round trip that is worth being spared the next process.
-const WORTH_A_TICKET: Duration = Duration::from_millis(1);
 
 /// What an engine says when it is first called, and about how far away it is.
 #[derive(Debug)]
@@ -391,7 +388,7 @@ impl Link {
             self.claims.note_first(welcome.incarnation);
         }
         if let Some(ticket) = said.ticket.get()
-            && *round_trip >= WORTH_A_TICKET
+            && round_trip.as_micros() >= FAR_US.into()
             && self.is_remote()
         {
             self.identity.memory.links().note_ticket(&self.shown_addresses(), *ticket);

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::pool_file::{pools_dir, replace};
 
+/// Links with such a round trip, in microseconds, are worth remembering.
+pub(crate) const FAR_US: u64 = 1_000;
+
 /// The form of the file; another one is not read.
 const VERSION: u32 = 1;
 /// After this time nobody knows whether the link is still the same.

@@ -202,12 +202,17 @@ impl DirCache {
         counters.fold(0, u64::wrapping_add)
     }
 
+    /// When it was asked for what an answer has turned out to be about, if nothing has changed since. `now`:
+    /// as if it were asked for now.
+    fn asked_of(&self, asked: AskedAny, now: Asked) -> Option<Asked> {
+        let is_unchanged = self.all_changes() == asked.changes;
+        is_unchanged.then_some(Asked { since: asked.since, ..now })
+    }
+
     /// Keeps the attributes of a directory that was met.
     pub(crate) fn keep_met_dir(&self, asked: AskedAny, dir: Oid, attr: Box<Attr>) {
-        let mut now = self.ask_dir(dir);
-        now.since = asked.since;
-        if self.all_changes() == asked.changes {
-            self.keep_dir(now, dir, &Arc::from(attr));
+        if let Some(asked) = self.asked_of(asked, self.ask_dir(dir)) {
+            self.keep_dir(asked, dir, &Arc::from(attr));
         }
     }
 
@@ -336,10 +341,8 @@ impl DirCache {
 
     /// Keeps where a name leads that was met.
     pub(crate) fn keep_met_step(&self, asked: AskedAny, dir: Oid, name: &[u8], step: Step) {
-        let mut now = self.ask_step(dir, name);
-        now.since = asked.since;
-        if self.all_changes() == asked.changes {
-            self.keep_step(now, dir, name, step);
+        if let Some(asked) = self.asked_of(asked, self.ask_step(dir, name)) {
+            self.keep_step(asked, dir, name, step);
         }
     }
 

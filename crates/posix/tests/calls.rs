@@ -44,20 +44,7 @@ fn user(uid: u32) -> Credentials {
     Credentials { uid, gid: uid, groups: Vec::new(), process: None }
 }
 
-/// What the engine is asked for meanwhile, but for releases, which travel along.
-fn asked(cluster: &Cluster, act: impl FnOnce()) -> Vec<(String, u64)> {
-    let before = cluster.counts();
-    act();
-    let mut after: BTreeMap<String, u64> = cluster.counts();
-    after.remove("release");
-    let news = after.into_iter().map(|(kind, count)| {
-        let count = count - before.get(&kind).copied().unwrap_or(0);
-        (kind, count)
-    });
-    news.filter(|(_, count)| *count > 0).collect()
-}
-
-fn just(kinds: &[&str]) -> Vec<(String, u64)> {
+fn just(kinds: &[&str]) -> BTreeMap<String, u64> {
     kinds.iter().map(|kind| ((*kind).to_owned(), 1)).collect()
 }
 
@@ -85,14 +72,14 @@ fn attributes_of_an_open_file_are_changed_by_one_request() {
     let file = client.open("/file", &OpenOptions::create()).unwrap();
     file.write_all_at(b"content", 0).unwrap();
     for update in [times(1_000_000), mode(0o640), owner(7), times(2_000_000)] {
-        let asked = asked(&cluster, || {
+        let asked = cluster.asked(|| {
             file.set_attr(&update).unwrap();
         });
         assert_eq!(asked, just(&["set_attr_guarded"]), "{update:?}");
     }
     let attr = cluster.root().metadata("/file").unwrap();
     assert_eq!((attr.mtime.secs, attr.mode, attr.uid), (2_000_000, 0o640, 7));
-    let by_path = asked(&cluster, || {
+    let by_path = cluster.asked(|| {
         client.set_attr("/file", true, &times(3)).unwrap();
     });
     assert_eq!(by_path, just(&["lookup", "set_attr_guarded"]));
@@ -160,15 +147,15 @@ fn a_file_is_opened_by_one_request_and_its_end_is_known_under_the_lease() {
     cluster.root().write("/small", &[7; SMALL_BYTES]).unwrap();
     let client = client(&cluster);
     let mut file = None;
-    let opening = asked(&cluster, || file = Some(read_only(&client, "/small")));
+    let opening = cluster.asked(|| file = Some(read_only(&client, "/small")));
     assert_eq!(opening, just(&["open_entry"]));
     let file = file.unwrap();
-    let looking = asked(&cluster, || assert_eq!(file.len(), Ok(SMALL_BYTES as u64)));
+    let looking = cluster.asked(|| assert_eq!(file.len(), Ok(SMALL_BYTES as u64)));
     assert!(looking.is_empty(), "{looking:?}");
     let mut buffer = vec![0; 2 * SMALL_BYTES];
     assert_eq!(file.read_at(&mut buffer, 0), Ok(SMALL_BYTES));
     assert!(buffer[..SMALL_BYTES].iter().all(|byte| *byte == 7));
-    let ending = asked(&cluster, || {
+    let ending = cluster.asked(|| {
         assert_eq!(file.read_at(&mut buffer, SMALL_BYTES as u64), Ok(0));
         assert_eq!(file.read_at(&mut buffer, 1 << 40), Ok(0));
         assert_eq!(file.metadata().unwrap().size, SMALL_BYTES as u64);
@@ -176,9 +163,9 @@ fn a_file_is_opened_by_one_request_and_its_end_is_known_under_the_lease() {
     assert!(ending.is_empty(), "{ending:?}");
     // Opened in a way that brings no lease.
     let both = client.open("/small", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
-    let reading = asked(&cluster, || assert_eq!(both.read_at(&mut buffer, 5), Ok(SMALL_BYTES - 5)));
+    let reading = cluster.asked(|| assert_eq!(both.read_at(&mut buffer, 5), Ok(SMALL_BYTES - 5)));
     assert_eq!(reading, just(&["lease_file", "read"]));
-    let ending = asked(&cluster, || {
+    let ending = cluster.asked(|| {
         assert_eq!(both.read_at(&mut buffer, SMALL_BYTES as u64), Ok(0));
         assert_eq!(both.len(), Ok(SMALL_BYTES as u64));
     });
@@ -200,7 +187,7 @@ fn the_end_of_a_striped_file_is_known_after_a_full_read() {
         at += got as u64;
     }
     assert_eq!(at, bytes);
-    let ending = asked(&cluster, || {
+    let ending = cluster.asked(|| {
         assert_eq!(file.read_at(&mut buffer, bytes), Ok(0));
         assert_eq!(file.len(), Ok(bytes));
     });
@@ -213,7 +200,7 @@ fn without_a_cache_attributes_are_always_asked_for() {
     cluster.root().write("/small", &[7; SMALL_BYTES]).unwrap();
     let fs = cluster.mount_reading(CachePolicy::None, predictive());
     let file = read_only(&Namespace::new(fs, Credentials::ROOT), "/small");
-    let looking = asked(&cluster, || assert_eq!(file.len(), Ok(SMALL_BYTES as u64)));
+    let looking = cluster.asked(|| assert_eq!(file.len(), Ok(SMALL_BYTES as u64)));
     assert_eq!(looking, just(&["get_attr"]));
 }
 
@@ -300,7 +287,7 @@ fn a_creation_takes_one_request_also_where_the_directory_was_met_long_ago() {
     below.metadata(".").unwrap();
     let long = Duration::from_millis(5);
     std::thread::sleep(long);
-    let creating = asked(&cluster, || drop(below.open("second", &OpenOptions::create()).unwrap()));
+    let creating = cluster.asked(|| drop(below.open("second", &OpenOptions::create()).unwrap()));
     assert_eq!(creating, just(&["create_guarded"]));
     // What others have made of the directory counts.
     let update = AttrUpdate { gid: Some(77), mode: Some(0o2755), ..AttrUpdate::default() };
@@ -309,7 +296,7 @@ fn a_creation_takes_one_request_also_where_the_directory_was_met_long_ago() {
     let file = below.open("third", &OpenOptions::create()).unwrap();
     assert_eq!(file.metadata().unwrap().gid, 77);
     std::thread::sleep(long);
-    let making = asked(&cluster, || {
+    let making = cluster.asked(|| {
         below.symlink(b"text", "fourth").unwrap();
     });
     assert_eq!(making, just(&["create_guarded"]));
@@ -402,10 +389,10 @@ fn a_file_that_is_there_is_opened_by_the_creation_that_finds_it() {
     client.metadata("/").unwrap();
     let options = OpenOptions::new(OFlags::RDWR | OFlags::CREATE, 0o644);
     let mut file = None;
-    let opening = asked(&cluster, || file = Some(client.open("/file", &options).unwrap()));
+    let opening = cluster.asked(|| file = Some(client.open("/file", &options).unwrap()));
     assert_eq!(opening, just(&["create"]));
     let file = file.unwrap();
-    let cutting = asked(&cluster, || drop(client.open("/file", &OpenOptions::create()).unwrap()));
+    let cutting = cluster.asked(|| drop(client.open("/file", &OpenOptions::create()).unwrap()));
     assert_eq!(cutting, just(&["create", "set_attr"]));
     // It is held: what has no name any more lives on.
     other.remove_file("/file").unwrap();
@@ -446,11 +433,11 @@ fn a_file_is_cut_by_one_request_that_is_judged_by_what_is_known() {
     let file = client.open("/file", &OpenOptions::create()).unwrap();
     file.write_all_at(&[7; 100], 0).unwrap();
     for bytes in [10, 50, 0] {
-        let cutting = asked(&cluster, || file.set_len(bytes).unwrap());
+        let cutting = cluster.asked(|| file.set_len(bytes).unwrap());
         assert_eq!(cutting, just(&["set_attr_guarded"]));
         assert_eq!(other.metadata("/file").unwrap().size, bytes);
     }
-    let by_path = asked(&cluster, || {
+    let by_path = cluster.asked(|| {
         client.set_attr("/file", true, &AttrUpdate::size(9)).unwrap();
     });
     assert_eq!(by_path, just(&["lookup", "set_attr_guarded"]));
@@ -520,9 +507,7 @@ fn calls_by_path_ask_no_more_than_once_for_what_they_have_met() {
     other.write("/dir/file", b"content").unwrap();
     client.metadata("/dir").unwrap();
     let ask = |what: &[&str], act: &dyn Fn()| {
-        let mut wanted = just(what);
-        wanted.sort();
-        assert_eq!(asked(&cluster, act), wanted);
+        assert_eq!(cluster.asked(act), just(what));
     };
     ask(&["lookup", "link"], &|| client.hard_link("/dir/file", "/dir/second").unwrap());
     ask(&["rename"], &|| {
@@ -542,8 +527,8 @@ fn calls_by_path_ask_no_more_than_once_for_what_they_have_met() {
     ask(&["lookup", "remove_xattr"], &|| client.remove_xattr("/dir/file", b"user.x").unwrap());
     let canonical = || assert_eq!(client.canonicalize(b"", "/dir").unwrap().0, b"/dir");
     ask(&["lookup"], &canonical);
-    let spaces = asked(&cluster, || assert!(client.space("/dir").is_ok()));
-    assert_eq!(spaces, [("space".to_owned(), 2)]);
+    let spaces = cluster.asked(|| assert!(client.space("/dir").is_ok()));
+    assert_eq!(spaces, [("space".to_owned(), 2)].into());
     let nameless = OpenOptions::new(OFlags::TMPFILE | OFlags::RDWR, 0o600);
     ask(&["get_attr", "create_unlinked"], &|| drop(client.open("/dir", &nameless).unwrap()));
     ask(&["create_unlinked"], &|| drop(client.open("/dir", &nameless).unwrap()));
@@ -557,14 +542,14 @@ fn the_text_of_a_symlink_is_asked_for_once() {
     other.write("/file", b"content").unwrap();
     client.metadata("/").unwrap();
     let read = || assert_eq!(client.read_link("/symlink").unwrap(), b"file");
-    assert_eq!(asked(&cluster, read), just(&["lookup", "read_link"]));
-    assert_eq!(asked(&cluster, read), just(&["lookup"]));
-    let looking = asked(&cluster, || assert_eq!(client.metadata("/symlink").unwrap().size, 7));
-    assert_eq!(looking, [("lookup".to_owned(), 2)]);
-    let opening = asked(&cluster, || drop(read_only(&client, "/symlink")));
-    assert_eq!(opening, [("open_entry".to_owned(), 2)]);
+    assert_eq!(cluster.asked(read), just(&["lookup", "read_link"]));
+    assert_eq!(cluster.asked(read), just(&["lookup"]));
+    let looking = cluster.asked(|| assert_eq!(client.metadata("/symlink").unwrap().size, 7));
+    assert_eq!(looking, [("lookup".to_owned(), 2)].into());
+    let opening = cluster.asked(|| drop(read_only(&client, "/symlink")));
+    assert_eq!(opening, [("open_entry".to_owned(), 2)].into());
     client.symlink(b"own", "/own").unwrap();
-    let own = asked(&cluster, || assert_eq!(client.read_link("/own").unwrap(), b"own"));
+    let own = cluster.asked(|| assert_eq!(client.read_link("/own").unwrap(), b"own"));
     assert_eq!(own, just(&["lookup"]));
     // Another symlink under the name is another one, and one that is gone is gone.
     other.remove_file("/symlink").unwrap();

@@ -97,6 +97,19 @@ impl Cluster {
         counts.collect()
     }
 
+    /// What the first engine is asked for meanwhile, but for releases, which travel along.
+    pub fn asked(&self, act: impl FnOnce()) -> BTreeMap<String, u64> {
+        let before = self.counts();
+        act();
+        let mut news = self.counts();
+        news.remove("release");
+        for (kind, count) in &mut news {
+            *count -= before.get(kind).copied().unwrap_or(0);
+        }
+        news.retain(|_, count| *count > 0);
+        news
+    }
+
     /// How many connections the first engine has; it has metrics.
     pub fn connections(&self) -> u64 {
         let text = self.metrics();

@@ -3,20 +3,17 @@
 //! it has shown that it knows the secret too: nobody is trusted more than after a challenge, only earlier.
 
 use std::io::{self, IoSlice};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use azekura_proto::frame::{self, HEAD_BYTES};
-use azekura_proto::limits::{HANDSHAKE_BODY_BYTES_MAX, HANDSHAKE_MS};
-use azekura_proto::message::{EarlyProof, Hello, MAGIC, Proof, Role, Ticket, VERSION};
+use azekura_proto::limits::HANDSHAKE_BODY_BYTES_MAX;
+use azekura_proto::message::{EarlyProof, Hello, Role, Ticket};
 use azekura_proto::{PoolId, SessionId};
 use serde::Serialize;
 
 use crate::connection::Connection;
 use crate::frames::{FrameReader, FrameWriter};
-use crate::handshake::{
-    CALLER_SIDE, ConnectError, ENGINE_SIDE, Offer, draw_nonce, early_words, set_timeouts,
-    transcript,
-};
+use crate::handshake::{ConnectError, answer_challenge, early_words, prepare};
 use crate::secret::Secret;
 use crate::socket::Socket;
 
@@ -35,17 +32,12 @@ pub struct EarlyCaller {
 /// If the socket cannot be set up.
 pub fn begin_early(
     socket: Socket,
-    (pool, session, role): (PoolId, SessionId, Role),
+    who: (PoolId, SessionId, Role),
     ticket: Ticket,
     secret: &Secret,
     limit: Duration,
 ) -> io::Result<(EarlyCaller, Connection)> {
-    let limit = limit.clamp(Duration::from_millis(1), Duration::from_millis(HANDSHAKE_MS));
-    set_timeouts(&socket, Some(limit))?;
-    let mut connection = Connection::new(socket);
-    connection.distrust(Instant::now() + limit, HANDSHAKE_BODY_BYTES_MAX);
-    let nonce = draw_nonce()?;
-    let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce, early: None };
+    let (hello, connection, _) = prepare(socket, who, limit)?;
     Ok((EarlyCaller { hello, ticket, secret: secret.clone() }, connection))
 }
 
@@ -75,22 +67,17 @@ impl EarlyCaller {
     /// # Errors
     /// [`ConnectError`].
     pub fn prove(&self, reader: &mut FrameReader) -> Result<Option<Ticket>, ConnectError> {
-        let challenge = frame::decode::<Offer>(reader.recv()?.1)??;
-        let words = |side| transcript(side, &self.hello, &challenge.nonce);
-        if !self.secret.verify(&words(ENGINE_SIDE), &challenge.proof) {
-            return Err(ConnectError::Impostor);
-        }
-        let proof = Proof { proof: self.secret.sign(&words(CALLER_SIDE)) };
+        let (proof, ticket) = answer_challenge(&self.hello, &self.secret, reader.recv()?.1)?;
         let mut framed = Vec::new();
         frame::encode_into(&mut framed, &proof, 0)?;
         reader.socket().write_all(&mut [IoSlice::new(&framed)], false)?;
-        Ok(challenge.ticket)
+        Ok(ticket)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use azekura_proto::message::{Refusal, Welcome};
+    use azekura_proto::message::{Proof, Refusal, Welcome};
     use azekura_proto::{EngineId, Incarnation};
 
     use super::*;

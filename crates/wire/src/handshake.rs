@@ -14,7 +14,7 @@ use azekura_proto::{PoolId, SessionId};
 
 use crate::connection::Connection;
 use crate::frames::{FrameReader, RecvError};
-use crate::secret::Secret;
+use crate::secret::{Secret, draw};
 use crate::socket::{Socket, wait_for_any};
 use crate::tickets::Tickets;
 
@@ -49,26 +49,16 @@ impl From<FrameError> for ConnectError {
     }
 }
 
-pub(crate) type Offer = Result<Challenge, Refusal>;
+type Offer = Result<Challenge, Refusal>;
 type Verdict = Result<Welcome, Refusal>;
 
-pub(crate) fn draw_nonce() -> io::Result<[u8; NONCE_BYTES]> {
-    let mut nonce = [0; NONCE_BYTES];
-    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
-    Ok(nonce)
-}
-
-pub(crate) fn set_timeouts(socket: &Socket, timeout: Option<Duration>) -> io::Result<()> {
+fn set_timeouts(socket: &Socket, timeout: Option<Duration>) -> io::Result<()> {
     socket.set_read_timeout(timeout)?;
     socket.set_write_timeout(timeout)
 }
 
 /// What both proofs are computed over, but for the side's own word.
-pub(crate) fn transcript<'a>(
-    side: &'a [u8],
-    hello: &'a Hello,
-    engine_nonce: &'a [u8],
-) -> [&'a [u8]; 6] {
+fn transcript<'a>(side: &'a [u8], hello: &'a Hello, engine_nonce: &'a [u8]) -> [&'a [u8]; 6] {
     let role: &[u8] = match hello.role {
         Role::Client => b"client",
         Role::Engine => b"engine",
@@ -88,8 +78,8 @@ pub(crate) fn early_words<'a>(
 
 /// No time at all would mean for ever to a socket.
 const LIMIT_MIN: Duration = Duration::from_millis(1);
-pub(crate) const ENGINE_SIDE: &[u8] = b"azekura 1 engine";
-pub(crate) const CALLER_SIDE: &[u8] = b"azekura 1 caller";
+const ENGINE_SIDE: &[u8] = b"azekura 1 engine";
+const CALLER_SIDE: &[u8] = b"azekura 1 caller";
 const EARLY_SIDE: &[u8] = b"azekura 1 early";
 
 /// The caller's side of the handshake, its hello sent: it waits for the engine's challenge. Several
@@ -120,16 +110,40 @@ pub fn begin(
     role: Role,
     limit: Duration,
 ) -> Result<HelloSent, ConnectError> {
+    let (hello, mut connection, deadline) = prepare(socket, (pool, session, role), limit)?;
+    connection.queue(&hello, 0)?;
+    connection.flush(&[])?;
+    Ok(HelloSent { connection, hello, deadline })
+}
+
+/// The caller's side with nothing said yet: its hello, and until when it is to be let in.
+pub(crate) fn prepare(
+    socket: Socket,
+    (pool, session, role): (PoolId, SessionId, Role),
+    limit: Duration,
+) -> io::Result<(Hello, Connection, Instant)> {
     let limit = limit.clamp(LIMIT_MIN, Duration::from_millis(HANDSHAKE_MS));
     set_timeouts(&socket, Some(limit))?;
     let mut connection = Connection::new(socket);
     let deadline = Instant::now() + limit;
     connection.distrust(deadline, HANDSHAKE_BODY_BYTES_MAX);
-    let nonce = draw_nonce()?;
+    let nonce = draw()?;
     let hello = Hello { magic: MAGIC, version: VERSION, pool, session, role, nonce, early: None };
-    connection.queue(&hello, 0)?;
-    connection.flush(&[])?;
-    Ok(HelloSent { connection, hello, deadline })
+    Ok((hello, connection, deadline))
+}
+
+/// What is said to an engine's challenge once it has shown that it knows the secret, and its ticket.
+pub(crate) fn answer_challenge(
+    hello: &Hello,
+    secret: &Secret,
+    body: &[u8],
+) -> Result<(Proof, Option<Ticket>), ConnectError> {
+    let challenge = frame::decode::<Offer>(body)??;
+    let words = |side| transcript(side, hello, &challenge.nonce);
+    if !secret.verify(&words(ENGINE_SIDE), &challenge.proof) {
+        return Err(ConnectError::Impostor);
+    }
+    Ok((Proof { proof: secret.sign(&words(CALLER_SIDE)) }, challenge.ticket))
 }
 
 impl HelloSent {
@@ -138,15 +152,10 @@ impl HelloSent {
     /// # Errors
     /// [`ConnectError`].
     pub fn prove(mut self, secret: &Secret) -> Result<ProofSent, ConnectError> {
-        let challenge = frame::decode::<Offer>(self.connection.recv()?.1)??;
-        let hello = &self.hello;
-        if !secret.verify(&transcript(ENGINE_SIDE, hello, &challenge.nonce), &challenge.proof) {
-            return Err(ConnectError::Impostor);
-        }
-        let proof = Proof { proof: secret.sign(&transcript(CALLER_SIDE, hello, &challenge.nonce)) };
+        let (proof, ticket) = answer_challenge(&self.hello, secret, self.connection.recv()?.1)?;
         self.connection.queue(&proof, 0)?;
         self.connection.flush(&[])?;
-        Ok(ProofSent { connection: self.connection, ticket: challenge.ticket })
+        Ok(ProofSent { connection: self.connection, ticket })
     }
 }
 
@@ -347,7 +356,7 @@ impl Acceptor<'_> {
         if hello.pool != self.pool && hello.pool != PoolId::NONE {
             return Ok(Err(Refusal::WrongPool));
         }
-        let nonce = draw_nonce()?;
+        let nonce = draw()?;
         let proof = self.secret.sign(&transcript(ENGINE_SIDE, &hello, &nonce));
         let ticket = self.tickets.map(Tickets::current);
         Ok(Ok((hello, Challenge { nonce, proof, ticket })))

@@ -19,6 +19,13 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Bytes that nobody can guess.
+pub(crate) fn draw() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
 /// Why a secret file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
@@ -52,9 +59,7 @@ impl Secret {
     /// # Errors
     /// If the system has no random bytes to give.
     pub fn generate() -> io::Result<Self> {
-        let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        Ok(Self(bytes))
+        Ok(Self(draw()?))
     }
 
     /// Reads a secret from hex digits.

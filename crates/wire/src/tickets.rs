@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use azekura_proto::message::{NONCE_BYTES, Ticket};
 use parking_lot::Mutex;
 
+use crate::secret::draw;
+
 /// A new ticket is given out after this time; the one before stays good for as long.
 const PERIOD: Duration = Duration::from_secs(6 * 3600);
 /// So many hellos are taken with a ticket; later ones are challenged.
@@ -34,9 +36,7 @@ pub struct Tickets {
 
 impl Period {
     fn begin(now: Instant) -> io::Result<Self> {
-        let mut ticket = [0; NONCE_BYTES];
-        getrandom::fill(&mut ticket).map_err(io::Error::other)?;
-        Ok(Self { ticket: Ticket(ticket), begun: now, hellos: HashSet::new() })
+        Ok(Self { ticket: Ticket(draw()?), begun: now, hellos: HashSet::new() })
     }
 
     fn take(&mut self, nonce: &Nonce) -> bool {

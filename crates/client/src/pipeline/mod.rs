@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::Pool;
 use crate::lending::Lender;
 use crate::link::Borrowed;
+use crate::remembered_links::FAR_US;
 use crate::session::this_process;
 pub use fetch::Fetch;
 use scheduler::{Clock, Pending, Scheduler, Taken};
@@ -29,8 +30,6 @@ use scheduler::{Clock, Pending, Scheduler, Taken};
 const WAITED: Duration = Duration::from_micros(30);
 /// A request that waits to be sent looks about after this long.
 const UNSENT: Duration = Duration::from_millis(200);
-/// Links with such a round trip, in microseconds, are worth remembering.
-const FAR_US: u64 = 1_000;
 /// Connections that are made for others, whenever some are made beside what goes on: the pipeline has taken the
 /// session's first one, and while all are busy with data whoever asks for something else would have to make one.
 const SPARE: usize = 1;

@@ -59,6 +59,17 @@ pub(crate) fn complete(
     Ok(attr)
 }
 
+/// The attributes of an object, if its home is here.
+pub(crate) fn local_attributes(
+    node: &Node,
+    asker: Option<SessionId>,
+    oid: Oid,
+) -> Result<Option<Box<Attr>>, Status> {
+    let Some(home) = node.local_home(oid) else { return Ok(None) };
+    let inode = load_inode(home, oid)?;
+    Ok(Some(Box::new(complete(node, home, asker, oid, &inode)?)))
+}
+
 /// The attributes of a file that is not striped, by what is known of its data.
 pub(crate) fn at_home(oid: Oid, inode: &Inode, stat: Option<FileStat>) -> Attr {
     let mut attr = inode.attr(oid);

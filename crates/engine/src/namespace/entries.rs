@@ -4,13 +4,15 @@
 use std::time::Duration;
 
 use azekura_proto::attr::{DirectoryChange, DirectoryGuard, FileKind, NewInode};
-use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, DIRECTORY_BYTES, PATH_BYTES_MAX};
+use azekura_proto::limits::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, DIRECTORY_BYTES, NAME_BYTES_MAX, PATH_BYTES_MAX,
+};
 use azekura_proto::message::{Answer, Reply, Request, check_name};
 use azekura_proto::transaction::{Action, Entry};
-use azekura_proto::{ContainerId, Oid, SessionId, Status, Timestamp};
+use azekura_proto::{Attr, ContainerId, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
-use crate::namespace::attributes::{complete, load_inode};
+use crate::namespace::attributes::{complete, load_inode, local_attributes};
 use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::record::{Bucket, Inode, Orphan, entry_key};
@@ -47,25 +49,38 @@ pub(crate) fn lookup(
     dir: Oid,
     name: &[u8],
 ) -> Answer {
-    if name.len() > azekura_proto::limits::NAME_BYTES_MAX {
+    let (entry, attr) = look(node, target, asker, (dir, name))?;
+    Ok(Reply::Entry { entry, attr })
+}
+
+/// What is under a name, with attributes if its inode is here.
+///
+/// # Errors
+/// `NotFound` if nothing is.
+pub(super) fn look(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    (dir, name): (Oid, &[u8]),
+) -> Result<(Entry, Option<Box<Attr>>), Status> {
+    if name.len() > NAME_BYTES_MAX {
         return Err(Status::NameTooLong);
     }
     let entry = find_entry(node, target, asker, (dir, name))?.ok_or(Status::NotFound)?;
-    entry_reply(node, asker, entry)
+    Ok((entry, attributes_here(node, asker, entry)?))
 }
 
-/// An entry, with attributes if its inode is here.
-fn entry_reply(node: &Node, asker: Option<SessionId>, entry: Entry) -> Answer {
-    let attr = match node.local_home(entry.oid) {
-        Some(home) => match load_inode(home, entry.oid) {
-            Ok(inode) => Some(Box::new(complete(node, home, asker, entry.oid, &inode)?)),
-            // Removed since the entry was read.
-            Err(Status::Stale) => return Err(Status::NotFound),
-            Err(status) => return Err(status),
-        },
-        None => None,
-    };
-    Ok(Reply::Entry { entry, attr })
+/// The attributes of an entry's object, if its inode is here.
+fn attributes_here(
+    node: &Node,
+    asker: Option<SessionId>,
+    entry: Entry,
+) -> Result<Option<Box<Attr>>, Status> {
+    match local_attributes(node, asker, entry.oid) {
+        // Removed since the entry was read.
+        Err(Status::Stale) => Err(Status::NotFound),
+        attr => attr,
+    }
 }
 
 pub(super) fn check_new(new: &NewInode) -> Result<(), Status> {
@@ -221,7 +236,7 @@ fn existing(
             Err(status) => return Err(status),
         }
     }
-    entry_reply(node, asker, entry)
+    Ok(Reply::Entry { entry, attr: attributes_here(node, asker, entry)? })
 }
 
 /// Whether the object was made by the first sending of this very request. The inode itself says so,

@@ -7,14 +7,15 @@ use azekura_proto::message::typed::{Found, Walk, WalkedPath};
 use azekura_proto::{FileKind, Oid};
 
 use super::Namespace;
-use crate::cache::Step;
+use crate::cache::{AskedAny, Step};
 use crate::{Errno, Result};
 
 /// What an engine has told of a name.
 #[derive(Debug)]
 pub(super) enum Told {
     Absent,
-    There(Found),
+    /// And when it was asked.
+    There(Found, AskedAny),
 }
 
 /// Where an engine's walk has ended: what the next step needs not ask again.
@@ -70,7 +71,7 @@ impl Namespace {
                 cache.keep_met_step(asked, dir, name, Step::Directory(entry.oid));
                 at = entry.oid;
             }
-            end = Some(End { dir, name: name.to_vec(), told: Told::There(found) });
+            end = Some(End { dir, name: name.to_vec(), told: Told::There(found, asked) });
         }
         if let Some(name) = names.next().filter(|_| is_absent) {
             end = Some(End { dir: at, name: name.to_vec(), told: Told::Absent });
@@ -95,11 +96,11 @@ impl Namespace {
             told = end.take().and_then(|end| end.of(dir, name));
         }
         match told {
-            Some(Told::There(Found { entry, .. })) => match entry.kind {
-                FileKind::Directory => Ok(Step::Directory(entry.oid)),
-                FileKind::Symlink => Ok(Step::Symlink(self.text_of(entry.oid)?)),
-                _ => Err(Errno::NOTDIR),
-            },
+            Some(Told::There(Found { entry, .. }, asked)) => {
+                let step = self.step_of(entry)?;
+                self.fs.cache.keep_met_step(asked, dir, name, step.clone());
+                Ok(step)
+            }
             Some(Told::Absent) => Err(Errno::NOENT),
             None => self.look(dir, name),
         }

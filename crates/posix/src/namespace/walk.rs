@@ -7,6 +7,7 @@ use std::sync::Arc;
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX, SYMLINKS_MAX};
 use azekura_proto::message::typed::{Found, Lookup};
+use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, Oid};
 
 use super::Namespace;
@@ -265,19 +266,22 @@ impl Namespace {
         let cache = &self.fs.cache;
         let (asked, asked_dir) = (cache.ask_step(dir, name), cache.ask_any_dir());
         let Found { entry, attr } = self.fs.call_entry(dir, name, Lookup { dir, name })?;
-        let step = match entry.kind {
-            FileKind::Directory => {
-                // Whatever comes next is judged by them.
-                if let Some(attr) = attr {
-                    cache.keep_met_dir(asked_dir, entry.oid, attr);
-                }
-                Step::Directory(entry.oid)
-            }
-            FileKind::Symlink => Step::Symlink(self.text_of(entry.oid)?),
-            _ => return Err(Errno::NOTDIR),
-        };
-        self.fs.cache.keep_step(asked, dir, name, step.clone());
+        // Whatever comes next is judged by them.
+        if let Some(attr) = attr.filter(|_| entry.kind == FileKind::Directory) {
+            cache.keep_met_dir(asked_dir, entry.oid, attr);
+        }
+        let step = self.step_of(entry)?;
+        cache.keep_step(asked, dir, name, step.clone());
         Ok(step)
+    }
+
+    /// Where a name leads that was found to be this.
+    pub(super) fn step_of(&self, entry: Entry) -> Result<Step> {
+        match entry.kind {
+            FileKind::Directory => Ok(Step::Directory(entry.oid)),
+            FileKind::Symlink => Ok(Step::Symlink(self.text_of(entry.oid)?)),
+            _ => Err(Errno::NOTDIR),
+        }
     }
 
     /// The text of a symlink that a name has just led to.
@@ -390,7 +394,9 @@ impl Namespace {
             };
             must_be_dir |= slash;
             let attr = match end.take().and_then(|end| end.of(dir, &name)) {
-                Some(Told::There(found)) => self.fs.lookup_met(&self.caller, dir, &name, found)?,
+                Some(Told::There(found, _)) => {
+                    self.fs.lookup_met(&self.caller, dir, &name, found)?
+                }
                 Some(Told::Absent) => {
                     self.fs.check_search(&self.caller, dir)?;
                     return Err(Errno::NOENT.into());
