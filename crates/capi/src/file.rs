@@ -221,7 +221,6 @@ pub(crate) extern "C" fn azekura_copy_range(
             let text = "the two files were opened through different pool handles";
             return Err(Failure::with(Errno::XDEV, text));
         }
-        one.copy_range(from.open.handle(), from_offset, to.open.handle(), to_offset, bytes)
-            .about(from.subject())
+        from.open.copy_range(from_offset, &to.open, to_offset, bytes).about(from.subject())
     })
 }

@@ -98,6 +98,24 @@ fn writes_are_kept_in_flight_under_leases_and_only_where_that_is_wanted() {
 }
 
 #[test]
+fn what_is_copied_is_written_as_the_destination_was_opened() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let from = client(&cluster).open("/from", &OpenOptions::create()).unwrap();
+    write_blocks(&from, 0..20, 1);
+    from.sync().unwrap();
+    let leased = cluster.count("write_leased");
+    let through = FsConfig { write_policy: WritePolicy::Through, ..FsConfig::default() };
+    let fs = FileSystem::mount(cluster.pool(), "default", through).unwrap();
+    let to = Namespace::new(fs, Credentials::ROOT).open("/to", &OpenOptions::create()).unwrap();
+    for number in 0..20 {
+        let at = (number * BLOCK) as u64;
+        assert_eq!(from.copy_range(at, &to, at, BLOCK as u64), Ok(BLOCK as u64));
+    }
+    assert_eq!(cluster.count("write_leased"), leased);
+    assert!(client(&cluster).read("/to").unwrap() == contents(0..20, 1));
+}
+
+#[test]
 fn nothing_is_answered_early_once_the_process_is_about_to_end() {
     let cluster = Cluster::start_far(1, 2, Inheritance::default());
     let client = client(&cluster);

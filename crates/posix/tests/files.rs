@@ -394,7 +394,7 @@ fn space_is_reserved_punched_and_copied() {
     assert_eq!(reading.allocate(0, 1, Allocation::PunchHole), Err(Errno::BADF));
     assert!(file.metadata().unwrap().blocks_512 >= 200_000 / 512);
     let copy = fs.open("/copy", &OpenOptions::create()).unwrap();
-    let copied = fs.filesystem().copy_range(file.handle(), 0, copy.handle(), 0, u64::MAX).unwrap();
+    let copied = file.copy_range(0, &copy, 0, u64::MAX).unwrap();
     assert_eq!(copied, 100_000);
     expected.resize(100_000, 0);
     assert!(fs.read("/copy").unwrap() == expected);

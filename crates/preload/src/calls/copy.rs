@@ -167,8 +167,7 @@ fn copy_inside(
 ) -> Result<usize> {
     let bytes = bytes.min(CALL_BYTES) as u64;
     let (from_at, to_at) = (offset(from.1.start)?, offset(to.1.start)?);
-    let (source, target) = (from.0.file()?.handle(), to.0.file()?.handle());
-    let done = from.0.fs()?.copy_range(source, from_at, target, to_at, bytes)?;
+    let done = from.0.file()?.copy_range(from_at, to.0.file()?, to_at, bytes)?;
     Ok(done as usize)
 }
 

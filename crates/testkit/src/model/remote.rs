@@ -113,10 +113,9 @@ impl Remote {
             Op::Seek { offset, to, .. } => file.seek(*offset, *to).map(Answer::Count),
             Op::Copy { from_offset, to, to_offset, bytes, .. } => match &self.open[*to] {
                 None => Ok(Answer::Skipped),
-                Some((_, to)) => client
-                    .filesystem()
-                    .copy_range(file.handle(), *from_offset, to.handle(), *to_offset, *bytes)
-                    .map(Answer::Count),
+                Some((_, to)) => {
+                    file.copy_range(*from_offset, to, *to_offset, *bytes).map(Answer::Count)
+                }
             },
             Op::Sync { .. } => file.sync().map(|()| Answer::Done),
             Op::StatOpen { .. } => file.metadata().map(|attr| stat(&attr)),
