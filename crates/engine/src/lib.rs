@@ -16,6 +16,8 @@ mod error;
 mod held_note;
 mod listen;
 mod lock_table;
+#[cfg(test)]
+mod made_again_tests;
 mod metrics;
 mod namespace;
 mod node;

@@ -18,8 +18,8 @@ use crate::crash_tests::Pool;
 use crate::requests::attachment::Attachment;
 use crate::service::Service;
 
-const ONE: SessionId = SessionId([1; 16]);
-const TWO: SessionId = SessionId([2; 16]);
+pub(crate) const ONE: SessionId = SessionId([1; 16]);
+pub(crate) const TWO: SessionId = SessionId([2; 16]);
 const LOCK: Lock = Lock {
     kind: LockKind::Whole,
     owner: 1,
@@ -33,26 +33,30 @@ fn head(target: TargetId, sequence: u64) -> RequestHead {
     RequestHead { target, map_version: 1, slot: 0, sequence, resent: false, connection: 1 }
 }
 
-struct Client {
+pub(crate) struct Client {
     attachment: Attachment,
-    sequence: u64,
+    pub(crate) sequence: u64,
 }
 
 impl Client {
-    fn of(service: &Service, session: SessionId) -> Self {
+    pub(crate) fn of(service: &Service, session: SessionId) -> Self {
         let (attachment, _) = service.attach(session, Role::Client, false).unwrap();
         Self { attachment, sequence: 0 }
     }
 
-    fn ask(&mut self, target: TargetId, request: &Request<'_>) -> Answer {
+    /// What it has asked for last, once more.
+    pub(crate) fn ask_again(&mut self, target: TargetId, request: &Request<'_>) -> Answer {
+        let head = RequestHead { resent: true, ..head(target, self.sequence) };
+        self.attachment.call(&head, request, &[]).0
+    }
+
+    pub(crate) fn ask(&mut self, target: TargetId, request: &Request<'_>) -> Answer {
         let mut sequence = 0;
         if request.needs_exact_retry() {
             self.sequence += 1;
             sequence = self.sequence;
         }
-        let head =
-            RequestHead { target, map_version: 1, slot: 0, sequence, resent: false, connection: 1 };
-        self.attachment.call(&head, request, &[]).0
+        self.attachment.call(&head(target, sequence), request, &[]).0
     }
 
     fn lock(&mut self, oid: Oid) -> Answer {
@@ -65,10 +69,9 @@ impl Client {
     }
 }
 
-/// A new file, open in the client.
-fn create(pool: &Pool, service: &Service, client: &mut Client, name: &[u8]) -> Oid {
-    let inode = NewInode {
-        kind: FileKind::Regular,
+pub(crate) fn new_inode(kind: FileKind) -> NewInode {
+    NewInode {
+        kind,
         mode: 0o644,
         uid: 0,
         gid: 0,
@@ -77,7 +80,12 @@ fn create(pool: &Pool, service: &Service, client: &mut Client, name: &[u8]) -> O
         class: ObjectClass::S1,
         chunk_bytes: 1 << 20,
         inheritance: None,
-    };
+    }
+}
+
+/// A new file, open in the client.
+pub(crate) fn create(pool: &Pool, service: &Service, client: &mut Client, name: &[u8]) -> Oid {
+    let inode = new_inode(FileKind::Regular);
     let target = service.node().entry_target(pool.root, name);
     match client.ask(target, &Request::Create { dir: pool.root, name, inode, open: true }) {
         Ok(Reply::Created(attr)) => attr.oid,

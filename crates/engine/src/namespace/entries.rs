@@ -163,8 +163,13 @@ pub(crate) fn create(
     let (dir, name, guard) = place;
     check_name(name)?;
     check_new(new)?;
-    if let Some(oid) = caller.created.filter(|_| caller.resent) {
-        return created_again(node, target, session, oid);
+    let again = |oid| created_again(node, target, session, oid, (Some(dir), new));
+    let created_before = || match caller.first_answer(&target.store)? {
+        Some(FirstAnswer::Created(oid)) => Ok(Some(oid)),
+        _ => Ok::<_, Status>(caller.created.filter(|_| caller.resent)),
+    };
+    if let Some(oid) = created_before()? {
+        return again(oid);
     }
     // Without the lock: its home may be at another engine.
     let holds = guard.map_or(Ok(true), |guard| directory_is(node, dir, guard))?;
@@ -174,13 +179,18 @@ pub(crate) fn create(
         Some(guard) => directory_is(node, dir, guard)?,
         None => holds,
     };
+    // It may have been taken away meanwhile.
+    if let Some(oid) = created_before()? {
+        drop(state);
+        return again(oid);
+    }
     let actor = Actor::new(target, &node.sessions);
     let mut update = Update::new(target);
     let bucket: Option<Bucket> = update.get(Space::Entry, &entry_key(dir, name))?;
     if let Some(slot) = bucket.and_then(|bucket| bucket.find(name).cloned()) {
         drop(state);
         if caller.resent && is_own_work(target, caller, slot.entry.oid) {
-            return created_again(node, target, session, slot.entry.oid);
+            return again(slot.entry.oid);
         }
         if !holds {
             return Err(Status::ConditionFailed);
@@ -208,14 +218,20 @@ pub(crate) fn create(
     }
     drop(state);
     target.objects.add(oid);
-    let mut attr = inode.attr(oid);
+    let mut attr = newborn(oid, &inode);
     // In the answer alone: the exact time is later than the others of the new object.
     attr.btime = DirectoryChange { time: actor.changed }.as_birth();
+    Ok(Reply::Created(Box::new(attr)))
+}
+
+/// The attributes of an object that nobody has done anything with.
+fn newborn(oid: Oid, inode: &Inode) -> Attr {
+    let mut attr = inode.attr(oid);
     if inode.kind == FileKind::Directory {
         attr.size = DIRECTORY_BYTES;
         attr.blocks_512 = DIRECTORY_BYTES / 512;
     }
-    Ok(Reply::Created(Box::new(attr)))
+    attr
 }
 
 /// The name is taken: the caller gets what is there, opened if that can be done here.
@@ -246,12 +262,27 @@ fn is_own_work(target: &Target, caller: &Caller, oid: Oid) -> bool {
     origin.is_some() && load_inode(target, oid).is_ok_and(|inode| inode.born_of == origin)
 }
 
-fn created_again(node: &Node, target: &Target, session: Option<&Session>, oid: Oid) -> Answer {
+/// The answer to a request that has made an object before, whatever has become of that since.
+fn created_again(
+    node: &Node,
+    target: &Target,
+    session: Option<&Session>,
+    oid: Oid,
+    (parent, new): (Option<Oid>, &NewInode),
+) -> Answer {
+    let state = target.lock();
+    let inode = match load_inode(target, oid) {
+        // Others have removed it, and nobody wants it open.
+        Err(Status::Stale) if session.is_none() => {
+            let inode = Inode::new(new, parent, target.now());
+            return Ok(Reply::Created(Box::new(newborn(oid, &inode))));
+        }
+        inode => inode?,
+    };
     if let Some(session) = session {
-        let _state = target.lock();
         node.sessions.open(session, oid)?;
     }
-    let inode = load_inode(target, oid)?;
+    drop(state);
     let asker = session.map(|session| session.id);
     Ok(Reply::Created(Box::new(complete(node, target, asker, oid, &inode)?)))
 }
@@ -271,7 +302,7 @@ pub(crate) fn create_unlinked(
         return Err(Status::Invalid);
     }
     if let Some(FirstAnswer::Created(oid)) = caller.first_answer(&target.store)? {
-        return created_again(node, target, Some(session), oid);
+        return created_again(node, target, Some(session), oid, (None, new));
     }
     let oid = Oid::new(container, new.class, target.id, target.draw_serial()?);
     let mut inode = Inode::new(new, None, target.now());

@@ -51,11 +51,31 @@ struct Stored {
     answer: FirstAnswer,
 }
 
-fn key(caller: &Caller) -> [u8; 18] {
+fn key_of(session: SessionId, slot: u16) -> [u8; 18] {
     let mut key = [0; 18];
-    key[..16].copy_from_slice(&caller.session.0);
-    key[16..].copy_from_slice(&caller.slot.to_be_bytes());
+    key[..16].copy_from_slice(&session.0);
+    key[16..].copy_from_slice(&slot.to_be_bytes());
     key
+}
+
+fn key(caller: &Caller) -> [u8; 18] {
+    key_of(caller.session, caller.slot)
+}
+
+/// Records what a request has made, of which its inode alone tells so far: it is about to go, or to be found
+/// elsewhere than where it was made.
+pub(crate) fn keep_created(
+    update: &mut Update<'_>,
+    origin: &Origin,
+    oid: Oid,
+) -> Result<(), Status> {
+    let key = key_of(origin.session, origin.slot);
+    let known: Option<Stored> = update.get(Space::Reply, &key)?;
+    if known.is_none_or(|known| known.sequence < origin.sequence) {
+        let answer = FirstAnswer::Created(oid);
+        update.put(Space::Reply, &key, &Stored { sequence: origin.sequence, answer });
+    }
+    Ok(())
 }
 
 impl Caller {

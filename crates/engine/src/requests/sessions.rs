@@ -5,7 +5,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_platform::{SharedPlatform, Signal};
@@ -16,6 +16,7 @@ use azekura_proto::{Oid, SessionId, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::held_note::HeldNote;
+use crate::records::record::Origin;
 use crate::requests::gate::Gate;
 
 /// A connection waits this long for the end of an earlier session of its client.
@@ -39,6 +40,8 @@ pub(crate) struct Session {
     last_seen: Mutex<Instant>,
     open: Mutex<HashSet<Oid>>,
     slots: Box<[Mutex<Slot>]>,
+    /// The number of the last request of each slot, to be looked at while it is carried out.
+    last_sequences: Box<[AtomicU64]>,
     gates: Box<[Gate]>,
     /// Whether it has asked for read leases.
     pub(crate) reads_ahead: AtomicBool,
@@ -55,6 +58,7 @@ impl Session {
             last_seen: Mutex::new(now),
             open: Mutex::new(HashSet::new()),
             slots: (0..SLOTS_MAX).map(|_| Mutex::default()).collect(),
+            last_sequences: (0..SLOTS_MAX).map(|_| AtomicU64::new(0)).collect(),
             gates: (0..SLOTS_MAX).map(|_| Gate::default()).collect(),
             reads_ahead: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -96,8 +100,15 @@ impl Session {
         let seen = sequence == last.sequence;
         if !seen {
             *last = Slot { sequence, created: None };
+            self.last_sequences[usize::from(slot)].store(sequence, Ordering::SeqCst);
         }
         Ok((last, seen))
+    }
+
+    /// Whether no later request of its slot has been seen.
+    fn may_ask_again(&self, origin: &Origin) -> bool {
+        let last = self.last_sequences.get(usize::from(origin.slot));
+        last.is_some_and(|last| last.load(Ordering::SeqCst) <= origin.sequence)
     }
 }
 
@@ -111,6 +122,8 @@ pub(crate) struct Sessions {
     /// How many sessions have an object open.
     references: Mutex<HashMap<Oid, u32>>,
     note: HeldNote,
+    /// Until then sessions of an earlier run may come back.
+    strangers_end: Instant,
     /// Until then sessions of an earlier run, which had objects open, may claim them.
     claims_end: Option<Instant>,
 }
@@ -118,13 +131,15 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// `note` says whether an earlier run has left sessions that had objects open.
     pub(crate) fn new(platform: SharedPlatform, note: HeldNote) -> Self {
-        let claims_end = note.is_there().then(|| platform.now() + Duration::from_millis(LEASE_MS));
+        let strangers_end = platform.now() + Duration::from_millis(LEASE_MS);
+        let claims_end = note.is_there().then_some(strangers_end);
         Self {
             platform,
             by_id: Mutex::default(),
             ended: Signal::new(),
             references: Mutex::default(),
             note,
+            strangers_end,
             claims_end,
         }
     }
@@ -199,6 +214,14 @@ impl Sessions {
 
     pub(crate) fn is_known(&self, id: SessionId) -> bool {
         self.by_id.lock().contains_key(&id)
+    }
+
+    /// Whether the client that has sent a request may send it again.
+    pub(crate) fn may_ask_again(&self, origin: &Origin) -> bool {
+        match self.by_id.lock().get(&origin.session) {
+            Some(session) => session.may_ask_again(origin),
+            None => self.platform.now() < self.strangers_end && origin.slot < SLOTS_MAX,
+        }
     }
 
     /// The session has an object open from now on.

@@ -10,6 +10,7 @@ use azekura_store::Space;
 use crate::records::record::{Bucket, Inode, Orphan, Reclaim, count_entry, entry_key};
 use crate::records::stored::store_status;
 use crate::records::update::Update;
+use crate::requests::retry::keep_created;
 use crate::requests::sessions::Sessions;
 use crate::target::Target;
 
@@ -110,6 +111,9 @@ impl<'a> Actor<'a> {
             return Err(Status::TooManyLinks);
         }
         inode.ctime = self.now;
+        if links <= 0 {
+            self.keep_for_maker(update, oid, &inode)?;
+        }
         if inode.kind != FileKind::Directory {
             inode.nlink = count;
         }
@@ -128,6 +132,7 @@ impl<'a> Actor<'a> {
             return Err(Status::NotFound);
         }
         inode.ctime = self.now;
+        self.keep_for_maker(update, dir, &inode)?;
         self.drop_inode(update, dir, &mut inode)
     }
 
@@ -136,8 +141,23 @@ impl<'a> Actor<'a> {
             update.get(Space::Inode, &dir.to_bytes())?.ok_or(Status::ConditionFailed)?;
         inode.parent = Some(parent);
         inode.ctime = self.now;
+        self.keep_for_maker(update, dir, &inode)?;
         put_inode(update, dir, &inode);
         Ok(())
+    }
+
+    /// An object is about to go from where it was made. If its maker may still ask for it, it must not be made
+    /// once more.
+    fn keep_for_maker(
+        &self,
+        update: &mut Update<'_>,
+        oid: Oid,
+        inode: &Inode,
+    ) -> Result<(), Status> {
+        match inode.born_of.filter(|origin| self.sessions.may_ask_again(origin)) {
+            Some(origin) => keep_created(update, &origin, oid),
+            None => Ok(()),
+        }
     }
 
     /// The last link is gone: the inode stays only while somebody has it open.
