@@ -1,4 +1,4 @@
-//! The ways by which a program reaches what lies far away: two of Azekura's, and two others that
+//! The ways by which a program reaches what lies far away: three of Azekura's, and two others that
 //! people use. Owns the commands that open and close each of them, where what opens a mount goes on
 //! to serve it; knows no hosts.
 
@@ -27,6 +27,8 @@ pub(super) enum Door {
     Preload,
     /// `azekura mount`.
     Mount,
+    /// The same, believing names that it has from listings for a moment.
+    MountListed,
     /// sshfs.
     Sshfs,
     /// rclone mount, by sftp.
@@ -51,13 +53,15 @@ fn words<const N: usize>(words: [&str; N]) -> Words {
 }
 
 impl Door {
-    pub(super) const ALL: [Self; 4] = [Self::Preload, Self::Mount, Self::Sshfs, Self::Rclone];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Preload, Self::Mount, Self::MountListed, Self::Sshfs, Self::Rclone];
 
     /// In the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Preload => "preload",
             Self::Mount => "mount",
+            Self::MountListed => "mount-listed",
             Self::Sshfs => "sshfs",
             Self::Rclone => "rclone",
         }
@@ -70,22 +74,28 @@ impl Door {
 
     /// Whether a pool is behind it, and not a server of sftp.
     pub(super) fn leads_to_pool(self) -> bool {
-        matches!(self, Self::Preload | Self::Mount)
+        match self {
+            Self::Preload | Self::Mount | Self::MountListed => true,
+            Self::Sshfs | Self::Rclone => false,
+        }
     }
 
     /// A program that it takes and that is not there.
     pub(super) fn lacks(self) -> Option<&'static str> {
         first_missing(match self {
-            Self::Preload | Self::Mount => &[],
+            Self::Preload | Self::Mount | Self::MountListed => &[],
             Self::Sshfs => &["sshfs", "sshd", "ssh-keygen"],
             Self::Rclone => &["rclone", "fusermount", "sshd", "ssh-keygen"],
         })
     }
 }
 
-/// `azekura mount` of a pool.
-pub(super) fn mount(azekura: &str, pool: &str, at: &str) -> Words {
-    words([azekura, "mount", "--foreground", pool, at])
+/// `azekura mount` of a pool, with further options.
+pub(super) fn mount(azekura: &str, options: &[&str], pool: &str, at: &str) -> Words {
+    let mut all = words([azekura, "mount", "--foreground"]);
+    all.extend(options.iter().map(|&option| option.to_owned()));
+    all.extend(words([pool, at]));
+    all
 }
 
 /// A command that finds a pool at a path by `azekura run`.
@@ -134,7 +144,7 @@ pub(super) fn has_sent_all(answer: &[u8]) -> bool {
 /// Takes a mount away, when all that was written to it has arrived.
 pub(super) fn take_away(door: Door, azekura: &str, at: &str) -> Words {
     match door {
-        Door::Preload | Door::Mount => words([azekura, "umount", at]),
+        Door::Preload | Door::Mount | Door::MountListed => words([azekura, "umount", at]),
         Door::Sshfs | Door::Rclone => words(["umount", at]),
     }
 }

@@ -214,7 +214,11 @@ impl FarHosts {
         let place = || self.sftp.as_ref().map(SftpServer::place).context("there is no server");
         let words: Words = match run.door {
             Door::Preload => return Ok(None),
-            Door::Mount => door::mount(&self.azekura, &self.engine.pool_name(), &run.far),
+            Door::Mount => door::mount(&self.azekura, &[], &self.engine.pool_name(), &run.far),
+            Door::MountListed => {
+                let options = ["--far-names", "listed"];
+                door::mount(&self.azekura, &options, &self.engine.pool_name(), &run.far)
+            }
             Door::Sshfs => door::sshfs(place()?, &run.far),
             Door::Rclone => door::rclone(place()?, &run.state.join("cache"), &run.far),
         };
@@ -265,7 +269,9 @@ impl FarHosts {
             Door::Preload => {
                 door::preloaded(&self.azekura, &self.engine.pool_name(), &run.far, &shell)
             }
-            Door::Mount | Door::Sshfs | Door::Rclone => shell.map(str::to_owned).into(),
+            Door::Mount | Door::MountListed | Door::Sshfs | Door::Rclone => {
+                shell.map(str::to_owned).into()
+            }
         };
         let before = self.link_bytes()?;
         let begun = Instant::now();
