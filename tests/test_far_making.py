@@ -1,5 +1,5 @@
-"""Making many files in far directories under the preload library: programs do not wait for each call,
-and what they have made is there, in order, whatever happens to links, engines and the program."""
+"""Making many files in far directories, under the preload library and on mounts: programs do not wait
+for each call, and what they have made is there, in order, whatever happens to links, engines and them."""
 
 import os
 import subprocess
@@ -56,10 +56,15 @@ print(found)
 
 
 class Source(FarPool):
-    """A pool behind a link, and a tree of the host from which files come."""
+    """A pool behind a link, with a door to it, and a tree of the host from which files come."""
 
-    def __init__(self, world):
+    def __init__(self, world, door):
         super().__init__(world)
+        self.door, self.mount = door, None
+        self.top = "/azekura"
+        if door == "mount":
+            self.top = world.base / "mnt"
+            self.top.mkdir()
         self.source = world.base / "source"
         for directory in range(DIRECTORIES):
             (self.source / f"dir{directory}").mkdir(parents=True)
@@ -73,14 +78,28 @@ class Source(FarPool):
         with tarfile.open(self.archive, "w") as archive:
             archive.add(self.source, arcname="tree")
 
+    def open(self, round_trip_s):
+        """Opens the door, so far from the engine."""
+        self.distance(round_trip_s)
+        if self.door == "mount":
+            self.mount = self.lab.start("near", BINARY, "mount", "--foreground", "far", self.top)
+            self.lab.exec("near", "sh", "-c", f"until mountpoint -q {self.top}; do sleep 0.1; done")
+
+    def words(self, *command):
+        return command if self.door == "mount" else self.preloaded(*command)
+
+    def begin(self, *command):
+        """Starts a program that finds the pool behind the door."""
+        return self.lab.start("near", *self.words(*command))
+
     def seconds_of(self, *command):
         """How long a program takes, in seconds."""
         begun = time.monotonic()
-        self.run(*command)
+        self.lab.exec("near", *self.words(*command))
         return time.monotonic() - begun
 
     def unpack(self):
-        return ("tar", "-xf", self.archive, "-C", "/azekura")
+        return ("tar", "-xf", self.archive, "-C", self.top)
 
     def judge(self, name):
         """What is there now, seen from the engine's side, is what was packed."""
@@ -93,29 +112,33 @@ class Source(FarPool):
         self.lab.exec("far", BINARY, "fs", "check", "far")
 
 
-@pytest.fixture
-def far(world):
+@pytest.fixture(params=["preload", "mount"])
+def far(world, request):
     """A pool behind a link of 1 Gbit/s."""
-    made = Source(world)
+    made = Source(world, request.param)
     made.link("rate=1gbit")
-    return made
+    yield made
+    if made.mount is not None:
+        made.distance(0)
+        subprocess.run(["umount", "-l", made.top], check=False)
 
 
 def test_a_tree_is_unpacked_and_copied_in_few_round_trips(far):
-    far.distance(0.1)
+    far.open(0.1)
     # A hundred milliseconds for each file alone would take 24 s.
     assert far.seconds_of(*far.unpack()) < 18
-    assert far.seconds_of("cp", "-r", "--preserve=mode,timestamps", far.source, "/azekura/copied") < 18
+    copied = f"{far.top}/copied"
+    assert far.seconds_of("cp", "-r", "--preserve=mode,timestamps", far.source, copied) < 18
     far.distance(0)
     far.judge("tree")
     far.judge("copied")
 
 
 def test_what_was_made_is_found_by_whoever_is_told(far):
-    far.distance(0.02)
+    far.open(0.02)
     told = far.world.base / "told"
     told.touch()
-    maker = far.start("near", sys.executable, "-c", MAKER, "/azekura/made", told, "400", "0.01")
+    maker = far.begin(sys.executable, "-c", MAKER, f"{far.top}/made", told, "400", "0.01")
     wait_until(lambda: told.read_text(), "the first file was made")
     finder = far.start("far", sys.executable, "-c", FINDER, "/azekura/made", told)
     assert maker.wait(90) == 0, maker.log.read_text()
@@ -124,15 +147,15 @@ def test_what_was_made_is_found_by_whoever_is_told(far):
 
 
 def test_children_make_what_they_make_beside_their_parent(far):
-    far.distance(0.01)
-    fill = "for n in 1 2 3 4 5 6; do echo $d $n > /azekura/$d/$n; done"
+    far.open(0.01)
+    fill = f"for n in 1 2 3 4 5 6; do echo $d $n > {far.top}/$d/$n; done"
     script = f"""
-        cd /azekura && mkdir a b c d
+        cd {far.top} && mkdir a b c d
         d=a; {fill}
         d=b; ({fill}) & d=c; ({fill}) & d=d; {fill}
         wait
     """
-    far.run("bash", "-c", script)
+    far.seconds_of("bash", "-c", script)
     look = "cd /azekura; for d in a b c d; do cat $d/*; done"
     seen = far.run("sh", "-c", look, host="far")
     wanted = [f"{directory} {number}" for directory in "abcd" for number in range(1, 7)]
@@ -140,8 +163,8 @@ def test_children_make_what_they_make_beside_their_parent(far):
 
 
 def test_a_link_that_comes_back_loses_nothing(far):
-    far.distance(0.05)
-    child = far.start("near", *far.unpack())
+    far.open(0.05)
+    child = far.begin(*far.unpack())
     time.sleep(1.5)
     far.link("down")
     time.sleep(4)
@@ -152,8 +175,8 @@ def test_a_link_that_comes_back_loses_nothing(far):
 
 
 def test_an_engine_may_be_killed_under_a_maker(far):
-    far.distance(0.05)
-    child = far.start("near", *far.unpack())
+    far.open(0.05)
+    child = far.begin(*far.unpack())
     time.sleep(1.5)
     far.lab.tell("kill", "far")
     far.engine.wait(10)
@@ -164,10 +187,10 @@ def test_an_engine_may_be_killed_under_a_maker(far):
 
 
 def test_a_maker_that_is_killed_has_made_what_it_did_first(far):
-    far.distance(0.05)
+    far.open(0.05)
     told = far.world.base / "told"
     told.touch()
-    maker = far.start("near", sys.executable, "-c", MAKER, "/azekura/made", told, "2000", "0")
+    maker = far.begin(sys.executable, "-c", MAKER, f"{far.top}/made", told, "2000", "0")
     wait_until(lambda: "0300" in told.read_text(), "some hundred files were made")
     far.lab.tell("kill", "near")
     maker.wait(10)

@@ -30,6 +30,30 @@ impl Pool {
         if self.changes.are_none() { Ok(()) } else { self.in_flight(|locked| locked.arrive()) }
     }
 
+    /// The same, but only if a change in flight is one of this object, or of one that was made in this directory.
+    ///
+    /// # Errors
+    /// As [`Pool::arrive`].
+    pub fn arrive_for(&self, object: Oid) -> Result<()> {
+        if self.changes.concern(object) { self.arrive() } else { Ok(()) }
+    }
+
+    /// Whether a request has to come after the changes in flight: who only looks at something else would see
+    /// the same.
+    pub(crate) fn comes_after_changes(&self, request: &Request<'_>) -> bool {
+        !self.changes.are_none()
+            && request.looks_at().is_none_or(|object| self.changes.concern(object))
+    }
+
+    /// Takes in the answers to changes in flight that have come, sends again what was lost, and lets others at
+    /// what they wait for: for a process that asks for nothing itself.
+    ///
+    /// # Errors
+    /// As [`Pool::arrive`].
+    pub fn look_after_changes(&self) -> Result<()> {
+        self.in_flight(|locked| locked.look_after())
+    }
+
     /// The reply to a request that goes over the connection of the changes in flight, if there are any and it
     /// can go there.
     pub(crate) fn ask_behind_changes(
@@ -50,7 +74,7 @@ impl Pool {
 
     /// Grows whenever leases of names are lost or given back: what relied on them is over.
     pub fn names_generation(&self) -> u64 {
-        self.in_flight(|locked| locked.generation())
+        self.changes.generation()
     }
 
     /// Whether no lease of names is to be asked for, since others were there a moment ago.
@@ -76,7 +100,7 @@ impl Pool {
         self.in_flight(|locked| locked.may_answer(leased))
     }
 
-    /// Sends a change under a lease of names. When this returns true the change may be answered to the program;
+    /// Sends a change of an object that was made in a directory, under a lease of names. When this returns true the change may be answered to the program;
     /// when false it has not been sent, since the lease is over.
     ///
     /// # Errors
@@ -85,7 +109,7 @@ impl Pool {
     pub fn post_change(
         &self,
         change: Change,
-        root: Leased,
+        (dir, root): (Oid, Leased),
         reference: Option<Arc<OpenReference>>,
     ) -> Result<bool> {
         let target = match &change {
@@ -94,7 +118,8 @@ impl Pool {
         };
         let sent = self.platform().now();
         let reference = reference.map(|reference| reference as Held);
-        let posted = Posted { change, target, root, reference, sent };
+        let concern = self.changes.begin(change.oid(), dir);
+        let posted = Posted { change, target, root, reference, sent, concern };
         self.in_flight(|locked| locked.post(posted))
     }
 
@@ -119,7 +144,11 @@ impl Pool {
     /// A change of this object, or the making of one in this directory, that was answered to the program and
     /// has failed. Each is told once.
     pub fn take_failed_change(&self, oid: Oid) -> Option<FailedChange> {
-        self.in_flight(|locked| locked.take_failed(oid))
+        if self.changes.have_failed() {
+            self.in_flight(|locked| locked.take_failed(oid))
+        } else {
+            None
+        }
     }
 
     /// All failures that nobody has been told.

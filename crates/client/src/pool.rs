@@ -269,13 +269,15 @@ impl Pool {
         &self,
         exchange: &mut Exchange<'_, 'a>,
     ) -> Result<R::Reply> {
-        if exchange.bulk_out.is_empty()
-            && exchange.bulk_in.is_empty()
-            && let Some(reply) = self.ask_behind_changes(exchange.target, exchange.request)
-        {
-            return self.typed::<R>(exchange.target, reply);
+        if self.comes_after_changes(exchange.request) {
+            if exchange.bulk_out.is_empty()
+                && exchange.bulk_in.is_empty()
+                && let Some(reply) = self.ask_behind_changes(exchange.target, exchange.request)
+            {
+                return self.typed::<R>(exchange.target, reply);
+            }
+            self.arrive()?;
         }
-        self.arrive()?;
         let reply = self.session_for(exchange.target).call(exchange);
         self.typed::<R>(exchange.target, reply)
     }
@@ -324,7 +326,9 @@ impl Pool {
 
     /// Several requests at once, behind the changes in flight. Tells whether none had to be repeated.
     pub(crate) fn fan_out(&self, exchanges: &mut [Exchange<'_, '_>]) -> (Vec<Result<Reply>>, bool) {
-        match self.arrive() {
+        let comes_after =
+            exchanges.iter().any(|exchange| self.comes_after_changes(exchange.request));
+        match if comes_after { self.arrive() } else { Ok(()) } {
             Ok(()) => self.session().fan_out_once(exchanges),
             Err(error) => (exchanges.iter().map(|_| Err(error.clone())).collect(), false),
         }

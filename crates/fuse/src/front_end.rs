@@ -112,6 +112,11 @@ impl FrontEnd {
         self.cache.ttl()
     }
 
+    /// How long the kernel may keep attributes that a change has brought about.
+    pub(crate) fn life_of(&self, attr: &Attr) -> Duration {
+        if self.fs.has_guessed_times(attr.oid) { Duration::ZERO } else { self.ttl() }
+    }
+
     pub(crate) fn kernel_attr(&self, attr: &Attr) -> kernel::Attr {
         self.plain.note(attr, self.now());
         if self.told.note(attr) {
@@ -127,7 +132,7 @@ impl FrontEnd {
             // Serial numbers are never used again.
             generation: 0,
             entry_ttl: self.ttl(),
-            attr_ttl: self.ttl(),
+            attr_ttl: self.life_of(attr),
             attr: self.kernel_attr(attr),
         }
     }

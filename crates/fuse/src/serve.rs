@@ -109,6 +109,10 @@ impl Server {
         self.session.wait();
         self.front_end.waiters.close();
         self.ticker.stop();
+        // What programs were answered for and is still on its way.
+        if let Err(errno) = self.front_end.fs.drain_for_good() {
+            tracing::error!("not all that was written has arrived: {errno}");
+        }
     }
 
     /// Becomes true when the mount is gone.

@@ -244,9 +244,9 @@ impl DirCache {
         (!left.is_zero()).then_some((kept.value.attr, left))
     }
 
-    /// This client made or removed an entry that is no directory, which gave the directory this
-    /// time of last change. What else is known of it stays true.
-    pub(crate) fn touch_dir(&self, dir: Oid, changed: Timestamp) {
+    /// This client made an entry, or removed one that is no directory, which gave the directory this
+    /// time of last change and so many links more. What else is known of it stays true.
+    pub(crate) fn touch_dir(&self, dir: Oid, changed: Timestamp, links: u32) {
         if self.ttl.is_none() {
             return;
         }
@@ -254,7 +254,9 @@ impl DirCache {
         let _touching = self.touching[counter % self.touching.len()].lock();
         self.changes[counter].fetch_add(1, Ordering::SeqCst);
         let Some(kept) = self.dirs.get(&dir) else { return };
-        let attr = Arc::new(touched(&kept.value.attr, changed));
+        let mut attr = touched(&kept.value.attr, changed);
+        attr.nlink = attr.nlink.saturating_add(links);
+        let attr = Arc::new(attr);
         let value = KnownDir { attr, ..kept.value };
         self.dirs.insert(dir, Kept { value, ..kept });
     }

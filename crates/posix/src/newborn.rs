@@ -85,8 +85,10 @@ impl Root {
 pub(crate) struct Newborn {
     /// The lease that keeps others from it.
     pub(crate) root: LeasedNames,
+    /// Where it was made.
+    pub(crate) dir: Oid,
     pub(crate) attr: Attr,
-    /// Whether an engine would tell the same attributes; else only owner and mode are so.
+    /// Whether an engine would tell the same attributes; else only owner, mode and length are so.
     pub(crate) is_exact: bool,
     /// How often the object had been changed when they were.
     pub(crate) changes: u64,
@@ -209,6 +211,12 @@ impl Newborns {
             && !within(&state.refused, REFUSAL)
     }
 
+    /// Whether nothing has been made for a while.
+    pub(crate) fn are_idle(&self, now: Instant) -> bool {
+        let last = self.own_state().last_made;
+        last.is_none_or(|at| now.saturating_duration_since(at) > ON_AND_ON)
+    }
+
     /// No lease of the names of this directory is to be asked for, for a while.
     pub(crate) fn refuse(&self, dir: Oid, now: Instant) {
         put_last(&mut self.own_state().refused, dir, now);
@@ -329,7 +337,7 @@ impl Newborns {
             // Its times and links are others now.
             parent.is_exact = false;
         }
-        let newborn = Newborn { root, attr: attr.clone(), is_exact, changes, sent_bytes: 0 };
+        let newborn = Newborn { root, dir, attr: attr.clone(), is_exact, changes, sent_bytes: 0 };
         state.objects.insert(attr.oid, newborn);
         if attr.inheritance.is_some() {
             let attr = Arc::new(attr.clone());
@@ -357,7 +365,7 @@ impl Newborns {
         }
     }
 
-    /// The attributes of a newborn object have changed; only what it is judged by is certain.
+    /// The attributes of a newborn object have changed; only its times are not certain.
     pub(crate) fn change(&self, attr: &Attr, changes: u64) {
         let mut state = self.own_state();
         if let Some(newborn) = state.objects.get_mut(&attr.oid) {
@@ -369,10 +377,12 @@ impl Newborns {
         }
     }
 
-    /// Bytes were sent to a newborn file.
-    pub(crate) fn note_sent(&self, oid: Oid, bytes: u64, changes: u64) {
+    /// Bytes were sent to a newborn file, up to this end.
+    pub(crate) fn note_sent(&self, oid: Oid, (bytes, end): (u64, u64), changes: u64) {
         if let Some(newborn) = self.own_state().objects.get_mut(&oid) {
             newborn.sent_bytes += bytes;
+            newborn.attr.size = newborn.attr.size.max(end);
+            newborn.attr.blocks_512 = newborn.attr.size.div_ceil(512);
             (newborn.is_exact, newborn.changes) = (false, changes);
         }
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use azekura_client::{ClientConfig, Pool};
 use azekura_posix::{
-    AttrUpdate, CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace, OFlags,
-    OpenOptions, RenameMode, SetTime, Timestamp, WritePolicy,
+    AttrUpdate, CachePolicy, Credentials, Errno, FileKind, FileSystem, FsConfig, Namespace,
+    NewEntry, OFlags, OpenOptions, RenameMode, SetTime, Timestamp, WritePolicy,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::{Cluster, Fragile};
@@ -90,6 +90,60 @@ fn a_tree_is_made_without_waiting_and_others_find_it_as_it_was_made() {
     let begun = Instant::now();
     check_tree(&cluster.root(), "/tree");
     assert!(begun.elapsed() < Duration::from_secs(20), "others wait for each lease once at most");
+}
+
+#[test]
+fn a_front_end_whose_kernel_checks_and_asks_again_does_not_wait_either() {
+    let cluster = cluster();
+    let config = FsConfig {
+        cache: CachePolicy::AUTO,
+        write_policy: WritePolicy::Always,
+        changes_in_flight: true,
+        check_permissions: false,
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let root = Credentials::ROOT;
+    let top = fs.make(&root, fs.root(), b"top", 0o755, NewEntry::Directory).unwrap().oid;
+    fs.make(&root, top, b"first", 0o755, NewEntry::Directory).unwrap();
+    let asked = || ["get_attr", "lookup"].map(|kind| cluster.count(kind)).iter().sum::<u64>();
+    let dir = fs.make(&root, top, b"second", 0o755, NewEntry::Directory).unwrap().oid;
+    let before = asked();
+    for number in 0..FILES {
+        let name = number.to_string().into_bytes();
+        // A kernel looks the name up, and after each file at the directory again.
+        assert_eq!(fs.lookup(&root, dir, &name), Err(Errno::NOENT));
+        let (_, file) = fs.create(&root, dir, &name, 0o600, OFlags::WRONLY).unwrap();
+        assert_eq!(fs.write(&file, 0, &contents(number)), Ok(3000 + number));
+        let time = Some(SetTime::At(Timestamp { secs: 1_000_000_000, nanos: 5 }));
+        let update = AttrUpdate { mtime: time, mode: Some(0o640), ..AttrUpdate::default() };
+        let attr = fs.setattr(&root, file.oid(), None, &update).unwrap();
+        assert_eq!(
+            (attr.size, attr.mode, attr.mtime.secs),
+            (3000 + number as u64, 0o640, 1_000_000_000)
+        );
+        // But for the times it is as an engine would tell it.
+        assert!(fs.has_guessed_times(file.oid()));
+        fs.flush(&file).unwrap();
+        assert_eq!(fs.getattr_for(dir).unwrap().0.kind, FileKind::Directory);
+    }
+    let made = fs.getattr_for(top).unwrap().0;
+    assert_eq!(made.nlink, 4);
+    assert!(asked() < before + 10, "{} looks", asked() - before);
+    // What belongs to another loses its set-id bits, and the kernel need not say so.
+    let (_, file) = fs.create(&root, dir, b"tool", 0o4755, OFlags::WRONLY).unwrap();
+    let given = AttrUpdate { uid: Some(7), ..AttrUpdate::default() };
+    assert_eq!(fs.setattr(&root, file.oid(), None, &given).unwrap().mode, 0o755);
+    drop(file);
+    // Whoever does nothing more lets others at what was made.
+    std::thread::sleep(Duration::from_millis(600));
+    fs.look_after_changes().unwrap();
+    let begun = Instant::now();
+    let other = cluster.root();
+    assert_eq!(other.read_dir("/top/second").unwrap().count(), FILES + 1);
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert_eq!(other.metadata("/top/second/tool").unwrap().mode, 0o755);
+    assert!(other.read("/top/second/7").unwrap() == contents(7));
 }
 
 #[test]

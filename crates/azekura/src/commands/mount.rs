@@ -349,6 +349,7 @@ pub(crate) fn usual_file_system() -> FsConfig {
         check_permissions: false,
         read_policy: usual.read_policy.behind_a_kernel(),
         descriptors: false,
+        changes_in_flight: true,
         ..usual
     }
 }

@@ -8,6 +8,8 @@ use azekura_proto::attr::{AttrChange, DirectoryGuard, NewInode};
 use azekura_proto::message::{NamesLease, Request, ShardRef};
 use azekura_proto::{Oid, TargetId, Timestamp};
 
+use super::concern::Concern;
+
 /// What has to live until a change is answered, to be dropped after it.
 pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
@@ -85,6 +87,8 @@ pub(crate) struct Posted {
     /// What is held open from its birth on: not released before the engine has opened it.
     pub(crate) reference: Option<Held>,
     pub(crate) sent: Instant,
+    #[expect(dead_code, reason = "it counts for as long as it is here")]
+    pub(crate) concern: Concern,
 }
 
 impl Posted {

@@ -7,10 +7,12 @@
 //! sent again, in order, from the first on that is lost.
 
 mod change;
+mod concern;
 mod resend;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
@@ -30,6 +32,8 @@ use crate::session::{Session, this_process};
 
 pub use change::{Change, Leased};
 pub(crate) use change::{Held, Posted};
+pub(crate) use concern::Concern;
+use concern::Concerned;
 
 /// For this long after others have come no lease is asked for.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
@@ -71,22 +75,19 @@ struct State {
     /// What was held for changes that have been answered, to be dropped without the lock.
     done: Vec<Held>,
     leases: HashMap<Leased, Lease>,
-    /// Grows when leases are lost or given back.
-    generation: u64,
     is_waited_for: bool,
     refused_until: Option<Instant>,
     failed: Vec<FailedChange>,
 }
 
 impl State {
-    fn new(generation: u64) -> Self {
+    fn new() -> Self {
         Self {
             process: this_process(),
             channel: None,
             posted: VecDeque::new(),
             done: Vec::new(),
             leases: HashMap::new(),
-            generation,
             is_waited_for: false,
             refused_until: None,
             failed: Vec::new(),
@@ -98,18 +99,31 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct ChangesInFlight {
     state: Mutex<State>,
-    /// How many there are, to be read without the lock.
+    /// To be looked at without the lock, which whoever waits for changes has.
+    outside: Arc<Outside>,
+}
+
+/// What whoever asks for something else has to know.
+#[derive(Debug, Default)]
+struct Outside {
+    /// How many changes are in flight.
     count: AtomicUsize,
+    /// Grows when leases are lost or given back.
+    generation: AtomicU64,
+    /// How many failures nobody has been told.
+    failed_count: AtomicUsize,
+    concerned: Arc<Concerned>,
 }
 
 impl Default for ChangesInFlight {
     fn default() -> Self {
-        Self { state: Mutex::new(State::new(0)), count: AtomicUsize::new(0) }
+        Self { state: Mutex::new(State::new()), outside: Arc::default() }
     }
 }
 
 /// The state in the hands of one thread.
 pub(crate) struct Locked<'p> {
+    outside: &'p Outside,
     session: &'p Session,
     state: MutexGuard<'p, State>,
 }
@@ -117,20 +131,41 @@ pub(crate) struct Locked<'p> {
 impl ChangesInFlight {
     /// Whether there are none.
     pub(crate) fn are_none(&self) -> bool {
-        self.count.load(Ordering::SeqCst) == 0
+        self.outside.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether there are any that an object has to do with, or anything that was made in a directory.
+    pub(crate) fn concern(&self, object: Oid) -> bool {
+        !self.are_none() && self.outside.concerned.has(object)
+    }
+
+    /// A change of an object that was made in this directory is about to be sent.
+    pub(crate) fn begin(&self, object: Oid, dir: Oid) -> Concern {
+        self.outside.concerned.begin(object, dir)
+    }
+
+    /// Grows when leases are lost or given back.
+    pub(crate) fn generation(&self) -> u64 {
+        self.outside.generation.load(Ordering::SeqCst)
+    }
+
+    /// Whether there are failures that nobody has been told.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.outside.failed_count.load(Ordering::SeqCst) > 0
     }
 
     /// The changes of this session, for one thread.
     pub(crate) fn with<T>(&self, session: &Session, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
-        let mut locked = Locked { session, state: self.state.lock() };
+        let mut locked = Locked { outside: &self.outside, session, state: self.state.lock() };
         if locked.state.process != this_process() {
             // What a forked child finds is its parent's business.
-            let (generation, refused_until) =
-                (locked.state.generation + 1, locked.state.refused_until);
-            *locked.state = State { refused_until, ..State::new(generation) };
+            let refused_until = locked.state.refused_until;
+            *locked.state = State { refused_until, ..State::new() };
+            locked.begin_generation();
         }
         let result = act(&mut locked);
-        self.count.store(locked.state.posted.len(), Ordering::SeqCst);
+        self.outside.count.store(locked.state.posted.len(), Ordering::SeqCst);
+        self.outside.failed_count.store(locked.state.failed.len(), Ordering::SeqCst);
         let done = std::mem::take(&mut locked.state.done);
         drop(locked);
         // The release of one of them may ask the engine for something.
@@ -140,9 +175,19 @@ impl ChangesInFlight {
 }
 
 impl Locked<'_> {
-    /// Grows when leases are lost or given back.
-    pub(crate) fn generation(&self) -> u64 {
-        self.state.generation
+    /// Leases are lost or given back.
+    fn begin_generation(&self) {
+        self.outside.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes in what has come, and lets others at what they wait for.
+    pub(crate) fn look_after(&mut self) -> Result<()> {
+        self.take_in()?;
+        let is_late = self.state.posted.front().is_some_and(|oldest| !self.is_young(oldest));
+        if is_late {
+            self.arrive()?;
+        }
+        self.make_way()
     }
 
     /// Asks for no lease of names for a while.
@@ -196,9 +241,13 @@ impl Locked<'_> {
     /// Whether a change under this lease may be answered although it may not have arrived.
     pub(crate) fn may_answer(&self, root: Leased) -> bool {
         let now = self.now();
-        let is_young = |posted: &Posted| now.saturating_duration_since(posted.sent) < OLDEST;
-        self.state.posted.front().is_none_or(is_young)
+        self.state.posted.front().is_none_or(|oldest| self.is_young(oldest))
             && self.state.leases.get(&root).is_some_and(|lease| lease.may_answer_until > now)
+    }
+
+    /// Whether nobody needs to wait for a change yet.
+    fn is_young(&self, posted: &Posted) -> bool {
+        self.now().saturating_duration_since(posted.sent) < OLDEST
     }
 
     /// Sends a change. False, and it is not sent, if its lease has been lost or given back.
@@ -384,12 +433,13 @@ impl Locked<'_> {
         self.state.done.extend(posted.reference);
         let (oid, dir) = (posted.change.oid(), posted.change.dir());
         // What is believed of names rests on something that has not happened.
-        self.state.generation += 1;
+        self.begin_generation();
         self.state.is_waited_for = true;
         // What was to be done with an object that could not be made has failed for that reason.
         if self.state.failed.iter().all(|failed| failed.oid != oid) {
             tracing::debug!("a change of {oid} that was answered has failed: {error}");
             self.state.failed.push(FailedChange { oid, dir, error });
+            self.outside.failed_count.store(self.state.failed.len(), Ordering::SeqCst);
         }
     }
 
@@ -408,7 +458,7 @@ impl Locked<'_> {
         if self.state.leases.is_empty() {
             return Ok(());
         }
-        self.state.generation += 1;
+        self.begin_generation();
         let leases: Vec<_> = self.state.leases.drain().collect();
         let requests: Vec<(TargetId, Request<'_>)> = leases
             .into_iter()

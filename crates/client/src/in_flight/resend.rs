@@ -116,7 +116,7 @@ impl Locked<'_> {
     /// There are no leases any more. Those that were given run out by themselves: nobody renews them.
     fn give_leases_up(&mut self) {
         self.state.leases.clear();
-        self.state.generation += 1;
+        self.begin_generation();
         self.refuse();
     }
 

@@ -94,7 +94,7 @@ impl FrontEnd {
         if update.mode.is_some() && !Privileges::of(&attr).are_none() {
             self.has_new_privileges(oid);
         }
-        Ok((self.kernel_attr(&attr), self.ttl()))
+        Ok((self.kernel_attr(&attr), self.life_of(&attr)))
     }
 
     /// The file may have got privileges that a write has to take, which its open handles do not know.

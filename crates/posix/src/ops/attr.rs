@@ -184,12 +184,16 @@ impl FileSystem {
     ) -> Result<Option<Attr>> {
         self.set_attr_in_flight(oid, update, |kind, guard| {
             let known = (kind, guard);
-            let may_change = self.checks() && allow(caller, known, handle, update).is_ok();
-            may_change.then(|| {
-                let mut change = update.as_change();
-                adjust(caller, known, update, &mut change);
-                change
-            })
+            let mut change = update.as_change();
+            if !self.checks() {
+                if loses_set_id(update) {
+                    change.clear_mode_bits = set_id_bits(caller, known);
+                }
+                return Some(change);
+            }
+            allow(caller, known, handle, update).ok()?;
+            adjust(caller, known, update, &mut change);
+            Some(change)
         })
     }
 
@@ -292,7 +296,7 @@ impl FileSystem {
             if attr.has_xattrs && (update.gives_away() || update.size.is_some()) {
                 capability_taken = self.take_capability(settled.oid())?;
             }
-        } else if update.mode.is_none() && (update.gives_away() || update.drop_set_id) {
+        } else if loses_set_id(update) {
             // The kernel takes capabilities by itself.
             let attr = self.attr_of(settled)?;
             change.clear_mode_bits = set_id_bits(caller, (attr.kind, &FileGuard::of(&attr)));
@@ -375,6 +379,11 @@ fn adjust(caller: &Credentials, known: Known<'_>, update: &AttrUpdate, change: &
     if update.mode.is_none() && (update.gives_away() || update.drop_set_id || cut) {
         change.clear_mode_bits = set_id_bits(caller, known);
     }
+}
+
+/// Whether a change that a kernel has checked takes set-id bits from a file.
+fn loses_set_id(update: &AttrUpdate) -> bool {
+    update.mode.is_none() && (update.gives_away() || update.drop_set_id)
 }
 
 /// The bits that an object loses when it is written to or given away.

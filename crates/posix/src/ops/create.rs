@@ -440,7 +440,7 @@ impl FileSystem {
         if attr.kind == FileKind::Directory {
             self.cache.age_dir(dir);
         } else {
-            self.cache.touch_dir(dir, change.time);
+            self.cache.touch_dir(dir, change.time, 0);
         }
     }
 

@@ -107,7 +107,7 @@ impl FileSystem {
         };
         let _change = self.listed.change_names();
         self.note_unsynced(dir);
-        match self.pool().post_change(change, root, reference.clone()) {
+        match self.pool().post_change(change, (dir, root), reference.clone()) {
             Ok(true) => {}
             // It had to be waited for, and others were there first: looked at as ever, the name may be theirs.
             Ok(false) | Err(ClientError::Status(_)) => return Ok(None),
@@ -119,11 +119,25 @@ impl FileSystem {
         self.newborns.add(generation, (dir, name), root, &attr, (is_exact, changes), self.now());
         let step = (attr.kind == FileKind::Directory).then_some((asked_step, Step::Directory(oid)));
         self.cache.renew_step(dir, name, step);
-        self.cache.age_dir(dir);
+        self.note_made_in(dir, &attr);
         if attr.kind == FileKind::Symlink {
             self.cache.keep_text(oid, &Arc::from(asked_text));
         }
         Ok(Some(Made { attr, reference }))
+    }
+
+    /// An object was made in a directory. A kernel asks for both again and again, in order to judge by them
+    /// what is made next: so they are believed for a moment, with the engine's time as it was counted on.
+    fn note_made_in(&self, dir: Oid, made: &Attr) {
+        if self.checks() {
+            return self.cache.age_dir(dir);
+        }
+        let is_directory = made.kind == FileKind::Directory;
+        self.cache.touch_dir(dir, made.ctime, u32::from(is_directory));
+        if is_directory {
+            let asked = self.cache.ask_dir(made.oid);
+            self.cache.keep_dir(asked, made.oid, &Arc::new(made.clone()));
+        }
     }
 
     /// A place for a name in a directory whose names are leased, or are so now.
@@ -259,6 +273,29 @@ impl FileSystem {
         is_so.then_some(newborn)
     }
 
+    /// Whether the times of an object are a guess, since changes of it are on their way: whoever is told them
+    /// has to ask again.
+    pub fn has_guessed_times(&self, oid: Oid) -> bool {
+        self.newborn(oid).is_some_and(|newborn| !newborn.is_exact)
+    }
+
+    /// Looks after what is in flight while nobody asks for anything: sends again what was lost, and lets others at
+    /// what they wait for.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached.
+    pub fn look_after_changes(&self) -> Result<()> {
+        if self.newborns.are_none() {
+            return Ok(());
+        }
+        let looked = if self.newborns.are_idle(self.now()) {
+            self.pool().publish()
+        } else {
+            self.pool().look_after_changes()
+        };
+        looked.map_err(|error| of_client(&error))
+    }
+
     /// The attributes of a newborn object, if an engine would tell the same.
     pub(crate) fn newborn_attr(&self, oid: Oid) -> Option<Attr> {
         self.newborn(oid).filter(|newborn| newborn.is_exact).map(|newborn| newborn.attr)
@@ -338,7 +375,7 @@ impl FileSystem {
         apply(&mut attr, &change);
         let begun = self.begin_change(oid);
         let change = Change::SetAttr { oid, change: Box::new(change) };
-        let posted = self.pool().post_change(change, newborn.root, None);
+        let posted = self.pool().post_change(change, (newborn.dir, newborn.root), None);
         drop(begun);
         if !posted.map_err(|error| of_client(&error))? {
             return Ok(None);
@@ -374,12 +411,12 @@ impl FileSystem {
         self.before_write(file)?;
         let begun = self.begin_change(oid);
         let change = Change::Write { data: file.layout.shard(0), offset, bytes: data.to_vec() };
-        let posted = self.pool().post_change(change, newborn.root, None);
+        let posted = self.pool().post_change(change, (newborn.dir, newborn.root), None);
         drop(begun);
         if !posted.map_err(|error| of_client(&error))? {
             return Ok(false);
         }
-        self.newborns.note_sent(oid, bytes, newborn.changes.wrapping_add(CHANGE));
+        self.newborns.note_sent(oid, (bytes, end), newborn.changes.wrapping_add(CHANGE));
         Ok(true)
     }
 

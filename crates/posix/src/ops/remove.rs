@@ -51,7 +51,7 @@ impl FileSystem {
         let done = done.map_err(|error| entry_errno(&error));
         self.cache.forget_step(dir, name);
         match done {
-            Ok(Some(changed)) => self.cache.touch_dir(dir, changed),
+            Ok(Some(changed)) => self.cache.touch_dir(dir, changed, 0),
             _ => self.cache.age_dir(dir),
         }
         done.map(drop)

@@ -160,7 +160,7 @@ impl Writing {
     /// those who have the file open.
     pub(crate) fn settle(&self, oid: Oid, leases: WriteLeases) -> Result<Settled> {
         // The file may be one that is on its way itself.
-        self.links.pool().arrive().map_err(|error| of_client(&error))?;
+        self.links.pool().arrive_for(oid).map_err(|error| of_client(&error))?;
         if let Some(queue) = self.queue(oid) {
             let mut queue = queue.lock(&self.links);
             queue.finish()?;

@@ -2,6 +2,7 @@
 //! may come late. Owns these rules, each said for every request by itself.
 
 use super::request::Request;
+use crate::Oid;
 
 /// How a request is dealt with on its way.
 #[derive(Clone, Copy)]
@@ -120,6 +121,28 @@ impl Request<'_> {
     /// Whether a slow disk may need minutes for it, so that giving up early would be a false failure.
     pub const fn may_be_slow(&self) -> bool {
         self.handling().slow
+    }
+
+    /// The one object that a request looks at, with what lies in it if it is a directory; `None` if it changes
+    /// something or looks further.
+    pub const fn looks_at(&self) -> Option<Oid> {
+        match self {
+            Self::Lookup { dir, .. }
+            | Self::OpenEntry { dir, .. }
+            | Self::ReadDirectory { dir, .. }
+            | Self::DirShard { dir } => Some(*dir),
+            Self::GetAttr { oid }
+            | Self::Open { oid }
+            | Self::ReadLink { oid }
+            | Self::GetXattr { oid, .. }
+            | Self::ListXattrs { oid }
+            | Self::ReadFile { oid, .. } => Some(*oid),
+            Self::Read { data, .. }
+            | Self::ShardStat { data, .. }
+            | Self::ShardSeek { data, .. }
+            | Self::LeaseRead { data } => Some(data.oid),
+            _ => None,
+        }
     }
 
     /// Whether it must not be carried out any more once its sender has given its connection up: later
