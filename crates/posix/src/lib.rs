@@ -10,6 +10,7 @@
 
 mod cache;
 mod changes;
+mod contents;
 mod credentials;
 pub mod errno;
 mod filesystem;

@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_client::{LeasedNames, this_process};
+use azekura_policy::Budget;
 use azekura_proto::attr::FileKind;
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, Oid, TargetId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
+
+use crate::contents::Contents;
 
 /// Directories in which something was made lately, at most so many.
 const LATELY_MAX: usize = 32;
@@ -25,6 +28,8 @@ const ON_AND_ON: Duration = Duration::from_millis(500);
 const REFUSAL: Duration = Duration::from_secs(5);
 /// For so long the engine's time is counted on to the millisecond.
 const CLOCK_NEW: Duration = Duration::from_secs(20);
+/// Bytes of all newborn files whose contents are kept.
+const CONTENTS_BYTES: u64 = 16 << 20;
 /// Objects that are known at once, at most.
 const OBJECTS_MAX: usize = 64 * 1024;
 
@@ -104,6 +109,8 @@ struct State {
     generation: u64,
     dirs: HashMap<Oid, Known>,
     objects: HashMap<Oid, Newborn>,
+    /// What is in newborn files, where there is room for it.
+    contents: HashMap<Oid, Contents>,
     serials: HashMap<TargetId, Range<u64>>,
     /// The engine's time, and when it was told.
     clock: Option<(Timestamp, Instant)>,
@@ -117,13 +124,25 @@ struct State {
 }
 
 /// What is known of newborn objects.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Newborns {
     state: Mutex<State>,
+    contents_budget: Arc<Budget>,
     /// How many directories are known, to be read without the lock.
     count: AtomicUsize,
     /// Whoever answers for a new name has this until it is on its way.
     making: Mutex<()>,
+}
+
+impl Default for Newborns {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            contents_budget: Arc::new(Budget::new(CONTENTS_BYTES)),
+            count: AtomicUsize::new(0),
+            making: Mutex::new(()),
+        }
+    }
 }
 
 /// A change of names by a request that is waited for; over when dropped.
@@ -170,6 +189,7 @@ impl Newborns {
             state.generation = generation;
             state.dirs.clear();
             state.objects.clear();
+            state.contents.clear();
             self.count.store(0, Ordering::SeqCst);
         }
         state
@@ -339,6 +359,9 @@ impl Newborns {
         }
         let newborn = Newborn { root, dir, attr: attr.clone(), is_exact, changes, sent_bytes: 0 };
         state.objects.insert(attr.oid, newborn);
+        if attr.kind == FileKind::Regular {
+            state.contents.insert(attr.oid, Contents::of_empty(&self.contents_budget));
+        }
         if attr.inheritance.is_some() {
             let attr = Arc::new(attr.clone());
             let known = Known { root: Root::Above(root), attr, names: HashMap::new() };
@@ -377,14 +400,23 @@ impl Newborns {
         }
     }
 
-    /// Bytes were sent to a newborn file, up to this end.
-    pub(crate) fn note_sent(&self, oid: Oid, (bytes, end): (u64, u64), changes: u64) {
-        if let Some(newborn) = self.own_state().objects.get_mut(&oid) {
-            newborn.sent_bytes += bytes;
-            newborn.attr.size = newborn.attr.size.max(end);
+    /// Bytes were sent to a newborn file.
+    pub(crate) fn note_sent(&self, oid: Oid, (offset, data): (u64, &[u8]), changes: u64) {
+        let mut state = self.own_state();
+        if let Some(newborn) = state.objects.get_mut(&oid) {
+            newborn.sent_bytes += data.len() as u64;
+            newborn.attr.size = newborn.attr.size.max(offset + data.len() as u64);
             newborn.attr.blocks_512 = newborn.attr.size.div_ceil(512);
             (newborn.is_exact, newborn.changes) = (false, changes);
         }
+        if state.contents.get_mut(&oid).is_some_and(|contents| !contents.write(offset, data)) {
+            state.contents.remove(&oid);
+        }
+    }
+
+    /// Reads at an offset what was sent to a newborn file, if all of it is kept; fewer bytes only at the end.
+    pub(crate) fn read(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+        Some(self.own_state().contents.get(&oid)?.read(offset, buffer))
     }
 }
 

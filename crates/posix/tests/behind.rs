@@ -11,6 +11,7 @@ use azekura_posix::{
     CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
     Namespace, OFlags, OpenOptions, ReadPolicy, SeekTo, WritePolicy,
 };
+use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message::ShardRef;
 use azekura_proto::message::typed::Write;
@@ -21,6 +22,13 @@ const BLOCK: usize = 4096;
 fn client(cluster: &Cluster) -> Namespace {
     let fs = cluster.mount_writing(CachePolicy::None, ReadPolicy::default());
     Namespace::new(fs, Credentials::ROOT)
+}
+
+/// One that reads under leases, as far programs do.
+fn client_reading(cluster: &Cluster) -> Namespace {
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    let policy = ReadPolicy::Predictive(parameters);
+    Namespace::new(cluster.mount_writing(CachePolicy::AUTO, policy), Credentials::ROOT)
 }
 
 /// Files whose chunks are small, so that they have many shards.
@@ -113,6 +121,85 @@ fn what_is_copied_is_written_as_the_destination_was_opened() {
     }
     assert_eq!(cluster.count("write_leased"), leased);
     assert!(client(&cluster).read("/to").unwrap() == contents(0..20, 1));
+}
+
+/// As programs do that write tables into a file whose beginning they come back to.
+#[test]
+fn what_is_in_flight_to_a_short_file_is_read_back_without_asking() {
+    let one_shard = Inheritance { file_class: ObjectClass::S1, ..Inheritance::default() };
+    let cluster = Cluster::start_far(1, 2, one_shard);
+    let client = client_reading(&cluster);
+    client.write("/file", b"from before, and longer").unwrap();
+    let other = client_reading(&cluster);
+    let file = client.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    let mut wanted = b"from before, and longer".to_vec();
+    let write = |wanted: &mut Vec<u8>, at: usize, data: &[u8]| {
+        file.write_all_at(data, at as u64).unwrap();
+        wanted.resize(wanted.len().max(at + data.len()), 0);
+        wanted[at..at + data.len()].copy_from_slice(data);
+    };
+    let all = || {
+        let mut buffer = vec![0xee; 400];
+        let got = file.read_at(&mut buffer, 0).unwrap();
+        buffer.truncate(got);
+        buffer
+    };
+    // The first is waited for, the second brings a lease.
+    write(&mut wanted, 0, b"header");
+    write(&mut wanted, 30, b"behind a hole");
+    let looks =
+        || ["read", "read_file", "lease_read", "lease_file"].map(|kind| cluster.count(kind));
+    let before = looks();
+    for number in 0..40 {
+        write(&mut wanted, 7 * number, format!("table {number}").as_bytes());
+        assert!(all() == wanted, "{number}");
+        let mut some = [0; 5];
+        file.read_at(&mut some, 2).unwrap();
+        assert_eq!(some, wanted[2..7]);
+    }
+    assert_eq!(looks(), before);
+    assert!(other.read("/file").unwrap() == wanted, "others find the same");
+    // What is changed in another way is not read as it was before that.
+    for turn in 0..10_u8 {
+        write(&mut wanted, 3, &[turn; 9]);
+        write(&mut wanted, 90, &[turn; 4]);
+        match turn % 5 {
+            0 => {
+                file.set_len(200).unwrap();
+                wanted.resize(200, 0);
+            }
+            1 => {
+                file.set_len(50).unwrap();
+                wanted.truncate(50);
+            }
+            2 => {
+                other
+                    .open("/file", &OpenOptions::new(OFlags::RDWR, 0))
+                    .unwrap()
+                    .write_all_at(b"other", 10)
+                    .unwrap();
+                wanted[10..15].copy_from_slice(b"other");
+            }
+            3 => {
+                file.allocate(20, 10, azekura_posix::Allocation::ZeroKeepSize).unwrap();
+                wanted[20..30].fill(0);
+            }
+            _ => {
+                client
+                    .open("/file", &OpenOptions::new(OFlags::RDWR, 0))
+                    .unwrap()
+                    .write_all_at(b"again", 12)
+                    .unwrap();
+                wanted[12..17].copy_from_slice(b"again");
+            }
+        }
+        assert!(all() == wanted, "{turn}");
+        write(&mut wanted, 1, b"x");
+        write(&mut wanted, 5, b"y");
+        assert!(all() == wanted, "{turn} and on");
+    }
+    file.close().unwrap();
+    assert!(other.read("/file").unwrap() == wanted);
 }
 
 #[test]

@@ -129,6 +129,27 @@ fn a_walk_understands_symlinks_and_dots_on_its_way() {
 }
 
 #[test]
+fn where_one_is_is_told_again_without_asking_again() {
+    let cluster = far_pool(1);
+    make(&cluster, "/a/b/file", b"content");
+    let client = far_root(&cluster);
+    let told = |path: &str| client.canonicalize(b"", path).map(|(path, attr)| (path, attr.kind));
+    let wanted = Ok((b"/a/b".to_vec(), FileKind::Directory));
+    assert_eq!(told("/a/b"), wanted);
+    assert_eq!(asked(&cluster, || assert_eq!(told("/a/./b/"), wanted)), just(&[]));
+    assert_eq!(
+        asked(&cluster, || assert_eq!(told("/a/none"), Err(Errno::NOENT))),
+        just(&["lookup"])
+    );
+    // A file is asked for each time, and what the process does itself is known at once.
+    let look = asked(&cluster, || assert!(told("/a/b/file").is_ok()));
+    assert_eq!(look, just(&["lookup"]));
+    client.rename("/a/b", "/a/c", RenameMode::NoReplace).unwrap();
+    assert_eq!(told("/a/b"), Err(Errno::NOENT));
+    assert_eq!(told("/a/c"), Ok((b"/a/c".to_vec(), FileKind::Directory)));
+}
+
+#[test]
 fn who_may_not_search_a_directory_learns_nothing_of_what_lies_below() {
     let cluster = far_pool(1);
     make(&cluster, "/open/shut/open/file", b"content");

@@ -147,6 +147,36 @@ fn a_front_end_whose_kernel_checks_and_asks_again_does_not_wait_either() {
 }
 
 #[test]
+fn what_was_written_to_a_new_file_is_read_back_without_asking() {
+    let cluster = cluster();
+    let writer = client(&cluster);
+    writer.create_dir("/dir", 0o755).unwrap();
+    unpack(&writer, "/dir/first", b"first");
+    let options = OpenOptions::new(OFlags::CREATE | OFlags::EXCL | OFlags::RDWR, 0o600);
+    let file = writer.open("/dir/second", &options).unwrap();
+    let read = |offset| {
+        let mut buffer = [0xee; 64];
+        let got = file.read_at(&mut buffer, offset).unwrap();
+        buffer[..got].to_vec()
+    };
+    let asked =
+        || ["read", "read_file", "lease_read", "lease_file"].map(|kind| cluster.count(kind));
+    let before = asked();
+    assert_eq!(read(0), b"");
+    file.write_all_at(b"0123456789", 0).unwrap();
+    file.write_all_at(b"abc", 12).unwrap();
+    file.write_all_at(b"XY", 4).unwrap();
+    assert_eq!(read(0), b"0123XY6789\0\0abc");
+    assert_eq!(read(13), b"bc");
+    assert_eq!(asked(), before);
+    file.set_len(6).unwrap();
+    assert_eq!(read(0), b"0123XY");
+    file.write_all_at(b"end", 6).unwrap();
+    assert_eq!(read(0), b"0123XYend");
+    assert_eq!(cluster.root().read("/dir/second").unwrap(), b"0123XYend");
+}
+
+#[test]
 fn nothing_is_answered_early_where_it_is_not_wanted() {
     let cluster = cluster();
     for (write_policy, changes_in_flight) in

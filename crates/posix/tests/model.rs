@@ -11,6 +11,7 @@ use azekura_policy::PredictiveParameters;
 use azekura_posix::{
     CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
 };
+use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
 use azekura_testkit::model::{self, Model, Remote};
@@ -56,8 +57,18 @@ fn run_behind(
     mount: impl Fn(&Cluster) -> Arc<FileSystem>,
     share: u64,
 ) {
+    run_on(Inheritance::default(), (engines, targets_each), clients, mount, share);
+}
+
+fn run_on(
+    inheritance: Inheritance,
+    (engines, targets_each): (u16, u16),
+    clients: usize,
+    mount: impl Fn(&Cluster) -> Arc<FileSystem>,
+    share: u64,
+) {
     let seed = model::seed();
-    let inheritance = Inheritance { chunk_bytes: 4096, ..Inheritance::default() };
+    let inheritance = Inheritance { chunk_bytes: 4096, ..inheritance };
     let cluster = Cluster::start_far(engines, targets_each, inheritance);
     rustix::process::umask(rustix::fs::Mode::empty());
     let dir = model::deep(&cluster.scratch());
@@ -110,7 +121,11 @@ fn what_listings_bring_along_changes_nothing_that_a_program_sees() {
 fn writes_in_flight_and_reading_ahead_go_together() {
     let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
     let policy = ReadPolicy::Predictive(parameters);
-    run_behind(1, 3, 1, |cluster| cluster.mount_writing(CachePolicy::AUTO, policy.clone()), 4);
+    let mount = |cluster: &Cluster| cluster.mount_writing(CachePolicy::AUTO, policy.clone());
+    run_behind(1, 3, 1, mount, 4);
+    // What is written to files of one shard is read back without asking.
+    let one_shard = Inheritance { file_class: ObjectClass::S1, ..Inheritance::default() };
+    run_on(one_shard, (1, 3), 2, mount, 8);
 }
 
 #[test]

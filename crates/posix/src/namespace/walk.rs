@@ -261,6 +261,17 @@ impl Namespace {
         })
     }
 
+    /// The attributes of the directory that a name leads to, where front ends list far directories and both are
+    /// believed for a moment.
+    fn believed_directory(&self, dir: Oid, name: &[u8]) -> Result<Option<Attr>> {
+        if !self.fs.keeps_listed() {
+            return Ok(None);
+        }
+        self.fs.check_search(&self.caller, dir)?;
+        let Some(Step::Directory(oid)) = self.known_step(dir, name) else { return Ok(None) };
+        Ok(self.fs.cache.dir_with_age(oid).map(|(attr, _)| Attr::clone(&attr)))
+    }
+
     /// Looks one name up that a walk goes on by.
     pub(super) fn look(&self, dir: Oid, name: &[u8]) -> Result<Step> {
         let cache = &self.fs.cache;
@@ -342,10 +353,8 @@ impl Namespace {
                     return Ok(*attr);
                 }
                 // Programs look at a directory again and again (is it as it was when it was listed?).
-                if let Some(oid) = self.known_directory(&place)?
-                    && let Some((attr, _)) = self.fs.cache.dir_with_age(oid)
-                {
-                    return Ok(Attr::clone(&attr));
+                if let Some(attr) = self.believed_directory(*dir, name)? {
+                    return Ok(attr);
                 }
             }
         }
@@ -458,7 +467,10 @@ impl Namespace {
                 }
                 _ => {}
             }
-            let attr = self.fs.lookup(&self.caller, at, &name)?;
+            let attr = match self.believed_directory(at, &name)? {
+                Some(attr) => attr,
+                None => self.look_at_last(at, &name)?,
+            };
             if attr.kind == FileKind::Symlink {
                 let text = self.text_of(attr.oid)?;
                 walk.slash |= walk.rest.is_empty() && ends_with_slash(&text);

@@ -3,11 +3,13 @@
 //! a shard of a striped file ends early, only the size tells a hole from the end.
 
 use azekura_client::{Call, ShardIo, ShardWrite};
+use azekura_proto::Oid;
 use azekura_proto::limits::{FILE_BYTES_MAX, FRAME_BULK_BYTES_MAX};
 use azekura_proto::message::typed::{Append, LeaseFile, Read, SetStriped};
 use rustix::fs::OFlags;
 
 use crate::changes::DataChange;
+use crate::contents::CONTENTS_BYTES_MAX;
 use crate::errno::of_client;
 use crate::layout::FileLayout;
 use crate::reader::Direct;
@@ -35,6 +37,9 @@ impl FileSystem {
             return Ok(0);
         }
         self.check_locks(file.oid(), offset, buffer.len())?;
+        if let Some(got) = self.read_own(file.oid(), offset, buffer) {
+            return Ok(got);
+        }
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
         match file.reader.read(&self.reading, &file.layout, offset, buffer) {
             Ok(got) => Ok(got),
@@ -45,6 +50,12 @@ impl FileSystem {
             }
             Err(_) => self.read_near(settled, file, offset, buffer),
         }
+    }
+
+    /// Reads what only this process can have changed, and knows.
+    fn read_own(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+        let newborn = self.read_newborn(oid, offset, buffer);
+        newborn.or_else(|| self.writing.read_own(oid, offset, buffer))
     }
 
     /// Reads past the engine, where that goes, or by requests of just these bytes.
@@ -205,7 +216,9 @@ impl FileSystem {
         }
         self.before_change(file, end)?;
         let change = self.begin_change(file.oid());
-        let written = match file.writer.write(&self.writing, &file.layout, offset, data)? {
+        let may_read_back = file.is_readable() && file.reader.bytes_at_open() <= CONTENTS_BYTES_MAX;
+        let place = (offset, data);
+        let written = match file.writer.write(&self.writing, &file.layout, place, may_read_back)? {
             Written::InFlight(bytes) => Ok(bytes),
             Written::Through(settled) => {
                 let begun = file.writer.may_be_far().then(|| self.now());

@@ -296,6 +296,12 @@ impl FileSystem {
         looked.map_err(|error| of_client(&error))
     }
 
+    /// Reads at an offset what is in a newborn file, if that is known; fewer bytes only at the end.
+    pub(super) fn read_newborn(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+        self.newborn(oid)?;
+        self.newborns.read(oid, offset, buffer)
+    }
+
     /// The attributes of a newborn object, if an engine would tell the same.
     pub(crate) fn newborn_attr(&self, oid: Oid) -> Option<Attr> {
         self.newborn(oid).filter(|newborn| newborn.is_exact).map(|newborn| newborn.attr)
@@ -416,7 +422,7 @@ impl FileSystem {
         if !posted.map_err(|error| of_client(&error))? {
             return Ok(false);
         }
-        self.newborns.note_sent(oid, (bytes, end), newborn.changes.wrapping_add(CHANGE));
+        self.newborns.note_sent(oid, (offset, data), newborn.changes.wrapping_add(CHANGE));
         Ok(true)
     }
 

@@ -40,6 +40,11 @@ impl FileReader {
         Self { bytes_at_open, way: OnceLock::new() }
     }
 
+    /// How long the file was when it was opened.
+    pub(crate) fn bytes_at_open(&self) -> u64 {
+        self.bytes_at_open
+    }
+
     /// Reads by the file's policy, and gives how many bytes lie in the buffer; or says why the read is to
     /// be done by requests of just its bytes.
     pub(crate) fn read(

@@ -67,7 +67,8 @@ impl FileWriter {
         Way::MayBeFar { has_written: AtomicBool::new(false), attached: OnceLock::new() }
     }
 
-    /// Writes without waiting for the answer, if the file is far and it can be done safely.
+    /// Writes without waiting for the answer, if the file is far and it can be done safely. `may_read_back`: the
+    /// program may read as well, and the file was short.
     ///
     /// # Errors
     /// What became of earlier writes, once.
@@ -75,8 +76,8 @@ impl FileWriter {
         &self,
         writing: &Arc<Writing>,
         layout: &FileLayout,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
+        may_read_back: bool,
     ) -> Result<Written> {
         let oid = layout.oid();
         let through = || writing.settle(oid, WriteLeases::Keep).map(Written::Through);
@@ -102,7 +103,7 @@ impl FileWriter {
         self.tell(queue.error())?;
         queue.make_way();
         let is_ready = !writing.is_ending()
-            && have_leases(writing, layout, &mut queue, &pieces)
+            && have_leases(writing, layout, &mut queue, &pieces, may_read_back)
             && writing.links.budget.take(data.len() as u64);
         if !is_ready {
             queue.finish_or_forget();
@@ -159,6 +160,7 @@ fn have_leases(
     layout: &FileLayout,
     queue: &mut LockedQueue<'_>,
     pieces: &[(Piece, &[u8])],
+    may_read_back: bool,
 ) -> bool {
     let links = &writing.links;
     if pieces.iter().all(|(piece, _)| queue.has_lease(piece.data.shard)) {
@@ -180,7 +182,8 @@ fn have_leases(
     let wanted: Vec<(u16, TargetId)> =
         wanted.into_iter().map(|shard| (shard, layout.target(shard))).collect();
     let asked = links.now();
-    let all = queue.ask_leases(&wanted);
+    let with_contents = may_read_back && count == 1;
+    let all = queue.ask_leases(&wanted, with_contents);
     for (_, target) in &wanted {
         links.saw_round_trip(*target, links.platform.elapsed(asked));
     }

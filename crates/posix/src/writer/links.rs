@@ -18,12 +18,17 @@ use crate::changes::Changes;
 /// Bytes of all files that may be in flight.
 const BUDGET_BYTES: u64 = 64 << 20;
 
+/// Bytes of all files whose contents are kept while they are written.
+const OWN_BYTES: u64 = 16 << 20;
+
 /// What all files of a file system share for writing.
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) policy: WritePolicy,
     pub(super) outbox: Outbox,
     pub(super) budget: Budget,
+    /// For the contents of files that are kept while they are written.
+    pub(super) own_budget: Arc<Budget>,
     /// The own changes of files' data, which readers have to hear of.
     pub(super) changes: Arc<Changes>,
     pub(super) platform: SharedPlatform,
@@ -44,6 +49,7 @@ impl Links {
             policy,
             outbox: Outbox::new(pool),
             budget: Budget::new(BUDGET_BYTES),
+            own_budget: Arc::new(Budget::new(OWN_BYTES)),
             changes,
             started: platform.now(),
             platform,

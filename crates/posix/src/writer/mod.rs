@@ -8,6 +8,7 @@
 
 mod file;
 mod links;
+mod own;
 mod queue;
 mod writing;
 

@@ -14,6 +14,7 @@ use azekura_proto::{Oid, TargetId};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::links::Links;
+use super::own::{Asked, Own};
 use crate::errno::of_client;
 use crate::layout::Piece;
 use crate::{Errno, Result};
@@ -48,6 +49,8 @@ pub(super) struct Queue {
 struct State {
     process: u32,
     leases: HashMap<u16, Lease>,
+    /// All that is in the file, where that is known.
+    own: Option<Own>,
     /// What was answered to the program, oldest first.
     posted: VecDeque<Arc<Posted>>,
     /// Connections to each engine that they go over; grows when nothing is in flight.
@@ -68,6 +71,7 @@ impl State {
         Self {
             process: this_process(),
             leases: HashMap::new(),
+            own: None,
             posted: VecDeque::new(),
             connections: 1,
             refused_until: None,
@@ -201,7 +205,21 @@ impl LockedQueue<'_> {
                 self.state.last_write = Some(self.links.now());
                 self.state.posted.push_back(posted);
             }
+            let (links, own) = (self.links, &mut self.state.own);
+            own.take_if(|own| {
+                own.epoch != epoch || !own.write(links, piece.data, piece.local_offset, data)
+            });
         }
+    }
+
+    /// Reads at an offset what is in the file, if that is known and the lease holds; fewer bytes only at the end.
+    pub(super) fn read_own(&self, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+        let (own, lease) = (self.state.own.as_ref()?, self.state.leases.get(&0)?);
+        let holds = lease.epoch == own.epoch && lease.may_answer_until > self.links.now();
+        if !holds || self.state.error.is_some() {
+            return None;
+        }
+        own.read(self.links, self.data(0), offset, buffer)
     }
 
     /// Notes what has come of a write. False if it has to be sent again, or nothing has come.
@@ -321,19 +339,25 @@ impl LockedQueue<'_> {
     }
 
     /// Asks for leases. False if there is not one for each shard.
-    pub(super) fn ask_leases(&mut self, shards: &[(u16, TargetId)]) -> bool {
+    ///
+    /// `with_contents`: what is in the file is asked for as well, which lies in its first shard.
+    pub(super) fn ask_leases(&mut self, shards: &[(u16, TargetId)], with_contents: bool) -> bool {
         let wanted: Vec<_> = shards.iter().map(|(shard, target)| (*shard, *target, None)).collect();
         self.state.last_write = Some(self.links.now());
+        let is_quiet = self.state.posted.is_empty() && self.state.leases.is_empty();
+        let contents = (with_contents && is_quiet).then(|| Asked::new(self.data(0)));
         // An engine that cannot be reached is met by the write itself.
-        self.ask(&wanted).unwrap_or(false)
+        self.ask(&wanted, contents).unwrap_or(false)
     }
 
     /// Asks for leases, in place of others where epochs are given.
     fn ask(
         &mut self,
         wanted: &[(u16, TargetId, Option<u64>)],
+        mut contents: Option<Asked>,
     ) -> std::result::Result<bool, ClientError> {
         let asked = self.links.now();
+        self.state.own = None;
         let mut calls: Vec<_> = wanted
             .iter()
             .map(|(shard, target, instead_of)| {
@@ -341,7 +365,14 @@ impl LockedQueue<'_> {
                 Call::new(*target, LeaseWrite { data, instead_of: *instead_of })
             })
             .collect();
-        let leases = self.links.pool().call_all(&mut calls);
+        // Behind the request for its lease: what is read under it nobody has changed since.
+        let mut reads: Vec<_> = match (&mut contents, wanted) {
+            (Some(contents), [(0, target, _)]) => vec![contents.call(*target)],
+            _ => Vec::new(),
+        };
+        let (leases, mut read) = self.links.pool().call_mixed(&mut calls, &mut reads);
+        drop(reads);
+        let read = read.pop().and_then(std::result::Result::ok);
         let mut all = true;
         let mut unreached = None;
         for (lease, (shard, target, _)) in leases.into_iter().zip(wanted) {
@@ -359,6 +390,11 @@ impl LockedQueue<'_> {
                     self.state.refused_until = Some(asked + REFUSAL);
                 }
             }
+        }
+        if let (Some(contents), Some(read), Some(lease)) =
+            (contents, read.filter(|read| !read.striped), self.state.leases.get(&0))
+        {
+            self.state.own = contents.taken(read.bytes, lease.epoch, self.links);
         }
         match unreached {
             Some(error) => Err(error),
@@ -386,7 +422,7 @@ impl LockedQueue<'_> {
         let leases = self.state.leases.iter();
         let old: Vec<_> =
             leases.map(|(shard, lease)| (*shard, lease.target, Some(lease.epoch))).collect();
-        self.ask(&old).map_err(|error| of_client(&error))?;
+        self.ask(&old, None).map_err(|error| of_client(&error))?;
         tracing::debug!("{} writes to {} are sent again", self.state.posted.len(), self.queue.oid);
         let again = self.still_in_time();
         let mut calls: Vec<_> = again

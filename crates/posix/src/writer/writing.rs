@@ -147,6 +147,11 @@ impl Writing {
         self.queues.lock().get(&oid).cloned()
     }
 
+    /// Reads at an offset what is in a file, if this process knows it for sure; fewer bytes only at the end.
+    pub(crate) fn read_own(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
+        self.queue(oid)?.lock(&self.links).read_own(offset, buffer)
+    }
+
     /// Whether what an engine says of a file may be older than what this process has written.
     pub(crate) fn has_unsettled(&self, oid: Oid) -> bool {
         self.queue(oid).is_some()

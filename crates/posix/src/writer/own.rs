@@ -1,0 +1,81 @@
+//! Reading back what is in flight. While this process has the write lease of a short file that lies in one shard,
+//! nobody else reads or changes it: what was read under the lease, with all that was written since, is the file.
+//! Owns when that is so; never outlives the lease.
+
+use azekura_client::Call;
+use azekura_proto::message::ShardRef;
+use azekura_proto::message::typed::Read;
+
+use super::links::Links;
+use crate::contents::{CONTENTS_BYTES_MAX, Contents};
+
+/// The contents of a file under the lease of this epoch.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) epoch: u64,
+    contents: Contents,
+    /// The count of the file's changes while the next one is under way: any other means that it was changed in
+    /// another way.
+    changes: u64,
+}
+
+/// So much of a file is asked for with its lease; a longer one is not kept.
+const ASKED_BYTES: u32 = 64 << 10;
+const _: () = assert!(ASKED_BYTES as u64 <= CONTENTS_BYTES_MAX);
+
+/// The bytes of a file that are asked for with the lease.
+#[derive(Debug)]
+pub(super) struct Asked {
+    data: ShardRef,
+    buffer: Vec<u8>,
+}
+
+impl Asked {
+    pub(super) fn new(data: ShardRef) -> Self {
+        Self { data, buffer: vec![0; ASKED_BYTES as usize] }
+    }
+
+    /// The request, to be carried out after that for the lease.
+    pub(super) fn call(&mut self, target: azekura_proto::TargetId) -> Call<'_, Read> {
+        let request = Read { data: self.data, offset: 0, bytes: ASKED_BYTES };
+        Call::fetching(target, request, &mut self.buffer)
+    }
+
+    /// What has come, if it is all there is, for a change that is under way.
+    pub(super) fn taken(self, bytes: u32, epoch: u64, links: &Links) -> Option<Own> {
+        let mut contents = Contents::of_empty(&links.own_budget);
+        let is_whole = bytes < ASKED_BYTES
+            && links.changes.are_counted()
+            && contents.write(0, self.buffer.get(..bytes as usize)?);
+        let changes = links.changes.now_of(self.data.oid);
+        is_whole.then_some(Own { epoch, contents, changes })
+    }
+}
+
+impl Own {
+    /// Takes in what has been sent, by a change that is under way. False if that does not go.
+    pub(super) fn write(
+        &mut self,
+        links: &Links,
+        data: ShardRef,
+        offset: u64,
+        bytes: &[u8],
+    ) -> bool {
+        let is_only_change = self.changes == links.changes.now_of(data.oid);
+        // One for its end, and one for the next one's beginning.
+        self.changes = self.changes.wrapping_add(2);
+        is_only_change && self.contents.write(offset, bytes)
+    }
+
+    /// Reads at an offset, if the file was not changed in another way; fewer bytes only at its end.
+    pub(super) fn read(
+        &self,
+        links: &Links,
+        data: ShardRef,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        let is_current = self.changes == links.changes.now_of(data.oid).wrapping_add(1);
+        is_current.then(|| self.contents.read(offset, buffer))
+    }
+}
