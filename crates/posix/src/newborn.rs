@@ -19,8 +19,10 @@ use crate::contents::Contents;
 
 /// Directories in which something was made lately, at most so many.
 const LATELY_MAX: usize = 32;
-/// The second name that is made in a directory within this time asks for a lease of its names.
+/// The second name that is made in a directory within this time asks for a lease of its names,
 const LATELY: Duration = Duration::from_secs(1);
+/// or within so many round trips, of which whoever makes something takes some for each.
+const LATELY_ROUND_TRIPS: u32 = 60;
 /// Whoever has made something under a lease so lately goes on with that elsewhere.
 const ON_AND_ON: Duration = Duration::from_millis(500);
 /// For this long after names of a directory were changed in ways that its lease is no good for, none is
@@ -218,7 +220,7 @@ impl Newborns {
     }
 
     /// Whether it is worth to lease the names of a directory in which something is made.
-    pub(crate) fn is_worth_a_lease(&self, dir: Oid, now: Instant) -> bool {
+    pub(crate) fn is_worth_a_lease(&self, dir: Oid, round_trip: Duration, now: Instant) -> bool {
         let state = self.own_state();
         let within = |list: &VecDeque<(Oid, Instant)>, time| {
             let is_young = |at: Instant| now.saturating_duration_since(at) < time;
@@ -227,7 +229,7 @@ impl Newborns {
         let goes_on =
             state.last_made.is_some_and(|at| now.saturating_duration_since(at) < ON_AND_ON);
         state.clock.is_some()
-            && (goes_on || within(&state.lately, LATELY))
+            && (goes_on || within(&state.lately, LATELY.max(round_trip * LATELY_ROUND_TRIPS)))
             && !within(&state.refused, REFUSAL)
     }
 

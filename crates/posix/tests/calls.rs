@@ -530,7 +530,6 @@ fn calls_by_path_ask_no_more_than_once_for_what_they_have_met() {
     let spaces = cluster.asked(|| assert!(client.space("/dir").is_ok()));
     assert_eq!(spaces, [("space".to_owned(), 2)].into());
     let nameless = OpenOptions::new(OFlags::TMPFILE | OFlags::RDWR, 0o600);
-    ask(&["get_attr", "create_unlinked"], &|| drop(client.open("/dir", &nameless).unwrap()));
     ask(&["create_unlinked"], &|| drop(client.open("/dir", &nameless).unwrap()));
 }
 

@@ -125,6 +125,7 @@ fn writes_in_flight_and_reading_ahead_go_together() {
     run_behind(1, 3, 1, mount, 4);
     // What is written to files of one shard is read back without asking.
     let one_shard = Inheritance { file_class: ObjectClass::S1, ..Inheritance::default() };
+    let mount = |cluster: &Cluster| cluster.mount_writing(CachePolicy::None, policy.clone());
     run_on(one_shard, (1, 3), 2, mount, 8);
 }
 

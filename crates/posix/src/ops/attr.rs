@@ -68,7 +68,7 @@ impl FileSystem {
         if let Some(attr) = self.newborn_attr(oid) {
             return Ok(attr);
         }
-        let settled = self.writing.settle(oid, WriteLeases::Keep)?;
+        let settled = self.writing.settle_to_ask(oid, WriteLeases::Keep)?;
         self.attr_of(settled).map(|attr| *attr)
     }
 
@@ -81,7 +81,7 @@ impl FileSystem {
         if let Some(attr) = self.newborn_attr(file.oid()) {
             return Ok(attr);
         }
-        let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
+        let settled = self.writing.settle_to_ask(file.oid(), WriteLeases::Keep)?;
         if self.config().cache != CachePolicy::None
             && let Some(attr) = file.reader.attr()
         {

@@ -3,6 +3,7 @@
 //! here is done by requests that are waited for, and they come after everything that is in flight.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use azekura_client::{Batch, Call, Change, ClientError, OpenReference};
 use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, SetTime};
@@ -178,7 +179,8 @@ impl FileSystem {
     /// Leases the names of a directory, if that is worth it: then all that are there are known.
     fn lease_names(&self, dir: Oid) -> Result<bool> {
         let pool = self.pool();
-        if !self.newborns.is_worth_a_lease(dir, self.now())
+        let round_trip = Duration::from_micros(pool.round_trip_us_to(dir.home()));
+        if !self.newborns.is_worth_a_lease(dir, round_trip, self.now())
             || pool.names_are_refused()
             // Changes at several engines arrive in no order.
             || pool.map().engines.len() != 1

@@ -5,6 +5,7 @@
 use azekura_client::Call;
 use azekura_proto::message::ShardRef;
 use azekura_proto::message::typed::Read;
+use azekura_proto::{Oid, TargetId};
 
 use super::links::Links;
 use crate::contents::{CONTENTS_BYTES_MAX, Contents};
@@ -36,7 +37,7 @@ impl Asked {
     }
 
     /// The request, to be carried out after that for the lease.
-    pub(super) fn call(&mut self, target: azekura_proto::TargetId) -> Call<'_, Read> {
+    pub(super) fn call(&mut self, target: TargetId) -> Call<'_, Read> {
         let request = Read { data: self.data, offset: 0, bytes: ASKED_BYTES };
         Call::fetching(target, request, &mut self.buffer)
     }
@@ -65,6 +66,16 @@ impl Own {
         // One for its end, and one for the next one's beginning.
         self.changes = self.changes.wrapping_add(2);
         is_only_change && self.contents.write(offset, bytes)
+    }
+
+    /// What was written has arrived, which is told the readers as one more change; it is none of the contents.
+    pub(super) fn note_arrived(&mut self, links: &Links, oid: Oid, note: impl FnOnce()) {
+        let before = links.changes.now_of(oid);
+        note();
+        // Two, if nobody else has changed it in between: then it does not fit any more.
+        if links.changes.now_of(oid) == before.wrapping_add(2) {
+            self.changes = self.changes.wrapping_add(2);
+        }
     }
 
     /// Reads at an offset, if the file was not changed in another way; fewer bytes only at its end.

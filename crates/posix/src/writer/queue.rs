@@ -289,7 +289,11 @@ impl LockedQueue<'_> {
         if self.state.is_dirty {
             // What was read meanwhile may be from before; and what is left changes it once more.
             self.state.is_dirty = !self.state.posted.is_empty();
-            self.links.changes.note(self.queue.oid);
+            let note = || self.links.changes.note(self.queue.oid);
+            match &mut self.state.own {
+                Some(own) => own.note_arrived(self.links, self.queue.oid, note),
+                None => note(),
+            }
         }
         finished
     }

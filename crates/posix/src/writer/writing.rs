@@ -166,6 +166,15 @@ impl Writing {
     pub(crate) fn settle(&self, oid: Oid, leases: WriteLeases) -> Result<Settled> {
         // The file may be one that is on its way itself.
         self.links.pool().arrive_for(oid).map_err(|error| of_client(&error))?;
+        self.settle_to_ask(oid, leases)
+    }
+
+    /// As [`Writing::settle`], for a question that the pool is asked next: it comes after changes in flight by
+    /// itself.
+    ///
+    /// # Errors
+    /// As [`Writing::settle`].
+    pub(crate) fn settle_to_ask(&self, oid: Oid, leases: WriteLeases) -> Result<Settled> {
         if let Some(queue) = self.queue(oid) {
             let mut queue = queue.lock(&self.links);
             queue.finish()?;
