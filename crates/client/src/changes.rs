@@ -30,7 +30,7 @@ impl Pool {
         if self.changes.are_none() { Ok(()) } else { self.in_flight(|locked| locked.arrive()) }
     }
 
-    /// The same, but only if a change in flight is one of this object, or of one that was made in this directory.
+    /// The same, but only if a change in flight is one of this object, or shows in this directory.
     ///
     /// # Errors
     /// As [`Pool::arrive`].
@@ -100,7 +100,7 @@ impl Pool {
         self.in_flight(|locked| locked.may_answer(leased))
     }
 
-    /// Sends a change of an object that was made in a directory, under a lease of names. When this returns true the change may be answered to the program;
+    /// Sends a change, which shows in these directories, under a lease of names. When this returns true the change may be answered to the program;
     /// when false it has not been sent, since the lease is over.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Pool {
     pub fn post_change(
         &self,
         change: Change,
-        (dir, root): (Oid, Leased),
+        (dirs, root): ([Oid; 2], Leased),
         reference: Option<Arc<OpenReference>>,
     ) -> Result<bool> {
         let target = match &change {
@@ -118,7 +118,7 @@ impl Pool {
         };
         let sent = self.platform().now();
         let reference = reference.map(|reference| reference as Held);
-        let concern = self.changes.begin(change.oid(), dir);
+        let concern = self.changes.begin(change.oid(), dirs);
         let posted = Posted { change, target, root, reference, sent, concern };
         self.in_flight(|locked| locked.post(posted))
     }

@@ -15,18 +15,18 @@ pub(super) struct Concerned(Mutex<HashMap<Oid, u32>>);
 #[derive(Debug)]
 pub(crate) struct Concern {
     of: Arc<Concerned>,
-    objects: [Oid; 2],
+    objects: [Oid; 3],
 }
 
 impl Concerned {
-    /// Whether a change of this object, or of one that was made in this directory, is in flight.
+    /// Whether a change of this object, or one that shows in this directory, is in flight.
     pub(super) fn has(&self, object: Oid) -> bool {
         self.0.lock().contains_key(&object)
     }
 
-    /// A change of an object that was made in this directory is about to be sent.
-    pub(super) fn begin(self: &Arc<Self>, object: Oid, dir: Oid) -> Concern {
-        let objects = [object, dir];
+    /// A change of an object is about to be sent, which shows in these directories.
+    pub(super) fn begin(self: &Arc<Self>, object: Oid, dirs: [Oid; 2]) -> Concern {
+        let objects = [object, dirs[0], dirs[1]];
         let mut counts = self.0.lock();
         for object in objects {
             *counts.entry(object).or_insert(0) += 1;
@@ -60,12 +60,13 @@ mod tests {
     fn an_object_is_concerned_as_long_as_any_change_of_it_is_in_flight() {
         let object = |serial| Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), serial);
         let concerned = Arc::new(Concerned::default());
-        let first = concerned.begin(object(1), object(9));
-        let second = concerned.begin(object(2), object(9));
+        let first = concerned.begin(object(1), [object(9); 2]);
+        let second = concerned.begin(object(2), [object(9), object(8)]);
         assert!(concerned.has(object(1)) && concerned.has(object(2)) && concerned.has(object(9)));
         drop(first);
         assert!(!concerned.has(object(1)) && concerned.has(object(2)) && concerned.has(object(9)));
+        assert!(concerned.has(object(8)));
         drop(second);
-        assert!(!concerned.has(object(2)) && !concerned.has(object(9)));
+        assert!((1..10).all(|number| !concerned.has(object(number))));
     }
 }

@@ -134,14 +134,14 @@ impl ChangesInFlight {
         self.outside.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether there are any that an object has to do with, or anything that was made in a directory.
+    /// Whether there are any of an object, or such that show in a directory.
     pub(crate) fn concern(&self, object: Oid) -> bool {
         !self.are_none() && self.outside.concerned.has(object)
     }
 
-    /// A change of an object that was made in this directory is about to be sent.
-    pub(crate) fn begin(&self, object: Oid, dir: Oid) -> Concern {
-        self.outside.concerned.begin(object, dir)
+    /// A change of an object is about to be sent, which shows in these directories.
+    pub(crate) fn begin(&self, object: Oid, dirs: [Oid; 2]) -> Concern {
+        self.outside.concerned.begin(object, dirs)
     }
 
     /// Grows when leases are lost or given back.

@@ -108,7 +108,9 @@ impl FileSystem {
         };
         let _change = self.listed.change_names();
         self.note_unsynced(dir);
-        match self.pool().post_change(change, (dir, root), reference.clone()) {
+        // A listing of the one above it has the directory's times.
+        let dirs = [dir, cradle.dir.parent.unwrap_or(dir)];
+        match self.pool().post_change(change, (dirs, root), reference.clone()) {
             Ok(true) => {}
             // It had to be waited for, and others were there first: looked at as ever, the name may be theirs.
             Ok(false) | Err(ClientError::Status(_)) => return Ok(None),
@@ -383,7 +385,7 @@ impl FileSystem {
         apply(&mut attr, &change);
         let begun = self.begin_change(oid);
         let change = Change::SetAttr { oid, change: Box::new(change) };
-        let posted = self.pool().post_change(change, (newborn.dir, newborn.root), None);
+        let posted = self.pool().post_change(change, ([newborn.dir; 2], newborn.root), None);
         drop(begun);
         if !posted.map_err(|error| of_client(&error))? {
             return Ok(None);
@@ -419,7 +421,7 @@ impl FileSystem {
         self.before_write(file)?;
         let begun = self.begin_change(oid);
         let change = Change::Write { data: file.layout.shard(0), offset, bytes: data.to_vec() };
-        let posted = self.pool().post_change(change, (newborn.dir, newborn.root), None);
+        let posted = self.pool().post_change(change, ([newborn.dir; 2], newborn.root), None);
         drop(begun);
         if !posted.map_err(|error| of_client(&error))? {
             return Ok(false);
