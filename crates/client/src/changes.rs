@@ -100,8 +100,8 @@ impl Pool {
         self.in_flight(|locked| locked.may_answer(leased))
     }
 
-    /// Sends a change, which shows in these directories, under a lease of names. When this returns true the change may be answered to the program;
-    /// when false it has not been sent, since the lease is over.
+    /// Sends a change, which shows in these directories, under a lease of names. When this returns true the change
+    /// may be answered to the program; when false it has not been sent, since the lease is over.
     ///
     /// # Errors
     /// If the engine cannot be reached: the change is not sent again then. A status, if the engine has refused

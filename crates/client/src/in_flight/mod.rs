@@ -100,7 +100,7 @@ impl State {
 pub(crate) struct ChangesInFlight {
     state: Mutex<State>,
     /// To be looked at without the lock, which whoever waits for changes has.
-    outside: Arc<Outside>,
+    outside: Outside,
 }
 
 /// What whoever asks for something else has to know.
@@ -117,7 +117,7 @@ struct Outside {
 
 impl Default for ChangesInFlight {
     fn default() -> Self {
-        Self { state: Mutex::new(State::new()), outside: Arc::default() }
+        Self { state: Mutex::new(State::new()), outside: Outside::default() }
     }
 }
 
