@@ -1,5 +1,5 @@
-"""Making many files in far directories, under the preload library and on mounts: programs do not wait
-for each call, and what they have made is there, in order, whatever happens to links, engines and them."""
+"""Making many files in far directories, under the preload library and on mounts: no call is waited for,
+and what was made is there, in order, whatever happens to links, engines, programs and mounts."""
 
 import os
 import subprocess
