@@ -121,6 +121,10 @@ fn what_is_copied_is_written_as_the_destination_was_opened() {
     }
     assert_eq!(cluster.count("write_leased"), leased);
     assert!(client(&cluster).read("/to").unwrap() == contents(0..20, 1));
+    // Another connection to the pool finds the same file.
+    let same = client(&cluster).open("/from", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    assert_eq!(from.copy_range(0, &same, 10, 20), Err(Errno::INVAL));
+    assert_eq!(from.copy_range(0, &same, 20, 20), Ok(20));
 }
 
 /// As programs do that write tables into a file whose beginning they come back to.

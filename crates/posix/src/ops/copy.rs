@@ -2,8 +2,6 @@
 //! be interrupted. Each end is reached by way of the file system that has opened it: what is on its way to a
 //! file is known there alone.
 
-use std::sync::Arc;
-
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::FILE_BYTES_MAX;
 use rustix::fs::OFlags;
@@ -65,8 +63,9 @@ fn copy(from: End<'_>, to: End<'_>, bytes: u64) -> Result<u64> {
         return Err(Errno::BADF);
     }
     let mut bytes = bytes.min(FILE_BYTES_MAX.saturating_sub(from.offset));
-    // In another pool the same number says nothing.
-    if from.file.oid() == to.file.oid() && Arc::ptr_eq(from.fs.pool(), to.fs.pool()) {
+    // In another pool the same number says nothing; one pool may be connected to twice.
+    let pool_of = |end: End<'_>| end.fs.pool().map().pool;
+    if from.file.oid() == to.file.oid() && pool_of(from) == pool_of(to) {
         // What lies behind the end is not copied, so it does not overlap either.
         let end = from.fs.getattr(from.file.oid())?.size;
         bytes = bytes.min(end.saturating_sub(from.offset));
