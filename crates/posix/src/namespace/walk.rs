@@ -250,10 +250,14 @@ impl Namespace {
         if !self.fs.keeps_listed() {
             return Ok(None);
         }
-        let (dir, name) = match place {
-            Place::Dot(oid) | Place::DotDot(oid) => return Ok(Some(*oid)),
-            Place::Name { dir, name, .. } => (*dir, name),
-        };
+        match place {
+            Place::Dot(oid) | Place::DotDot(oid) => Ok(Some(*oid)),
+            Place::Name { dir, name, .. } => self.known_directory_named(*dir, name),
+        }
+    }
+
+    /// The directory that a name leads to, if that is believed for a moment.
+    fn known_directory_named(&self, dir: Oid, name: &[u8]) -> Result<Option<Oid>> {
         self.fs.check_search(&self.caller, dir)?;
         Ok(match self.known_step(dir, name) {
             Some(Step::Directory(oid)) => Some(oid),
@@ -267,9 +271,9 @@ impl Namespace {
         if !self.fs.keeps_listed() {
             return Ok(None);
         }
-        self.fs.check_search(&self.caller, dir)?;
-        let Some(Step::Directory(oid)) = self.known_step(dir, name) else { return Ok(None) };
-        Ok(self.fs.cache.dir_with_age(oid).map(|(attr, _)| Attr::clone(&attr)))
+        let known = self.known_directory_named(dir, name)?;
+        let believed = known.and_then(|oid| self.fs.cache.dir_with_age(oid));
+        Ok(believed.map(|(attr, _)| Attr::clone(&attr)))
     }
 
     /// Looks one name up that a walk goes on by.

@@ -55,14 +55,8 @@ impl Asked {
 
 impl Own {
     /// Takes in what has been sent, by a change that is under way. False if that does not go.
-    pub(super) fn write(
-        &mut self,
-        links: &Links,
-        data: ShardRef,
-        offset: u64,
-        bytes: &[u8],
-    ) -> bool {
-        let is_only_change = self.changes == links.changes.now_of(data.oid);
+    pub(super) fn write(&mut self, links: &Links, oid: Oid, offset: u64, bytes: &[u8]) -> bool {
+        let is_only_change = self.changes == links.changes.now_of(oid);
         // One for its end, and one for the next one's beginning.
         self.changes = self.changes.wrapping_add(2);
         is_only_change && self.contents.write(offset, bytes)
@@ -82,11 +76,11 @@ impl Own {
     pub(super) fn read(
         &self,
         links: &Links,
-        data: ShardRef,
+        oid: Oid,
         offset: u64,
         buffer: &mut [u8],
     ) -> Option<usize> {
-        let is_current = self.changes == links.changes.now_of(data.oid).wrapping_add(1);
+        let is_current = self.changes == links.changes.now_of(oid).wrapping_add(1);
         is_current.then(|| self.contents.read(offset, buffer))
     }
 }

@@ -205,9 +205,9 @@ impl LockedQueue<'_> {
                 self.state.last_write = Some(self.links.now());
                 self.state.posted.push_back(posted);
             }
-            let (links, own) = (self.links, &mut self.state.own);
+            let (links, own, oid) = (self.links, &mut self.state.own, self.queue.oid);
             own.take_if(|own| {
-                own.epoch != epoch || !own.write(links, piece.data, piece.local_offset, data)
+                own.epoch != epoch || !own.write(links, oid, piece.local_offset, data)
             });
         }
     }
@@ -219,7 +219,7 @@ impl LockedQueue<'_> {
         if !holds || self.state.error.is_some() {
             return None;
         }
-        own.read(self.links, self.data(0), offset, buffer)
+        own.read(self.links, self.queue.oid, offset, buffer)
     }
 
     /// Notes what has come of a write. False if it has to be sent again, or nothing has come.
@@ -313,6 +313,7 @@ impl LockedQueue<'_> {
             self.links.land(&posted, None);
         }
         self.state.leases.clear();
+        self.state.own = None;
         self.note_error(errno);
     }
 
@@ -328,6 +329,8 @@ impl LockedQueue<'_> {
 
     /// Gives all leases back, without waiting. Nothing may be in flight.
     pub(super) fn release(&mut self) -> Vec<Arc<Posted>> {
+        // It is of no use without its lease, and others have use for the memory.
+        self.state.own = None;
         let (outbox, oid) = (&self.links.outbox, self.queue.oid);
         let back = |(shard, lease): (u16, Lease)| {
             outbox.release(lease.target, ShardRef { oid, shard, is_file: true }, lease.epoch)

@@ -185,8 +185,8 @@ impl Experiment for FarPrograms {
             "A program runs on one host, and its files lie on another, over a link of 1 Gbit/s \
              made by `azekura-lab netlab`, to which a round trip is added (half of it in each \
              direction). *preload* is `azekura run`, *mount* is `azekura mount`, *mount-listed* \
-             the same with `--far-names listed`, of a pool with one engine in memory; *sshfs* and *rclone* (`rclone mount` by sftp, with its full \
-             cache) reach the same files in memory by the far host's sshd. Every run begins cold: \
+             the same with `--far-names listed`, of a pool with one engine in memory; *sshfs* and \
+             *rclone* (`rclone mount` by sftp, with its full cache) reach the same files in memory by the far host's sshd. Every run begins cold: \
              with a mount, a process and a home directory of its own; the files are not cached on \
              this side. A mount is there before the time begins; by preload the program connects \
              within it. The time of a program that writes ends when its mount, which has to send \
