@@ -113,7 +113,9 @@ impl Pool {
         reference: Option<Arc<OpenReference>>,
     ) -> Result<bool> {
         let target = match &change {
-            Change::Create { oid, .. } | Change::SetAttr { oid, .. } => oid.home(),
+            Change::Create { oid, .. }
+            | Change::SetAttr { oid, .. }
+            | Change::SettleTimes { oid, .. } => oid.home(),
             Change::Write { data, .. } => self.placement().shard_target(data.oid, data.shard),
         };
         let sent = self.platform().now();
@@ -129,6 +131,15 @@ impl Pool {
     /// As [`Pool::arrive`]; then the leases run out by themselves.
     pub fn publish(&self) -> Result<()> {
         self.in_flight(|locked| locked.publish())
+    }
+
+    /// Lets everything arrive and takes the leases of names up anew, so that they serve for longer: what is known of
+    /// the names stays so unless somebody else has waited for them, who has them then.
+    ///
+    /// # Errors
+    /// As [`Pool::arrive`].
+    pub fn renew_names(&self) -> Result<()> {
+        self.in_flight(|locked| locked.renew_leases())
     }
 
     /// Asks for no lease of names for a while.

@@ -12,7 +12,9 @@ use azekura_platform::SharedPlatform;
 use azekura_proto::limits::PEER_ANSWER_MS;
 use azekura_proto::message::{Answer, Reply, Request};
 use azekura_proto::transaction::TransactionId;
-use azekura_proto::{EngineId, Incarnation, Layout, Oid, Placement, PoolMap, Status, TargetId};
+use azekura_proto::{
+    EngineId, Incarnation, Layout, Oid, Placement, PoolMap, SessionId, Status, TargetId,
+};
 use parking_lot::{Mutex, RwLock};
 
 use crate::engine_dir::EngineDir;
@@ -87,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) map: Arc<PoolMap>,
     /// When whoever asks has given up: what others are asked on its behalf ends before.
     deadline: Option<Instant>,
+    /// The client for which targets of this engine do their parts of one operation, if that is known.
+    client: Option<SessionId>,
 }
 
 impl Deref for Node {
@@ -105,7 +109,7 @@ impl Node {
             let witnesses = Arc::downgrade(&state);
             target.store.set_witnesses(witnesses);
         }
-        Self { state, map, deadline: None }
+        Self { state, map, deadline: None, client: None }
     }
 
     /// Takes up the map that holds now. To be called before each request.
@@ -119,6 +123,17 @@ impl Node {
     pub(crate) fn on_behalf_of_peer(&self) -> Self {
         let limit = Duration::from_millis(PEER_ANSWER_MS - PEER_MARGIN_MS);
         Self { deadline: Some(self.platform.now() + limit), ..self.clone() }
+    }
+
+    /// The same for an operation of a client, none of whose own leases is in its way at the targets of this
+    /// engine. Other engines are not told.
+    pub(crate) fn on_behalf_of(&self, client: Option<SessionId>) -> Self {
+        Self { client, ..self.clone() }
+    }
+
+    /// The client on whose behalf a target of this engine asks another, if that is known.
+    pub(crate) fn client(&self) -> Option<SessionId> {
+        self.client
     }
 
     /// How long asking others may take.

@@ -30,6 +30,18 @@ pub struct Entry {
     pub attr: Attr,
 }
 
+impl Entry {
+    /// The same, used for no longer than this.
+    #[must_use]
+    pub fn believed_for(self, at_most: Duration) -> Self {
+        Self {
+            entry_ttl: self.entry_ttl.min(at_most),
+            attr_ttl: self.attr_ttl.min(at_most),
+            ..self
+        }
+    }
+}
+
 /// How the kernel has to treat an open file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenFlags {

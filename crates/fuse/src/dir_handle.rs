@@ -1,7 +1,7 @@
 //! A directory that the kernel has open. The kernel asks for a few entries at a time, so that a
 //! handle keeps the page that it has got and hands it out bit by bit. A page goes out of use soon; its
 //! attributes already when anything is changed through this mount, since the kernel would take them
-//! for news.
+//! for news. What is old already is believed for the rest of its time alone.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,6 @@ use parking_lot::Mutex;
 
 /// A page is good for this long.
 const PAGE_AGE: Duration = Duration::from_secs(1);
-/// Its attributes are good for this long.
-const ATTR_AGE: Duration = Duration::from_millis(200);
 
 /// An open directory.
 #[derive(Debug)]
@@ -54,9 +52,11 @@ impl Page {
         (place < self.entries.len() || self.end).then_some(place)
     }
 
-    /// Whether its attributes may be handed out, after so many changes.
-    pub(crate) fn has_good_attrs(&self, changes: u64, now: Instant) -> bool {
-        self.changes == changes && self.age(now) < ATTR_AGE
+    /// For how long its attributes may be believed, after so many changes, where attributes are believed for
+    /// `ttl` from when they were asked for: far away that may have been a while ago. `None`: not any more.
+    pub(crate) fn attrs_left(&self, changes: u64, now: Instant, ttl: Duration) -> Option<Duration> {
+        let left = ttl.saturating_sub(self.age(now));
+        (self.changes == changes && !left.is_zero()).then_some(left)
     }
 
     fn age(&self, now: Instant) -> Duration {
@@ -96,13 +96,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_out_of_use_and_its_attributes_before_it() {
+    fn a_page_goes_out_of_use_and_its_attributes_with_a_change() {
         let begun = Instant::now();
         let page = page(&[10, 20], false, begun);
-        let (soon, later) = (begun + ATTR_AGE, begun + PAGE_AGE);
-        assert!(page.has_good_attrs(0, begun) && !page.has_good_attrs(1, begun));
-        assert!(!page.has_good_attrs(0, soon) && page.place_after(10, soon).is_some());
-        assert_eq!(page.place_after(10, later), None);
+        let (ttl, age) = (PAGE_AGE, Duration::from_millis(300));
+        assert_eq!(page.attrs_left(0, begun, ttl), Some(ttl));
+        assert_eq!(page.attrs_left(1, begun, ttl), None);
+        assert_eq!(page.attrs_left(0, begun + age, ttl), Some(ttl - age));
+        assert_eq!(page.attrs_left(0, begun + ttl, ttl), None);
+        assert_eq!(page.attrs_left(0, begun, Duration::ZERO), None, "where nothing is believed");
+        assert_eq!(page.place_after(10, begun + PAGE_AGE), None);
         assert_eq!(page.place_after(0, begun), None, "from the start it is asked for anew");
     }
 }

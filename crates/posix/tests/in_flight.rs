@@ -275,6 +275,90 @@ fn names_are_moved_and_removed_after_they_were_made() {
 }
 
 #[test]
+fn leases_of_names_outlive_files_that_are_written_under_another_name_first() {
+    let cluster = cluster();
+    let client = client(&cluster);
+    client.create_dir("/dir", 0o755).unwrap();
+    client.create_dir("/dir/below", 0o755).unwrap();
+    unpack(&client, "/dir/first", b"first");
+    let leases = cluster.count("lease_write");
+    for number in 0..20 {
+        unpack(&client, "/dir/config.lock", &contents(number));
+        client.rename("/dir/config.lock", "/dir/config", RenameMode::Replace).unwrap();
+        assert!(client.read("/dir/config").unwrap() == contents(number));
+        assert_eq!(client.metadata("/dir/config.lock").err(), Some(Errno::NOENT));
+        unpack(&client, "/dir/below/temporary", &contents(number));
+        let path = format!("/dir/{number}");
+        client.rename("/dir/below/temporary", &path, RenameMode::NoReplace).unwrap();
+        unpack(&client, "/dir/gone", b"gone");
+        client.remove_file("/dir/gone").unwrap();
+        let again = client.rename("/dir/config", &path, RenameMode::NoReplace);
+        assert_eq!(again, Err(Errno::EXIST));
+    }
+    client.create_dir("/dir/empty", 0o755).unwrap();
+    client.remove_dir("/dir/empty").unwrap();
+    client.create_dir("/dir/empty", 0o700).unwrap();
+    // The first directory's, and perhaps once more, if this took longer than a lease serves.
+    assert!(cluster.count("lease_write") <= leases + 12, "{}", cluster.count("lease_write"));
+    let other = cluster.root();
+    for number in 0..20 {
+        assert!(other.read(format!("/dir/{number}")).unwrap() == contents(number));
+    }
+    assert!(other.read("/dir/config").unwrap() == contents(19));
+    let mut names: Vec<_> =
+        other.read_dir("/dir").unwrap().map(|entry| entry.unwrap().name).collect();
+    names.sort();
+    let mut expected: Vec<_> = (0..20).map(|number| number.to_string().into_bytes()).collect();
+    expected.extend([&b"below"[..], b"config", b"empty", b"first"].map(<[u8]>::to_vec));
+    expected.sort();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn what_is_moved_to_where_others_look_is_there_at_once() {
+    let cluster = cluster();
+    let (client, other) = (client(&cluster), cluster.root());
+    client.create_dir("/shared", 0o755).unwrap();
+    client.create_dir("/shared/there", 0o755).unwrap();
+    client.filesystem().drain().unwrap();
+    let shared = other.read_dir("/shared/there").unwrap();
+    assert_eq!(shared.count(), 0);
+    client.create_dir("/own", 0o755).unwrap();
+    for number in 0..10 {
+        let (from, to) = (format!("/own/{number}"), format!("/shared/there/{number}"));
+        unpack(&client, &from, &contents(number));
+        client.rename(&from, &to, RenameMode::Replace).unwrap();
+        // Under no lease of the place that it has now: what others do with it is seen.
+        other.write(&to, b"by another").unwrap();
+        assert!(client.read(&to).unwrap() == b"by another");
+        other.remove_file(&to).unwrap();
+        assert_eq!(client.metadata(&to).err(), Some(Errno::NOENT));
+    }
+}
+
+#[test]
+fn looking_for_names_where_something_was_made_leases_them() {
+    let cluster = cluster();
+    let (client, other) = (client(&cluster), cluster.root());
+    client.create_dir("/dir", 0o755).unwrap();
+    other.write("/dir/there", b"there").unwrap();
+    // One waited for, so that the directory is one in which something was made.
+    unpack(&client, "/dir/first", b"first");
+    let fs = client.filesystem();
+    let dir = client.metadata("/dir").unwrap().oid;
+    let lookups = || cluster.count("lookup");
+    let before = lookups();
+    for number in 0..20 {
+        let name = format!("absent {number}").into_bytes();
+        assert_eq!(fs.lookup(&Credentials::ROOT, dir, &name), Err(Errno::NOENT));
+    }
+    assert!(lookups() <= before + 2, "{} lookups", lookups() - before);
+    assert_eq!(fs.lookup(&Credentials::ROOT, dir, b"there").unwrap().size, 5);
+    other.write("/dir/absent 3", b"now").unwrap();
+    assert_eq!(fs.lookup(&Credentials::ROOT, dir, b"absent 3").unwrap().size, 3);
+}
+
+#[test]
 fn a_file_goes_on_being_used_after_it_was_made() {
     let cluster = cluster();
     let client = client(&cluster);

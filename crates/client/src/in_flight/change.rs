@@ -41,6 +41,15 @@ pub enum Change {
         /// Which.
         change: Box<AttrChange>,
     },
+    /// Times of a file that was made so, as they have been told.
+    SettleTimes {
+        /// The file.
+        oid: Oid,
+        /// When its contents were last changed, in the engine's time.
+        mtime: Timestamp,
+        /// When anything of it was.
+        ctime: Timestamp,
+    },
     /// Data of a file that was made so.
     Write {
         /// The shard.
@@ -56,7 +65,9 @@ impl Change {
     /// The object that is changed.
     pub fn oid(&self) -> Oid {
         match self {
-            Self::Create { oid, .. } | Self::SetAttr { oid, .. } => *oid,
+            Self::Create { oid, .. }
+            | Self::SetAttr { oid, .. }
+            | Self::SettleTimes { oid, .. } => *oid,
             Self::Write { data, .. } => data.oid,
         }
     }
@@ -65,14 +76,14 @@ impl Change {
     pub fn dir(&self) -> Option<Oid> {
         match self {
             Self::Create { dir, .. } => Some(*dir),
-            Self::SetAttr { .. } | Self::Write { .. } => None,
+            Self::SetAttr { .. } | Self::SettleTimes { .. } | Self::Write { .. } => None,
         }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Write { bytes, .. } => bytes,
-            Self::Create { .. } | Self::SetAttr { .. } => &[],
+            Self::Create { .. } | Self::SetAttr { .. } | Self::SettleTimes { .. } => &[],
         }
     }
 }
@@ -110,6 +121,9 @@ impl Posted {
             },
             Change::SetAttr { oid, change } => {
                 Request::SetAttr { oid: *oid, change: AttrChange::clone(change) }
+            }
+            Change::SettleTimes { oid, mtime, ctime } => {
+                Request::SettleTimes { oid: *oid, mtime: *mtime, ctime: *ctime }
             }
             Change::Write { data, offset, .. } => Request::Write { data: *data, offset: *offset },
         }

@@ -76,6 +76,13 @@ impl Locked<'_> {
         Ok(())
     }
 
+    /// Takes the leases up again before they run out, with nothing under way.
+    pub(crate) fn renew_leases(&mut self) -> Result<()> {
+        self.arrive()?;
+        self.make_way()?;
+        if self.state.leases.is_empty() { Ok(()) } else { self.ask_for_leases_again() }
+    }
+
     /// Takes the leases up again under new epochs; if others have been there since, there are none any more.
     fn ask_for_leases_again(&mut self) -> Result<()> {
         let asked = self.now();

@@ -42,7 +42,7 @@ pub(crate) fn complete(
             let geometry = Geometry::new(inode.chunk_bytes, node.shards(oid));
             for (shard, reply) in replies.into_iter().enumerate() {
                 let Reply::Shard(stat) = reply else { return Err(Status::Damaged) };
-                add_shard(&mut attr, geometry, shard as u16, stat);
+                add_shard(&mut attr, inode.mtime, (geometry, shard as u16), stat);
             }
         }
         FileKind::Directory => {
@@ -73,7 +73,8 @@ pub(crate) fn local_attributes(
 /// The attributes of a file that is not striped, by what is known of its data.
 pub(crate) fn at_home(oid: Oid, inode: &Inode, stat: Option<FileStat>) -> Attr {
     let mut attr = inode.attr(oid);
-    add_shard(&mut attr, Geometry::new(inode.chunk_bytes, 1), 0, stat.map(wire_stat));
+    let geometry = Geometry::new(inode.chunk_bytes, 1);
+    add_shard(&mut attr, inode.mtime, (geometry, 0), stat.map(wire_stat));
     attr
 }
 
@@ -97,7 +98,13 @@ pub(crate) fn wire_stat(stat: FileStat) -> ShardStat {
     }
 }
 
-fn add_shard(attr: &mut Attr, geometry: Geometry, shard: u16, stat: Option<ShardStat>) {
+/// `set`: the time of last change that the inode has, which its shards have been given where it was set.
+fn add_shard(
+    attr: &mut Attr,
+    set: Timestamp,
+    (geometry, shard): (Geometry, u16),
+    stat: Option<ShardStat>,
+) {
     let Some(stat) = stat else { return };
     // The shards' files carry the time of the last write, and of the last utimens, so the inode's
     // own stamp counts only where no shard exists: the first one found replaces it.
@@ -108,7 +115,10 @@ fn add_shard(attr: &mut Attr, geometry: Geometry, shard: u16, stat: Option<Shard
     } else {
         attr.mtime = attr.mtime.max(stat.mtime);
     }
-    attr.ctime = attr.ctime.max(stat.ctime);
+    if stat.mtime != set {
+        // Written since; else the inode tells when the time was set, which has changed the file as well.
+        attr.ctime = attr.ctime.max(stat.ctime);
+    }
     attr.size = attr.size.max(geometry.global_end(shard, stat.bytes));
     attr.blocks_512 += stat.blocks_512;
 }

@@ -1,18 +1,20 @@
 //! Objects whose makers have numbered them, so that they can be told of before they are here. Owns that making
 //! one again does nothing, and that nothing is made under a lease that is over.
 
-use azekura_proto::attr::{DirectoryGuard, NewInode};
+use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
 use azekura_proto::ids::SERIAL_MAX;
 use azekura_proto::limits::SLOTS_MAX;
 use azekura_proto::message::{Answer, NamesLease, Reply, check_name};
 use azekura_proto::transaction::Entry;
-use azekura_proto::{Oid, Status, Timestamp};
+use azekura_proto::{Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
 use crate::namespace::attributes::load_inode;
 use crate::namespace::entries::{check_new, directory_is, lock_for_insert};
+use crate::namespace::inode::change_inode;
 use crate::node::Node;
 use crate::records::record::{Bucket, Inode, Origin, entry_key};
+use crate::records::stored::store_status;
 use crate::records::update::Update;
 use crate::requests::sessions::Session;
 use crate::target::Target;
@@ -28,6 +30,33 @@ pub(crate) struct Numbered<'r> {
     pub(crate) born: Timestamp,
     pub(crate) is_opened: bool,
     pub(crate) guard: &'r DirectoryGuard,
+}
+
+/// What a maker has told of when its file was last changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) mtime: Timestamp,
+    pub(crate) ctime: Timestamp,
+}
+
+/// Answer to `SettleTimes`.
+pub(crate) fn settle_times(target: &Target, session: SessionId, oid: Oid, times: Times) -> Answer {
+    let _change = target.leases.before_write((oid, 0), Some(session));
+    let now = target.fine_now();
+    let Times { mtime, ctime } = Times { mtime: times.mtime, ctime: times.ctime.min(now) };
+    change_inode(target, oid, |inode| {
+        let is_own = inode.born_of.is_some_and(|origin| origin.session == session);
+        if !is_own || inode.kind != FileKind::Regular || inode.striped {
+            return Err(Status::Invalid);
+        }
+        (inode.mtime, inode.ctime) = (mtime, ctime);
+        Ok(())
+    })?;
+    // By the same time of last change the inode's counts: see `attributes::complete`.
+    if let Some(file) = target.store.shard(oid, 0).map_err(store_status)? {
+        file.set_mtime(mtime).map_err(store_status)?;
+    }
+    Ok(Reply::Done)
 }
 
 /// Answer to `CreateNumbered`.

@@ -1,7 +1,9 @@
 //! Objects that their makers have numbered, as an engine makes them.
 
 use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
-use azekura_proto::message::{Answer, NamesLease, Reply, Request, RequestHead, Role, ShardRef};
+use azekura_proto::message::{
+    Answer, NamesLease, RenameMode, Reply, Request, RequestHead, Role, ShardRef,
+};
 use azekura_proto::{Attr, ObjectClass, Oid, SessionId, Status, TargetId, Timestamp};
 
 use crate::crash_tests::Pool;
@@ -129,4 +131,65 @@ fn a_number_is_good_for_who_has_drawn_it_and_a_lease_for_as_long_as_it_holds() {
     let other = maker.service.attach(SessionId([9; 16]), Role::Client, true).unwrap().0;
     let thief = Maker { client: other, ..maker };
     assert_eq!(thief.make(b"other", oid, &new, None), Err(Status::Invalid));
+}
+
+#[test]
+fn its_holder_moves_and_removes_names_with_the_lease_in_hand() {
+    let pool = Pool::new();
+    let maker = Maker::new(&pool, 7);
+    let target = |name: &[u8]| maker.service.node().entry_target(pool.root, name);
+    // Names at two targets, so that one of them is told by the other.
+    let from: &[u8] = b"from";
+    let to = (0..100).map(|number| format!("to {number}").into_bytes());
+    let to = to.into_iter().find(|name| target(name) != target(from)).unwrap();
+    let (oid, new) = (maker.number(from), inode(FileKind::Regular));
+    let (lease, other) = (maker.lease(from), maker.lease(&to));
+    assert_ne!(lease.shard, other.shard);
+    maker.make(from, oid, &new, Some(lease)).unwrap();
+    for (from_name, to_name) in [(from, &*to), (&to, from)] {
+        let (from_dir, to_dir, mode) = (pool.root, pool.root, RenameMode::Replace);
+        let request = Request::Rename { from_dir, from_name, to_dir, to_name, mode };
+        maker.ask(target(to_name), &request).unwrap();
+    }
+    maker.ask(target(from), &Request::Unlink { dir: pool.root, name: from }).unwrap();
+    // Nobody has waited for the leases: they are as good as before.
+    for (name, lease) in [(from, lease), (&to, other)] {
+        let answer = maker.make(name, maker.number(name), &new, Some(lease)).unwrap();
+        assert!(matches!(answer, Reply::Leased { lease_ms: 1.., .. }), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_times_that_a_maker_has_told_are_those_of_its_file_until_it_is_written_to() {
+    let pool = Pool::new();
+    let maker = Maker::new(&pool, 7);
+    let (oid, new) = (maker.number(b"file"), inode(FileKind::Regular));
+    maker.make(b"file", oid, &new, None).unwrap();
+    let data = ShardRef { oid, shard: 0, is_file: true };
+    let (map_version, slot, sequence, resent, connection) = (1, 0, 0, false, 0);
+    let target = oid.home();
+    let head = RequestHead { target, map_version, slot, sequence, resent, connection };
+    let write =
+        || maker.client.call(&head, &Request::Write { data, offset: 0 }, b"data").0.unwrap();
+    write();
+    let born = maker.attr(oid).btime;
+    let told = |nanos| Timestamp { secs: born.secs, nanos };
+    let settle = |mtime, ctime| maker.ask(target, &Request::SettleTimes { oid, mtime, ctime });
+    for (mtime, ctime) in [(told(1), told(2)), (LONG_AGO, told(3))] {
+        settle(mtime, ctime).unwrap();
+        let attr = maker.attr(oid);
+        assert_eq!((attr.mtime, attr.ctime, attr.size), (mtime, ctime, 4));
+    }
+    write();
+    let written = maker.attr(oid);
+    assert!(written.mtime > told(3) && written.ctime > told(3), "{written:?}");
+    // Nothing changes in times to come.
+    let later = Timestamp { secs: i64::from(u32::MAX), nanos: 0 };
+    settle(later, later).unwrap();
+    assert!(maker.attr(oid).ctime < later);
+    // Nobody but the maker tells.
+    let other = maker.service.attach(SessionId([9; 16]), Role::Client, true).unwrap().0;
+    let other = Maker { client: other, ..maker };
+    let request = Request::SettleTimes { oid, mtime: born, ctime: born };
+    assert_eq!(other.ask(target, &request), Err(Status::Invalid));
 }

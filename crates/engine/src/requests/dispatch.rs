@@ -10,7 +10,7 @@ use azekura_proto::{Oid, PoolMap, Status};
 use crate::background::reclaim;
 use crate::check;
 use crate::data::{append, descriptors, files, shards, values};
-use crate::namespace::numbered::{self, Numbered};
+use crate::namespace::numbered::{self, Numbered, Times};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{attributes, containers, entries, inode, listing, open_entry, walk};
 use crate::node::{LocalTargets, Node};
@@ -105,6 +105,10 @@ pub(crate) fn dispatch(
             let (dir, oid, born, is_opened) = (*dir, *oid, *born, *open);
             let new = Numbered { dir, name, oid, inode, born, is_opened, guard };
             numbered::create(node, target, need(session)?, new, *under)
+        }
+        Request::SettleTimes { oid, mtime, ctime } => {
+            let times = Times { mtime: *mtime, ctime: *ctime };
+            numbered::settle_times(target, need(session)?.id, *oid, times)
         }
         Request::CreateUnlinked { container, inode } => {
             entries::create_unlinked(node, target, caller, need(session)?, *container, inode)

@@ -81,6 +81,7 @@ pub(crate) fn run_with_tree(
     caller: &Caller,
     mut build: impl FnMut(bool) -> Result<Need, Status>,
 ) -> Result<Timestamp, Status> {
+    let node = &node.on_behalf_of(caller.client());
     let mut tree = None;
     let deadline = node.platform.now() + Duration::from_millis(TRANSACTION_TRIES_MS);
     let mut pause = Duration::from_micros(200);

@@ -88,8 +88,8 @@ pub(crate) fn prepare(
         target.take_keys(&mut state, id, &keys)?;
         state.preparing.insert(id);
     }
-    // On whose behalf it is nobody has said. Whoever looks the names up from here on waits for the keys.
-    let is_possible = keep_from_leases(node, target, None, actions)
+    // Whoever looks the names up from here on waits for the keys.
+    let is_possible = keep_from_leases(node, target, node.client(), actions)
         .and_then(|_names| ask_homes(node, target, actions))
         .and_then(|()| check(node, target, actions));
     let mut state = target.lock();

@@ -28,11 +28,13 @@ impl FrontEnd {
 
     fn attr_for(&self, header: &Header<'_>, fh: Option<u64>) -> Result<(Attr, Duration)> {
         let oid = self.object(header.node)?;
-        // Once a second a stream of reads waits for this: where the file is read under leases nobody is asked.
         let asked = match fh.and_then(|fh| self.files.get(fh).ok()) {
-            Some(file) if file.open.oid() == oid => {
-                self.fs.getattr_open(&file.open).map(|attr| (attr, self.ttl()))
-            }
+            // The kernel asks on its own account, and wants to know how long the file is: once a second in a stream
+            // of reads, where nobody is asked as long as leases hold; and before each read that follows a write.
+            Some(file) if file.open.oid() == oid => match self.fs.attr_but_for_times(&file.open) {
+                Some(attr) => Ok((attr, Duration::ZERO)),
+                None => self.fs.getattr_open(&file.open).map(|attr| (attr, self.ttl())),
+            },
             _ => match self.leased_attr(oid) {
                 Some(attr) => Ok((attr, self.ttl())),
                 None => self.fs.getattr_for(oid),

@@ -1,5 +1,7 @@
 //! Listing directories: pages of entries, packed as the kernel wants them.
 
+use std::time::Duration;
+
 use azekura_posix::{AttrsWanted, Errno, Listed, Oid};
 
 use crate::answer::{self, Result};
@@ -47,9 +49,9 @@ impl FrontEnd {
             *kept = Some(self.fetch(header, handle.oid, cookie, plus)?);
         }
         let (Some(page), start) = (kept.as_ref(), start.unwrap_or(0)) else { return Ok(()) };
-        let with_attrs = plus && page.has_good_attrs(self.changes.count(), self.now());
+        let attrs_left = page.attrs_left(self.changes.count(), self.now(), self.ttl());
         for listed in &page.entries[start..] {
-            if self.put(handle.oid, listed, (plus, with_attrs), writer) == Err(Full) {
+            if self.put(handle.oid, listed, (plus, attrs_left), writer) == Err(Full) {
                 // The kernel's buffer holds the longest name, so something has gone in.
                 return Ok(());
             }
@@ -77,7 +79,7 @@ impl FrontEnd {
         &self,
         dir: Oid,
         listed: &Listed,
-        (plus, with_attrs): (bool, bool),
+        (plus, attrs_left): (bool, Option<Duration>),
         writer: &mut DirentWriter<'_>,
     ) -> std::result::Result<(), Full> {
         let entry = ListedEntry {
@@ -92,10 +94,10 @@ impl FrontEnd {
         if !writer.has_room_plus(&entry) {
             return Err(Full);
         }
-        let node = match &listed.attr {
+        let node = match (&listed.attr, attrs_left) {
             // The page may be older than what the kernel was told since, and would take it back.
-            Some(attr) if with_attrs && !self.told.is_past(attr) => {
-                self.named_entry(dir, &listed.name, attr)
+            (Some(attr), Some(left)) if !self.told.is_past(attr) => {
+                self.named_entry(dir, &listed.name, attr).believed_for(left)
             }
             _ => Entry::default(),
         };

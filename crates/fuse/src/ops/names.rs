@@ -23,7 +23,7 @@ impl FrontEnd {
             // Not known since now, if a listing has told it.
             self.plain.note(&attr, asked);
         }
-        Ok(Entry { entry_ttl: left, attr_ttl: left, ..entry })
+        Ok(entry.believed_for(left))
     }
 
     pub(crate) fn symlink(&self, header: &Header<'_>, name: &[u8], target: &[u8]) -> Result<Entry> {

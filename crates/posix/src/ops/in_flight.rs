@@ -5,38 +5,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_client::{Batch, Call, Change, ClientError, OpenReference};
+use azekura_client::{Change, ClientError, OpenReference};
 use azekura_proto::attr::{AttrChange, DirectoryGuard, FileGuard, FileKind, SetTime};
-use azekura_proto::limits::SERIALS_MAX;
-use azekura_proto::message::typed::{AllocateSerials, GetAttr, LeaseWrite, Leased, ReadDirectory};
-use azekura_proto::message::{DirEntry, ShardRef};
-use azekura_proto::{Attr, Oid, TargetId};
+use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use super::attr::AttrUpdate;
 use super::create::{NewEntry, Striping};
 use crate::cache::Step;
 use crate::errno::of_client;
-use crate::newborn::{Cradle, Name, Naming, Newborn};
+use crate::newborn::{Name, Naming, Newborn};
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result};
 
-/// Directories of more shards are not leased, nor are numbers drawn from more targets.
-const SHARDS_MAX: u16 = 16;
-/// Bytes of names of one shard that are asked for at once: larger directories are not leased.
-const NAMES_BYTES: u32 = 128 * 1024;
-/// Numbers of objects that are drawn with a lease, and when fewer than a quarter of these are left.
-const SERIALS: u32 = 1024;
 /// Bytes of a new file that are sent so; larger ones are written as any file is.
 const FILE_BYTES: u64 = 4 << 20;
-/// From this round trip on the engine's time as it is counted here is certainly not later than that of the
-/// engine when the change arrives there, in microseconds.
-const EXACT_FROM_US: u64 = 5_000;
 
 /// So much a change adds to the count of an object's changes; if that is another one, somebody else has
 /// changed it as well.
 const CHANGE: u64 = 2;
-
-const _: () = assert!(SERIALS <= SERIALS_MAX);
 
 /// A new object that was answered for before it has arrived.
 pub(super) struct Made {
@@ -46,7 +32,7 @@ pub(super) struct Made {
 
 impl FileSystem {
     /// Whether changes are answered early at all.
-    fn changes_fly(&self) -> bool {
+    pub(super) fn changes_fly(&self) -> bool {
         self.config().changes_in_flight
     }
 
@@ -116,7 +102,7 @@ impl FileSystem {
             Ok(false) | Err(ClientError::Status(_)) => return Ok(None),
             Err(error) => return Err(of_client(&error)),
         }
-        let is_exact = cradle.is_clock_new && self.pool().round_trip_us_to(target) >= EXACT_FROM_US;
+        let is_exact = cradle.is_clock_new;
         let changes = self.changes.now_of(oid);
         let generation = self.pool().names_generation();
         self.newborns.add(generation, (dir, name), root, &attr, (is_exact, changes), self.now());
@@ -143,125 +129,9 @@ impl FileSystem {
         }
     }
 
-    /// A place for a name in a directory whose names are leased, or are so now.
-    fn cradle(&self, dir: Oid, name: &[u8], target: TargetId) -> Result<Option<Cradle>> {
-        let Some(shard) = self.pool().placement().shard_on_target(dir, target) else {
-            return Ok(None);
-        };
-        // The second time for one whose lease is about to run out.
-        for _ in 0..2 {
-            let generation = self.pool().names_generation();
-            if !self.newborns.knows_names(generation, dir) && !self.lease_names(dir)? {
-                return Ok(None);
-            }
-            let generation = self.pool().names_generation();
-            match self.newborns.cradle(generation, (dir, name), shard, self.now()) {
-                Some(cradle) if self.pool().holds_names(cradle.root) => return Ok(Some(cradle)),
-                Some(_) => self.pool().publish().map_err(|error| of_client(&error))?,
-                None => return Ok(None),
-            }
-        }
-        Ok(None)
-    }
-
     /// A change of names by a request that is waited for begins; `new`: one that may be made.
     pub(super) fn begin_naming(&self, new: Option<(Oid, &[u8])>) -> Option<Naming<'_>> {
         self.changes_fly().then(|| self.newborns.begin_naming(new))
-    }
-
-    /// A number for an object; draws more of them before they run out.
-    fn serial_at(&self, target: TargetId) -> Result<Option<u64>> {
-        if self.newborns.serials_left(target) == 0 {
-            let first = self.call(target, AllocateSerials { count: SERIALS })?;
-            self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
-        }
-        Ok(self.newborns.take_serial(target))
-    }
-
-    /// Leases the names of a directory, if that is worth it: then all that are there are known.
-    fn lease_names(&self, dir: Oid) -> Result<bool> {
-        let pool = self.pool();
-        let round_trip = Duration::from_micros(pool.round_trip_us_to(dir.home()));
-        if !self.newborns.is_worth_a_lease(dir, round_trip, self.now())
-            || pool.names_are_refused()
-            // Changes at several engines arrive in no order.
-            || pool.map().engines.len() != 1
-            || pool.placement().shards(dir) > SHARDS_MAX
-            || pool.target_count() > SHARDS_MAX
-        {
-            return Ok(false);
-        }
-        let Some(namings_begun) = self.newborns.namings_begun() else { return Ok(false) };
-        if let Some((attr, entries)) = self.ask_for_names(dir) {
-            let names = entries.into_iter().map(|found| (found.name, found.entry));
-            let generation = pool.names_generation();
-            if self.newborns.keep_leased(generation, attr, names, namings_begun) {
-                return Ok(true);
-            }
-        }
-        self.newborns.refuse(dir, self.now());
-        pool.publish().map_err(|error| of_client(&error))?;
-        Ok(false)
-    }
-
-    /// Asks for leases of a directory's names, then for the directory and all names in it, and for numbers where
-    /// few are left, at once. `None` if something of it is missing; leases that were given are held all the same.
-    fn ask_for_names(&self, dir: Oid) -> Option<(Arc<Attr>, Vec<DirEntry>)> {
-        let (pool, asked) = (self.pool(), self.now());
-        let shards: Vec<(u16, TargetId)> = {
-            let placement = pool.placement();
-            let with_target = |shard| (shard, placement.shard_target(dir, shard));
-            (0..placement.shards(dir)).map(with_target).collect()
-        };
-        let few = |target: &TargetId| self.newborns.serials_left(*target) < u64::from(SERIALS) / 4;
-        let mut batch = Batch::with_capacity(3 * shards.len() + 1);
-        let leases: Vec<_> = shards
-            .iter()
-            .map(|(shard, target)| {
-                let data = ShardRef { oid: dir, shard: *shard, is_file: false };
-                batch.add(Call::new(*target, LeaseWrite { data, instead_of: None }))
-            })
-            .collect();
-        let attr = batch.add(Call::new(dir.home(), GetAttr { oid: dir }));
-        let pages: Vec<_> = shards
-            .iter()
-            .map(|(_, target)| {
-                let (after, page_bytes, with_attrs) = (0, NAMES_BYTES, false);
-                let request = ReadDirectory { dir, after, page_bytes, with_attrs };
-                batch.add(Call::new(*target, request))
-            })
-            .collect();
-        let serials: Vec<_> = (0..pool.target_count())
-            .map(TargetId)
-            .filter(few)
-            .map(|target| {
-                let request = AllocateSerials { count: SERIALS };
-                (target, batch.add(Call::new(target, request)))
-            })
-            .collect();
-        let mut replies = pool.call_batch(batch);
-        let mut is_whole = replies.are_in_order();
-        for ((shard, target), ticket) in shards.into_iter().zip(leases) {
-            match replies.take(ticket) {
-                Ok(Leased { lease_ms, version }) if lease_ms > 0 => {
-                    pool.hold_names((dir, shard), target, version, asked, lease_ms);
-                }
-                _ => is_whole = false,
-            }
-        }
-        for (target, ticket) in serials {
-            if let Ok(first) = replies.take(ticket) {
-                self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
-            }
-        }
-        let attr = replies.take(attr).ok().filter(|attr| attr.kind == FileKind::Directory);
-        let mut names = Vec::new();
-        for ticket in pages {
-            let page = replies.take(ticket).ok().filter(|page| page.end);
-            is_whole &= page.is_some();
-            names.extend(page.into_iter().flat_map(|page| page.entries));
-        }
-        attr.filter(|_| is_whole).map(|attr| (Arc::from(attr), names))
     }
 
     /// A newborn object of which everything is known that an answer of the engine would tell but its times.
@@ -283,6 +153,12 @@ impl FileSystem {
         self.newborn(oid).is_some_and(|newborn| !newborn.is_exact)
     }
 
+    /// The attributes of a file whose changes are on their way, without asking: all but its times, which are those
+    /// that were known last. For whoever wants to know how long it is, and shows the rest to nobody.
+    pub fn attr_but_for_times(&self, file: &OpenFile) -> Option<Attr> {
+        self.newborn(file.oid()).map(|newborn| newborn.attr)
+    }
+
     /// Looks after what is in flight while nobody asks for anything: sends again what was lost, and lets others at
     /// what they wait for.
     ///
@@ -292,7 +168,8 @@ impl FileSystem {
         if self.newborns.are_none() {
             return Ok(());
         }
-        let looked = if self.newborns.are_idle(self.now()) {
+        let round_trip = Duration::from_micros(self.pool().round_trip_us());
+        let looked = if self.newborns.are_idle(round_trip, self.now()) {
             self.pool().publish()
         } else {
             self.pool().look_after_changes()
@@ -312,9 +189,36 @@ impl FileSystem {
         Some(got)
     }
 
-    /// The attributes of a newborn object, if an engine would tell the same.
+    /// The attributes of a newborn object, if an engine would tell the same. Of a file it does once it has been told
+    /// its times.
     pub(crate) fn newborn_attr(&self, oid: Oid) -> Option<Attr> {
-        self.newborn(oid).filter(|newborn| newborn.is_exact).map(|newborn| newborn.attr)
+        let newborn = self.newborn(oid)?;
+        if newborn.is_exact { Some(newborn.attr) } else { self.settle_times(oid) }
+    }
+
+    /// Tells the engine the times of a newborn file that has been changed, since somebody wants to know them; that is
+    /// not waited for.
+    fn settle_times(&self, oid: Oid) -> Option<Attr> {
+        // What is told is the last that is sent.
+        let _making = self.newborns.try_make()?;
+        let newborn = self.newborn(oid).filter(|newborn| newborn.attr.kind == FileKind::Regular)?;
+        if !self.writing.changes_may_fly(oid.home()) {
+            return None;
+        }
+        let round_trip = Duration::from_micros(self.pool().round_trip_us_to(oid.home()));
+        let ctime = self.newborns.engine_time(round_trip, self.now())?;
+        let mut attr = newborn.attr;
+        let mtime = if newborn.is_mtime_exact { attr.mtime } else { ctime };
+        (attr.mtime, attr.ctime) = (mtime, ctime);
+        let begun = self.begin_change(oid);
+        let change = Change::SettleTimes { oid, mtime, ctime };
+        let posted = self.pool().post_change(change, ([newborn.dir; 2], newborn.root), None);
+        drop(begun);
+        if !posted.is_ok_and(|is_sent| is_sent) {
+            return None;
+        }
+        self.newborns.settle(&attr, newborn.changes.wrapping_add(CHANGE));
+        Some(attr)
     }
 
     /// What is known of a name, also for how long it may be believed.
@@ -396,7 +300,8 @@ impl FileSystem {
         if !posted.map_err(|error| of_client(&error))? {
             return Ok(None);
         }
-        self.newborns.change(&attr, newborn.changes.wrapping_add(CHANGE));
+        let changes = newborn.changes.wrapping_add(CHANGE);
+        self.newborns.change(&attr, changes, update.mtime);
         self.files.forget(oid);
         self.cache.forget_dir(oid);
         Ok(Some(attr))
@@ -434,22 +339,6 @@ impl FileSystem {
         }
         self.newborns.note_sent(oid, (offset, data), newborn.changes.wrapping_add(CHANGE));
         Ok(true)
-    }
-
-    /// Names are about to change in a way that leases of names are no good for: everything in flight arrives
-    /// and all of them are given back. None is asked for in these directories for a while.
-    pub(super) fn publish_names(&self, dirs: &[Oid]) -> Result<()> {
-        if !self.changes_fly() {
-            return Ok(());
-        }
-        let now = self.now();
-        for dir in dirs {
-            self.newborns.refuse(*dir, now);
-        }
-        if self.newborns.are_none() {
-            return Ok(());
-        }
-        self.pool().publish().map_err(|error| of_client(&error))
     }
 
     /// A directory is about to be changed by a request that is waited for. If its names are leased, what is

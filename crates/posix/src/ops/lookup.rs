@@ -48,8 +48,16 @@ impl FileSystem {
             return Ok((self.lookup(caller, dir, name)?, Duration::ZERO));
         };
         let is_dot = matches!(name, b"." | b"..");
-        if is_dot || name.len() > NAME_BYTES_MAX || !self.keeps_listed() {
+        if is_dot || name.len() > NAME_BYTES_MAX {
             return Ok((self.lookup(caller, dir, name)?, ttl));
+        }
+        if !self.keeps_listed() {
+            let attr = self.lookup(caller, dir, name)?;
+            if attr.kind == FileKind::Regular && self.reading.is_far(attr.oid.home()) {
+                let looked_up = Some(self.now());
+                self.listed.note_name(attr.oid, FoundName { dir, name: name.into(), looked_up });
+            }
+            return Ok((attr, ttl));
         }
         let asked = self.cache.ask_any_dir();
         let (attr, left, is_listed) = self.look_for(caller, dir, name, ttl)?;
@@ -108,14 +116,20 @@ impl FileSystem {
     }
 
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
-        if let Some(newborn) = self.newborn_named(dir, name).filter(|newborn| newborn.is_exact) {
-            return Ok(Box::new(newborn.attr));
+        if let Some(newborn) = self.newborn_named(dir, name)
+            && let Some(attr) = self.newborn_attr(newborn.attr.oid)
+        {
+            return Ok(Box::new(attr));
         }
         if self.is_absent(dir, name) {
             return Err(Errno::NOENT);
         }
         for _ in 0..LOOKS {
-            let Found { entry, attr } = self.call_entry(dir, name, Lookup { dir, name })?;
+            let looked = match self.look_and_lease(dir, name)? {
+                Some(looked) => looked,
+                None => self.call_entry(dir, name, Lookup { dir, name }),
+            };
+            let Found { entry, attr } = looked?;
             if let Some(attr) = attr
                 && !self.writing.has_unsettled(entry.oid)
             {

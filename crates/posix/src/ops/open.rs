@@ -55,11 +55,11 @@ impl FileSystem {
 
     /// As [`FileSystem::open`], for a front end that has looked the object up before
     /// ([`FileSystem::lookup_for`]). A far file that is to be read is opened by the name by which it was found,
-    /// which brings its lease, and those that come next; or it was brought itself.
+    /// which brings its lease, its end, and those that come next; or it was brought itself.
     ///
     /// # Errors
-    /// Those of [`FileSystem::open`]; `ESTALE` also if the name, which a listing had or which was looked up a
-    /// while ago, leads elsewhere by now: looked up again, it leads to what is there.
+    /// Those of [`FileSystem::open`]; `ESTALE` also, where listings are believed, if the name, which one had or which
+    /// was looked up a while ago, leads elsewhere by now: looked up again, it leads to what is there.
     pub fn open_looked_up(
         &self,
         caller: &Credentials,
@@ -68,14 +68,14 @@ impl FileSystem {
     ) -> Result<(Attr, OpenFile)> {
         let may_be_brought = access_of(flags) == READING
             && !flags.contains(OFlags::DIRECTORY)
-            && self.keeps_listed()
             && self.reading.is_far(oid.home());
         let found = if may_be_brought { self.listed.name_of(oid) } else { None };
         let Some(FoundName { dir, name, looked_up }) = found else {
             return self.open(caller, oid, flags);
         };
         let age = |at| self.now().saturating_duration_since(at);
-        let may_be_old = looked_up.is_none_or(|at| age(at) > LOOKED_UP_JUST_NOW);
+        let may_be_old =
+            self.keeps_listed() && looked_up.is_none_or(|at| age(at) > LOOKED_UP_JUST_NOW);
         match self.open_name(caller, dir, &name, flags) {
             Ok(Named::Open(opened)) if opened.1.oid() == oid => return Ok(*opened),
             Err(Errno::IO) => return Err(Errno::IO),

@@ -7,6 +7,7 @@ use azekura_proto::{Attr, Oid, Timestamp};
 use super::changed_dir::{ChangedDir, Effect};
 use super::create::entry_errno;
 use crate::errno::of_status;
+use crate::newborn::Going;
 use crate::{Credentials, Errno, FileSystem, Result, permission};
 
 impl FileSystem {
@@ -42,14 +43,17 @@ impl FileSystem {
         }
         let _naming = self.begin_naming(None);
         self.note_unsynced(dir);
-        self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
+        let begun = self.begin_move((dir, name), Going::Unlinked)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
         let naming = self.changes.begin_naming();
         let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
         drop(naming);
         let done = done.map_err(|error| entry_errno(&error));
         self.cache.forget_step(dir, name);
+        if done.is_ok() {
+            self.end_move(begun);
+        }
         match done {
             Ok(Some(changed)) => self.cache.touch_dir(dir, changed, 0),
             _ => self.cache.age_dir(dir),
@@ -90,10 +94,13 @@ impl FileSystem {
         }
         let _naming = self.begin_naming(None);
         self.note_unsynced(dir);
-        self.publish_names(&[dir])?;
         self.check_removal(caller, dir, name)?;
+        let begun = self.begin_move((dir, name), Going::Removed)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, -1);
         let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);
+        if done.is_ok() {
+            self.end_move(begun);
+        }
         // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);
         self.cache.age_dirs();

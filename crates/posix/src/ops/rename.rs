@@ -9,6 +9,7 @@ use super::changed_dir::ChangedDir;
 use super::create::{NewEntry, Striping};
 use super::remove::allow_restricted;
 use crate::errno::{of_client, of_status};
+use crate::newborn::Going;
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
 
 /// The device number of a whiteout.
@@ -42,7 +43,15 @@ impl FileSystem {
         for dir in [from_dir, to_dir] {
             self.note_unsynced(dir);
         }
-        self.publish_names(&[from_dir, to_dir])?;
+        let begun = match mode {
+            RenameMode::Replace | RenameMode::NoReplace => {
+                self.begin_move((from_dir, from_name), Going::Moved((to_dir, to_name)))?
+            }
+            RenameMode::Exchange | RenameMode::Whiteout(_) => {
+                self.publish_names(&[from_dir, to_dir])?;
+                None
+            }
+        };
         let _change = self.listed.change_names();
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
         let naming = self.changes.begin_naming();
@@ -50,6 +59,9 @@ impl FileSystem {
         drop(naming);
         self.cache.forget_step(from_dir, from_name);
         self.cache.forget_step(to_dir, to_name);
+        if done.is_ok() {
+            self.end_move(begun);
+        }
         // Also what moved, and what it replaced, may be a directory.
         self.cache.age_dirs();
         done

@@ -98,7 +98,8 @@ impl Request<'_> {
             | Self::ShardDescriptor { .. }
             | Self::ShardWriteDescriptor { .. }
             | Self::AllocateSerials { .. }
-            | Self::CreateNumbered { .. } => Handling::PLAIN,
+            | Self::CreateNumbered { .. }
+            | Self::SettleTimes { .. } => Handling::PLAIN,
         }
     }
 

@@ -645,6 +645,18 @@ pub enum Request<'a> {
         /// The leases of others are waited for, which ends: then only privileges refuse it.
         wait: bool,
     },
+
+    // -- changes that are answered to a program before they have arrived, once more
+    /// The times of a file that this session has made by `CreateNumbered` and that lies at home as a whole, as its
+    /// maker has told them: those of its last changes. They are not later than this is carried out. Answer: `Done`.
+    SettleTimes {
+        /// The file.
+        oid: Oid,
+        /// When its contents were last changed.
+        mtime: Timestamp,
+        /// When anything of it was.
+        ctime: Timestamp,
+    },
 }
 
 impl Request<'_> {
@@ -727,6 +739,7 @@ impl Request<'_> {
             Self::ShardDescriptor { .. } => "shard_descriptor",
             Self::AllocateSerials { .. } => "allocate_serials",
             Self::CreateNumbered { .. } => "create_numbered",
+            Self::SettleTimes { .. } => "settle_times",
             Self::ShardWriteDescriptor { .. } => "shard_write_descriptor",
         }
     }

@@ -314,6 +314,7 @@ requests! {
     ShardDescriptor { data: ShardRef } -> (), Reply::Done => ();
     ShardWriteDescriptor { data: ShardRef, wait: bool } -> (), Reply::Done => ();
     AllocateSerials { count: u32 } -> u64, Reply::Serial(first) => first;
+    SettleTimes { oid: Oid, mtime: Timestamp, ctime: Timestamp } -> (), Reply::Done => ();
     CreateNumbered<'a> {
         dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,
         guard: DirectoryGuard, under: Option<NamesLease>

@@ -2,6 +2,8 @@
 //! names under which they lie. Owns what is known of them without asking: their names, their attributes, and
 //! the numbers for more of them. What is known counts only while the lease holds.
 
+mod moves;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,12 +12,15 @@ use std::time::{Duration, Instant};
 
 use azekura_client::{LeasedNames, this_process};
 use azekura_policy::Budget;
-use azekura_proto::attr::FileKind;
+use azekura_proto::attr::{FileKind, SetTime};
+use azekura_proto::limits::WRITE_LEASE_MS;
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, Oid, TargetId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::contents::Contents;
+pub(crate) use moves::Going;
+pub(crate) use moves::Move;
 
 /// Directories in which something was made lately, at most so many.
 const LATELY_MAX: usize = 32;
@@ -23,15 +28,25 @@ const LATELY_MAX: usize = 32;
 const LATELY: Duration = Duration::from_secs(1);
 /// or within so many round trips, of which whoever makes something takes some for each.
 const LATELY_ROUND_TRIPS: u32 = 60;
-/// Whoever has made something under a lease so lately goes on with that elsewhere.
+/// Whoever has made something under a lease so lately goes on with that elsewhere,
 const ON_AND_ON: Duration = Duration::from_millis(500);
+/// or within so many round trips; but a lease serves for no longer than this without being renewed.
+const ON_AND_ON_ROUND_TRIPS: u32 = 20;
+const ON_AND_ON_MAX: Duration = Duration::from_millis(WRITE_LEASE_MS / 2);
 /// For this long after names of a directory were changed in ways that its lease is no good for, none is
 /// asked for.
 const REFUSAL: Duration = Duration::from_secs(5);
-/// For so long the engine's time is counted on to the millisecond.
-const CLOCK_NEW: Duration = Duration::from_secs(20);
+/// From this round trip on, and for so many of them, the engine's time as it is counted on here is certainly not later
+/// than that of the engine when a change arrives there: by then two clocks have drifted apart by less than the way
+/// there takes, ordinary ones by less than half of that.
+const CLOCK_FROM: Duration = Duration::from_millis(5);
+const CLOCK_ROUND_TRIPS: u32 = 4000;
+/// Not longer in any case, since somebody may set its clock.
+const CLOCK_LIFE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of all newborn files whose contents are kept.
 const CONTENTS_BYTES: u64 = 16 << 20;
+/// What a file takes on disk is taken to be a multiple of this.
+const BLOCK_BYTES: u64 = 4096;
 /// Objects that are known at once, at most.
 const OBJECTS_MAX: usize = 64 * 1024;
 
@@ -97,6 +112,8 @@ pub(crate) struct Newborn {
     pub(crate) attr: Attr,
     /// Whether an engine would tell the same attributes; else only owner, mode and length are so.
     pub(crate) is_exact: bool,
+    /// Whether it would tell the same time of last change of its contents, even so.
+    pub(crate) is_mtime_exact: bool,
     /// How often the object had been changed when they were.
     pub(crate) changes: u64,
     /// Bytes that have been sent to it.
@@ -123,6 +140,14 @@ struct State {
     /// Changes of names by requests that are waited for: how many are under way, and how many there were.
     namings: usize,
     namings_begun: u64,
+}
+
+impl State {
+    /// Whether something has been made under a lease so lately that more of it is to be expected.
+    fn goes_on(&self, round_trip: Duration, now: Instant) -> bool {
+        let time = ON_AND_ON.max((round_trip * ON_AND_ON_ROUND_TRIPS).min(ON_AND_ON_MAX));
+        self.last_made.is_some_and(|at| now.saturating_duration_since(at) < time)
+    }
 }
 
 /// What is known of newborn objects.
@@ -164,7 +189,7 @@ pub(crate) struct Cradle {
     pub(crate) root: LeasedNames,
     pub(crate) dir: Arc<Attr>,
     pub(crate) born: Timestamp,
-    /// Whether the engine has told its time so lately that two clocks have not drifted apart since.
+    /// Whether that is not later than the engine's time when the change arrives there.
     pub(crate) is_clock_new: bool,
 }
 
@@ -226,17 +251,15 @@ impl Newborns {
             let is_young = |at: Instant| now.saturating_duration_since(at) < time;
             list.iter().any(|(other, at)| *other == dir && is_young(*at))
         };
-        let goes_on =
-            state.last_made.is_some_and(|at| now.saturating_duration_since(at) < ON_AND_ON);
+        let goes_on = state.goes_on(round_trip, now);
         state.clock.is_some()
             && (goes_on || within(&state.lately, LATELY.max(round_trip * LATELY_ROUND_TRIPS)))
             && !within(&state.refused, REFUSAL)
     }
 
     /// Whether nothing has been made for a while.
-    pub(crate) fn are_idle(&self, now: Instant) -> bool {
-        let last = self.own_state().last_made;
-        last.is_none_or(|at| now.saturating_duration_since(at) > ON_AND_ON)
+    pub(crate) fn are_idle(&self, round_trip: Duration, now: Instant) -> bool {
+        !self.own_state().goes_on(round_trip, now)
     }
 
     /// No lease of the names of this directory is to be asked for, for a while.
@@ -247,6 +270,11 @@ impl Newborns {
     /// Keeps other threads from making names that are answered for before they have arrived.
     pub(crate) fn make(&self) -> MutexGuard<'_, ()> {
         self.making.lock()
+    }
+
+    /// The same, unless another thread has it just now.
+    pub(crate) fn try_make(&self) -> Option<MutexGuard<'_, ()>> {
+        self.making.try_lock()
     }
 
     /// Names are about to change by a request that is waited for; `new`: one that may be made.
@@ -297,7 +325,7 @@ impl Newborns {
         generation: u64,
         (dir, name): (Oid, &[u8]),
         shard: u16,
-        now: Instant,
+        (round_trip, now): (Duration, Instant),
     ) -> Option<Cradle> {
         let mut state = self.state(generation);
         let (is_full, (time, told)) = (state.objects.len() >= OBJECTS_MAX, state.clock?);
@@ -308,8 +336,13 @@ impl Newborns {
         known.names.insert(name.into(), There::Unclear);
         let root = known.root.of(dir, shard);
         let age = now.saturating_duration_since(told);
-        let (born, is_clock_new) = (time.after(age), age < CLOCK_NEW);
+        let (born, is_clock_new) = (time.after(age), age < clock_life(round_trip));
         Some(Cradle { root, dir: Arc::clone(&known.attr), born, is_clock_new })
+    }
+
+    /// The lease on which what is known of a name in this shard of a directory relies.
+    pub(crate) fn root(&self, generation: u64, dir: Oid, shard: u16) -> Option<LeasedNames> {
+        Some(self.state(generation).dirs.get(&dir)?.root.of(dir, shard))
     }
 
     /// Whether all names of a directory are known.
@@ -353,13 +386,23 @@ impl Newborns {
     ) {
         let mut state = self.state(generation);
         state.last_made = Some(now);
+        // Once the lease has been given back its next one is worth it as before.
+        put_last(&mut state.lately, root.0, now);
         let Some(above) = state.dirs.get_mut(&dir) else { return };
         above.names.insert(name.into(), There::Newborn(attr.oid));
         if let Some(parent) = state.objects.get_mut(&dir) {
             // Its times and links are others now.
             parent.is_exact = false;
         }
-        let newborn = Newborn { root, dir, attr: attr.clone(), is_exact, changes, sent_bytes: 0 };
+        let newborn = Newborn {
+            root,
+            dir,
+            attr: attr.clone(),
+            is_exact,
+            is_mtime_exact: is_exact,
+            changes,
+            sent_bytes: 0,
+        };
         state.objects.insert(attr.oid, newborn);
         if attr.kind == FileKind::Regular {
             state.contents.insert(attr.oid, Contents::of_empty(&self.contents_budget));
@@ -390,12 +433,18 @@ impl Newborns {
         }
     }
 
-    /// The attributes of a newborn object have changed; only its times are not certain.
-    pub(crate) fn change(&self, attr: &Attr, changes: u64) {
+    /// The attributes of a newborn object have changed; only its times are not certain, that of the last change of
+    /// its contents perhaps.
+    pub(crate) fn change(&self, attr: &Attr, changes: u64, mtime: Option<SetTime>) {
         let mut state = self.own_state();
         if let Some(newborn) = state.objects.get_mut(&attr.oid) {
             newborn.attr = attr.clone();
             (newborn.is_exact, newborn.changes) = (false, changes);
+            match mtime {
+                None => {}
+                Some(SetTime::At(_)) => newborn.is_mtime_exact = true,
+                Some(SetTime::Now) => newborn.is_mtime_exact = false,
+            }
         }
         if let Some(names) = state.dirs.get_mut(&attr.oid) {
             names.attr = Arc::new(attr.clone());
@@ -408,11 +457,30 @@ impl Newborns {
         if let Some(newborn) = state.objects.get_mut(&oid) {
             newborn.sent_bytes += data.len() as u64;
             newborn.attr.size = newborn.attr.size.max(offset + data.len() as u64);
-            newborn.attr.blocks_512 = newborn.attr.size.div_ceil(512);
-            (newborn.is_exact, newborn.changes) = (false, changes);
+            // As most file systems would have it without holes.
+            newborn.attr.blocks_512 = newborn.attr.size.div_ceil(BLOCK_BYTES) * (BLOCK_BYTES / 512);
+            (newborn.is_exact, newborn.is_mtime_exact) = (false, false);
+            newborn.changes = changes;
         }
         if state.contents.get_mut(&oid).is_some_and(|contents| !contents.write(offset, data)) {
             state.contents.remove(&oid);
+        }
+    }
+
+    /// The engine's time as it is counted on here, if that is not later than it will be there.
+    pub(crate) fn engine_time(&self, round_trip: Duration, now: Instant) -> Option<Timestamp> {
+        let (time, told) = self.own_state().clock?;
+        let age = now.saturating_duration_since(told);
+        (age < clock_life(round_trip)).then(|| time.after(age))
+    }
+
+    /// The times of a newborn file are told to the engine as those in these attributes: so they are exact.
+    pub(crate) fn settle(&self, attr: &Attr, changes: u64) {
+        let mut state = self.own_state();
+        if let Some(newborn) = state.objects.get_mut(&attr.oid) {
+            newborn.attr = attr.clone();
+            (newborn.is_exact, newborn.is_mtime_exact) = (true, true);
+            newborn.changes = changes;
         }
     }
 
@@ -420,6 +488,13 @@ impl Newborns {
     pub(crate) fn read(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
         Some(self.own_state().contents.get(&oid)?.read(offset, buffer))
     }
+}
+
+/// For how long the engine's time is counted on.
+fn clock_life(round_trip: Duration) -> Duration {
+    let life =
+        if round_trip < CLOCK_FROM { Duration::ZERO } else { round_trip * CLOCK_ROUND_TRIPS };
+    life.min(CLOCK_LIFE_MAX)
 }
 
 /// Puts a directory at the end of those that something happened to.

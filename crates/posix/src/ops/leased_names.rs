@@ -1,0 +1,182 @@
+//! Leases of all names of a directory in which this process makes things. Owns when one is worth its round trip, and
+//! what is asked for with it: the names that are there, and numbers for new objects. What is done under it is the
+//! business of [`super::in_flight`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use azekura_client::{Batch, Call, ClientError};
+use azekura_proto::attr::FileKind;
+use azekura_proto::limits::SERIALS_MAX;
+use azekura_proto::message::typed::{
+    AllocateSerials, Found, GetAttr, LeaseWrite, Leased, Lookup, ReadDirectory,
+};
+use azekura_proto::message::{DirEntry, ShardRef};
+use azekura_proto::{Attr, Oid, TargetId};
+
+use crate::errno::of_client;
+use crate::newborn::Cradle;
+use crate::{Errno, FileSystem, Result};
+
+/// Directories of more shards are not leased, nor are numbers drawn from more targets.
+const SHARDS_MAX: u16 = 16;
+/// Bytes of names of one shard that are asked for at once: larger directories are not leased.
+const NAMES_BYTES: u32 = 128 * 1024;
+/// Numbers of objects that are drawn with a lease, and when fewer than a quarter of these are left.
+const SERIALS: u32 = 1024;
+
+const _: () = assert!(SERIALS <= SERIALS_MAX);
+
+/// What came of looking a name up.
+type Looked = std::result::Result<Found, ClientError>;
+
+impl FileSystem {
+    /// A place for a name in a directory whose names are leased, or are so now.
+    pub(super) fn cradle(&self, dir: Oid, name: &[u8], target: TargetId) -> Result<Option<Cradle>> {
+        let Some(shard) = self.pool().placement().shard_on_target(dir, target) else {
+            return Ok(None);
+        };
+        // The second time for one whose lease is about to run out.
+        for _ in 0..2 {
+            let generation = self.pool().names_generation();
+            if !self.newborns.knows_names(generation, dir) && !self.lease_names(dir, None)?.0 {
+                return Ok(None);
+            }
+            let generation = self.pool().names_generation();
+            let Some(root) = self.newborns.root(generation, dir, shard) else { continue };
+            if self.pool().holds_names(root) {
+                let at = (Duration::from_micros(self.pool().round_trip_us_to(target)), self.now());
+                return Ok(self.newborns.cradle(generation, (dir, name), shard, at));
+            }
+            self.pool().renew_names().map_err(|error| of_client(&error))?;
+        }
+        Ok(None)
+    }
+
+    /// A number for an object; draws more of them before they run out.
+    pub(super) fn serial_at(&self, target: TargetId) -> Result<Option<u64>> {
+        if self.newborns.serials_left(target) == 0 {
+            let first = self.call(target, AllocateSerials { count: SERIALS })?;
+            self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
+        }
+        Ok(self.newborns.take_serial(target))
+    }
+
+    /// Looks a name up in a directory in which something was made a moment ago, and leases all names of it in the same
+    /// exchange: what is not there is known from then on. `None` if it is to be looked up by itself.
+    pub(super) fn look_and_lease(&self, dir: Oid, name: &[u8]) -> Result<Option<Result<Found>>> {
+        if !self.changes_fly()
+            || !self.writing.changes_may_fly(self.entry_target(dir, name))
+            || self.newborns.knows_names(self.pool().names_generation(), dir)
+        {
+            return Ok(None);
+        }
+        // Whoever is about to make something here leases the names by itself.
+        let Some(_making) = self.newborns.try_make() else { return Ok(None) };
+        let (_, looked) = self.lease_names(dir, Some(name))?;
+        Ok(looked.map(|looked| {
+            looked.map_err(|error| match of_client(&error) {
+                // The directory is gone.
+                Errno::STALE => Errno::NOENT,
+                other => other,
+            })
+        }))
+    }
+
+    /// Leases the names of a directory, if that is worth it: then all that are there are known. Tells whether it
+    /// is so, and what came of a name that was to be looked up, if anybody was asked. The caller keeps others
+    /// from making names ([`crate::newborn::Newborns::make`]).
+    fn lease_names(&self, dir: Oid, look: Option<&[u8]>) -> Result<(bool, Option<Looked>)> {
+        let pool = self.pool();
+        let round_trip = Duration::from_micros(pool.round_trip_us_to(dir.home()));
+        if !self.newborns.is_worth_a_lease(dir, round_trip, self.now())
+            || pool.names_are_refused()
+            // Changes at several engines arrive in no order.
+            || pool.map().engines.len() != 1
+            || pool.placement().shards(dir) > SHARDS_MAX
+            || pool.target_count() > SHARDS_MAX
+        {
+            return Ok((false, None));
+        }
+        let Some(namings_begun) = self.newborns.namings_begun() else { return Ok((false, None)) };
+        let (names, looked) = self.ask_for_names(dir, look);
+        if let Some((attr, entries)) = names {
+            let names = entries.into_iter().map(|found| (found.name, found.entry));
+            let generation = pool.names_generation();
+            if self.newborns.keep_leased(generation, attr, names, namings_begun) {
+                return Ok((true, looked));
+            }
+        }
+        self.newborns.refuse(dir, self.now());
+        pool.publish().map_err(|error| of_client(&error))?;
+        Ok((false, looked))
+    }
+
+    /// Asks for leases of a directory's names, then for the directory and all names in it, and for numbers where
+    /// few are left, at once; and looks up one of them. `None` if something of the directory is missing; leases that
+    /// were given are held all the same.
+    fn ask_for_names(
+        &self,
+        dir: Oid,
+        look: Option<&[u8]>,
+    ) -> (Option<(Arc<Attr>, Vec<DirEntry>)>, Option<Looked>) {
+        let (pool, asked) = (self.pool(), self.now());
+        let shards: Vec<(u16, TargetId)> = {
+            let placement = pool.placement();
+            let with_target = |shard| (shard, placement.shard_target(dir, shard));
+            (0..placement.shards(dir)).map(with_target).collect()
+        };
+        let few = |target: &TargetId| self.newborns.serials_left(*target) < u64::from(SERIALS) / 4;
+        let mut batch = Batch::with_capacity(3 * shards.len() + 2);
+        let leases: Vec<_> = shards
+            .iter()
+            .map(|(shard, target)| {
+                let data = ShardRef { oid: dir, shard: *shard, is_file: false };
+                batch.add(Call::new(*target, LeaseWrite { data, instead_of: None }))
+            })
+            .collect();
+        let attr = batch.add(Call::new(dir.home(), GetAttr { oid: dir }));
+        let pages: Vec<_> = shards
+            .iter()
+            .map(|(_, target)| {
+                let (after, page_bytes, with_attrs) = (0, NAMES_BYTES, false);
+                let request = ReadDirectory { dir, after, page_bytes, with_attrs };
+                batch.add(Call::new(*target, request))
+            })
+            .collect();
+        let look = look
+            .map(|name| batch.add(Call::new(self.entry_target(dir, name), Lookup { dir, name })));
+        let serials: Vec<_> = (0..pool.target_count())
+            .map(TargetId)
+            .filter(few)
+            .map(|target| {
+                let request = AllocateSerials { count: SERIALS };
+                (target, batch.add(Call::new(target, request)))
+            })
+            .collect();
+        let mut replies = pool.call_batch(batch);
+        let mut is_whole = replies.are_in_order();
+        for ((shard, target), ticket) in shards.into_iter().zip(leases) {
+            match replies.take(ticket) {
+                Ok(Leased { lease_ms, version }) if lease_ms > 0 => {
+                    pool.hold_names((dir, shard), target, version, asked, lease_ms);
+                }
+                _ => is_whole = false,
+            }
+        }
+        for (target, ticket) in serials {
+            if let Ok(first) = replies.take(ticket) {
+                self.newborns.keep_serials(target, first..first + u64::from(SERIALS));
+            }
+        }
+        let attr = replies.take(attr).ok().filter(|attr| attr.kind == FileKind::Directory);
+        let mut names = Vec::new();
+        for ticket in pages {
+            let page = replies.take(ticket).ok().filter(|page| page.end);
+            is_whole &= page.is_some();
+            names.extend(page.into_iter().flat_map(|page| page.entries));
+        }
+        let looked = look.map(|ticket| replies.take(ticket));
+        (attr.filter(|_| is_whole).map(|attr| (Arc::from(attr), names)), looked)
+    }
+}
