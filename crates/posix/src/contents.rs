@@ -22,6 +22,11 @@ impl Contents {
         Self { bytes: Vec::new(), budget: Arc::clone(budget) }
     }
 
+    /// How many there are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Takes in what is written at an offset. False if there is no room for it: then this is of no use any more.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let end = offset.saturating_add(data.len() as u64);

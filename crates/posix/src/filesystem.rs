@@ -18,7 +18,7 @@ use crate::changes::Changes;
 use crate::errno::of_client;
 use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
-use crate::listed::Listings;
+use crate::listed::{Listings, Trust};
 use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
@@ -63,6 +63,8 @@ pub struct FsConfig {
     /// microseconds: for calls by path that only look. `None`: never. It also needs a `read_policy` that
     /// reads ahead.
     pub listed_from_us: Option<u64>,
+    /// Whether it is believed for that long in any case, or only under leases.
+    pub listed_trust: Trust,
     /// Whether changes of names and of new objects are answered before they have arrived, where the pool is
     /// far and `write_policy` keeps writes in flight. Only for front ends that call [`FileSystem::drain`]
     /// before anything else could miss them.
@@ -87,6 +89,7 @@ impl Default for FsConfig {
             write_policy: WritePolicy::default(),
             descriptors: true,
             listed_from_us: None,
+            listed_trust: Trust::ForAWhile,
             changes_in_flight: false,
             trace: None,
             platform: azekura_platform::system(),
@@ -161,7 +164,7 @@ impl FileSystem {
         let reads_ahead = !matches!(config.read_policy, ReadPolicy::Off);
         let listed = Listings::new(
             ttl,
-            config.listed_from_us.filter(|_| reads_ahead),
+            (config.listed_trust, config.listed_from_us.filter(|_| reads_ahead)),
             Arc::clone(&config.platform),
             Arc::clone(&changes),
         );

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_fuse::{CacheMode, Mount, MountConfig};
-use azekura_posix::{CachePolicy, FileSystem, FsConfig};
+use azekura_posix::{CachePolicy, FileSystem, FsConfig, Trust};
 use clap::{Args, FromArgMatches as _, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -61,7 +61,9 @@ enum Passthrough {
 enum FarNames {
     /// Each by itself
     Asked,
-    /// In listings too: much faster, and what others replaced up to two seconds before may be opened as it was
+    /// In listings too, while the engine keeps names as they are: whoever else changes some waits up to a second
+    Leased,
+    /// In listings too: nobody waits, and what others replaced up to two seconds before may be opened as it was
     Listed,
 }
 
@@ -131,7 +133,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_enum, default_value = "auto")]
     passthrough: Passthrough,
     /// How names of distant pools are looked up
-    #[arg(long, value_enum, default_value = "asked")]
+    #[arg(long, value_enum, default_value = "leased")]
     far_names: FarNames,
     #[command(flatten)]
     reading: ReadArgs,
@@ -333,9 +335,10 @@ pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> R
         ..usual
     };
     let mut fs = args.reading.writing(&args.write).apply_to_mount(fs)?;
-    fs.listed_from_us = match args.far_names {
-        FarNames::Asked => None,
-        FarNames::Listed => Some(FsConfig::LISTED_FROM_US),
+    (fs.listed_from_us, fs.listed_trust) = match args.far_names {
+        FarNames::Asked => (None, Trust::Leased),
+        FarNames::Leased => (Some(FsConfig::LISTED_FROM_US), Trust::Leased),
+        FarNames::Listed => (Some(FsConfig::LISTED_FROM_US), Trust::ForAWhile),
     };
     begin(pool, args.name.container(), fs, config)
 }
@@ -350,6 +353,8 @@ pub(crate) fn usual_file_system() -> FsConfig {
         read_policy: usual.read_policy.behind_a_kernel(),
         descriptors: false,
         changes_in_flight: true,
+        listed_from_us: Some(FsConfig::LISTED_FROM_US),
+        listed_trust: Trust::Leased,
         ..usual
     }
 }

@@ -107,7 +107,7 @@ pub(crate) fn lock_for_insert<'a>(
     let wanted = [(LockKey::Entry(entry_key(dir, name)), true), (LockKey::Shard(dir), false)];
     let deadline = target.platform.now() + RECORD_WAIT;
     loop {
-        leased_names::wait_for_holder(node, target, dir, who);
+        leased_names::wait_to_insert(node, target, dir, who);
         let mut state = target.lock_free(&wanted)?;
         let mut asked = Ok(());
         if target.dir_shards.get(&target.store, dir)?.is_none() {

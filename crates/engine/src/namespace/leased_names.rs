@@ -1,6 +1,7 @@
-//! Write leases of a directory's names: their holder makes objects in it, and below it, that are on their way
-//! when its programs have them already. Owns that everybody else, who looks at the names or makes some, waits
-//! until they are here; and that whoever gets such a lease finds all names that were there before it.
+//! Leases of all names of a directory. With a write lease its holder makes objects in it, and below it, that are on
+//! their way when its programs have them already; with a read lease its holders know what is there, and what is not.
+//! Owns that everybody else, who looks at the names or makes some, waits; and that whoever gets such a lease finds all
+//! names that were there before it.
 
 use azekura_proto::message::{Answer, Reply, ShardRef};
 use azekura_proto::{Oid, SessionId, Status};
@@ -15,10 +16,34 @@ pub(crate) fn wait_for_holder(node: &Node, target: &Target, dir: Oid, who: Optio
     }
 }
 
-/// Whether somebody but `who` has the lease now, who is told that it is waited for.
+/// The same, until nobody but `who` relies on names not being there.
+pub(crate) fn wait_to_insert(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) {
+    if let Some(shard) = node.shard_on_target(dir, target.id) {
+        target.leases.before_look_up((dir, shard), who);
+        target.leases.before_insert((dir, shard), who);
+    }
+}
+
+/// Whether somebody but `who` has a lease now by which no name can be made, and is waited for.
 pub(crate) fn are_withheld(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) -> bool {
-    node.shard_on_target(dir, target.id)
-        .is_some_and(|shard| target.leases.is_withheld((dir, shard), who))
+    node.shard_on_target(dir, target.id).is_some_and(|shard| {
+        target.leases.is_withheld((dir, shard), who)
+            || target.leases.keeps_names_away((dir, shard), who)
+    })
+}
+
+/// Answer to `LeaseAllNames`. What is being changed just then is waited for, as for a write lease.
+pub(crate) fn lease_to_read(target: &Target, session: SessionId, names: ShardRef) -> Answer {
+    if names.is_file {
+        return Err(Status::Invalid);
+    }
+    target.record_leases(LeaseKind::Read)?;
+    let granted = target.leases.grant_all_names((names.oid, names.shard), session);
+    match target.wait_for_changes(names.oid) {
+        // It stays, and is told to nobody.
+        Err(Status::Busy) => Ok(Reply::Leased { lease_ms: 0, version: 0 }),
+        waited => waited.map(|()| granted.into()),
+    }
 }
 
 /// Answer to `LeaseWrite` of names. Whoever is changing one has looked for leases with the namespace locked,

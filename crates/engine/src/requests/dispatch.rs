@@ -12,7 +12,9 @@ use crate::check;
 use crate::data::{append, descriptors, files, shards, values};
 use crate::namespace::numbered::{self, Numbered, Times};
 use crate::namespace::rename::{EntryName, rename};
-use crate::namespace::{attributes, containers, entries, inode, listing, open_entry, walk};
+use crate::namespace::{
+    attributes, containers, entries, inode, leased_names, listing, open_entry, walk,
+};
 use crate::node::{LocalTargets, Node};
 use crate::records::stored::store_status;
 use crate::report;
@@ -182,6 +184,11 @@ pub(crate) fn dispatch(
             let session = need(session)?;
             session.reads_ahead.store(true, Ordering::Relaxed);
             shards::lease_read(target, session.id, *data)
+        }
+        Request::LeaseAllNames { names } => {
+            let session = need(session)?;
+            session.reads_ahead.store(true, Ordering::Relaxed);
+            leased_names::lease_to_read(target, session.id, *names)
         }
         Request::LeaseWrite { data, instead_of } => {
             shards::lease_write(target, need(session)?.id, *data, *instead_of)

@@ -32,6 +32,12 @@ pub(crate) fn keep_from_leases<'t>(
         {
             return Err(Status::Busy);
         }
+        if let Action::RemoveEntry { dir, .. } | Action::InsertEntry { dir, .. } = action
+            && let Some(shard) = node.shard_on_target(*dir, target.id)
+            && target.leases.keeps_names_away((*dir, shard), who)
+        {
+            return Err(Status::Busy);
+        }
         let (dir, gone) = match action {
             Action::RemoveEntry { dir, entry, .. }
             | Action::InsertEntry { dir, replaces: Some(entry), .. } => (*dir, entry),

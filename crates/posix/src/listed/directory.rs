@@ -31,6 +31,8 @@ pub(crate) enum Look {
     Unknown,
     /// It has these attributes, which were asked for then.
     Known(Box<Attr>, Instant),
+    /// It is not there, as long as a lease of all names holds.
+    Absent,
     /// It belongs to a walk through a directory that is worth being listed.
     Unlisted,
     /// It belongs to a walk: this part of the directory is worth being listed again.
@@ -53,6 +55,8 @@ pub(crate) enum Look {
 pub(super) struct Page {
     pub(super) number: u64,
     pub(super) stamp: Stamp,
+    /// Until when its names stay so, by leases.
+    pub(super) leased_until: Option<Instant>,
     entries: Vec<Entry>,
     pub(super) is_end: bool,
     /// Whoever lists the directory has got the entries.
@@ -63,9 +67,17 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn new(stamp: Stamp, is_given: bool) -> Self {
-        let (number, looks, entries) = (0, 0, Vec::new());
-        Self { number, stamp, entries, is_end: false, is_given, looks, last: None }
+    pub(super) fn new(stamp: Stamp, leased_until: Option<Instant>, is_given: bool) -> Self {
+        Self {
+            number: 0,
+            stamp,
+            leased_until,
+            entries: Vec::new(),
+            is_end: false,
+            is_given,
+            looks: 0,
+            last: None,
+        }
     }
 
     pub(super) fn push(&mut self, entry: Listed, see: impl FnOnce(Attr) -> Option<Seen>) {
@@ -92,6 +104,11 @@ impl Page {
     pub(super) fn directory_at(&self, place: usize) -> Option<Oid> {
         let entry = self.entries.get(place)?;
         (entry.kind == FileKind::Directory).then_some(entry.oid)
+    }
+
+    /// The attributes of an entry, if they hold.
+    pub(super) fn known(&self, place: usize, holds: impl Fn(&Seen) -> bool) -> Option<&Seen> {
+        self.entries.get(place)?.seen.as_ref().filter(|seen| holds(seen))
     }
 
     /// A look at an entry of the page that begins after a cookie.
@@ -215,6 +232,22 @@ impl Directory {
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(u64, &mut Page, usize)> {
         let (after, place) = *self.names.get(name)?;
         Some((after, self.pages.get_mut(&after)?, place))
+    }
+
+    /// Whether all its names are known, by pages that are good.
+    pub(super) fn is_whole(&self, is_good: impl Fn(&Page) -> bool) -> bool {
+        let mut after = 0;
+        for (at, page) in &self.pages {
+            if *at != after || !is_good(page) {
+                return false;
+            }
+            if page.is_end {
+                return true;
+            }
+            let Some(last) = page.last_cookie() else { return false };
+            after = last;
+        }
+        false
     }
 
     fn file(&mut self, name: &[u8]) -> Option<ListedFile> {

@@ -33,6 +33,9 @@ pub(crate) struct Part {
     pub(crate) end: bool,
     /// What it was asked for.
     pub(crate) what: PartOf,
+    /// Until when no name of it comes, goes or leads elsewhere, by leases of all its names that were there before it
+    /// was listed.
+    pub(crate) leased_until: Option<Instant>,
 }
 
 /// What a part of a directory was asked for.

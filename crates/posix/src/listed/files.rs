@@ -172,15 +172,16 @@ impl BroughtFiles {
     /// Takes those away that are good no more; dropping one may speak to an engine.
     pub(super) fn remove_old(
         &mut self,
-        believes: impl Fn(Stamp) -> bool,
+        believes: impl Fn(Oid, Stamp) -> bool,
         now: Instant,
     ) -> Vec<BroughtFile> {
         if self.files.is_empty() {
             return Vec::new();
         }
         let files = std::mem::take(&mut self.files);
-        let is_good =
-            |(stamp, file): &(Stamp, BroughtFile)| believes(*stamp) && now < file.named_until;
+        let is_good = |(stamp, file): &(Stamp, BroughtFile)| {
+            believes(file.dir, *stamp) && now < file.named_until
+        };
         let (kept, old): (Vec<_>, Vec<_>) = files.into_iter().partition(is_good);
         self.files = kept;
         self.growth.unused += old.len();

@@ -3,7 +3,10 @@
 //! believed, how much of it is kept, and what is worth asking for next. It never asks anybody, which
 //! is the business of [`crate::ops::listed`], and it never knows anything of a name that no listing had.
 //!
-//! Nothing of it outlives a change by this client. Changes of names are counted all together; those of a
+//! Where names are *leased* ([`Trust::Leased`]) nothing is believed of them but under leases of all names of their
+//! directory, and then also that a name is not there.
+//!
+//! Nothing of it outlives a change by this client. Changes of names are counted ([`name_changes`]); those of a
 //! file's data and attributes are counted by [`Changes`]. An answer is kept only if nothing was
 //! changed since the question was asked, and believed only as long as that holds. Once the process has
 //! children, which are clients of their own, nothing is kept any more: it would not see what they do.
@@ -12,11 +15,13 @@ mod directory;
 mod entry;
 mod files;
 mod looked;
+mod name_changes;
 mod order;
+mod relied;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use azekura_client::OpenReference;
@@ -36,7 +41,10 @@ pub(crate) use files::{BroughtFile, Wanted};
 use files::{BroughtFiles, may_be_brought};
 pub(crate) use looked::FoundName;
 use looked::Looked;
+pub(crate) use name_changes::NameChange;
+use name_changes::NameChanges;
 pub(crate) use order::ListedFile;
+use relied::ReliedWalks;
 
 /// Entries kept, of all directories.
 const ENTRIES_MAX: usize = 32 * 1024;
@@ -48,15 +56,13 @@ pub(crate) struct Asked {
     data: ChangeCounts,
 }
 
-/// A change of names, or of what else is told of them, that is under way.
-#[must_use = "the change is over when this is dropped"]
-#[derive(Debug)]
-pub(crate) struct NameChange<'l>(&'l AtomicU64);
-
-impl Drop for NameChange<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
+/// Whether what listings have brought is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// For as long as directories are.
+    ForAWhile,
+    /// As long as that, and only under leases of all names.
+    Leased,
 }
 
 /// A directory that was opened beside another one, and has not been asked for yet.
@@ -71,11 +77,12 @@ struct Opened {
 pub(crate) struct Listings {
     /// For how long it is believed; `None`: nothing is kept.
     ttl: Option<Duration>,
+    trust: Trust,
     /// Only where a round trip takes at least so long.
     round_trip_min_us: u64,
     platform: SharedPlatform,
     changes: Arc<Changes>,
-    name_changes: AtomicU64,
+    name_changes: NameChanges,
     is_stopped: AtomicBool,
     known: Mutex<Known>,
 }
@@ -88,6 +95,7 @@ struct Known {
     opened: Vec<Opened>,
     files: BroughtFiles,
     looked: Looked,
+    relied: ReliedWalks,
     /// Pages by their numbers, in the order in which they came: the directory, and the cookie after which
     /// they begin.
     pages: BTreeMap<u64, (Oid, u64)>,
@@ -150,17 +158,18 @@ impl Listings {
     /// Keeps what is believed for `ttl`, where a round trip takes at least `round_trip_min_us`.
     pub(crate) fn new(
         ttl: Option<Duration>,
-        round_trip_min_us: Option<u64>,
+        (trust, round_trip_min_us): (Trust, Option<u64>),
         platform: SharedPlatform,
         changes: Arc<Changes>,
     ) -> Self {
         let is_watched = changes.are_counted();
         Self {
             ttl: ttl.filter(|_| is_watched && round_trip_min_us.is_some()),
+            trust,
             round_trip_min_us: round_trip_min_us.unwrap_or(u64::MAX),
             platform,
             changes,
-            name_changes: AtomicU64::new(0),
+            name_changes: NameChanges::default(),
             is_stopped: AtomicBool::new(false),
             known: Mutex::default(),
         }
@@ -185,32 +194,48 @@ impl Listings {
     /// A change of names, of links or of extended attributes begins. What is asked for before it is over
     /// is not kept.
     pub(crate) fn change_names(&self) -> NameChange<'_> {
-        NameChange(&self.name_changes)
+        self.name_changes.begin(None)
+    }
+
+    /// The same of a change that makes a name in a directory, of which nothing is known of any other name or object.
+    pub(crate) fn make_name(&self, dir: Oid) -> NameChange<'_> {
+        self.name_changes.begin(Some(dir))
+    }
+
+    /// Whether names are believed under leases alone.
+    pub(crate) fn are_leased(&self) -> bool {
+        self.trust == Trust::Leased
     }
 
     /// To be called before anything is asked for.
     pub(crate) fn ask(&self) -> Asked {
-        let name_changes = self.name_changes.load(Ordering::SeqCst);
+        let name_changes = self.name_changes.count();
         let stamp = Stamp { since: self.platform.now(), name_changes };
         Asked { stamp, data: self.changes.counts() }
     }
 
-    fn is_unchanged(&self, stamp: Stamp) -> bool {
-        self.name_changes.load(Ordering::SeqCst) == stamp.name_changes
+    fn is_unchanged(&self, dir: Oid, stamp: Stamp) -> bool {
+        self.name_changes.has_none_since(dir, stamp.name_changes)
     }
 
     fn is_fresh(&self, stamp: Stamp) -> bool {
         self.ttl.is_some_and(|ttl| self.platform.elapsed(stamp.since) < ttl)
     }
 
-    fn believes(&self, stamp: Stamp) -> bool {
-        self.is_unchanged(stamp) && self.is_fresh(stamp)
+    fn believes(&self, dir: Oid, stamp: Stamp) -> bool {
+        self.is_unchanged(dir, stamp) && self.is_fresh(stamp)
     }
 
-    fn may_keep(&self, asked: &Asked) -> bool {
+    /// Whether the names of a page of a directory are believed.
+    fn believes_names(&self, dir: Oid, page: &Page) -> bool {
+        let is_leased = || page.leased_until.is_some_and(|until| self.platform.now() < until);
+        self.believes(dir, page.stamp) && (self.trust == Trust::ForAWhile || is_leased())
+    }
+
+    fn may_keep(&self, dir: Oid, asked: &Asked) -> bool {
         self.ttl.is_some()
             && !self.is_stopped.load(Ordering::SeqCst)
-            && self.is_unchanged(asked.stamp)
+            && self.is_unchanged(dir, asked.stamp)
     }
 
     /// Attributes as they were told, if this client has not changed the object since it asked.
@@ -220,13 +245,15 @@ impl Listings {
     }
 
     fn holds(&self, seen: &Seen) -> bool {
-        self.believes(seen.stamp) && self.changes.now_of(seen.attr.oid) == seen.data_changes
+        // Of a directory what is made in it counts.
+        self.believes(seen.attr.oid, seen.stamp)
+            && self.changes.now_of(seen.attr.oid) == seen.data_changes
     }
 
     /// Keeps a part of a directory.
     pub(crate) fn keep(&self, asked: &Asked, dir: Oid, part: Part) {
-        let Part { mut after, until, entries, end, what } = part;
-        if !self.may_keep(asked) {
+        let Part { mut after, until, entries, end, what, leased_until } = part;
+        if !self.may_keep(dir, asked) {
             return;
         }
         let last = entries.last().map_or(after, |entry| entry.cookie);
@@ -238,7 +265,7 @@ impl Listings {
         }
         let mut rest = entries.into_iter().peekable();
         loop {
-            let mut page = Page::new(asked.stamp, what != PartOf::Gift);
+            let mut page = Page::new(asked.stamp, leased_until, what != PartOf::Gift);
             for entry in rest.by_ref().take(PAGE_ENTRIES) {
                 page.push(entry, |attr| self.seen(asked, attr));
             }
@@ -258,6 +285,9 @@ impl Listings {
         let _old;
         let mut known = self.known.lock();
         _old = self.remove_old_files(&mut known);
+        if self.are_leased() {
+            return self.look_under_lease(&mut known, (dir, name), is_again);
+        }
         let Known { directories, looked, .. } = &mut *known;
         let Some(directory) = directories.get_mut(&dir).filter(|known| !known.is_empty()) else {
             let is_worth = !is_again && looked.note(dir, name, self.platform.now());
@@ -265,7 +295,7 @@ impl Listings {
         };
         let (is_fresh, holds) = (|stamp| self.is_fresh(stamp), |seen: &Seen| self.holds(seen));
         let Some((after, page, place)) = directory.find(name) else { return Look::Unknown };
-        if !self.is_unchanged(page.stamp) {
+        if !self.is_unchanged(dir, page.stamp) {
             return Look::Unknown;
         }
         match page.look(after, place, is_fresh, holds) {
@@ -280,11 +310,56 @@ impl Listings {
         }
     }
 
+    /// The same, where nothing is believed but under leases.
+    fn look_under_lease(
+        &self,
+        known: &mut Known,
+        (dir, name): (Oid, &[u8]),
+        is_again: bool,
+    ) -> Look {
+        let now = self.platform.now();
+        let Known { directories, relied, .. } = known;
+        let mut answer = None;
+        if let Some(directory) = directories.get_mut(&dir) {
+            match directory.find(name) {
+                Some((_, page, place)) if self.believes_names(dir, page) => {
+                    let leased_until = page.leased_until;
+                    let Some(seen) = page.known(place, |seen| self.holds(seen)) else {
+                        return Look::Unknown;
+                    };
+                    let since = page.stamp.since.min(seen.stamp.since);
+                    // As if it had been asked for so early that it is believed for no longer than the lease holds.
+                    let by_lease =
+                        leased_until.zip(self.ttl).and_then(|(l, ttl)| l.checked_sub(ttl));
+                    let since = by_lease.map_or(since, |by_lease| since.min(by_lease));
+                    answer = Some(Look::Known(Box::new(seen.attr.clone()), since));
+                }
+                Some(_) => {}
+                None => {
+                    let is_whole = directory.is_whole(|page| self.believes_names(dir, page));
+                    answer = is_whole.then_some(Look::Absent);
+                }
+            }
+        }
+        if let Some(answer) = answer {
+            relied.note_answered(dir, name, now);
+            known.note_used(dir);
+            return answer;
+        }
+        let is_worth = !is_again && relied.note_asked(dir, name, now);
+        if is_worth { Look::Unlisted } else { Look::Unknown }
+    }
+
+    /// No lease has been given of the names of a directory.
+    pub(crate) fn note_refused(&self, dir: Oid) {
+        self.known.lock().relied.note_refused(dir, self.platform.now());
+    }
+
     /// Where a name leads, if it is believed to lead to a directory.
     pub(crate) fn directory(&self, dir: Oid, name: &[u8]) -> Option<Oid> {
         let mut known = self.known.lock();
         let (_, page, place) = known.directories.get_mut(&dir)?.find(name)?;
-        if self.believes(page.stamp) { page.directory_at(place) } else { None }
+        if self.believes_names(dir, page) { page.directory_at(place) } else { None }
     }
 
     /// Attributes that listings of a directory had not brought have been asked for. `None`: the object is
@@ -292,7 +367,7 @@ impl Listings {
     pub(crate) fn complete(&self, asked: &Asked, dir: Oid, answers: Vec<(Oid, Option<Attr>)>) {
         let mut known = self.known.lock();
         let Some(directory) = known.directories.get_mut(&dir) else { return };
-        if self.may_keep(asked) {
+        if self.may_keep(dir, asked) {
             let answers = answers.into_iter().map(|(oid, attr)| {
                 let seen = attr.and_then(|attr| self.seen(asked, attr));
                 (oid, seen)
@@ -306,7 +381,7 @@ impl Listings {
     pub(crate) fn take(&self, dir: Oid, after: u64) -> Option<(Vec<Listed>, bool)> {
         let mut known = self.known.lock();
         let page = known.directories.get_mut(&dir)?.page(after)?;
-        let given = (!page.is_given && self.believes(page.stamp)).then(|| page.give());
+        let given = (!page.is_given && self.believes_names(dir, page)).then(|| page.give());
         if given.is_some() {
             known.note_used(dir);
         }
@@ -333,7 +408,7 @@ impl Listings {
     /// Keeps a directory that was opened beside another one.
     pub(crate) fn keep_open(&self, asked: &Asked, attr: Attr, reference: OpenReference) {
         let _old;
-        if self.may_keep(asked)
+        if self.may_keep(attr.oid, asked)
             && let Some(seen) = self.seen(asked, attr)
         {
             let mut known = self.known.lock();
@@ -407,7 +482,7 @@ impl Listings {
 
     /// Takes files away that are good no more; dropping one may speak to an engine.
     fn remove_old_files(&self, known: &mut Known) -> Vec<BroughtFile> {
-        known.files.remove_old(|stamp| self.believes(stamp), self.platform.now())
+        known.files.remove_old(|dir, stamp| self.believes(dir, stamp), self.platform.now())
     }
 
     /// The directory has been listed because files of it were opened one after the other, up to this one.
@@ -418,8 +493,13 @@ impl Listings {
     }
 
     /// Keeps files that have come, of so many that were asked for.
-    pub(crate) fn keep_files(&self, asked: &Asked, count: usize, files: Vec<BroughtFile>) {
-        if self.may_keep(asked) {
+    pub(crate) fn keep_files(
+        &self,
+        (dir, asked): (Oid, &Asked),
+        count: usize,
+        files: Vec<BroughtFile>,
+    ) {
+        if self.may_keep(dir, asked) {
             self.known.lock().files.keep(asked.stamp, count, files);
         }
     }

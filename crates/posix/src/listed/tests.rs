@@ -13,7 +13,7 @@ fn object(serial: u64) -> Oid {
 
 fn listings(ttl: Duration) -> Listings {
     let changes = Arc::new(Changes::new(true));
-    Listings::new(Some(ttl), Some(0), azekura_platform::system(), changes)
+    Listings::new(Some(ttl), (Trust::ForAWhile, Some(0)), azekura_platform::system(), changes)
 }
 
 fn name(number: u64) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn entry(number: u64, kind: FileKind) -> Listed {
 
 fn part(kind: FileKind, count: u64, what: PartOf) -> Part {
     let entries = (0..count).map(|number| entry(number, kind)).collect();
-    Part { after: 0, until: None, entries, end: true, what }
+    Part { after: 0, until: None, entries, end: true, what, leased_until: None }
 }
 
 fn files(count: u64) -> Part {
@@ -63,6 +63,45 @@ fn what_a_listing_brought_is_known_until_this_client_changes_something() {
 }
 
 #[test]
+fn where_names_are_leased_a_listing_counts_as_long_as_their_lease() {
+    let changes = Arc::new(Changes::new(true));
+    let platform = azekura_platform::system();
+    let listings = Listings::new(Some(LONG), (Trust::Leased, Some(0)), platform, changes);
+    let now = listings.platform.now();
+    listings.keep(&listings.ask(), dir(), files(600));
+    assert!(!is_known(&listings, 7), "without a lease");
+    let keep = |leased_until| {
+        let part = Part { leased_until: Some(leased_until), ..files(600) };
+        listings.keep(&listings.ask(), dir(), part);
+    };
+    keep(now);
+    assert!(!is_known(&listings, 7), "it is over");
+    keep(now + LONG / 2);
+    assert!((0..600).all(|number| is_known(&listings, number)));
+    let Look::Known(_, since) = listings.look(dir(), &name(1), true) else { panic!() };
+    assert!(since + LONG <= now + LONG / 2, "it is believed for no longer than the lease");
+    let is_absent = |number| matches!(listings.look(dir(), &name(number), true), Look::Absent);
+    assert!(is_absent(600));
+    // What is made elsewhere changes nothing here; what is made here does.
+    drop(listings.make_name(object(2_000_000)));
+    assert!(is_absent(600) && is_known(&listings, 7));
+    drop(listings.make_name(dir()));
+    assert!(!is_absent(600) && !is_known(&listings, 7));
+    // Of a directory all of whose names are not known nobody can tell which are not there.
+    let part = Part { end: false, leased_until: Some(now + LONG), ..files(3) };
+    listings.keep(&listings.ask(), dir(), part);
+    assert!(is_known(&listings, 2) && !is_absent(600));
+}
+
+#[test]
+fn what_is_made_in_a_directory_changes_what_is_told_of_it() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), part(FileKind::Directory, 9, PartOf::Listing));
+    drop(listings.make_name(object(4)));
+    assert!(!is_known(&listings, 4) && is_known(&listings, 5));
+}
+
+#[test]
 fn an_answer_from_before_a_change_is_not_kept() {
     let listings = listings(LONG);
     let asked = listings.ask();
@@ -86,7 +125,9 @@ fn with_children_or_near_nothing_is_kept() {
     listings.keep(&listings.ask(), dir(), files(3));
     assert!(!is_known(&listings, 1));
     let changes = || Arc::new(Changes::new(true));
-    let of = |from, changes| Listings::new(Some(LONG), from, azekura_platform::system(), changes);
+    let of = |from, changes| {
+        Listings::new(Some(LONG), (Trust::ForAWhile, from), azekura_platform::system(), changes)
+    };
     assert!(of(Some(1_000), changes()).is_on(|| 1_000));
     assert!(!of(Some(1_000), changes()).is_on(|| 999));
     assert!(!of(None, changes()).is_on(|| 50_000));
@@ -274,7 +315,7 @@ fn files_that_come_to_nothing_are_not_asked_for_for_long() {
     for number in 1..1000 {
         if let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(number), u64::MAX) {
             asked += files.len();
-            listings.keep_files(&listings.ask(), files.len(), Vec::new());
+            listings.keep_files((dir(), &listings.ask()), files.len(), Vec::new());
         }
     }
     assert!(asked <= 4 * FILES_FIRST, "{asked}");

@@ -244,13 +244,16 @@ impl Newborns {
         }
     }
 
+    /// Whether something was made in a directory a moment ago, so that more of it is to be expected.
+    pub(crate) fn was_made_in(&self, dir: Oid, round_trip: Duration, now: Instant) -> bool {
+        let time = LATELY.max(round_trip * LATELY_ROUND_TRIPS);
+        is_within(&self.own_state().lately, dir, time, now)
+    }
+
     /// Whether it is worth to lease the names of a directory in which something is made.
     pub(crate) fn is_worth_a_lease(&self, dir: Oid, round_trip: Duration, now: Instant) -> bool {
         let state = self.own_state();
-        let within = |list: &VecDeque<(Oid, Instant)>, time| {
-            let is_young = |at: Instant| now.saturating_duration_since(at) < time;
-            list.iter().any(|(other, at)| *other == dir && is_young(*at))
-        };
+        let within = |list, time| is_within(list, dir, time, now);
         let goes_on = state.goes_on(round_trip, now);
         state.clock.is_some()
             && (goes_on || within(&state.lately, LATELY.max(round_trip * LATELY_ROUND_TRIPS)))
@@ -495,6 +498,12 @@ fn clock_life(round_trip: Duration) -> Duration {
     let life =
         if round_trip < CLOCK_FROM { Duration::ZERO } else { round_trip * CLOCK_ROUND_TRIPS };
     life.min(CLOCK_LIFE_MAX)
+}
+
+/// Whether something happened to a directory within a time.
+fn is_within(list: &VecDeque<(Oid, Instant)>, dir: Oid, time: Duration, now: Instant) -> bool {
+    let is_young = |at: Instant| now.saturating_duration_since(at) < time;
+    list.iter().any(|(other, at)| *other == dir && is_young(*at))
 }
 
 /// Puts a directory at the end of those that something happened to.

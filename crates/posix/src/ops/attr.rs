@@ -89,6 +89,7 @@ impl FileSystem {
         }
         let attr = self.attr_of(settled)?;
         file.learn(&attr);
+        self.writing.keep_own_attr(&attr);
         Ok(*attr)
     }
 

@@ -99,7 +99,7 @@ impl ChangedDir {
 
 impl FileSystem {
     /// A change of an entry, with the attributes of its directory where somebody wants them. `effect`
-    /// says what an answer means for the directory.
+    /// says what an answer means for the directory. The caller has told the listings of it.
     pub(super) fn change_entry<'a, R: TypedRequest<'a>>(
         &self,
         (dir, name): (Oid, &[u8]),
@@ -107,7 +107,6 @@ impl FileSystem {
         watched: Option<&mut ChangedDir>,
         effect: impl FnOnce(&R::Reply) -> Effect,
     ) -> Result<R::Reply, ClientError> {
-        let _change = self.listed.change_names();
         let target = self.entry_target(dir, name);
         let Some(watched) = watched else { return self.pool().call(target, request) };
         let (seen, done) = self.look_and_change(dir, target, request);

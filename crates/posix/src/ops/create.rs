@@ -217,6 +217,7 @@ impl FileSystem {
         let asked = self.files.ask_for_new();
         let asked_step = self.cache.ask_step(dir, name);
         let asked_new = (what == NewEntry::Directory).then(|| self.cache.ask_any_dir());
+        let _change = self.listed.make_name(dir);
         let creation = if let Some(guard) = guard {
             let asked_dir = self.cache.ask_dir(dir);
             let request = CreateGuarded { dir, name, inode, open: false, guard };
@@ -337,7 +338,7 @@ impl FileSystem {
                 })?
             } else {
                 let inode = self.new_inode(caller, &parent, NewEntry::Regular, mode, striping);
-                let _change = self.listed.change_names();
+                let _change = self.listed.make_name(dir);
                 let asked = self.cache.ask_dir(dir);
                 let or_open = found == Found::Open
                     && !flags.contains(OFlags::EXCL)

@@ -156,7 +156,7 @@ impl FileSystem {
         }
         if changes != self.changes.of_all() {
             // What was looked at may be from before an own change.
-            self.listed.keep_files(&asked, files.len(), Vec::new());
+            self.listed.keep_files((dir, &asked), files.len(), Vec::new());
             return first.map(|opened| Opened { leased: None, ..opened });
         }
         // In the order in which they are expected to be read.
@@ -166,7 +166,7 @@ impl FileSystem {
         for reader in leased.chain(brought.iter().map(|file| &file.reader)) {
             reader.bring_whole(&bytes, &mut room);
         }
-        self.listed.keep_files(&asked, files.len() - usize::from(is_first), brought);
+        self.listed.keep_files((dir, &asked), files.len() - usize::from(is_first), brought);
         first
     }
 

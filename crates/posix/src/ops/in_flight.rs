@@ -92,7 +92,7 @@ impl FileSystem {
             born: cradle.born,
             guard: DirectoryGuard::of(&cradle.dir),
         };
-        let _change = self.listed.change_names();
+        let _change = self.listed.make_name(dir);
         self.note_unsynced(dir);
         // A listing of the one above it has the directory's times.
         let dirs = [dir, cradle.dir.parent.unwrap_or(dir)];
@@ -156,7 +156,8 @@ impl FileSystem {
     /// The attributes of a file whose changes are on their way, without asking: all but its times, which are those
     /// that were known last. For whoever wants to know how long it is, and shows the rest to nobody.
     pub fn attr_but_for_times(&self, file: &OpenFile) -> Option<Attr> {
-        self.newborn(file.oid()).map(|newborn| newborn.attr)
+        let newborn = self.newborn(file.oid()).map(|newborn| newborn.attr);
+        newborn.or_else(|| self.writing.own_attr(file.oid()))
     }
 
     /// Looks after what is in flight while nobody asks for anything: sends again what was lost, and lets others at

@@ -65,8 +65,11 @@ impl FileSystem {
     /// Looks a name up in a directory in which something was made a moment ago, and leases all names of it in the same
     /// exchange: what is not there is known from then on. `None` if it is to be looked up by itself.
     pub(super) fn look_and_lease(&self, dir: Oid, name: &[u8]) -> Result<Option<Result<Found>>> {
+        let target = self.entry_target(dir, name);
+        let round_trip = Duration::from_micros(self.pool().round_trip_us_to(target));
         if !self.changes_fly()
-            || !self.writing.changes_may_fly(self.entry_target(dir, name))
+            || !self.newborns.was_made_in(dir, round_trip, self.now())
+            || !self.writing.changes_may_fly(target)
             || self.newborns.knows_names(self.pool().names_generation(), dir)
         {
             return Ok(None);

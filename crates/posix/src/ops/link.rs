@@ -62,6 +62,7 @@ impl FileSystem {
         // The engine looks the object up as anybody would, and waits for whoever writes it: for this process too.
         let _settled = self.writing.settle(oid, WriteLeases::ReleaseFirst)?;
         let naming = self.changes.begin_naming();
+        let _change = self.listed.change_names();
         let done = self.change_entry((dir, name), Link { oid, dir, name }, watched, effect);
         drop(naming);
         done.map_err(|error| match entry_errno(&error) {

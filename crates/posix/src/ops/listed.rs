@@ -4,11 +4,12 @@
 //! ([`crate::FsConfig::listed_from_us`]), of pools that are far.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use azekura_client::{Call, Opened};
+use azekura_client::{Batch, Call, Opened};
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::typed::{EntryPage, GetAttr, ReadDirectory};
+use azekura_proto::message::ShardRef;
+use azekura_proto::message::typed::{EntryPage, GetAttr, LeaseAllNames, ReadDirectory};
 use azekura_proto::{Attr, Oid};
 
 use super::readdir::{
@@ -16,12 +17,14 @@ use super::readdir::{
 };
 use crate::errno::of_client;
 use crate::listed::{Asked, Listed, Look, Part, PartOf};
-use crate::{Credentials, FileSystem, Result};
+use crate::{Credentials, Errno, FileSystem, Result};
 
 /// Names and attributes that are asked for at a time, in bytes: what an engine gives at most.
 const PAGE_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
 /// The same for each directory that is brought along.
 const BESIDE_BYTES: u32 = 32 * 1024;
+/// Requests of one exchange that lists directories under leases.
+const REQUESTS_MAX: usize = 128;
 
 impl FileSystem {
     /// Whether what listings bring along is believed for a moment, as the pool is far now.
@@ -65,6 +68,7 @@ impl FileSystem {
             look => look,
         };
         Ok(match look {
+            Look::Absent => return Err(Errno::NOENT),
             // What this process has written and has not arrived is not in it.
             Look::Known(attr, since) if !self.writing.has_unsettled(attr.oid) => {
                 Some((attr, since))
@@ -84,6 +88,9 @@ impl FileSystem {
     /// Lists directories in one round trip, as if they had come along.
     fn list_together(&self, mut dirs: Vec<Oid>) {
         dirs.retain(|dir| self.pool().placement().shards(*dir) <= SHARDS_AT_ONCE);
+        if self.listed.are_leased() {
+            return self.list_under_leases(dirs);
+        }
         let asked = self.listed.ask();
         let mut lists: Vec<_> =
             dirs.iter().flat_map(|of| self.lists(*of, *of == dirs[0])).collect();
@@ -91,7 +98,44 @@ impl FileSystem {
         for of in dirs {
             let shards = usize::from(self.pool().placement().shards(of));
             let pages: Vec<Option<EntryPage>> = pages.by_ref().take(shards).collect();
-            self.keep_brought(&asked, of, pages.into_iter().collect());
+            self.keep_brought(&asked, of, pages.into_iter().collect(), None);
+        }
+    }
+
+    /// The same with leases of all names, each asked for in front of what is listed under it.
+    fn list_under_leases(&self, mut dirs: Vec<Oid>) {
+        let (asked, at) = (self.listed.ask(), self.now());
+        let placement = self.pool().placement();
+        let mut requests = 0;
+        dirs.retain(|dir| {
+            requests += 2 * usize::from(placement.shards(*dir));
+            requests <= REQUESTS_MAX
+        });
+        let mut batch = Batch::with_capacity(requests);
+        let mut tickets = Vec::with_capacity(dirs.len());
+        for (place, dir) in dirs.iter().enumerate() {
+            let shards = 0..placement.shards(*dir);
+            let lease = |shard| {
+                let names = ShardRef { oid: *dir, shard, is_file: false };
+                batch.add(Call::new(placement.shard_target(*dir, shard), LeaseAllNames { names }))
+            };
+            let leases: Vec<_> = shards.map(lease).collect();
+            let lists = self.lists(*dir, place == 0).into_iter();
+            tickets.push((*dir, leases, lists.map(|list| batch.add(list)).collect::<Vec<_>>()));
+        }
+        let mut replies = self.pool().call_batch(batch);
+        let are_in_order = replies.are_in_order();
+        for (dir, leases, lists) in tickets {
+            let lease_ms =
+                leases.into_iter().map(|ticket| replies.take(ticket).map(|l| l.lease_ms));
+            let lease_ms = lease_ms.map(|lease_ms| lease_ms.unwrap_or(0)).min().unwrap_or(0);
+            let is_leased = are_in_order && lease_ms > 0;
+            let until = is_leased.then(|| at + Duration::from_millis(lease_ms.into()));
+            if until.is_none() {
+                self.listed.note_refused(dir);
+            }
+            let pages = lists.into_iter().map(|ticket| replies.take(ticket).ok()).collect();
+            self.keep_brought(&asked, dir, pages, until);
         }
     }
 
@@ -173,7 +217,8 @@ impl FileSystem {
             entries.retain(|entry| entry.cookie <= until);
         }
         let end = end && until.is_none();
-        let part = Part { after, until, entries: entries.clone(), end, what };
+        let leased_until = None;
+        let part = Part { after, until, entries: entries.clone(), end, what, leased_until };
         self.listed.keep(&asked, dir, part);
         Ok((entries, end))
     }
@@ -203,7 +248,7 @@ impl FileSystem {
                 && attr.kind == FileKind::Directory
             {
                 self.cache.keep_dir(asked_dir, *of, &Arc::new(Attr::clone(attr)));
-                self.keep_brought(&asked, *of, pages.into_iter().collect());
+                self.keep_brought(&asked, *of, pages.into_iter().collect(), None);
             }
             match opened {
                 opened if *of == dir => found = Some(opened),
@@ -229,7 +274,13 @@ impl FileSystem {
     }
 
     /// Keeps the beginning of a directory as its shards have told it, if all of them have.
-    fn keep_brought(&self, asked: &Asked, dir: Oid, pages: Option<Vec<EntryPage>>) {
+    fn keep_brought(
+        &self,
+        asked: &Asked,
+        dir: Oid,
+        pages: Option<Vec<EntryPage>>,
+        leased_until: Option<Instant>,
+    ) {
         let Some(pages) = pages else { return };
         let mut filling = Filling::new(0);
         let mut end = true;
@@ -244,7 +295,8 @@ impl FileSystem {
         let entries = filling.into_page().entries;
         if end || !entries.is_empty() {
             let what = PartOf::Gift;
-            self.listed.keep(asked, dir, Part { after: 0, until: None, entries, end, what });
+            let part = Part { after: 0, until: None, entries, end, what, leased_until };
+            self.listed.keep(asked, dir, part);
         }
     }
 

@@ -58,7 +58,7 @@ impl FileSystem {
     /// which brings its lease, its end, and those that come next; or it was brought itself.
     ///
     /// # Errors
-    /// Those of [`FileSystem::open`]; `ESTALE` also, where listings are believed, if the name, which one had or which
+    /// Those of [`FileSystem::open`]; `ESTALE` also, where listings are believed without leases, if the name, which one had or which
     /// was looked up a while ago, leads elsewhere by now: looked up again, it leads to what is there.
     pub fn open_looked_up(
         &self,
@@ -74,8 +74,10 @@ impl FileSystem {
             return self.open(caller, oid, flags);
         };
         let age = |at| self.now().saturating_duration_since(at);
-        let may_be_old =
-            self.keeps_listed() && looked_up.is_none_or(|at| age(at) > LOOKED_UP_JUST_NOW);
+        // Under leases a name leads where it led.
+        let may_be_old = self.keeps_listed()
+            && !self.listed.are_leased()
+            && looked_up.is_none_or(|at| age(at) > LOOKED_UP_JUST_NOW);
         match self.open_name(caller, dir, &name, flags) {
             Ok(Named::Open(opened)) if opened.1.oid() == oid => return Ok(*opened),
             Err(Errno::IO) => return Err(Errno::IO),

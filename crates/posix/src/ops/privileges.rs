@@ -29,7 +29,6 @@ impl FileSystem {
         privileges: &mut Privileges,
         writer: Option<&Credentials>,
     ) -> Result<bool> {
-        let _change = self.listed.change_names();
         let taken = privileges.may_have_capability && self.take_capability(oid)?;
         privileges.may_have_capability = false;
         let lost = writer.map_or(0, |writer| privileges.take_bits(writer));

@@ -135,7 +135,8 @@ impl FileSystem {
             }
             let entries = page.entries.iter().filter(|entry| entry.cookie > DOT_DOT).cloned();
             let (entries, until, what) = (entries.collect(), None, PartOf::Listing);
-            self.listed.keep(&asked, dir, Part { after, until, entries, end, what });
+            let part = Part { after, until, entries, end, what, leased_until: None };
+            self.listed.keep(&asked, dir, part);
         }
         if attrs == AttrsWanted::All {
             self.complete(&mut page.entries)?;

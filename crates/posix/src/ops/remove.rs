@@ -47,6 +47,7 @@ impl FileSystem {
         let begun = self.begin_move((dir, name), Going::Unlinked)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
         let naming = self.changes.begin_naming();
+        let _change = self.listed.change_names();
         let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
         drop(naming);
         let done = done.map_err(|error| entry_errno(&error));
@@ -97,6 +98,7 @@ impl FileSystem {
         self.check_removal(caller, dir, name)?;
         let begun = self.begin_move((dir, name), Going::Removed)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, -1);
+        let _change = self.listed.change_names();
         let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);
         if done.is_ok() {
             self.end_move(begun);

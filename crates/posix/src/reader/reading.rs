@@ -19,6 +19,8 @@ const BUDGET_BYTES: u64 = 512 << 20;
 const EXPECT_BYTES: u64 = 4 << 20;
 /// What comes with the answer to an opening is at most this part of what the link carries in a round trip.
 const BROUGHT_SHARE: u64 = 64;
+/// But as much comes in any case: by short files alone the link seems to carry little.
+const BROUGHT_BYTES_MIN: u64 = 2048;
 /// Engines of a pool up to which connections are made before it is known which of them has a file.
 const EXPECT_ENGINES: usize = 2;
 
@@ -104,7 +106,7 @@ impl Reading {
     pub(crate) fn bring_bytes(&self, target: TargetId) -> usize {
         let product = self.link(target).bandwidth_delay_product_bytes();
         let cheap = if product == 0 { u64::MAX } else { product / BROUGHT_SHARE };
-        cheap.min(BROUGHT_BYTES_MAX.into()) as usize
+        cheap.clamp(BROUGHT_BYTES_MIN, BROUGHT_BYTES_MAX.into()) as usize
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read

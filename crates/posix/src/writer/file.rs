@@ -9,6 +9,7 @@ use azekura_proto::TargetId;
 
 use super::queue::LockedQueue;
 use super::writing::{Attached, Settled, WriteLeases, Writing};
+use crate::contents::CONTENTS_BYTES_MAX;
 use crate::layout::{FileLayout, Piece};
 use crate::{Errno, Result};
 
@@ -182,7 +183,10 @@ fn have_leases(
     let wanted: Vec<(u16, TargetId)> =
         wanted.into_iter().map(|shard| (shard, layout.target(shard))).collect();
     let asked = links.now();
-    let with_contents = may_read_back && count == 1;
+    // As long as all of it lies at home: what is kept of it ends before it would lie elsewhere as well.
+    let with_contents = may_read_back
+        && (count == 1
+            || !layout.is_striped() && layout.geometry().chunk_bytes() >= CONTENTS_BYTES_MAX);
     let all = queue.ask_leases(&wanted, with_contents);
     for (_, target) in &wanted {
         links.saw_round_trip(*target, links.platform.elapsed(asked));

@@ -5,7 +5,7 @@
 use azekura_client::Call;
 use azekura_proto::message::ShardRef;
 use azekura_proto::message::typed::Read;
-use azekura_proto::{Oid, TargetId};
+use azekura_proto::{Attr, Oid, TargetId};
 
 use super::links::Links;
 use crate::contents::{CONTENTS_BYTES_MAX, Contents};
@@ -15,6 +15,8 @@ use crate::contents::{CONTENTS_BYTES_MAX, Contents};
 pub(super) struct Own {
     pub(super) epoch: u64,
     contents: Contents,
+    /// The attributes, as far as they do not follow from the contents, where somebody has asked for them.
+    attr: Option<Attr>,
     /// The count of the file's changes while the next one is under way: any other means that it was changed in
     /// another way.
     changes: u64,
@@ -49,7 +51,7 @@ impl Asked {
             && links.changes.are_counted()
             && contents.write(0, self.buffer.get(..bytes as usize)?);
         let changes = links.changes.now_of(self.data.oid);
-        is_whole.then_some(Own { epoch, contents, changes })
+        is_whole.then_some(Own { epoch, contents, attr: None, changes })
     }
 }
 
@@ -80,7 +82,22 @@ impl Own {
         offset: u64,
         buffer: &mut [u8],
     ) -> Option<usize> {
-        let is_current = self.changes == links.changes.now_of(oid).wrapping_add(1);
-        is_current.then(|| self.contents.read(offset, buffer))
+        self.is_current(links, oid).then(|| self.contents.read(offset, buffer))
+    }
+
+    /// The attributes with the length that the file has now; the times are those of an earlier moment.
+    pub(super) fn attr(&self, links: &Links, oid: Oid) -> Option<Attr> {
+        let attr = self.attr.clone().filter(|_| self.is_current(links, oid))?;
+        Some(Attr { size: self.contents.bytes(), ..attr })
+    }
+
+    /// Keeps attributes that an engine has told, of the file as it is now.
+    pub(super) fn keep_attr(&mut self, links: &Links, attr: &Attr) {
+        let is_so = self.is_current(links, attr.oid) && attr.size == self.contents.bytes();
+        self.attr = is_so.then(|| attr.clone());
+    }
+
+    fn is_current(&self, links: &Links, oid: Oid) -> bool {
+        self.changes == links.changes.now_of(oid).wrapping_add(1)
     }
 }

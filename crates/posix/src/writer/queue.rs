@@ -10,7 +10,7 @@ use azekura_client::{Call, ClientError, Outbox, Outcome, Posted, this_process};
 use azekura_proto::limits::{LEASE_REFUSAL_MS, WRITE_LEASE_MS};
 use azekura_proto::message::ShardRef;
 use azekura_proto::message::typed::{LeaseWrite, Leased, Write};
-use azekura_proto::{Oid, TargetId};
+use azekura_proto::{Attr, Oid, TargetId};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::links::Links;
@@ -207,19 +207,44 @@ impl LockedQueue<'_> {
             }
             let (links, own, oid) = (self.links, &mut self.state.own, self.queue.oid);
             own.take_if(|own| {
-                own.epoch != epoch || !own.write(links, oid, piece.local_offset, data)
+                let is_at_home = piece.data.shard == 0;
+                let is_kept = is_at_home && own.write(links, oid, piece.local_offset, data);
+                own.epoch != epoch || !is_kept
             });
         }
     }
 
     /// Reads at an offset what is in the file, if that is known and the lease holds; fewer bytes only at the end.
     pub(super) fn read_own(&self, offset: u64, buffer: &mut [u8]) -> Option<usize> {
-        let (own, lease) = (self.state.own.as_ref()?, self.state.leases.get(&0)?);
-        let holds = lease.epoch == own.epoch && lease.may_answer_until > self.links.now();
-        if !holds || self.state.error.is_some() {
+        if !self.holds_own() {
             return None;
         }
-        own.read(self.links, self.queue.oid, offset, buffer)
+        self.state.own.as_ref()?.read(self.links, self.queue.oid, offset, buffer)
+    }
+
+    /// The attributes of the file but for its times, if they are known and the lease holds.
+    pub(super) fn own_attr(&self) -> Option<Attr> {
+        if !self.holds_own() {
+            return None;
+        }
+        self.state.own.as_ref()?.attr(self.links, self.queue.oid)
+    }
+
+    /// Keeps attributes that were asked for when everything had arrived.
+    pub(super) fn keep_own_attr(&mut self, attr: &Attr) {
+        if self.holds_own()
+            && let Some(own) = &mut self.state.own
+        {
+            own.keep_attr(self.links, attr);
+        }
+    }
+
+    fn holds_own(&self) -> bool {
+        let (Some(own), Some(lease)) = (self.state.own.as_ref(), self.state.leases.get(&0)) else {
+            return false;
+        };
+        let holds = lease.epoch == own.epoch && lease.may_answer_until > self.links.now();
+        holds && self.state.error.is_none()
     }
 
     /// Notes what has come of a write. False if it has to be sent again, or nothing has come.

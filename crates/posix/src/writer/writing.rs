@@ -11,7 +11,7 @@ use azekura_client::Pool;
 use azekura_platform::SharedPlatform;
 use azekura_policy::WritePolicy;
 use azekura_proto::limits::CHANGES_IN_FLIGHT_FROM_US;
-use azekura_proto::{Oid, TargetId};
+use azekura_proto::{Attr, Oid, TargetId};
 use parking_lot::Mutex;
 
 use super::links::Links;
@@ -150,6 +150,18 @@ impl Writing {
     /// Reads at an offset what is in a file, if this process knows it for sure; fewer bytes only at the end.
     pub(crate) fn read_own(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
         self.queue(oid)?.lock(&self.links).read_own(offset, buffer)
+    }
+
+    /// The attributes of a file but for its times, if this process knows for sure that they are so.
+    pub(crate) fn own_attr(&self, oid: Oid) -> Option<Attr> {
+        self.queue(oid)?.lock(&self.links).own_attr()
+    }
+
+    /// Keeps attributes of a file that an engine has told, after all that was written had arrived.
+    pub(crate) fn keep_own_attr(&self, attr: &Attr) {
+        if let Some(queue) = self.queue(attr.oid) {
+            queue.lock(&self.links).keep_own_attr(attr);
+        }
     }
 
     /// Whether what an engine says of a file may be older than what this process has written.

@@ -99,7 +99,8 @@ impl Request<'_> {
             | Self::ShardWriteDescriptor { .. }
             | Self::AllocateSerials { .. }
             | Self::CreateNumbered { .. }
-            | Self::SettleTimes { .. } => Handling::PLAIN,
+            | Self::SettleTimes { .. }
+            | Self::LeaseAllNames { .. } => Handling::PLAIN,
         }
     }
 
@@ -141,7 +142,8 @@ impl Request<'_> {
             Self::Read { data, .. }
             | Self::ShardStat { data, .. }
             | Self::ShardSeek { data, .. }
-            | Self::LeaseRead { data } => Some(data.oid),
+            | Self::LeaseRead { data }
+            | Self::LeaseAllNames { names: data } => Some(data.oid),
             _ => None,
         }
     }
@@ -180,6 +182,7 @@ impl Request<'_> {
                 | Self::AskDirectory { .. }
                 | Self::Scan { .. }
                 | Self::LeaseRead { .. }
+                | Self::LeaseAllNames { .. }
                 | Self::LeaseFile { .. }
                 | Self::ShardDescriptor { .. }
                 | Self::ShardWriteDescriptor { .. }

@@ -657,6 +657,13 @@ pub enum Request<'a> {
         /// When anything of it was.
         ctime: Timestamp,
     },
+
+    // -- leases, once more
+    /// Promise that no name in a directory's shard comes, goes or leads elsewhere for a while. Answer: `Leased`.
+    LeaseAllNames {
+        /// The shard.
+        names: ShardRef,
+    },
 }
 
 impl Request<'_> {
@@ -740,6 +747,7 @@ impl Request<'_> {
             Self::AllocateSerials { .. } => "allocate_serials",
             Self::CreateNumbered { .. } => "create_numbered",
             Self::SettleTimes { .. } => "settle_times",
+            Self::LeaseAllNames { .. } => "lease_all_names",
             Self::ShardWriteDescriptor { .. } => "shard_write_descriptor",
         }
     }

@@ -314,6 +314,8 @@ requests! {
     ShardDescriptor { data: ShardRef } -> (), Reply::Done => ();
     ShardWriteDescriptor { data: ShardRef, wait: bool } -> (), Reply::Done => ();
     AllocateSerials { count: u32 } -> u64, Reply::Serial(first) => first;
+    LeaseAllNames { names: ShardRef } -> Leased,
+        Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
     SettleTimes { oid: Oid, mtime: Timestamp, ctime: Timestamp } -> (), Reply::Done => ();
     CreateNumbered<'a> {
         dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,

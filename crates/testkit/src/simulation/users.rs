@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use azekura_client::{ClientConfig, Objects as _, PoolFile, SecretSource};
 use azekura_posix::{
-    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
+    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, Trust, WritePolicy,
 };
 use azekura_proto::ContainerId;
 use azekura_proto::attr::Inheritance;
@@ -57,6 +57,7 @@ impl User {
             write_policy: WritePolicy::Auto,
             descriptors: true,
             listed_from_us: None,
+            listed_trust: Trust::ForAWhile,
             changes_in_flight: false,
             trace: None,
             platform: Arc::clone(self.client.platform()),

@@ -4,7 +4,8 @@
 //! A *read lease* says that the data do not change for a moment, so that what was read ahead may be used
 //! without asking again. A change by anybody else waits until it has run out, and after that none is given
 //! for a while: a shard that is read by some and written by others is simply not read ahead. Of a directory's
-//! shard it says that names in it which do not lead to directories stay, and lead where they lead.
+//! shard it says that names in it which do not lead to directories stay, and lead where they lead; or, if it is one of
+//! *all names*, that no name there comes, goes or leads elsewhere.
 //!
 //! A *write lease* says that nobody else looks at the shard or changes it for a moment, so that writes may
 //! be answered to a program before they are here. It has one holder. Anybody else waits until it has run
@@ -70,6 +71,8 @@ struct Entry {
     /// The one reader has gone, and nobody has asked for a lease since.
     reader_left: bool,
     read_until: Instant,
+    /// The same of those who rely on all names, also on what is not there.
+    all_names_until: Instant,
     reading_refused_until: Option<Instant>,
     version: u64,
     writer: Option<Writer>,
@@ -77,6 +80,13 @@ struct Entry {
 }
 
 impl Entry {
+    /// Somebody waits for the readers: for a while they get no lease.
+    fn refuse_readers(&mut self) {
+        // Whoever has gone shares the shard with nobody; but the lease is kept.
+        let pause = if self.reader_left { Duration::ZERO } else { REFUSAL };
+        self.reading_refused_until = self.reading_refused_until.max(Some(self.read_until + pause));
+    }
+
     fn is_of_use(&self, now: Instant) -> bool {
         let lies_ahead = |until: Option<Instant>| until.is_some_and(|until| until > now);
         self.read_until > now
@@ -222,6 +232,7 @@ impl Leases {
                 readers: Readers::One(session),
                 reader_left: false,
                 read_until: now,
+                all_names_until: now,
                 reading_refused_until: None,
                 version: self.draw_version(),
                 writer: None,
@@ -238,6 +249,23 @@ impl Leases {
         others_write: impl FnOnce() -> bool,
     ) -> Granted {
         self.sit_out_write_grace(Of::Data, key, Some(session));
+        self.grant_read_of(key, session, others_write, false)
+    }
+
+    /// Gives or renews a read lease of all names of a directory's shard. Who is making a name just then has not seen
+    /// it: what is looked up under it has to wait for that.
+    pub(crate) fn grant_all_names(&self, key: Key, session: SessionId) -> Granted {
+        self.sit_out_write_grace(Of::Names, key, Some(session));
+        self.grant_read_of(key, session, || false, true)
+    }
+
+    fn grant_read_of(
+        &self,
+        key: Key,
+        session: SessionId,
+        others_write: impl FnOnce() -> bool,
+        of_all_names: bool,
+    ) -> Granted {
         let mut entries = self.entries.lock();
         self.wait_for_writer(&mut entries, key, Some(session));
         let Some(entry) = self.entry(&mut entries, key, session) else {
@@ -260,6 +288,9 @@ impl Leases {
         }
         entry.reader_left = false;
         entry.read_until = now + READ;
+        if of_all_names {
+            entry.all_names_until = entry.read_until;
+        }
         Granted { lease: READ, version }
     }
 
@@ -480,6 +511,7 @@ impl Leases {
         for entry in entries.values_mut() {
             if entry.readers == Readers::One(session) {
                 entry.read_until = entry.read_until.min(now);
+                entry.all_names_until = entry.all_names_until.min(now);
             }
             if entry.writer.take_if(|writer| writer.session == session).is_some() {
                 self.forget_writer();
@@ -537,9 +569,7 @@ impl Leases {
             entry.version = self.draw_version();
             return Some(change);
         }
-        let pause = if entry.reader_left { Duration::ZERO } else { REFUSAL };
-        let until = entry.read_until + pause;
-        entry.reading_refused_until = entry.reading_refused_until.max(Some(until));
+        entry.refuse_readers();
         None
     }
 
@@ -557,6 +587,44 @@ impl Leases {
         }
         let writer = entries.get(&key).and_then(|entry| entry.writer.as_ref());
         in_grace && writer.is_none()
+    }
+
+    /// Whether somebody but `who` relies on a name of a directory's shard not being there: so whoever wants to make one
+    /// has to come back. Until then nobody gets a lease of the names.
+    pub(crate) fn keeps_names_away(&self, key: Key, who: Option<SessionId>) -> bool {
+        self.is_in_read_grace()
+            || self.count.load(Ordering::SeqCst) > 0
+                && self.keeps_away_until(&mut self.entries.lock(), key, who).is_some()
+    }
+
+    /// Waits until nobody does. To be called without the namespace lock, before [`Leases::keeps_names_away`].
+    pub(crate) fn before_insert(&self, key: Key, who: Option<SessionId>) {
+        if let Some(until) = self.read_grace_until {
+            self.sleep_until(until);
+        }
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut entries = self.entries.lock();
+        while let Some(until) = self.keeps_away_until(&mut entries, key, who) {
+            self.ended.wait_until(&*self.platform, &mut entries, until);
+        }
+    }
+
+    fn keeps_away_until(
+        &self,
+        entries: &mut Entries,
+        key: Key,
+        who: Option<SessionId>,
+    ) -> Option<Instant> {
+        let entry = entries.get_mut(&key)?;
+        let is_own = who.is_some_and(|session| entry.readers == Readers::One(session));
+        let until = entry.all_names_until;
+        if is_own || until <= self.platform.now() {
+            return None;
+        }
+        entry.refuse_readers();
+        Some(until)
     }
 
     /// Whether read leases of an earlier run of the engine may hold.
@@ -588,9 +656,7 @@ impl Leases {
                 return;
             }
             let until = entry.read_until;
-            // Whoever has gone shares the file with nobody; but the lease is kept.
-            let pause = if entry.reader_left { Duration::ZERO } else { REFUSAL };
-            entry.reading_refused_until = entry.reading_refused_until.max(Some(until + pause));
+            entry.refuse_readers();
             self.ended.wait_until(&*self.platform, &mut entries, until);
         }
     }

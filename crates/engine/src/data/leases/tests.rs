@@ -418,10 +418,47 @@ fn a_name_stays_while_somebody_else_relies_on_it() {
 }
 
 #[test]
+fn who_relies_on_all_names_is_waited_for_by_whoever_makes_one() {
+    let (leases, time) = leases();
+    let is_kept = |who| leases.keeps_names_away(key(), who);
+    // Who relies on names that are there does not mind new ones.
+    leases.grant_read_alone(key(), ONE);
+    assert!(!is_kept(Some(TWO)));
+    assert_eq!(leases.grant_all_names(key(), ONE).lease, READ);
+    assert!(!is_kept(Some(ONE)), "its own are known to itself");
+    time.sleep(READ / 2);
+    assert_eq!(leases.grant_read_alone(key(), ONE).lease, READ);
+    assert!(is_kept(Some(TWO)) && is_kept(None));
+    leases.before_insert(key(), Some(TWO));
+    assert_eq!(time.passed(), READ, "by the lease of names that are there nobody waits");
+    assert!(!is_kept(Some(TWO)));
+    // Whoever makes names has its turn.
+    assert_eq!(leases.grant_all_names(key(), ONE).lease, Duration::ZERO);
+    time.sleep(READ + REFUSAL);
+    assert_eq!(leases.grant_all_names(key(), ONE).lease, READ);
+    assert_eq!(leases.grant_all_names(key(), TWO).lease, READ);
+    assert!(is_kept(Some(ONE)) && is_kept(Some(TWO)), "each for the other");
+    assert_eq!(leases.grant_names(key(), TWO, None).lease, Duration::ZERO);
+    leases.drop_session(ONE);
+    assert!(is_kept(Some(TWO)), "of several nobody is told apart");
+    time.sleep(READ);
+    assert!(!is_kept(Some(TWO)));
+    // A lease to write is waited for by who wants to read.
+    time.sleep(REFUSAL);
+    assert_eq!(leases.grant_names(key(), TWO, None).lease, WRITE);
+    let before = time.passed();
+    assert_eq!(leases.grant_all_names(key(), ONE).lease, READ);
+    assert_eq!(time.passed() - before, WRITE);
+}
+
+#[test]
 fn names_that_an_earlier_run_gave_leases_of_stay_for_as_long() {
     let (leases, time) = leases_of(2, Given { read: true, ..NONE });
     assert!(leases.try_change(key(), Some(ONE)).is_none());
-    time.sleep(READ);
+    assert!(leases.keeps_names_away(key(), Some(ONE)));
+    leases.before_insert(key(), Some(ONE));
+    assert_eq!(time.passed(), READ);
+    assert!(!leases.keeps_names_away(key(), Some(ONE)));
     assert!(leases.try_change(key(), Some(ONE)).is_some());
 }
 

@@ -1,0 +1,163 @@
+//! Names of far directories that are believed under leases: few questions, and never anything else than an engine would
+//! have told.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+use std::time::{Duration, Instant};
+
+use azekura_policy::PredictiveParameters;
+use azekura_posix::{
+    AttrsWanted, CachePolicy, Credentials, Errno, FileSystem, FsConfig, OFlags, Oid, ReadPolicy,
+    RenameMode, Trust,
+};
+use azekura_proto::attr::Inheritance;
+use azekura_testkit::Cluster;
+
+const CALLER: Credentials = Credentials::ROOT;
+
+fn cluster() -> Cluster {
+    Cluster::start_far(1, 3, Inheritance::default())
+}
+
+/// A front end as a mount is one.
+fn mount(cluster: &Cluster) -> std::sync::Arc<FileSystem> {
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    let config = FsConfig {
+        cache: CachePolicy::AUTO,
+        check_permissions: false,
+        read_policy: ReadPolicy::Predictive(parameters),
+        listed_from_us: Some(0),
+        listed_trust: Trust::Leased,
+        ..FsConfig::default()
+    };
+    FileSystem::mount(cluster.pool(), "default", config).unwrap()
+}
+
+fn make_files(cluster: &Cluster, dir: &str, count: usize) {
+    let root = cluster.root();
+    root.create_dir_all(dir, 0o755).unwrap();
+    for number in 0..count {
+        root.write(format!("{dir}/file{number}"), &vec![number as u8; 100 + number]).unwrap();
+    }
+}
+
+fn find(fs: &FileSystem, path: &str) -> Oid {
+    let names = path.split('/').filter(|name| !name.is_empty());
+    names.fold(fs.root(), |dir, name| fs.lookup(&CALLER, dir, name.as_bytes()).unwrap().oid)
+}
+
+/// Looks a name up as a kernel does; gives the length of what is there.
+fn look(fs: &FileSystem, dir: Oid, name: &str) -> Result<u64, Errno> {
+    fs.lookup_for(&CALLER, dir, name.as_bytes()).map(|(attr, left)| {
+        assert!(left <= Duration::from_secs(1));
+        attr.size
+    })
+}
+
+#[test]
+fn names_that_are_there_and_names_that_are_not_take_no_question_each() {
+    let cluster = cluster();
+    make_files(&cluster, "/dir", 100);
+    let fs = mount(&cluster);
+    let dir = find(&fs, "/dir");
+    let lookups = cluster.count("lookup");
+    let begun = Instant::now();
+    for number in 0..100 {
+        assert_eq!(look(&fs, dir, &format!("file{number}")), Ok(100 + number));
+        assert_eq!(look(&fs, dir, &format!("absent{number}")), Err(Errno::NOENT));
+    }
+    let leases = 1 + begun.elapsed().as_millis() as u64 / 900;
+    let asked = cluster.count("lookup") - lookups;
+    assert!(asked <= 2 * leases, "{asked} lookups, time for {leases} leases");
+}
+
+#[test]
+fn what_others_make_remove_and_move_is_seen_as_soon_as_they_are_answered() {
+    let cluster = cluster();
+    make_files(&cluster, "/dir", 20);
+    let (fs, other) = (mount(&cluster), cluster.root());
+    let dir = find(&fs, "/dir");
+    let lease = || {
+        for number in 0..5 {
+            look(&fs, dir, &format!("file{number}")).unwrap();
+        }
+    };
+    lease();
+    let answered = cluster.count("lookup");
+    assert_eq!(look(&fs, dir, "new"), Err(Errno::NOENT));
+    assert_eq!(cluster.count("lookup"), answered, "known under the lease");
+    let begun = Instant::now();
+    other.write("/dir/new", b"new").unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(look(&fs, dir, "new"), Ok(3));
+    // Who has had to wait for each part of the directory waits no more for a while.
+    lease();
+    for number in 0..6 {
+        other.write(format!("/dir/more{number}"), b"more").unwrap();
+    }
+    lease();
+    let begun = Instant::now();
+    other.write("/dir/another", b"another").unwrap();
+    other.remove_file("/dir/file0").unwrap();
+    other.rename("/dir/file1", "/dir/file2", RenameMode::Replace).unwrap();
+    other.create_dir("/dir/below", 0o755).unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    let looks = ["another", "file0", "file1", "file2", "below"].map(|name| look(&fs, dir, name));
+    let gone = Err(Errno::NOENT);
+    assert_eq!(looks, [Ok(7), gone, gone, Ok(101), Ok(4096)]);
+}
+
+#[test]
+fn own_changes_wait_for_no_own_lease_and_are_seen_at_once() {
+    let cluster = cluster();
+    make_files(&cluster, "/dir", 20);
+    make_files(&cluster, "/aside", 3);
+    let fs = mount(&cluster);
+    let (dir, aside) = (find(&fs, "/dir"), find(&fs, "/aside"));
+    let begun = Instant::now();
+    for turn in 0..5 {
+        for number in 5..10 {
+            look(&fs, dir, &format!("file{number}")).unwrap();
+            look(&fs, aside, &format!("absent{number}")).unwrap_err();
+        }
+        let (made, moved) = (format!("made{turn}"), format!("moved{turn}"));
+        assert_eq!(look(&fs, dir, &made), Err(Errno::NOENT));
+        let (_, file) = fs.create(&CALLER, dir, made.as_bytes(), 0o600, OFlags::WRONLY).unwrap();
+        fs.write(&file, 0, b"made").unwrap();
+        assert_eq!(look(&fs, dir, &made), Ok(4));
+        let mode = RenameMode::Replace;
+        fs.rename(&CALLER, dir, made.as_bytes(), aside, moved.as_bytes(), mode).unwrap();
+        assert_eq!((look(&fs, dir, &made), look(&fs, aside, &moved)), (Err(Errno::NOENT), Ok(4)));
+        fs.unlink(&CALLER, aside, moved.as_bytes()).unwrap();
+        assert_eq!(look(&fs, aside, &moved), Err(Errno::NOENT));
+    }
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn directories_beside_each_other_come_along_and_have_what_was_made_in_them() {
+    let cluster = cluster();
+    for number in 0..12 {
+        make_files(&cluster, &format!("/tree/{number:02}"), 8);
+    }
+    let (fs, other) = (mount(&cluster), cluster.root());
+    let tree = find(&fs, "/tree");
+    let list = |dir| {
+        let page = fs.readdir(&CALLER, dir, 2, 1 << 17, AttrsWanted::AtHand).unwrap();
+        assert!(page.end);
+        page.entries
+    };
+    let dirs: Vec<Oid> = list(tree).iter().map(|entry| entry.oid).collect();
+    assert_eq!(dirs.len(), 12);
+    let before = cluster.count("read_directory");
+    for (turn, dir) in dirs.iter().enumerate() {
+        if turn == 6 {
+            let name = list(tree)[9].name.clone();
+            other.write([b"/tree/".to_vec(), name, b"/new".to_vec()].concat(), b"new").unwrap();
+        }
+        let expected = if turn == 9 { 9 } else { 8 };
+        assert_eq!(list(*dir).len(), expected, "directory {turn}");
+    }
+    let asked = cluster.count("read_directory") - before;
+    assert!(asked <= 3 * 22, "{asked} parts of listings");
+}
