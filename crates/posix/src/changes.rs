@@ -31,7 +31,10 @@ pub(crate) struct ChangeCount {
 
 /// How often all files had been changed when something was asked.
 #[derive(Debug)]
-pub(crate) struct ChangeCounts(Box<[u64]>);
+pub(crate) struct ChangeCounts {
+    files: Box<[u64]>,
+    names: u64,
+}
 
 /// A change of a file's data or attributes that is under way: whatever changes them is given one. Dropping
 /// it says that the change is over, whether it came to anything or not.
@@ -80,7 +83,7 @@ impl Changes {
     /// The counts of all files, for whoever asks about files that are not known yet.
     pub(crate) fn counts(&self) -> ChangeCounts {
         let counts = self.counters.iter().map(|counter| counter.load(Ordering::SeqCst));
-        ChangeCounts(counts.collect())
+        ChangeCounts { files: counts.collect(), names: self.names.load(Ordering::SeqCst) }
     }
 
     /// The count of a file by now.
@@ -90,8 +93,14 @@ impl Changes {
 
     /// The count of a file, if it still is the one that it had then.
     pub(crate) fn count_if_unchanged(&self, oid: Oid, then: &ChangeCounts) -> Option<u64> {
-        let count = then.0.get(counter_of(oid)).copied()?;
+        let count = then.files.get(counter_of(oid)).copied()?;
         (self.now_of(oid) == count).then_some(count)
+    }
+
+    /// Whether a file's attributes, its number of links among them, have not been changed since then.
+    pub(crate) fn has_attributes_of(&self, oid: Oid, then: &ChangeCounts) -> bool {
+        self.count_if_unchanged(oid, then).is_some()
+            && self.names.load(Ordering::SeqCst) == then.names
     }
 
     /// A change of the file's data or attributes begins.

@@ -129,6 +129,41 @@ fn what_is_copied_is_written_as_the_destination_was_opened() {
 
 /// As programs do that write tables into a file whose beginning they come back to.
 #[test]
+fn a_kernel_that_asks_how_long_a_file_is_between_writes_and_reads_waits_once() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let config = FsConfig {
+        cache: CachePolicy::AUTO,
+        check_permissions: false,
+        write_policy: WritePolicy::Always,
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let caller = Credentials::ROOT;
+    let made = fs.create(&caller, fs.root(), b"file", 0o600, OFlags::RDWR).unwrap();
+    let (_, file) = made;
+    let mut wanted = Vec::new();
+    let mut asked = 0;
+    for number in 0..40 {
+        let counts = cluster.asked(|| {
+            assert_eq!(fs.write(&file, 100 * number, &[number as u8; 150]), Ok(150));
+            wanted.truncate(100 * number as usize);
+            wanted.resize(wanted.len() + 150, number as u8);
+            let attr = fs.attr_but_for_times(&file);
+            let attr = attr.unwrap_or_else(|| fs.getattr_open(&file).unwrap());
+            assert_eq!(attr.size, wanted.len() as u64);
+            let mut buffer = vec![0; 8192];
+            let got = fs.read(&file, 0, &mut buffer).unwrap();
+            assert!(buffer[..got] == wanted);
+        });
+        asked += counts.iter().filter(|(kind, _)| *kind != "write_leased").count();
+    }
+    assert!(asked <= 8, "{asked} questions");
+    // What anybody asks is answered as ever.
+    assert_eq!(fs.getattr(file.oid()).unwrap().size, wanted.len() as u64);
+    assert!(cluster.root().read("/file").unwrap() == wanted);
+}
+
+#[test]
 fn what_is_in_flight_to_a_short_file_is_read_back_without_asking() {
     let one_shard = Inheritance { file_class: ObjectClass::S1, ..Inheritance::default() };
     let cluster = Cluster::start_far(1, 2, one_shard);

@@ -233,6 +233,34 @@ fn the_end_of_a_longer_file_comes_with_the_answer_to_its_opening() {
 }
 
 #[test]
+fn what_lies_before_the_end_comes_at_once_for_who_begins_there() {
+    let cluster = far_pool(1);
+    let data = contents(CHUNK as usize - 100);
+    make(&cluster, "/archive", &data);
+    let client = far_root(&cluster);
+    let file = client.open("/archive", &OpenOptions::read_only()).unwrap();
+    let read = |from: usize, bytes: usize| {
+        let mut buffer = vec![0; bytes];
+        let got = file.read_at(&mut buffer, from as u64).unwrap();
+        assert!(buffer[..got] == data[from..(from + bytes).min(data.len())], "{from}");
+    };
+    let from = data.len() - 3 * BROUGHT;
+    let begun = asked(&cluster, || {
+        read(data.len() - 20, 40);
+        (from..data.len()).step_by(1000).for_each(|at| read(at, 1000));
+    });
+    assert_eq!(begun, just(&["read"]));
+    let rest = asked(&cluster, || (0..from).step_by(1000).for_each(|at| read(at, 1000)));
+    assert_eq!(rest, just(&["read"]), "of a short one that is all");
+    // Others change it meanwhile.
+    std::thread::sleep(Duration::from_millis(1100));
+    cluster.root().write("/archive", &contents(50)).unwrap();
+    let mut buffer = [0; 100];
+    assert_eq!(file.read_at(&mut buffer, 0), Ok(50));
+    assert!(buffer[..50] == contents(50));
+}
+
+#[test]
 fn a_file_that_ends_with_a_hole_or_in_another_shard_is_read_as_it_is() {
     let cluster = far_pool(1);
     let root = cluster.root();

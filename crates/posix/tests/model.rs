@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, WritePolicy,
+    CachePolicy, Credentials, FileSystem, FsConfig, Namespace, ReadPolicy, Trust, WritePolicy,
 };
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
@@ -108,12 +108,26 @@ fn changes_in_flight_change_nothing_that_a_program_sees() {
 
 #[test]
 fn what_listings_bring_along_changes_nothing_that_a_program_sees() {
-    for write_policy in [WritePolicy::Always, WritePolicy::Through] {
-        let config = FsConfig { listed_from_us: Some(0), write_policy, ..FsConfig::default() };
-        let mount = |cluster: &Cluster| {
-            FileSystem::mount(cluster.pool(), "default", config.clone()).unwrap()
-        };
-        run_behind(2, 2, 1, mount, 4);
+    let ways = [
+        (WritePolicy::Always, Trust::ForAWhile),
+        (WritePolicy::Through, Trust::ForAWhile),
+        (WritePolicy::Always, Trust::Leased),
+    ];
+    for (write_policy, listed_trust) in ways {
+        // In a pool of one engine changes are in flight as well.
+        for engines in [1, 2] {
+            let config = FsConfig {
+                listed_from_us: Some(0),
+                listed_trust,
+                write_policy,
+                changes_in_flight: true,
+                ..FsConfig::default()
+            };
+            let mount = |cluster: &Cluster| {
+                FileSystem::mount(cluster.pool(), "default", config.clone()).unwrap()
+            };
+            run_behind(engines, 2, 1, mount, 8);
+        }
     }
 }
 

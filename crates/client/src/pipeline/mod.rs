@@ -24,7 +24,7 @@ use crate::link::Borrowed;
 use crate::remembered_links::FAR_US;
 use crate::session::this_process;
 pub use fetch::Fetch;
-use scheduler::{Clock, Pending, Scheduler, Taken};
+use scheduler::{Clock, Scheduler, Taken};
 
 /// A wait for bytes that is shorter than this found them lying there.
 const WAITED: Duration = Duration::from_micros(30);
@@ -221,12 +221,30 @@ impl Pipeline {
         }
     }
 
-    /// Makes connections that were announced as being opened, for the pipeline alone, and so many for others.
+    /// Makes connections that were announced as being opened, for the pipeline alone, and so many for others. Of those
+    /// that are there already one carries at once what is asked for meanwhile: to make the others takes some round trips.
     fn open(&self, target: TargetId, engine: EngineId, count: usize, spare: usize) {
-        let channels = self.connect(target, count, spare).unwrap_or_default();
+        let mut borrowed = self.borrow(target, count + spare);
+        let ready = borrowed.iter().position(|borrowed| borrowed.is_connected());
+        let ready = ready.filter(|_| borrowed.len() > 1).map(|place| borrowed.remove(place));
+        let mut left = count;
+        if let Some(ready) = ready {
+            left -= 1;
+            self.take_over(engine, 1, vec![ready]);
+        }
+        self.connect(target, &mut borrowed);
+        // The others go back, connected.
+        borrowed.truncate(left);
+        self.take_over(engine, left, borrowed);
+    }
+
+    /// Takes over connections, as many as were made of so many that were announced.
+    fn take_over(&self, engine: EngineId, announced: usize, borrowed: Vec<Borrowed>) {
+        let channels = borrowed.into_iter().filter_map(|borrowed| Channel::open(borrowed).ok());
+        let channels: Vec<_> = channels.collect();
         let mut scheduler = self.scheduler();
         let way = scheduler.way(engine);
-        way.opening = way.opening.saturating_sub(count);
+        way.opening = way.opening.saturating_sub(announced);
         for channel in channels {
             scheduler.add(engine, channel);
         }
@@ -236,23 +254,19 @@ impl Pipeline {
         self.changed.notify_all();
     }
 
-    fn connect(
-        &self,
-        target: TargetId,
-        count: usize,
-        spare: usize,
-    ) -> Option<Vec<Channel<Borrowed, Pending>>> {
+    fn borrow(&self, target: TargetId, count: usize) -> Vec<Borrowed> {
         let session = self.pool.session();
-        let (link, _) = session.link(target).ok()?;
+        let Ok((link, _)) = session.link(target) else { return Vec::new() };
         let borrow = |_| session.borrow(Arc::clone(&link)).ok();
-        let mut borrowed: Vec<_> = (0..count + spare).map_while(borrow).collect();
+        (0..count).map_while(borrow).collect()
+    }
+
+    fn connect(&self, target: TargetId, borrowed: &mut [Borrowed]) {
+        let Ok((link, _)) = self.pool.session().link(target) else { return };
         let mut slots: Vec<_> = borrowed.iter_mut().map(|borrowed| &mut **borrowed).collect();
         if let Err(failure) = link.connect_several(&mut slots, link.patience()) {
             tracing::debug!("fewer connections to read ahead over: {failure}");
         }
-        // The others go back, connected.
-        borrowed.truncate(count);
-        Some(borrowed.into_iter().filter_map(|borrowed| Channel::open(borrowed).ok()).collect())
     }
 
     /// Further connections to an engine whose link those that are there cannot fill, all at once.

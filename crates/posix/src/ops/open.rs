@@ -119,7 +119,7 @@ impl FileSystem {
         if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {
             return Ok(Named::Open(Box::new(opened)));
         }
-        let asked = wants_lease.then(|| (self.now(), self.changes.of_all()));
+        let asked = wants_lease.then(|| (self.now(), self.changes.counts()));
         let bring_bytes = if wants_lease { self.reading.bring_bytes(target) } else { 0 };
         let mut brought = vec![0; bring_bytes];
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
@@ -140,7 +140,7 @@ impl FileSystem {
                 let count = self.changes.count_of(entry.oid).of_attributes();
                 if let Some((at, changes)) = asked
                     && lease.lease_ms > 0
-                    && changes == self.changes.of_all()
+                    && self.changes.has_attributes_of(entry.oid, &changes)
                 {
                     let leased = FileLeased { lease, attr: Box::new(attr.clone()) };
                     file.reader.begin_leased(&self.reading, &file.layout, (at, count), leased);

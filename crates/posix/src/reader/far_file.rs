@@ -190,6 +190,12 @@ impl FarFile {
         Some(Part { range, shard: data.shard, version, fetch, counted: true })
     }
 
+    /// Whether all of a range lies in the home's shard.
+    pub(super) fn is_at_home(&self, range: ByteRange) -> bool {
+        let mut pieces = self.layout.pieces(range.offset, range.bytes, range.bytes);
+        pieces.all(|piece| piece.data.shard == 0)
+    }
+
     /// The version of a shard's data, if its lease holds now.
     fn leased_version(&self, shard: u16) -> Option<u64> {
         let lease = self.leases.get(usize::from(shard)).filter(|_| self.changes.may_be_leased())?;

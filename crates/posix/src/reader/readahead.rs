@@ -175,9 +175,8 @@ impl Readahead {
         if let Some(whole) = &mut self.whole {
             return Some(Awaited { kept: whole.parts_of(read), fresh: Vec::new() });
         }
-        let brought = self.brought.as_ref().and_then(|brought| brought.all_of(read));
-        if let Some(part) = brought.filter(|part| self.file.is_good(part)) {
-            return Some(Awaited { kept: vec![part.clone()], fresh: Vec::new() });
+        if let Some(kept) = self.brought_parts(link, read) {
+            return Some(Awaited { kept, fresh: Vec::new() });
         }
         self.file.request_leases();
         self.count_arrivals();
@@ -210,6 +209,26 @@ impl Readahead {
         let ahead = self.file.send(link, &self.actions.ahead);
         self.entries.extend(ahead.into_iter().map(|entry| (entry.0.offset, entry)));
         Some(Awaited { kept, fresh })
+    }
+
+    /// The parts of a read that lies at the end of the file, where the last bytes came with its opening; asks for what
+    /// lacks before them, up to where they begin. `None` if it is to be read as ever.
+    fn brought_parts(&mut self, link: LinkEstimate, read: ByteRange) -> Option<Vec<Part>> {
+        self.brought.take_if(|brought| brought.has_failed());
+        let brought = self.brought.as_mut()?;
+        let end = brought.all_of(ByteRange::new(self.file.bytes.saturating_sub(1), 1));
+        // What is read ahead has come this far by itself.
+        let is_first = self.entries.is_empty() && end.is_some_and(|end| self.file.are_good(&end));
+        // The home's lease alone has come with the opening.
+        if is_first
+            && let Some(lacking) = brought.lacking_before(read)
+            && self.file.is_at_home(lacking)
+            && brought.take_room(lacking)
+        {
+            let sent = self.file.send(link, &[lacking]);
+            brought.put_before(lacking, sent.into_iter().flat_map(|(_, parts)| parts));
+        }
+        brought.all_of(read).filter(|parts| self.file.are_good(parts))
     }
 
     /// Whether parts that were kept before a read may be used now; if not, all is thrown away. `changes`

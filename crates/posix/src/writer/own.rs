@@ -68,9 +68,9 @@ impl Own {
     pub(super) fn note_arrived(&mut self, links: &Links, oid: Oid, note: impl FnOnce()) {
         let before = links.changes.now_of(oid);
         note();
-        // Two, if nobody else has changed it in between: then it does not fit any more.
-        if links.changes.now_of(oid) == before.wrapping_add(2) {
-            self.changes = self.changes.wrapping_add(2);
+        // One, if nobody else has changed it in between: then it does not fit any more.
+        if links.changes.now_of(oid) == before.wrapping_add(1) {
+            self.changes = self.changes.wrapping_add(1);
         }
     }
 
