@@ -131,6 +131,12 @@ impl Pipeline {
         estimates.reduce(LinkEstimate::with).unwrap_or_default()
     }
 
+    /// What the link to a target's engine has turned out to carry when it was kept full, in bytes per second.
+    pub fn proven_rate(&self, target: TargetId) -> Option<u64> {
+        let engine = self.pool.map().engine_of(target)?;
+        self.scheduler().ways.get(&engine)?.link.proven_rate()
+    }
+
     /// Puts on record for later processes what the links to far engines have turned out to carry.
     pub fn remember_links(&self) {
         for link in self.pool.session().links() {

@@ -19,8 +19,6 @@ const BUDGET_BYTES: u64 = 512 << 20;
 const EXPECT_BYTES: u64 = 4 << 20;
 /// What comes with the answer to an opening is at most this part of what the link carries in a round trip.
 const BROUGHT_SHARE: u64 = 64;
-/// But as much comes in any case: by short files alone the link seems to carry little.
-const BROUGHT_BYTES_MIN: u64 = 2048;
 /// Engines of a pool up to which connections are made before it is known which of them has a file.
 const EXPECT_ENGINES: usize = 2;
 
@@ -104,9 +102,14 @@ impl Reading {
     /// How many of a file's last bytes are worth coming with the answer to its opening: what costs the link to
     /// this target next to nothing.
     pub(crate) fn bring_bytes(&self, target: TargetId) -> usize {
-        let product = self.link(target).bandwidth_delay_product_bytes();
-        let cheap = if product == 0 { u64::MAX } else { product / BROUGHT_SHARE };
-        cheap.clamp(BROUGHT_BYTES_MIN, BROUGHT_BYTES_MAX.into()) as usize
+        let round_trip_us = self.link(target).round_trip_us;
+        // What short files have brought says little of what it carries.
+        let proven = self.pipeline().proven_rate(target);
+        let cheap = proven.map_or(u64::MAX, |rate| {
+            let product = u128::from(rate) * u128::from(round_trip_us) / 1_000_000;
+            u64::try_from(product).unwrap_or(u64::MAX) / BROUGHT_SHARE
+        });
+        cheap.min(BROUGHT_BYTES_MAX.into()) as usize
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read
