@@ -48,8 +48,8 @@ for turn in range(4):
 print("seen")
 """
 
-# What git does with each of its files: it looks whether there is a lock, writes beside the file, asks for the times of
-# what it has written, and gives it the name. What it was told is what it finds later.
+# What git does with each of its files: it looks whether there is a lock, writes beside the file, asks
+# for the times of what it has written, and gives it the name. What it was told is what it finds later.
 REPLACE = """
 import os, sys, time
 top, turns = sys.argv[1], int(sys.argv[2])
@@ -84,7 +84,7 @@ assert len(os.listdir(f"{top}/objects")) == turns - turns // 5
 print("found")
 """
 
-# Names that others make, remove and move while this one looks at them, each as soon as that was answered.
+# Names that others make, remove and move while this one looks at them, each as soon as it was answered.
 WATCH = """
 import os, sys
 near, far = sys.argv[1:3]
