@@ -106,11 +106,6 @@ impl Page {
         (entry.kind == FileKind::Directory).then_some(entry.oid)
     }
 
-    /// The attributes of an entry, if they hold.
-    pub(super) fn known(&self, place: usize, holds: impl Fn(&Seen) -> bool) -> Option<&Seen> {
-        self.entries.get(place)?.seen.as_ref().filter(|seen| holds(seen))
-    }
-
     /// A look at an entry of the page that begins after a cookie.
     pub(super) fn look(
         &mut self,

@@ -322,17 +322,20 @@ impl Listings {
         let mut answer = None;
         if let Some(directory) = directories.get_mut(&dir) {
             match directory.find(name) {
-                Some((_, page, place)) if self.believes_names(dir, page) => {
+                Some((after, page, place)) if self.believes_names(dir, page) => {
                     let leased_until = page.leased_until;
-                    let Some(seen) = page.known(place, |seen| self.holds(seen)) else {
-                        return Look::Unknown;
-                    };
-                    let since = page.stamp.since.min(seen.stamp.since);
-                    // As if it had been asked for so early that it is believed for no longer than the lease holds.
-                    let by_lease =
-                        leased_until.zip(self.ttl).and_then(|(l, ttl)| l.checked_sub(ttl));
-                    let since = by_lease.map_or(since, |by_lease| since.min(by_lease));
-                    answer = Some(Look::Known(Box::new(seen.attr.clone()), since));
+                    match page.look(after, place, |_| true, |seen| self.holds(seen)) {
+                        Look::Known(attr, since) => {
+                            // As if it had been asked for so early that it is believed for no longer than the
+                            // lease holds.
+                            let by_lease = leased_until.zip(self.ttl);
+                            let by_lease = by_lease.and_then(|(until, ttl)| until.checked_sub(ttl));
+                            let since = by_lease.map_or(since, |by_lease| since.min(by_lease));
+                            answer = Some(Look::Known(attr, since));
+                        }
+                        look @ Look::Incomplete(_) if !is_again => return look,
+                        _ => return Look::Unknown,
+                    }
                 }
                 Some(_) => {}
                 None => {

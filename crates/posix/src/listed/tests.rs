@@ -87,6 +87,15 @@ fn where_names_are_leased_a_listing_counts_as_long_as_their_lease() {
     assert!(is_absent(600) && is_known(&listings, 7));
     drop(listings.make_name(dir()));
     assert!(!is_absent(600) && !is_known(&listings, 7));
+    // What a listing had no attributes of is asked for all at once.
+    let bare = |entry: Listed| Listed { attr: None, ..entry };
+    let entries = files(9).entries.into_iter().map(bare).collect();
+    let leased_until = Some(now + LONG);
+    listings.keep(&listings.ask(), dir(), Part { entries, leased_until, ..files(0) });
+    let looks = [1, 2, 3].map(|number| listings.look(dir(), &name(number), false));
+    assert!(
+        matches!(&looks, [Look::Unknown, Look::Unknown, Look::Incomplete(all)] if all.len() == 6)
+    );
     // Of a directory all of whose names are not known nobody can tell which are not there.
     let part = Part { end: false, leased_until: Some(now + LONG), ..files(3) };
     listings.keep(&listings.ask(), dir(), part);

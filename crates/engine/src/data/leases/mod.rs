@@ -619,12 +619,19 @@ impl Leases {
     ) -> Option<Instant> {
         let entry = entries.get_mut(&key)?;
         let is_own = who.is_some_and(|session| entry.readers == Readers::One(session));
-        let until = entry.all_names_until;
-        if is_own || until <= self.platform.now() {
+        let (until, now) = (entry.all_names_until, self.platform.now());
+        if is_own {
             return None;
         }
-        entry.refuse_readers();
-        Some(until)
+        if until > now {
+            entry.refuse_readers();
+            return Some(until);
+        }
+        // As long as others go on changing names nobody gets a lease by which they would have to wait again.
+        if entry.reading_refused_until.is_some_and(|until| until > now) {
+            entry.reading_refused_until = Some(now + REFUSAL);
+        }
+        None
     }
 
     /// Whether read leases of an earlier run of the engine may hold.

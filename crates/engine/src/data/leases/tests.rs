@@ -443,6 +443,12 @@ fn who_relies_on_all_names_is_waited_for_by_whoever_makes_one() {
     assert!(is_kept(Some(TWO)), "of several nobody is told apart");
     time.sleep(READ);
     assert!(!is_kept(Some(TWO)));
+    // As long as names are made by others they wait no more.
+    for _ in 0..4 {
+        time.sleep(REFUSAL / 2);
+        assert!(!is_kept(Some(TWO)));
+        assert_eq!(leases.grant_all_names(key(), ONE).lease, Duration::ZERO);
+    }
     // A lease to write is waited for by who wants to read.
     time.sleep(REFUSAL);
     assert_eq!(leases.grant_names(key(), TWO, None).lease, WRITE);
