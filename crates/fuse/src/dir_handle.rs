@@ -102,7 +102,7 @@ mod tests {
         let (ttl, age) = (PAGE_AGE, Duration::from_millis(300));
         assert_eq!(page.attrs_left(0, begun, ttl), Some(ttl));
         assert_eq!(page.attrs_left(1, begun, ttl), None);
-        assert_eq!(page.attrs_left(0, begun + age, ttl), Some(ttl - age));
+        assert_eq!(page.attrs_left(0, begun + age, ttl), ttl.checked_sub(age));
         assert_eq!(page.attrs_left(0, begun + ttl, ttl), None);
         assert_eq!(page.attrs_left(0, begun, Duration::ZERO), None, "where nothing is believed");
         assert_eq!(page.place_after(10, begun + PAGE_AGE), None);

@@ -125,8 +125,8 @@ fn own_changes_wait_for_no_own_lease_and_are_seen_at_once() {
         let (_, file) = fs.create(&CALLER, dir, made.as_bytes(), 0o600, OFlags::WRONLY).unwrap();
         fs.write(&file, 0, b"made").unwrap();
         assert_eq!(look(&fs, dir, &made), Ok(4));
-        let mode = RenameMode::Replace;
-        fs.rename(&CALLER, dir, made.as_bytes(), aside, moved.as_bytes(), mode).unwrap();
+        let how = RenameMode::Replace;
+        fs.rename(&CALLER, dir, made.as_bytes(), aside, moved.as_bytes(), how).unwrap();
         assert_eq!((look(&fs, dir, &made), look(&fs, aside, &moved)), (Err(Errno::NOENT), Ok(4)));
         fs.unlink(&CALLER, aside, moved.as_bytes()).unwrap();
         assert_eq!(look(&fs, aside, &moved), Err(Errno::NOENT));

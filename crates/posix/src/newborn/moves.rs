@@ -24,16 +24,26 @@ pub(crate) enum Going<'a> {
     Moved(Place<'a>),
 }
 
-/// A change of names that has been asked for.
+/// What stands under a name.
+#[derive(Clone, Copy, Debug)]
+enum Standing {
+    /// Not all names of the directory are known.
+    Unknown,
+    /// The name is not there.
+    Absent,
+    /// It is.
+    There(There),
+}
+
+/// A change of names that has been asked for, and what stood under the names.
 #[must_use = "what has come of it is to be told"]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Move<'a> {
     generation: u64,
     from: Place<'a>,
     going: Going<'a>,
-    /// What stood there, where all names of the directory are known.
-    moved: Option<There>,
-    replaced: Option<Option<There>>,
+    moved: Standing,
+    replaced: Standing,
 }
 
 impl<'a> Move<'a> {
@@ -44,40 +54,18 @@ impl<'a> Move<'a> {
             Going::Unlinked | Going::Removed => None,
         }
     }
-}
 
-impl State {
-    fn kind(&self, there: There) -> Option<FileKind> {
-        match there {
-            There::Newborn(oid) => Some(self.objects.get(&oid)?.attr.kind),
-            There::Entry(entry) => Some(entry.kind),
-            There::Unclear => None,
+    /// Whether it was a move of one object in the place of another, or of none: between two names of one object
+    /// nothing is done at all.
+    fn is_of_another(&self) -> bool {
+        match (self.moved, self.replaced) {
+            (Standing::There(There::Newborn(_)), _)
+            | (Standing::There(There::Entry(_)), Standing::Absent) => true,
+            (Standing::There(There::Entry(moved)), Standing::There(there)) => {
+                there.oid().is_some_and(|oid| oid != moved.oid)
+            }
+            _ => false,
         }
-    }
-
-    /// What stands under a name; `None` if not all names of the directory are known.
-    fn standing(&self, (dir, name): Place<'_>) -> Option<Option<There>> {
-        Some(self.dirs.get(&dir)?.names.get(name).copied())
-    }
-
-    fn put(&mut self, (dir, name): Place<'_>, there: Option<There>) {
-        let Some(known) = self.dirs.get_mut(&dir) else { return };
-        match there {
-            Some(there) => known.names.insert(name.into(), there),
-            None => known.names.remove(name),
-        };
-    }
-
-    /// Nothing is known any more of an object that has lost its name.
-    fn forget(&mut self, there: There) {
-        let oid = match there {
-            There::Newborn(oid) => oid,
-            There::Entry(entry) => entry.oid,
-            There::Unclear => return,
-        };
-        self.objects.remove(&oid);
-        self.contents.remove(&oid);
-        self.dirs.remove(&oid);
     }
 }
 
@@ -101,41 +89,24 @@ impl Newborns {
         going: Going<'a>,
     ) -> Option<Move<'a>> {
         let mut state = self.state(generation);
-        let standing = state.standing(from);
-        let moved = standing.flatten();
-        let kind = moved.and_then(|there| state.kind(there));
-        let is_newborn = matches!(moved, Some(There::Newborn(_)));
-        let (may_be_kept, replaced) = match going {
-            Going::Unlinked => (standing.is_none() || moved.is_some() && kind.is_some(), None),
-            // Which directory goes has to be known.
-            Going::Removed => (kind == Some(FileKind::Directory), None),
-            Going::Moved(to) => {
-                let replaced = state.standing(to);
-                let is_clear = |there: There| state.kind(there).is_some();
-                // Below a directory that moves other leases would count; and others may find what moves to where
-                // names are not leased.
-                let may_move = if is_newborn {
-                    kind != Some(FileKind::Directory) && replaced.is_some()
-                } else {
-                    standing.is_none() || moved.is_some_and(is_clear)
-                };
-                let of_directory = |there| state.kind(there) == Some(FileKind::Directory);
-                let may_replace = replaced.flatten().is_none_or(|there| !of_directory(there));
-                (may_move && may_replace, replaced)
-            }
+        let moved = state.standing(from);
+        let replaced = match going {
+            Going::Moved(to) => state.standing(to),
+            Going::Unlinked | Going::Removed => Standing::Unknown,
         };
-        if !may_be_kept {
+        let begun = Move { generation, from, going, moved, replaced };
+        if !state.may_keep(&begun) {
             return None;
         }
         state.put(from, Some(There::Unclear));
         if let Going::Moved(to) = going {
             state.put(to, Some(There::Unclear));
         }
-        Some(Move { generation, from, going, moved, replaced })
+        Some(begun)
     }
 
     /// It was done. `to_shard`: that of the place to which it was moved, if it was.
-    pub(crate) fn end_move(&self, generation: u64, done: Move<'_>, to_shard: Option<u16>) {
+    pub(crate) fn end_move(&self, generation: u64, done: &Move<'_>, to_shard: Option<u16>) {
         if generation == done.generation {
             let mut state = self.state(generation);
             state.end_move(done, to_shard);
@@ -145,32 +116,74 @@ impl Newborns {
 }
 
 impl State {
-    fn end_move(&mut self, done: Move<'_>, to_shard: Option<u16>) {
-        let Move { from, going, moved, replaced, .. } = done;
-        let Going::Moved(to) = going else {
-            self.put(from, None);
-            if let Some(there) = moved {
-                self.forget(there);
+    fn standing(&self, (dir, name): Place<'_>) -> Standing {
+        let Some(known) = self.dirs.get(&dir) else { return Standing::Unknown };
+        known.names.get(name).copied().map_or(Standing::Absent, Standing::There)
+    }
+
+    /// What kind of object stands there; `None` also if that is not known.
+    fn kind(&self, standing: Standing) -> Option<FileKind> {
+        match standing {
+            Standing::There(There::Newborn(oid)) => Some(self.objects.get(&oid)?.attr.kind),
+            Standing::There(There::Entry(entry)) => Some(entry.kind),
+            Standing::There(There::Unclear) | Standing::Absent | Standing::Unknown => None,
+        }
+    }
+
+    /// Whether what is known of names, but for those of a change, stays so with it.
+    fn may_keep(&self, change: &Move<'_>) -> bool {
+        let Move { going, moved, replaced, .. } = *change;
+        let kind = self.kind(moved);
+        let is_unknown = matches!(moved, Standing::Unknown);
+        match going {
+            Going::Unlinked => is_unknown || kind.is_some(),
+            // Which directory goes has to be known.
+            Going::Removed => kind == Some(FileKind::Directory),
+            Going::Moved(_) => {
+                // Below a new directory that moves other leases would count; and others may find what moves to
+                // where names are not leased.
+                let may_move = if matches!(moved, Standing::There(There::Newborn(_))) {
+                    kind != Some(FileKind::Directory) && !matches!(replaced, Standing::Unknown)
+                } else {
+                    is_unknown || kind.is_some()
+                };
+                may_move && self.kind(replaced) != Some(FileKind::Directory)
             }
-            return;
+        }
+    }
+
+    fn put(&mut self, (dir, name): Place<'_>, there: Option<There>) {
+        let Some(known) = self.dirs.get_mut(&dir) else { return };
+        match there {
+            Some(there) => known.names.insert(name.into(), there),
+            None => known.names.remove(name),
         };
-        // Between two names of one object nothing is done at all.
-        let is_another = match (moved, replaced) {
-            (Some(There::Newborn(_)), _) | (Some(There::Entry(_)), Some(None)) => true,
-            (Some(There::Entry(entry)), Some(Some(there))) => {
-                there.oid().is_some_and(|oid| oid != entry.oid)
-            }
-            _ => false,
+    }
+
+    /// Nothing is known any more of an object that has lost its name.
+    fn forget(&mut self, standing: Standing) {
+        if let Standing::There(there) = standing
+            && let Some(oid) = there.oid()
+        {
+            self.objects.remove(&oid);
+            self.contents.remove(&oid);
+            self.dirs.remove(&oid);
+        }
+    }
+
+    fn end_move(&mut self, done: &Move<'_>, to_shard: Option<u16>) {
+        let Going::Moved(to) = done.going else {
+            self.put(done.from, None);
+            return self.forget(done.moved);
         };
-        if !is_another {
+        let Standing::There(moved) = done.moved else { return };
+        if !done.is_of_another() {
             return;
         }
-        if let Some(there) = replaced.flatten() {
-            self.forget(there);
-        }
-        self.put(from, None);
-        self.put(to, moved);
-        if let (Some(There::Newborn(oid)), Some(shard)) = (moved, to_shard) {
+        self.forget(done.replaced);
+        self.put(done.from, None);
+        self.put(to, Some(moved));
+        if let (There::Newborn(oid), Some(shard)) = (moved, to_shard) {
             self.settle_in(oid, to.0, shard);
         }
     }

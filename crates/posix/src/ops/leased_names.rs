@@ -30,6 +30,13 @@ const _: () = assert!(SERIALS <= SERIALS_MAX);
 /// What came of looking a name up.
 type Looked = std::result::Result<Found, ClientError>;
 
+/// What came of asking for leases of a directory's names.
+struct Asked {
+    /// The directory and all names in it; `None` if something is missing.
+    dir: Option<(Arc<Attr>, Vec<DirEntry>)>,
+    looked: Option<Looked>,
+}
+
 impl FileSystem {
     /// A place for a name in a directory whose names are leased, or are so now.
     pub(super) fn cradle(&self, dir: Oid, name: &[u8], target: TargetId) -> Result<Option<Cradle>> {
@@ -102,8 +109,8 @@ impl FileSystem {
             return Ok((false, None));
         }
         let Some(namings_begun) = self.newborns.namings_begun() else { return Ok((false, None)) };
-        let (names, looked) = self.ask_for_names(dir, look);
-        if let Some((attr, entries)) = names {
+        let Asked { dir: found, looked } = self.ask_for_names(dir, look);
+        if let Some((attr, entries)) = found {
             let names = entries.into_iter().map(|found| (found.name, found.entry));
             let generation = pool.names_generation();
             if self.newborns.keep_leased(generation, attr, names, namings_begun) {
@@ -116,13 +123,8 @@ impl FileSystem {
     }
 
     /// Asks for leases of a directory's names, then for the directory and all names in it, and for numbers where
-    /// few are left, at once; and looks up one of them. `None` if something of the directory is missing; leases that
-    /// were given are held all the same.
-    fn ask_for_names(
-        &self,
-        dir: Oid,
-        look: Option<&[u8]>,
-    ) -> (Option<(Arc<Attr>, Vec<DirEntry>)>, Option<Looked>) {
+    /// few are left, at once; and looks up one of them. Leases that were given are held also if something is missing.
+    fn ask_for_names(&self, dir: Oid, look: Option<&[u8]>) -> Asked {
         let (pool, asked) = (self.pool(), self.now());
         let shards: Vec<(u16, TargetId)> = {
             let placement = pool.placement();
@@ -180,6 +182,7 @@ impl FileSystem {
             names.extend(page.into_iter().flat_map(|page| page.entries));
         }
         let looked = look.map(|ticket| replies.take(ticket));
-        (attr.filter(|_| is_whole).map(|attr| (Arc::from(attr), names)), looked)
+        let dir = attr.filter(|_| is_whole).map(|attr| (Arc::from(attr), names));
+        Asked { dir, looked }
     }
 }

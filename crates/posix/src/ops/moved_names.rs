@@ -34,7 +34,7 @@ impl FileSystem {
             let target = self.entry_target(dir, name);
             self.pool().placement().shard_on_target(dir, target)
         });
-        self.newborns.end_move(self.pool().names_generation(), begun, to_shard);
+        self.newborns.end_move(self.pool().names_generation(), &begun, to_shard);
     }
 
     /// Names are about to change in a way that leases of names are no good for: everything in flight arrives
