@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -128,6 +129,7 @@ def test_cp_find_and_du_agree_with_a_local_copy(source, place, sh):
     )
 
 
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="needs rsync")
 @pytest.mark.limit(240)
 def test_rsync_twice_moves_nothing_the_second_time(source, place, sh):
     sh(
