@@ -21,6 +21,14 @@ pub fn take_cause() -> Option<ClientError> {
     CAUSE.try_with(Cell::take).ok().flatten()
 }
 
+/// The errno of a request about a name: in a directory that is gone none can be made, nor found.
+pub(crate) fn of_entry(error: &ClientError) -> Errno {
+    match of_client(error) {
+        Errno::STALE => Errno::NOENT,
+        other => other,
+    }
+}
+
 /// The errno of a status.
 pub fn of_status(status: Status) -> Errno {
     match status {

@@ -18,13 +18,13 @@ pub(crate) fn wait_for_holder(node: &Node, target: &Target, dir: Oid, who: Optio
 
 /// The same, until nobody but `who` relies on names not being there.
 pub(crate) fn wait_to_insert(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) {
+    wait_for_holder(node, target, dir, who);
     if let Some(shard) = node.shard_on_target(dir, target.id) {
-        target.leases.before_look_up((dir, shard), who);
         target.leases.before_insert((dir, shard), who);
     }
 }
 
-/// Whether somebody but `who` has a lease now by which no name can be made, and is waited for.
+/// Whether somebody but `who` has a lease now by which no name can be made or go, and is waited for.
 pub(crate) fn are_withheld(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) -> bool {
     node.shard_on_target(dir, target.id).is_some_and(|shard| {
         target.leases.is_withheld((dir, shard), who)
@@ -39,6 +39,9 @@ pub(crate) fn lease_to_read(target: &Target, session: SessionId, names: ShardRef
     }
     target.record_leases(LeaseKind::Read)?;
     let granted = target.leases.grant_all_names((names.oid, names.shard), session);
+    if granted.lease.is_zero() {
+        return Ok(granted.into());
+    }
     match target.wait_for_changes(names.oid) {
         // It stays, and is told to nobody.
         Err(Status::Busy) => Ok(Reply::Leased { lease_ms: 0, version: 0 }),

@@ -7,6 +7,7 @@ use azekura_proto::transaction::Action;
 use azekura_proto::{SessionId, Status};
 
 use crate::data::leases::Change;
+use crate::namespace::leased_names::are_withheld;
 use crate::node::Node;
 use crate::target::Target;
 
@@ -24,18 +25,17 @@ pub(crate) fn keep_from_leases<'t>(
 ) -> Result<Vec<Change<'t>>, Status> {
     let mut changes = Vec::new();
     for action in actions {
-        if let Action::RemoveEntry { dir, .. }
-        | Action::InsertEntry { dir, .. }
-        | Action::SealShard { dir } = action
-            && let Some(shard) = node.shard_on_target(*dir, target.id)
-            && target.leases.is_withheld((*dir, shard), who)
-        {
-            return Err(Status::Busy);
-        }
-        if let Action::RemoveEntry { dir, .. } | Action::InsertEntry { dir, .. } = action
-            && let Some(shard) = node.shard_on_target(*dir, target.id)
-            && target.leases.keeps_names_away((*dir, shard), who)
-        {
+        let is_withheld = match action {
+            Action::RemoveEntry { dir, .. } | Action::InsertEntry { dir, .. } => {
+                are_withheld(node, target, *dir, who)
+            }
+            // It is empty: only what is on its way there counts.
+            Action::SealShard { dir } => node
+                .shard_on_target(*dir, target.id)
+                .is_some_and(|shard| target.leases.is_withheld((*dir, shard), who)),
+            _ => false,
+        };
+        if is_withheld {
             return Err(Status::Busy);
         }
         let (dir, gone) = match action {

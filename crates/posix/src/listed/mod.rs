@@ -319,38 +319,38 @@ impl Listings {
     ) -> Look {
         let now = self.platform.now();
         let Known { directories, relied, .. } = known;
-        let mut answer = None;
-        if let Some(directory) = directories.get_mut(&dir) {
-            match directory.find(name) {
-                Some((after, page, place)) if self.believes_names(dir, page) => {
-                    let leased_until = page.leased_until;
-                    match page.look(after, place, |_| true, |seen| self.holds(seen)) {
-                        Look::Known(attr, since) => {
-                            // As if it had been asked for so early that it is believed for no longer than the
-                            // lease holds.
-                            let by_lease = leased_until.zip(self.ttl);
-                            let by_lease = by_lease.and_then(|(until, ttl)| until.checked_sub(ttl));
-                            let since = by_lease.map_or(since, |by_lease| since.min(by_lease));
-                            answer = Some(Look::Known(attr, since));
-                        }
-                        look @ Look::Incomplete(_) if !is_again => return look,
-                        _ => return Look::Unknown,
-                    }
-                }
-                Some(_) => {}
-                None => {
-                    let is_whole = directory.is_whole(|page| self.believes_names(dir, page));
-                    answer = is_whole.then_some(Look::Absent);
-                }
+        let directory = directories.get_mut(&dir);
+        match directory.and_then(|directory| self.leased_answer(directory, (dir, name))) {
+            Some(answer @ (Look::Known(..) | Look::Absent)) => {
+                relied.note_answered(dir, name, now);
+                known.note_used(dir);
+                answer
             }
+            Some(look @ Look::Incomplete(_)) if !is_again => look,
+            None if !is_again && relied.note_asked(dir, name, now) => Look::Unlisted,
+            _ => Look::Unknown,
         }
-        if let Some(answer) = answer {
-            relied.note_answered(dir, name, now);
-            known.note_used(dir);
-            return answer;
+    }
+
+    /// What the lease of all names of a directory says of a name; `None` if there is none.
+    fn leased_answer(&self, directory: &mut Directory, (dir, name): (Oid, &[u8])) -> Option<Look> {
+        let Some((after, page, place)) = directory.find(name) else {
+            let is_whole = directory.is_whole(|page| self.believes_names(dir, page));
+            return is_whole.then_some(Look::Absent);
+        };
+        if !self.believes_names(dir, page) {
+            return None;
         }
-        let is_worth = !is_again && relied.note_asked(dir, name, now);
-        if is_worth { Look::Unlisted } else { Look::Unknown }
+        let leased_until = page.leased_until;
+        Some(match page.look(after, place, |_| true, |seen| self.holds(seen)) {
+            Look::Known(attr, since) => {
+                // As if it had been asked for so early that it is believed for no longer than the lease holds.
+                let by_lease = leased_until.zip(self.ttl);
+                let by_lease = by_lease.and_then(|(until, ttl)| until.checked_sub(ttl));
+                Look::Known(attr, by_lease.map_or(since, |by_lease| since.min(by_lease)))
+            }
+            look => look,
+        })
     }
 
     /// No lease has been given of the names of a directory.

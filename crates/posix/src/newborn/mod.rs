@@ -143,6 +143,13 @@ struct State {
 }
 
 impl State {
+    /// The engine's time as it is counted on here, and whether it is not later than it will be there.
+    fn engine_time(&self, round_trip: Duration, now: Instant) -> Option<(Timestamp, bool)> {
+        let (time, told) = self.clock?;
+        let age = now.saturating_duration_since(told);
+        Some((time.after(age), age < clock_life(round_trip)))
+    }
+
     /// Whether something has been made under a lease so lately that more of it is to be expected.
     fn goes_on(&self, round_trip: Duration, now: Instant) -> bool {
         let time = ON_AND_ON.max((round_trip * ON_AND_ON_ROUND_TRIPS).min(ON_AND_ON_MAX));
@@ -331,15 +338,14 @@ impl Newborns {
         (round_trip, now): (Duration, Instant),
     ) -> Option<Cradle> {
         let mut state = self.state(generation);
-        let (is_full, (time, told)) = (state.objects.len() >= OBJECTS_MAX, state.clock?);
+        let is_full = state.objects.len() >= OBJECTS_MAX;
+        let (born, is_clock_new) = state.engine_time(round_trip, now)?;
         let known = state.dirs.get_mut(&dir)?;
         if is_full || known.names.contains_key(name) {
             return None;
         }
         known.names.insert(name.into(), There::Unclear);
         let root = known.root.of(dir, shard);
-        let age = now.saturating_duration_since(told);
-        let (born, is_clock_new) = (time.after(age), age < clock_life(round_trip));
         Some(Cradle { root, dir: Arc::clone(&known.attr), born, is_clock_new })
     }
 
@@ -472,9 +478,8 @@ impl Newborns {
 
     /// The engine's time as it is counted on here, if that is not later than it will be there.
     pub(crate) fn engine_time(&self, round_trip: Duration, now: Instant) -> Option<Timestamp> {
-        let (time, told) = self.own_state().clock?;
-        let age = now.saturating_duration_since(told);
-        (age < clock_life(round_trip)).then(|| time.after(age))
+        let (time, is_new) = self.own_state().engine_time(round_trip, now)?;
+        is_new.then_some(time)
     }
 
     /// The times of a newborn file are told to the engine as those in these attributes: so they are exact.

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use super::changed_dir::{ChangedDir, Effect};
 use super::open::access_of;
 use crate::cache::{AskedAny, Step};
-use crate::errno::{of_client, of_status};
+use crate::errno::{of_client, of_entry, of_status};
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
 /// A file that comes and goes between two requests is given up after so many rounds.
@@ -235,7 +235,7 @@ impl FileSystem {
             let request = Create { dir, name, inode, open: false };
             self.change_entry((dir, name), request, watched, effect_of_creation)
         };
-        match creation.map_err(|error| entry_errno(&error))? {
+        match creation.map_err(|error| of_entry(&error))? {
             Creation::New(mut attr) => {
                 let oid = attr.oid;
                 self.newborns.note_entry(dir, name, &attr);
@@ -373,7 +373,7 @@ impl FileSystem {
                         (parent, guard) = (self.parent_attr(dir)?, None);
                         continue;
                     }
-                    Err(error) => return Err(entry_errno(&error)),
+                    Err(error) => return Err(of_entry(&error)),
                 }
             };
             if flags.contains(OFlags::EXCL) {
@@ -485,13 +485,5 @@ fn effect_of_creation(creation: &Creation) -> Effect {
             Effect::Stamped(change.time, i8::from(attr.kind == FileKind::Directory))
         }
         Creation::Existing(..) => Effect::None,
-    }
-}
-
-/// In a directory that is gone no name can be made.
-pub(super) fn entry_errno(error: &azekura_client::ClientError) -> Errno {
-    match of_client(error) {
-        Errno::STALE => Errno::NOENT,
-        other => other,
     }
 }

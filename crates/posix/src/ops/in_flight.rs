@@ -247,6 +247,14 @@ impl FileSystem {
         }
     }
 
+    /// As [`FileSystem::newborn_attr`], of the object of this name.
+    pub(crate) fn newborn_attr_named(&self, dir: Oid, name: &[u8]) -> Option<Attr> {
+        match self.name(dir, name) {
+            Name::Newborn(oid) => self.newborn_attr(oid),
+            Name::Unknown | Name::Absent(_) | Name::Entry(..) => None,
+        }
+    }
+
     /// Whether it is certain that a name is not there, without asking.
     pub(crate) fn is_absent(&self, dir: Oid, name: &[u8]) -> bool {
         matches!(self.name(dir, name), Name::Absent(_))

@@ -14,9 +14,9 @@ use azekura_proto::message::typed::{
 use azekura_proto::message::{DirEntry, ShardRef};
 use azekura_proto::{Attr, Oid, TargetId};
 
-use crate::errno::of_client;
+use crate::errno::{of_client, of_entry};
 use crate::newborn::Cradle;
-use crate::{Errno, FileSystem, Result};
+use crate::{FileSystem, Result};
 
 /// Directories of more shards are not leased, nor are numbers drawn from more targets.
 const SHARDS_MAX: u16 = 16;
@@ -72,11 +72,14 @@ impl FileSystem {
     /// Looks a name up in a directory in which something was made a moment ago, and leases all names of it in the same
     /// exchange: what is not there is known from then on. `None` if it is to be looked up by itself.
     pub(super) fn look_and_lease(&self, dir: Oid, name: &[u8]) -> Result<Option<Result<Found>>> {
+        if !self.changes_fly() {
+            return Ok(None);
+        }
         let target = self.entry_target(dir, name);
         let round_trip = Duration::from_micros(self.pool().round_trip_us_to(target));
-        if !self.changes_fly()
+        // Where the pool is near nothing further is looked at.
+        if !self.writing.changes_may_fly(target)
             || !self.newborns.was_made_in(dir, round_trip, self.now())
-            || !self.writing.changes_may_fly(target)
             || self.newborns.knows_names(self.pool().names_generation(), dir)
         {
             return Ok(None);
@@ -84,13 +87,7 @@ impl FileSystem {
         // Whoever is about to make something here leases the names by itself.
         let Some(_making) = self.newborns.try_make() else { return Ok(None) };
         let (_, looked) = self.lease_names(dir, Some(name))?;
-        Ok(looked.map(|looked| {
-            looked.map_err(|error| match of_client(&error) {
-                // The directory is gone.
-                Errno::STALE => Errno::NOENT,
-                other => other,
-            })
-        }))
+        Ok(looked.map(|looked| looked.map_err(|error| of_entry(&error))))
     }
 
     /// Leases the names of a directory, if that is worth it: then all that are there are known. Tells whether it

@@ -5,8 +5,7 @@ use azekura_proto::message::typed::Link;
 use azekura_proto::{Attr, Oid, Timestamp};
 
 use super::changed_dir::{ChangedDir, Effect};
-use super::create::entry_errno;
-use crate::errno::of_status;
+use crate::errno::{of_entry, of_status};
 use crate::writer::WriteLeases;
 use crate::{Credentials, Errno, FileSystem, Result};
 
@@ -65,7 +64,7 @@ impl FileSystem {
         let _change = self.listed.change_names();
         let done = self.change_entry((dir, name), Link { oid, dir, name }, watched, effect);
         drop(naming);
-        done.map_err(|error| match entry_errno(&error) {
+        done.map_err(|error| match of_entry(&error) {
             Errno::ISDIR => Errno::PERM,
             other => other,
         })?;

@@ -116,9 +116,7 @@ impl FileSystem {
     }
 
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
-        if let Some(newborn) = self.newborn_named(dir, name)
-            && let Some(attr) = self.newborn_attr(newborn.attr.oid)
-        {
+        if let Some(attr) = self.newborn_attr_named(dir, name) {
             return Ok(Box::new(attr));
         }
         if self.is_absent(dir, name) {

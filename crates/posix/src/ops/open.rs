@@ -10,7 +10,7 @@ use azekura_proto::message::typed::{FileLeased, SetAttr};
 use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
-use crate::errno::of_client;
+use crate::errno::of_entry;
 use crate::listed::FoundName;
 use crate::permission::set_id_bits_lost;
 use crate::writer::WriteLeases;
@@ -123,11 +123,7 @@ impl FileSystem {
         let bring_bytes = if wants_lease { self.reading.bring_bytes(target) } else { 0 };
         let mut brought = vec![0; bring_bytes];
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
-        let opened = opened.map_err(|error| match of_client(&error) {
-            // The directory is gone.
-            Errno::STALE => Errno::NOENT,
-            other => other,
-        });
+        let opened = opened.map_err(|error| of_entry(&error));
         let Some(opened) = opened? else { return Ok(Named::Unclear) };
         let OpenedName { entry, attr, reference, lease, brought_bytes } = opened;
         match (entry.kind, attr, reference) {

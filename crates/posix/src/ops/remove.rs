@@ -5,8 +5,7 @@ use azekura_proto::message::typed::{RemoveDirectory, Unlink};
 use azekura_proto::{Attr, Oid, Timestamp};
 
 use super::changed_dir::{ChangedDir, Effect};
-use super::create::entry_errno;
-use crate::errno::of_status;
+use crate::errno::{of_entry, of_status};
 use crate::newborn::Going;
 use crate::{Credentials, Errno, FileSystem, Result, permission};
 
@@ -50,7 +49,7 @@ impl FileSystem {
         let _change = self.listed.change_names();
         let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
         drop(naming);
-        let done = done.map_err(|error| entry_errno(&error));
+        let done = done.map_err(|error| of_entry(&error));
         self.cache.forget_step(dir, name);
         if done.is_ok() {
             self.end_move(begun);
@@ -106,7 +105,7 @@ impl FileSystem {
         // Names kept below the directory lead nowhere now, and age away.
         self.cache.forget_step(dir, name);
         self.cache.age_dirs();
-        done.map(drop).map_err(|error| entry_errno(&error))
+        done.map(drop).map_err(|error| of_entry(&error))
     }
 
     /// Whether the caller may remove this name, if that is checked here.

@@ -14,7 +14,9 @@ const BEFORE_BYTES: u64 = 64 << 10;
 /// The last bytes of an open file, or all of them.
 #[derive(Debug)]
 pub(super) struct Brought {
-    parts: Vec<Part>,
+    /// What came with the opening.
+    came: Part,
+    before: Vec<Part>,
     range: ByteRange,
     taken_bytes: u64,
     budget: Arc<Budget>,
@@ -25,7 +27,8 @@ impl Brought {
     pub(super) fn new(part: Part, budget: &Arc<Budget>) -> Option<Self> {
         let (range, taken_bytes) = (part.range, part.range.bytes);
         budget.take(taken_bytes).then(|| Self {
-            parts: vec![part],
+            came: part,
+            before: Vec::new(),
             range,
             taken_bytes,
             budget: Arc::clone(budget),
@@ -34,8 +37,17 @@ impl Brought {
 
     /// The parts that a read needs, if they are all that it does.
     pub(super) fn all_of(&self, read: ByteRange) -> Option<Vec<Part>> {
-        let parts = || self.parts.iter().filter(|part| part.range.overlaps(read)).cloned();
+        let parts = || self.parts().filter(|part| part.range.overlaps(read)).cloned();
         (self.range.intersection(read) == read).then(|| parts().collect())
+    }
+
+    /// What came with the opening.
+    pub(super) fn came(&self) -> &Part {
+        &self.came
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.before.iter().chain([&self.came])
     }
 
     /// What lacks of the bytes from a read's first one on, if that is worth being asked for at once.
@@ -54,13 +66,13 @@ impl Brought {
 
     /// It is on its way.
     pub(super) fn put_before(&mut self, lacking: ByteRange, parts: impl Iterator<Item = Part>) {
-        self.parts.extend(parts);
+        self.before.extend(parts);
         self.range = ByteRange::between(lacking.offset, self.range.end());
     }
 
     /// Whether something of it will not come.
     pub(super) fn has_failed(&self) -> bool {
-        self.parts.iter().any(|part| part.fetch.has_failed())
+        self.parts().any(|part| part.fetch.has_failed())
     }
 }
 

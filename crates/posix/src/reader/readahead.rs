@@ -216,9 +216,8 @@ impl Readahead {
     fn brought_parts(&mut self, link: LinkEstimate, read: ByteRange) -> Option<Vec<Part>> {
         self.brought.take_if(|brought| brought.has_failed());
         let brought = self.brought.as_mut()?;
-        let end = brought.all_of(ByteRange::new(self.file.bytes.saturating_sub(1), 1));
         // What is read ahead has come this far by itself.
-        let is_first = self.entries.is_empty() && end.is_some_and(|end| self.file.are_good(&end));
+        let is_first = self.entries.is_empty() && self.file.is_good(brought.came());
         // The home's lease alone has come with the opening.
         if is_first
             && let Some(lacking) = brought.lacking_before(read)

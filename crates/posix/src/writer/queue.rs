@@ -216,35 +216,28 @@ impl LockedQueue<'_> {
 
     /// Reads at an offset what is in the file, if that is known and the lease holds; fewer bytes only at the end.
     pub(super) fn read_own(&self, offset: u64, buffer: &mut [u8]) -> Option<usize> {
-        if !self.holds_own() {
-            return None;
-        }
-        self.state.own.as_ref()?.read(self.links, self.queue.oid, offset, buffer)
+        self.own()?.read(self.links, self.queue.oid, offset, buffer)
     }
 
     /// The attributes of the file but for its times, if they are known and the lease holds.
     pub(super) fn own_attr(&self) -> Option<Attr> {
-        if !self.holds_own() {
-            return None;
-        }
-        self.state.own.as_ref()?.attr(self.links, self.queue.oid)
+        self.own()?.attr(self.links, self.queue.oid)
     }
 
     /// Keeps attributes that were asked for when everything had arrived.
     pub(super) fn keep_own_attr(&mut self, attr: &Attr) {
-        if self.holds_own()
+        if self.own().is_some()
             && let Some(own) = &mut self.state.own
         {
             own.keep_attr(self.links, attr);
         }
     }
 
-    fn holds_own(&self) -> bool {
-        let (Some(own), Some(lease)) = (self.state.own.as_ref(), self.state.leases.get(&0)) else {
-            return false;
-        };
+    /// What is known of the file, if the lease holds.
+    fn own(&self) -> Option<&Own> {
+        let (own, lease) = (self.state.own.as_ref()?, self.state.leases.get(&0)?);
         let holds = lease.epoch == own.epoch && lease.may_answer_until > self.links.now();
-        holds && self.state.error.is_none()
+        (holds && self.state.error.is_none()).then_some(own)
     }
 
     /// Notes what has come of a write. False if it has to be sent again, or nothing has come.

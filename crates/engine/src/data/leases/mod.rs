@@ -87,6 +87,18 @@ impl Entry {
         self.reading_refused_until = self.reading_refused_until.max(Some(self.read_until + pause));
     }
 
+    /// Somebody else changes the shard and waits for nobody: as long as that goes on the readers get no lease.
+    fn go_on_refusing(&mut self, now: Instant) {
+        if self.reading_refused_until.is_some_and(|until| until > now) {
+            self.reading_refused_until = Some(now + REFUSAL);
+        }
+    }
+
+    /// Whether a session has the read lease alone.
+    fn is_read_by(&self, who: Option<SessionId>) -> bool {
+        who.is_some_and(|session| self.readers == Readers::One(session))
+    }
+
     fn is_of_use(&self, now: Instant) -> bool {
         let lies_ahead = |until: Option<Instant>| until.is_some_and(|until| until > now);
         self.read_until > now
@@ -564,8 +576,7 @@ impl Leases {
         }
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&key) else { return Some(change) };
-        let is_own = who.is_some_and(|session| entry.readers == Readers::One(session));
-        if entry.read_until <= now || is_own {
+        if entry.read_until <= now || entry.is_read_by(who) {
             entry.version = self.draw_version();
             return Some(change);
         }
@@ -618,20 +629,16 @@ impl Leases {
         who: Option<SessionId>,
     ) -> Option<Instant> {
         let entry = entries.get_mut(&key)?;
-        let is_own = who.is_some_and(|session| entry.readers == Readers::One(session));
-        let (until, now) = (entry.all_names_until, self.platform.now());
-        if is_own {
+        if entry.is_read_by(who) {
             return None;
         }
-        if until > now {
-            entry.refuse_readers();
-            return Some(until);
+        let (until, now) = (entry.all_names_until, self.platform.now());
+        if until <= now {
+            entry.go_on_refusing(now);
+            return None;
         }
-        // As long as others go on changing names nobody gets a lease by which they would have to wait again.
-        if entry.reading_refused_until.is_some_and(|until| until > now) {
-            entry.reading_refused_until = Some(now + REFUSAL);
-        }
-        None
+        entry.refuse_readers();
+        Some(until)
     }
 
     /// Whether read leases of an earlier run of the engine may hold.
@@ -652,12 +659,11 @@ impl Leases {
             self.wait_for_writer(&mut entries, key, writer);
             let Some(entry) = entries.get_mut(&key) else { return };
             let now = self.platform.now();
-            let is_own = writer.is_some_and(|session| entry.readers == Readers::One(session));
+            let is_own = entry.is_read_by(writer);
             if entry.read_until <= now || is_own {
                 // Whoever waits for nobody shares the file with nobody: leases go on being given.
-                let is_shared = entry.reading_refused_until.is_some_and(|until| until > now);
-                if !is_own && is_shared {
-                    entry.reading_refused_until = Some(now + REFUSAL);
+                if !is_own {
+                    entry.go_on_refusing(now);
                 }
                 entry.version = self.draw_version();
                 return;
