@@ -74,6 +74,8 @@ pub struct OpenedName {
     /// A read lease of a file's shard at home, under which the attributes were looked at; of 0 ms if there
     /// is none.
     pub lease: Leased,
+    /// The versions of the file's other shards, if they are leased as long.
+    pub others: Vec<u64>,
     /// How many of the file's last bytes have come under the lease, fewer than there was room for where a hole
     /// follows; `None` if they were not brought.
     pub brought_bytes: Option<usize>,
@@ -108,7 +110,7 @@ impl Pool {
         let mut is_certain = link.open_references.end_open_by_name(opening, oid);
         // The engine that has opened it may have ended, and the next one have heard what was open before.
         is_certain &= link.claim_count() == claims;
-        let OpenedEntry { entry, mut attr, mut lease, mut brought_bytes } = reply?;
+        let OpenedEntry { entry, mut attr, mut lease, others, mut brought_bytes } = reply?;
         let reference = oid.map(|oid| OpenReference { pool: Arc::clone(self), oid });
         if let Some(oid) = oid.filter(|_| !is_certain) {
             attr = Some(self.call(oid.home(), Open { oid })?);
@@ -116,7 +118,7 @@ impl Pool {
             brought_bytes = None;
         }
         let brought_bytes = brought_bytes.map(|bytes| bytes as usize);
-        Ok(Some(OpenedName { entry, attr, reference, lease, brought_bytes }))
+        Ok(Some(OpenedName { entry, attr, reference, lease, others, brought_bytes }))
     }
 
     /// Opens an object: it is kept until the reference is dropped, even if its last name goes.

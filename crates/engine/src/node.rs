@@ -184,7 +184,7 @@ impl Node {
     }
 
     /// Where objects lie.
-    fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Placement {
         Placement::of(&self.map)
     }
 

@@ -260,6 +260,73 @@ fn what_lies_before_the_end_comes_at_once_for_who_begins_there() {
     assert!(buffer[..50] == contents(50));
 }
 
+/// Length of a file over two shards: its last chunk is the other target's, and longer than what comes with an opening.
+const STRIPED: usize = CHUNK as usize * 6 - 100;
+
+#[test]
+fn the_end_of_a_striped_file_comes_with_the_leases_of_all_its_shards() {
+    let cluster = far_pool(1);
+    let data = contents(STRIPED);
+    make(&cluster, "/file", &data);
+    let client = far_root(&cluster);
+    let start = STRIPED - BROUGHT;
+    let mut file = None;
+    let begun = asked(&cluster, || {
+        let opened = client.open("/file", &OpenOptions::read_only()).unwrap();
+        let mut buffer = vec![0; 2 * BROUGHT];
+        assert_eq!(opened.read_at(&mut buffer, start as u64), Ok(BROUGHT));
+        assert!(buffer[..BROUGHT] == data[start..]);
+        file = Some(opened);
+    });
+    assert_eq!(begun, just(&["open_entry"]));
+    let file = file.unwrap();
+    let before = asked(&cluster, || {
+        let mut buffer = vec![0; BROUGHT];
+        assert_eq!(file.read_at(&mut buffer, (start - BROUGHT) as u64), Ok(BROUGHT));
+        assert!(buffer[..] == data[start - BROUGHT..start]);
+    });
+    assert_eq!(before, just(&["read"]));
+    // Others make it longer, in the shard that is not the home's.
+    let writer = cluster.root().open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    writer.write_all_at(b"more", STRIPED as u64).unwrap();
+    let mut buffer = [0; 10];
+    assert_eq!(file.read_at(&mut buffer, STRIPED as u64 - 2), Ok(6));
+    assert_eq!(buffer[..6], [&data[STRIPED - 2..], b"more"].concat());
+    assert_eq!(far_root(&cluster).read("/file").unwrap(), [&data[..], b"more"].concat());
+}
+
+#[test]
+fn of_a_file_on_two_engines_nothing_comes_that_one_of_them_does_not_have() {
+    let cluster = far_pool(2);
+    let data = contents(STRIPED);
+    for number in 0..8 {
+        let path = format!("/file{number}");
+        make(&cluster, &path, &data);
+        let client = far_root(&cluster);
+        let end = read_at(&client, &path, (STRIPED - BROUGHT) as u64, 2 * BROUGHT);
+        assert!(end == data[STRIPED - BROUGHT..]);
+        assert!(client.read(&path).unwrap() == data);
+    }
+}
+
+#[test]
+fn of_a_striped_file_that_is_being_written_nothing_is_kept() {
+    let cluster = far_pool(1);
+    let data = contents(STRIPED);
+    make(&cluster, "/file", &data);
+    let reader = far_root(&cluster).open("/file", &OpenOptions::read_only()).unwrap();
+    let mut buffer = [0; 4];
+    assert_eq!(reader.read_at(&mut buffer, STRIPED as u64 - 4), Ok(4));
+    let writer = cluster.root().open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    for round in 0..20_u8 {
+        writer.write_all_at(&[round; 4], STRIPED as u64 - 4).unwrap();
+        assert_eq!(reader.read_at(&mut buffer, STRIPED as u64 - 4), Ok(4));
+        assert_eq!(buffer, [round; 4]);
+        let other = far_root(&cluster);
+        assert_eq!(read_at(&other, "/file", STRIPED as u64 - 4, 9), [round; 4]);
+    }
+}
+
 #[test]
 fn a_file_that_ends_with_a_hole_or_in_another_shard_is_read_as_it_is() {
     let cluster = far_pool(1);

@@ -86,6 +86,16 @@ impl Geometry {
         }
     }
 
+    /// The last bytes of a file of `size` bytes, at most so many, as far as they lie in one chunk or the file has one
+    /// shard: where in the file they begin.
+    pub fn tail(self, size: u64, bytes_max: u64) -> u64 {
+        let start = size.saturating_sub(bytes_max);
+        if self.shards == 1 {
+            return start;
+        }
+        start.max(size.saturating_sub(1) / self.chunk_bytes * self.chunk_bytes)
+    }
+
     /// Where in the whole file the shard's byte at `local_offset` lies.
     pub fn global_offset(self, shard: u16, local_offset: u64) -> u64 {
         if self.shards == 1 {
@@ -112,6 +122,17 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tail_begins_within_the_last_chunk() {
+        let geometry = Geometry::new(10, 3);
+        for (size, bytes_max, start) in
+            [(0, 4, 0), (3, 4, 0), (9, 4, 5), (10, 4, 6), (12, 4, 10), (29, 40, 20), (30, 10, 20)]
+        {
+            assert_eq!(geometry.tail(size, bytes_max), start, "{size} {bytes_max}");
+        }
+        assert_eq!(Geometry::new(10, 1).tail(29, 15), 14);
+    }
 
     #[test]
     fn extents_cover_the_range_without_gap_or_overlap() {

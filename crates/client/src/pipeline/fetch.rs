@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use azekura_proto::message::typed::{FileLeased, LeaseFile, LeaseRead, Leased, Read};
 use azekura_proto::message::{Answer, Request, ShardRef, TypedRequest as _};
-use azekura_proto::{Attr, Oid, TargetId};
+use azekura_proto::{Oid, TargetId};
 use parking_lot::Mutex;
 
 /// What came of a request.
@@ -17,8 +17,9 @@ enum State {
     Waiting,
     /// The bytes of a shard: fewer than asked for where its file ends.
     Data(Vec<u8>),
-    /// A lease, and the file's attributes if they were asked for.
-    Lease(Leased, Option<Box<Attr>>),
+    Lease(Leased),
+    /// A lease with the file's attributes; once given, the lease alone is left.
+    FileLease(Box<FileLeased>),
     Failed,
 }
 
@@ -100,15 +101,19 @@ impl Fetch {
     /// The lease that has come.
     pub fn granted(&self) -> Option<Leased> {
         match *self.state.lock() {
-            State::Lease(lease, _) => Some(lease),
+            State::Lease(lease) => Some(lease),
+            State::FileLease(ref leased) => Some(leased.lease),
             _ => None,
         }
     }
 
-    /// The attributes that have come with a lease; given once.
-    pub fn take_attr(&self) -> Option<Box<Attr>> {
-        match &mut *self.state.lock() {
-            State::Lease(_, attr) => attr.take(),
+    /// What has come with the lease of a file; given once.
+    pub fn take_file_lease(&self) -> Option<FileLeased> {
+        let mut state = self.state.lock();
+        let State::FileLease(leased) = &*state else { return None };
+        let left = State::Lease(leased.lease);
+        match std::mem::replace(&mut *state, left) {
+            State::FileLease(leased) => Some(*leased),
             _ => None,
         }
     }
@@ -144,9 +149,10 @@ impl Fetch {
     pub(super) fn complete(&self, answer: Answer, data: Vec<u8>) {
         let state = answer.ok().and_then(|reply| match self.request {
             Request::Read { .. } => Read::read(reply).map(|_| State::Data(data)),
-            Request::LeaseFile { .. } => LeaseFile::read(reply)
-                .map(|FileLeased { lease, attr }| State::Lease(lease, Some(attr))),
-            _ => LeaseRead::read(reply).map(|lease| State::Lease(lease, None)),
+            Request::LeaseFile { .. } => {
+                LeaseFile::read(reply).map(|leased| State::FileLease(Box::new(leased)))
+            }
+            _ => LeaseRead::read(reply).map(State::Lease),
         });
         // Otherwise the connection is whole, and what was asked for cannot be had.
         *self.state.lock() = state.unwrap_or(State::Failed);

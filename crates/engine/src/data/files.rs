@@ -10,6 +10,7 @@ use azekura_proto::{Geometry, Oid, SessionId, Status};
 use azekura_store::ShardFile;
 
 use crate::data::descriptors;
+use crate::data::leases::Granted;
 use crate::data::shards::{check_range, read_bytes};
 use crate::namespace::attributes::{at_home, complete, load_inode};
 use crate::node::Node;
@@ -89,14 +90,54 @@ fn read_held(
 /// Answer to `LeaseFile`.
 pub(crate) fn lease(node: &Node, target: &Target, session: SessionId, oid: Oid) -> Answer {
     regular(target, oid)?;
-    target.record_leases(LeaseKind::Read)?;
-    let others_write = || descriptors::may_be_written(target, oid, 0);
-    let granted = target.leases.grant_read((oid, 0), session, others_write);
+    let ReadLeased { granted, others } = lease_shards(node, target, session, oid)?;
     // Only what is looked at after that is what the lease promises.
     let inode = regular(target, oid)?;
     let attr = Box::new(complete(node, target, Some(session), oid, &inode)?);
     let lease_ms = granted.lease.as_millis() as u32;
-    Ok(Reply::FileLeased { lease_ms, version: granted.version, attr })
+    Ok(Reply::FileLeased { lease_ms, version: granted.version, others, attr })
+}
+
+/// Read leases of a file's shards.
+pub(crate) struct ReadLeased {
+    /// Of the home's.
+    pub(crate) granted: Granted,
+    /// The versions of the others, if they are leased as well.
+    pub(crate) others: Vec<u64>,
+}
+
+/// Leases the home's shard of a regular file for reading, and the others of one that is striped, if they are here
+/// and have not to be waited for: whoever is far away asks for them at once otherwise.
+pub(crate) fn lease_shards(
+    node: &Node,
+    home: &Target,
+    session: SessionId,
+    oid: Oid,
+) -> Result<ReadLeased, Status> {
+    let lease = |target: &Target, shard| -> Result<Granted, Status> {
+        target.record_leases(LeaseKind::Read)?;
+        let others_write = || descriptors::may_be_written(target, oid, shard);
+        Ok(target.leases.grant_read((oid, shard), session, others_write))
+    };
+    let granted = lease(home, 0)?;
+    if granted.lease.is_zero() || !load_inode(home, oid)?.striped {
+        return Ok(ReadLeased { granted, others: Vec::new() });
+    }
+    let at_hand = |shard| {
+        let target = node.local(node.shard_target(oid, shard))?;
+        (!target.leases.would_wait((oid, shard), Some(session))).then_some((target, shard))
+    };
+    let shards: Option<Vec<_>> = (1..node.shards(oid)).map(at_hand).collect();
+    let mut others = Vec::new();
+    for (target, shard) in shards.unwrap_or_default() {
+        let granted = lease(target, shard)?;
+        if granted.lease.is_zero() {
+            others.clear();
+            break;
+        }
+        others.push(granted.version);
+    }
+    Ok(ReadLeased { granted, others })
 }
 
 /// Answer to `WriteFile`. `writer`: the session of the client that writes.

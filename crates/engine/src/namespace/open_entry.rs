@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
+use azekura_proto::layout::Piece;
 use azekura_proto::limits::{BROUGHT_BYTES_MAX, NAME_BYTES_MAX};
 use azekura_proto::message::{Answer, Reply};
 use azekura_proto::transaction::Entry;
-use azekura_proto::{Attr, FileKind, Oid, Status};
+use azekura_proto::{Attr, FileKind, Layout, Oid, Status};
 
-use crate::data::descriptors;
+use crate::data::files::{ReadLeased, lease_shards};
 use crate::data::leases::Granted;
 use crate::data::shards::read_bytes;
 use crate::namespace::attributes::{complete, load_inode};
@@ -17,7 +18,7 @@ use crate::namespace::entries::find_entry;
 use crate::node::Node;
 use crate::requests::bulk::Bulk;
 use crate::requests::sessions::Session;
-use crate::target::{LeaseKind, Target};
+use crate::target::Target;
 
 /// What is wanted of a regular file beside that it is open.
 #[derive(Clone, Copy)]
@@ -62,23 +63,21 @@ fn open_found(
     bulk: &mut Bulk<'_, '_>,
 ) -> Answer {
     let Some(home) = node.local_home(entry.oid) else {
-        let (attr, brought_bytes) = (None, None);
-        return Ok(Reply::Opened { entry, attr, lease_ms: 0, version: 0, brought_bytes });
+        let (attr, others, brought_bytes) = (None, Vec::new(), None);
+        return Ok(Reply::Opened { entry, attr, lease_ms: 0, version: 0, others, brought_bytes });
     };
-    let mut granted = Granted { lease: Duration::ZERO, version: 0 };
-    if wanted.lease && entry.kind == FileKind::Regular {
-        home.record_leases(LeaseKind::Read)?;
-        let others_write = || descriptors::may_be_written(home, entry.oid, 0);
-        granted = home.leases.grant_read((entry.oid, 0), session.id, others_write);
-    }
+    let ReadLeased { granted, others } = if wanted.lease && entry.kind == FileKind::Regular {
+        lease_shards(node, home, session.id, entry.oid)?
+    } else {
+        let granted = Granted { lease: Duration::ZERO, version: 0 };
+        ReadLeased { granted, others: Vec::new() }
+    };
     // Only what is looked at after the grant is what the lease promises.
     let inode = load_inode(home, entry.oid)?;
     let attr = complete(node, home, Some(session.id), entry.oid, &inode)?;
-    let brought_bytes = if granted.lease.is_zero() {
-        None
-    } else {
-        bring(node, home, session, &attr, wanted.bring_bytes, bulk)
-    };
+    let is_leased = !granted.lease.is_zero() && (!attr.striped || !others.is_empty());
+    let brought_bytes =
+        if is_leased { bring(node, session, &attr, wanted.bring_bytes, bulk) } else { None };
     if matches!(entry.kind, FileKind::Regular | FileKind::Directory) {
         // Last, since nobody would give it back after a failure; under the lock, so that an unlink sees it.
         let _state = home.lock();
@@ -87,23 +86,23 @@ fn open_found(
     }
     let lease_ms = granted.lease.as_millis() as u32;
     let (attr, version) = (Some(Box::new(attr)), granted.version);
-    Ok(Reply::Opened { entry, attr, lease_ms, version, brought_bytes })
+    Ok(Reply::Opened { entry, attr, lease_ms, version, others, brought_bytes })
 }
 
-/// Reads the last bytes of a file that lies at home as a whole; gives how many there are before a hole. What
-/// cannot be had is left to whoever reads it.
+/// Reads the last bytes of a file whose shards are here; gives how many there are before a hole. What cannot be had
+/// is left to whoever reads it.
 fn bring(
     node: &Node,
-    home: &Target,
     session: &Session,
     attr: &Attr,
-    bytes: u32,
+    bytes_max: u32,
     bulk: &mut Bulk<'_, '_>,
 ) -> Option<u32> {
-    let bytes = attr.size.min(bytes.min(BROUGHT_BYTES_MAX).into());
-    if attr.striped || bytes == 0 {
-        return None;
-    }
-    let range = (attr.size - bytes, bytes as u32);
-    read_bytes(node, home, Some(session.id), (attr.oid, 0), range, bulk).ok()
+    let layout = Layout::of_file(node.placement(), attr.oid, attr.chunk_bytes);
+    let start = layout.geometry().tail(attr.size, bytes_max.min(BROUGHT_BYTES_MAX).into());
+    let Piece { target, data, local_offset, bytes, .. } =
+        layout.pieces(start, attr.size - start, BROUGHT_BYTES_MAX.into()).next()?;
+    let range = (local_offset, bytes as u32);
+    let shard = (data.oid, data.shard);
+    read_bytes(node, node.local(target)?, Some(session.id), shard, range, bulk).ok()
 }

@@ -215,13 +215,13 @@ impl FileSystem {
         let Question { reference, ticket, .. } = question;
         let opened = replies.take(ticket).ok()?;
         let reference = self.pool().opened_as_expected(reference, &opened)?;
-        let OpenedEntry { entry, attr, lease, .. } = opened;
+        let OpenedEntry { entry, attr, lease, others, .. } = opened;
         let attr = attr.filter(|_| {
             entry.kind == FileKind::Regular && !self.writing.has_unsettled(entry.oid)
         })?;
         let leased = named_until.filter(|_| lease.lease_ms > 0).map(|until| {
             let (layout, attr) = (self.layout_of(&attr), attr.clone());
-            let leased = FileLeased { lease, attr };
+            let leased = FileLeased { lease, others, attr };
             (until, FileReader::of_leased(&self.reading, &layout, at, leased))
         });
         Some(Opened { attr, reference, leased })

@@ -125,7 +125,7 @@ impl FileSystem {
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
         let opened = opened.map_err(|error| of_entry(&error));
         let Some(opened) = opened? else { return Ok(Named::Unclear) };
-        let OpenedName { entry, attr, reference, lease, brought_bytes } = opened;
+        let OpenedName { entry, attr, reference, lease, others, brought_bytes } = opened;
         match (entry.kind, attr, reference) {
             (FileKind::Symlink, ..) => Ok(Named::Symlink(entry.oid)),
             // What this process has written to it may not have arrived.
@@ -138,11 +138,12 @@ impl FileSystem {
                     && lease.lease_ms > 0
                     && self.changes.has_attributes_of(entry.oid, &changes)
                 {
-                    let leased = FileLeased { lease, attr: Box::new(attr.clone()) };
+                    let leased = FileLeased { lease, others, attr: Box::new(attr.clone()) };
                     file.reader.begin_leased(&self.reading, &file.layout, (at, count), leased);
                     if let Some(bytes) = brought_bytes {
                         brought.truncate(bytes);
-                        let start = attr.size.saturating_sub(bring_bytes as u64);
+                        let geometry = file.layout.geometry();
+                        let start = geometry.tail(attr.size, bring_bytes as u64);
                         let range = ByteRange::between(start, attr.size);
                         file.reader.take_brought(&self.reading, range, brought);
                     }

@@ -178,10 +178,10 @@ impl FarFile {
         sent
     }
 
-    /// A part that has come along with the lease of the file's shard at home, where all of it lies.
+    /// A part that has come along with the leases, all of which lies in one shard.
     pub(super) fn come(&self, range: ByteRange, bytes: Vec<u8>) -> Option<Part> {
         let piece = self.layout.pieces(range.offset, range.bytes, range.bytes).next()?;
-        if (piece.data.shard, piece.bytes) != (0, range.bytes) {
+        if piece.bytes != range.bytes {
             return None;
         }
         let Piece { target, data, local_offset, .. } = piece;
@@ -190,10 +190,10 @@ impl FarFile {
         Some(Part { range, shard: data.shard, version, fetch, counted: true })
     }
 
-    /// Whether all of a range lies in the home's shard.
-    pub(super) fn is_at_home(&self, range: ByteRange) -> bool {
+    /// Whether all of a range lies in shards whose leases hold now.
+    pub(super) fn is_leased(&self, range: ByteRange) -> bool {
         let mut pieces = self.layout.pieces(range.offset, range.bytes, range.bytes);
-        pieces.all(|piece| piece.data.shard == 0)
+        pieces.all(|piece| self.leased_version(piece.data.shard).is_some())
     }
 
     /// The version of a shard's data, if its lease holds now.
@@ -215,6 +215,7 @@ impl FarFile {
     /// Takes in the answers to requests for leases that have come. False if others write to the file,
     /// so that nothing may be kept of it.
     pub(super) fn take_in_leases(&mut self) -> bool {
+        let mut home = None;
         for lease in &mut self.leases {
             let Some(request) = lease.request.take_if(|request| request.is_over()) else {
                 continue;
@@ -222,16 +223,19 @@ impl FarFile {
             let (Some(granted), Some(at)) = (request.granted(), request.asked()) else {
                 continue;
             };
-            lease.renew(at, granted);
+            // Only the home's brings it.
+            match request.take_file_lease() {
+                Some(leased) => home = Some(leased),
+                None => lease.renew(at, granted),
+            }
             if granted.lease_ms == 0 {
                 self.refused_until = Some(at + REFUSED);
             }
-            // Only the request for the home's brings them.
-            if let Some(attr) = request.take_attr()
-                && let Some(asked) = self.attr_asked.take()
-            {
-                self.attr = LeasedAttr::new(asked, FileLeased { lease: granted, attr });
-            }
+        }
+        if let Some(leased) = home
+            && let Some(asked) = self.attr_asked.take()
+        {
+            self.take_attr(asked, leased);
         }
         self.refused_until.is_none_or(|until| until <= self.platform.now())
     }
@@ -248,8 +252,10 @@ impl FarFile {
 
     /// The home's lease has come with the attributes.
     pub(super) fn take_attr(&mut self, asked: AttrAsked, leased: FileLeased) {
-        if let Some(home) = self.leases.first_mut() {
-            home.renew(asked.at, leased.lease);
+        let lease_ms = leased.lease.lease_ms;
+        let versions = std::iter::once(leased.lease.version).chain(leased.others.iter().copied());
+        for (lease, version) in self.leases.iter_mut().zip(versions) {
+            lease.renew(asked.at, Leased { lease_ms, version });
         }
         if leased.lease.lease_ms == 0 {
             self.refused_until = Some(asked.at + REFUSED);

@@ -31,13 +31,14 @@ pub(super) struct LeasedAttr {
 impl LeasedAttr {
     /// `None` if no lease keeps them true.
     pub(super) fn new(asked: AttrAsked, leased: FileLeased) -> Option<Self> {
-        let FileLeased { lease, attr } = leased;
+        let FileLeased { lease, others, attr } = leased;
         if lease.lease_ms == 0 {
             return None;
         }
         let mut versions = vec![lease.version];
         if attr.striped {
-            versions.append(&mut asked.others?);
+            let looked_at_under = if others.is_empty() { asked.others? } else { others };
+            versions.extend(looked_at_under);
         }
         Some(Self { attr, changes: asked.changes, versions })
     }
@@ -62,7 +63,7 @@ mod tests {
 
     fn leased(striped: bool, lease_ms: u32) -> FileLeased {
         let attr = Box::new(Attr { striped, ..azekura_testkit::attr(FileKind::Regular) });
-        FileLeased { lease: Leased { lease_ms, version: 10 }, attr }
+        FileLeased { lease: Leased { lease_ms, version: 10 }, others: Vec::new(), attr }
     }
 
     fn asked(others: Option<Vec<u64>>) -> AttrAsked {
@@ -85,6 +86,10 @@ mod tests {
         let known = LeasedAttr::new(asked(Some(vec![20, 30])), leased(true, 1000)).unwrap();
         let version = |shard| Some(u64::from(shard) * 10 + 10);
         assert!(known.get(3, version).is_some());
+        assert!(known.get(3, |shard| if shard == 2 { None } else { version(shard) }).is_none());
+        let leased = FileLeased { others: vec![20, 30], ..leased(true, 1000) };
+        let known = LeasedAttr::new(asked(None), leased).unwrap();
+        assert!(known.get(3, version).is_some(), "they have come with the home's");
         assert!(known.get(3, |shard| if shard == 2 { None } else { version(shard) }).is_none());
     }
 }

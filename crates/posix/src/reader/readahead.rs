@@ -218,10 +218,10 @@ impl Readahead {
         let brought = self.brought.as_mut()?;
         // What is read ahead has come this far by itself.
         let is_first = self.entries.is_empty() && self.file.is_good(brought.came());
-        // The home's lease alone has come with the opening.
+        // Of a file on several engines the home's lease alone has come with the opening.
         if is_first
             && let Some(lacking) = brought.lacking_before(read)
-            && self.file.is_at_home(lacking)
+            && self.file.is_leased(lacking)
             && brought.take_room(lacking)
         {
             let sent = self.file.send(link, &[lacking]);

@@ -142,7 +142,10 @@ pub enum Reply {
         lease_ms: u32,
         /// As in `Leased`.
         version: u64,
-        /// The attributes, looked at after the lease was given.
+        /// The versions of the other shards' data, from shard 1 on, that are leased for as long; none unless
+        /// the file is striped and all of it is at this engine.
+        others: Vec<u64>,
+        /// The attributes, looked at after the leases were given.
         attr: Box<Attr>,
     },
     /// What a name leads to, held open if it is a regular file or a directory and has attributes here.
@@ -155,7 +158,10 @@ pub enum Reply {
         lease_ms: u32,
         /// As in `Leased`.
         version: u64,
-        /// The last bytes come along as bulk data: so many, fewer than were asked for where a hole follows.
+        /// As in `FileLeased`.
+        others: Vec<u64>,
+        /// The last bytes come along as bulk data, as far as they lie in one shard
+        /// ([`Geometry::tail`](crate::Geometry::tail)): so many, fewer than were asked for where a hole follows.
         brought_bytes: Option<u32>,
     },
 }

@@ -124,7 +124,10 @@ pub struct Leased {
 pub struct FileLeased {
     /// The lease of its shard at home.
     pub lease: Leased,
-    /// The attributes, looked at under the lease.
+    /// The versions of the other shards' data, from shard 1 on, that are leased for as long; none if they
+    /// have to be asked for by themselves.
+    pub others: Vec<u64>,
+    /// The attributes, looked at under all these leases.
     pub attr: Box<Attr>,
 }
 
@@ -138,6 +141,8 @@ pub struct OpenedEntry {
     pub attr: Option<Box<Attr>>,
     /// The lease of a file's shard at home.
     pub lease: Leased,
+    /// As in [`FileLeased`].
+    pub others: Vec<u64>,
     /// How many of its last bytes have come, fewer than were asked for where a hole follows; `None` if they
     /// are not brought.
     pub brought_bytes: Option<u32>,
@@ -301,10 +306,10 @@ requests! {
     } -> Creation,
         reply @ (Reply::Created(_) | Reply::Entry { .. }) => creation(reply)?;
     OpenEntry<'a> { dir: Oid, name: &'a [u8], lease: bool, bring_bytes: u32 } -> OpenedEntry,
-        Reply::Opened { entry, attr, lease_ms, version, brought_bytes } =>
-        OpenedEntry { entry, attr, lease: Leased { lease_ms, version }, brought_bytes };
-    LeaseFile { oid: Oid } -> FileLeased, Reply::FileLeased { lease_ms, version, attr } =>
-        FileLeased { lease: Leased { lease_ms, version }, attr };
+        Reply::Opened { entry, attr, lease_ms, version, others, brought_bytes } =>
+        OpenedEntry { entry, attr, lease: Leased { lease_ms, version }, others, brought_bytes };
+    LeaseFile { oid: Oid } -> FileLeased, Reply::FileLeased { lease_ms, version, others, attr } =>
+        FileLeased { lease: Leased { lease_ms, version }, others, attr };
     SetAttrGuarded { oid: Oid, change: AttrChange, guard: FileGuard } -> Box<Attr>,
         Reply::Attr(attr) => attr;
     ReadFile { oid: Oid, offset: u64, bytes: u32 } -> FileBytes,
