@@ -397,6 +397,32 @@ def test_a_lost_working_directory_is_never_one_of_the_host(preload, tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
+def test_a_working_directory_is_handed_on_wherever_it_is_by_now(preload):
+    """What is started finds itself where it was started, by whatever path that is reached later."""
+    script = (
+        "import os, subprocess, time\n"
+        "os.mkdir('one'); open('one/f', 'w').write('in one'); os.chdir('one')\n"
+        "child = subprocess.Popen(['sh', '-c', 'read x; cat f; ls; (cd ..; ls)'], "
+        "stdin=subprocess.PIPE, text=True)\n"
+        "os.rename('/azekura/one', '/azekura/two'); os.mkdir('/azekura/one')\n"
+        "child.communicate('go\\n')"
+    )
+    done = preload.run(PYTHON, "-c", f"import os; os.chdir('/azekura')\n{script}")
+    assert done.stdout.split("\n") == ["in onef", "one", "two", ""]
+
+
+def test_what_is_handed_on_of_another_pool_counts_for_nothing(preload):
+    other = Preloading(preload.pool.world.pool(memory=True))
+    script = "mkdir /azekura/x; cd /azekura/x; /usr/bin/env"
+    told = other.run(PYTHON, "-c", f"import os; os.listdir('/azekura'); os.system('{script}')").stdout
+    told = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+    for text in (told["AZEKURA_HANDED_ON"], "1-zz"):
+        handed_on = {"AZEKURA_HANDED_ON": text}
+        script = "echo here > /azekura/of-this; cat /azekura/of-this; rm /azekura/of-this"
+        assert preload.run("sh", "-c", script, environment=handed_on).stdout == "here\n"
+    assert other.run("ls", "/azekura").stdout == "x\n"
+
+
 def test_libraries_that_lie_there_are_loaded_once_with_those_beside_them(preload, tmp_path):
     script = f"""
         mkdir libs; echo 'int count(void) {{ static int n; return ++n; }}' > b.c

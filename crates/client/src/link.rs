@@ -227,6 +227,13 @@ impl Link {
         self.health.note_at_most(self.us(self.identity.platform.now()), took);
     }
 
+    /// Somebody else has found out how long a round trip takes, in microseconds: that counts until the engine is met.
+    pub(crate) fn suppose_round_trip(&self, round_trip_us: Option<u64>) {
+        if let Some(us) = round_trip_us.filter(|us| *us > 0 && self.round_trip_us().is_none()) {
+            self.note_dialled(Duration::from_micros(us));
+        }
+    }
+
     fn note_dialled(&self, took: Duration) {
         self.health.note_round_trip(self.us(self.identity.platform.now()), took);
     }

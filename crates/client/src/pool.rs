@@ -204,6 +204,14 @@ impl Pool {
         self.link(target).ok().and_then(|link| link.round_trip_us()).unwrap_or(0)
     }
 
+    /// Somebody else has found out how long a round trip takes: that counts of engines that nobody here has met yet.
+    /// In microseconds; 0 says nothing.
+    pub fn suppose_round_trip_us(&self, round_trip_us: u64) {
+        for link in self.session().links() {
+            link.suppose_round_trip(Some(round_trip_us));
+        }
+    }
+
     /// A request to a target was answered after so long, which was a round trip or more.
     pub fn note_round_trip(&self, target: TargetId, took: Duration) {
         if let Ok(link) = self.link(target) {

@@ -111,12 +111,15 @@ impl Session {
             .iter()
             .map(|link| {
                 drop(link.slots.take_idle());
-                new_link(
+                let own = new_link(
                     link.engine,
                     &topology.map,
                     Arc::clone(&identity),
                     link.open_references.fork(),
-                )
+                );
+                // The engine is as far from here.
+                own.suppose_round_trip(link.round_trip_us());
+                own
             })
             .collect();
         let topology = RwLock::new(Topology { map: Arc::clone(&topology.map), links });
@@ -246,7 +249,10 @@ mod tests {
         let parent = session();
         let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(1), 5);
         parent.link(TargetId(1)).unwrap().0.open_references.open(oid, &System);
+        parent.link(TargetId(1)).unwrap().0.suppose_round_trip(Some(7_000));
         let child = parent.fork(this_process() + 1);
+        assert_eq!(child.link(TargetId(1)).unwrap().0.round_trip_us(), Some(7_000));
+        assert_eq!(child.link(TargetId(0)).unwrap().0.round_trip_us(), None);
         assert_ne!(child.identity.caller.session, parent.identity.caller.session);
         assert_eq!(child.link(TargetId(1)).unwrap().0.open_references.claims().0, [oid]);
         assert!(child.link(TargetId(0)).unwrap().0.open_references.claims().0.is_empty());

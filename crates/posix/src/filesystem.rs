@@ -151,6 +151,11 @@ impl FileSystem {
             },
             other => MountError::Client(other),
         })?;
+        Ok(Self::of_container(pool, container, config))
+    }
+
+    /// A container of the pool that somebody has opened before.
+    pub fn of_container(pool: Arc<Pool>, container: Container, config: FsConfig) -> Arc<Self> {
         let ttl = match config.cache {
             CachePolicy::None => None,
             CachePolicy::Auto { ttl } => Some(ttl),
@@ -181,7 +186,7 @@ impl FileSystem {
             Arc::clone(&changes),
             Arc::clone(&config.platform),
         );
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             pool,
             container,
             config,
@@ -193,7 +198,7 @@ impl FileSystem {
             unsynced: Unsynced::new(),
             reading,
             writing,
-        }))
+        })
     }
 
     /// The pool.

@@ -1,16 +1,20 @@
 //! The pool and its container, reached when a call first needs them, on the thread that made the
 //! call. Owns what happens when they cannot be reached: the call fails with `EIO`, the report gets a
-//! line, and the next call after a moment tries again.
+//! line, and the next call after a moment tries again; and what of them is handed on to programs that are
+//! started from here.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use azekura_client::{ClientConfig, PoolFile};
-use azekura_posix::{Credentials, Errno, FileSystem, FsConfig, Namespace, Pool, Result, Trace};
+use azekura_posix::{
+    Credentials, Errno, FileSystem, FsConfig, Namespace, Oid, Pool, Result, Trace,
+};
+use azekura_proto::{HandedOn, handed_on};
 use parking_lot::RwLock;
 
 use crate::descriptors::reserve;
@@ -31,6 +35,35 @@ static STATE: RwLock<State> = RwLock::new(State::Unopened);
 static UMASK: AtomicU32 = AtomicU32::new(0o022);
 /// Whether the process has had children: what they do it has to see at once.
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// What the program that started this one has handed on, if it is about the same container of the same pool.
+pub(crate) fn received() -> Option<&'static HandedOn> {
+    static RECEIVED: OnceLock<Option<HandedOn>> = OnceLock::new();
+    let receive = || {
+        let settings = settings::get()?;
+        let name = CString::new(handed_on::VARIABLE).ok()?;
+        let received = HandedOn::from_text(&settings::variable(&name)?)?;
+        let file = PoolFile::find(&settings.pool).ok()?;
+        let is_ours =
+            received.pool == file.map.pool && received.container.name == settings.container;
+        is_ours.then_some(received)
+    };
+    RECEIVED.get_or_init(receive).as_ref()
+}
+
+/// What a program that is started from here need not ask for again, as text for its environment. `directory`: the
+/// working directory with its path, if it lies in the container and is known.
+pub(crate) fn handed_on(directory: Option<(Oid, Vec<u8>)>) -> Option<Vec<u8>> {
+    let State::Open(root) = &*STATE.read() else { return None };
+    let (fs, pool) = (root.filesystem(), root.filesystem().pool());
+    let handed_on = HandedOn {
+        pool: pool.map().pool,
+        container: fs.container().clone(),
+        round_trip_us: pool.round_trip_us(),
+        directory,
+    };
+    handed_on.to_text()
+}
 
 fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> {
     let file = PoolFile::find(&settings.pool).map_err(|error| error.to_string())?;
@@ -58,6 +91,10 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
         trace,
         ..FsConfig::default()
     };
+    if let Some(received) = received() {
+        pool.suppose_round_trip_us(received.round_trip_us);
+        return Ok(FileSystem::of_container(pool, received.container.clone(), config));
+    }
     FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())
 }
 

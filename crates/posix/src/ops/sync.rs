@@ -156,6 +156,12 @@ impl FileSystem {
         published.and(drained)
     }
 
+    /// Takes in what has come of writes in flight, and sends again what was lost. A thread does so from time to time,
+    /// where there is one: not in a simulation.
+    pub fn look_after_writes(&self) {
+        self.writing.look_after_all();
+    }
+
     /// [`FileSystem::drain`] for a process that is about to become another program, or to end: from now
     /// on nothing is answered early, whoever writes.
     ///

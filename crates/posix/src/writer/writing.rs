@@ -240,14 +240,19 @@ impl Writing {
             loop {
                 platform.sleep(EVERY);
                 let Some(writing) = weak.upgrade() else { return };
-                let queues: Vec<Arc<Queue>> = writing.queues.lock().values().cloned().collect();
-                for queue in queues {
-                    writing.look_after(&queue);
-                }
+                writing.look_after_all();
             }
         };
         if let Err(error) = writing.links.platform.spawn("azekura-writes", Box::new(work)) {
             tracing::warn!("nobody looks after writes in flight: {error}");
+        }
+    }
+
+    /// What the thread does from time to time.
+    pub(crate) fn look_after_all(&self) {
+        let queues: Vec<Arc<Queue>> = self.queues.lock().values().cloned().collect();
+        for queue in queues {
+            self.look_after(&queue);
         }
     }
 

@@ -18,13 +18,15 @@ fn with_environment<T>(variables: &[CString], body: impl FnOnce() -> T) -> T {
     }
     let prepared = hook::run(|| {
         let own = own_environment();
-        let directory = launch::own_directory();
+        let (directory, known) = (launch::own_directory(), launch::handed_on());
         // SAFETY: the environment of this process is as `execve` takes it.
         unsafe {
-            if directory.is_none() && launch::environment::is_complete(variables, own) {
+            let is_complete = launch::environment::is_complete(variables, own);
+            if directory.is_none() && known.is_none() && is_complete {
                 return Ok(None);
             }
-            let full = launch::environment::handed_on(variables, own, directory.as_deref());
+            let (directory, known) = (directory.as_deref(), known.as_deref());
+            let full = launch::environment::handed_on(variables, own, directory, known);
             Ok(Some((own, full)))
         }
     });

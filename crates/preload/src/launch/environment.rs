@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
+use azekura_proto::handed_on;
+
 use super::c_strings::array;
 use crate::paths::working_directory;
 
@@ -98,8 +100,8 @@ fn text(bytes: Vec<u8>) -> Option<CString> {
     CString::new(bytes).ok()
 }
 
-/// The environment `asked` with what this library needs: its variables, as `NAME=value`. A setting that the program has given
-/// another value keeps it.
+/// The environment `asked` with what this library needs: its variables, as `NAME=value`, the working directory, and
+/// what this process knows ([`azekura_proto::HandedOn`]). A setting that the program has given another value keeps it.
 ///
 /// # Safety
 /// `asked` is null or an array of C strings that ends with a null pointer, and outlives the result.
@@ -107,10 +109,12 @@ pub(crate) unsafe fn handed_on(
     variables: &[CString],
     asked: *const *const c_char,
     directory: Option<&[u8]>,
+    known: Option<&[u8]>,
 ) -> Environment {
     // SAFETY: the caller says so.
     let asked = unsafe { array(asked) };
     let at = [working_directory::VARIABLE.to_bytes(), b"="].concat();
+    let its_name = [handed_on::VARIABLE.as_bytes(), b"="].concat();
     let mut kept = Vec::with_capacity(asked.len() + variables.len() + 2);
     let mut texts = Vec::new();
     let mut preload: &[u8] = b"";
@@ -118,6 +122,7 @@ pub(crate) unsafe fn handed_on(
         match entry.to_bytes().strip_prefix(PRELOAD) {
             Some(value) => preload = value,
             None if entry.to_bytes().starts_with(&at) => {}
+            None if known.is_some() && entry.to_bytes().starts_with(&its_name) => {}
             None => kept.push(entry.as_ptr()),
         }
     }
@@ -133,6 +138,9 @@ pub(crate) unsafe fn handed_on(
     }
     if let Some(path) = directory {
         texts.extend(text([&at, path].concat()));
+    }
+    if let Some(known) = known {
+        texts.extend(text([&its_name, known].concat()));
     }
     Environment::new(kept, texts)
 }

@@ -25,7 +25,12 @@ impl WorkingDirectory {
         Self { oid: OnceLock::from(oid), path }
     }
 
-    /// The directory; one that was handed on is looked for again until the pool has told it.
+    /// The directory with its path, if the pool has told it.
+    pub(crate) fn known(&self) -> Option<(Oid, Vec<u8>)> {
+        Some((*self.oid.get()?, self.path.clone()))
+    }
+
+    /// The directory; one that was handed on by its path is looked for again until the pool has told it.
     pub(crate) fn oid(&self) -> Result<Oid> {
         if let Some(oid) = self.oid.get() {
             return Ok(*oid);
@@ -70,7 +75,11 @@ pub(crate) fn adopt() {
     let Some(path) = settings::variable(VARIABLE) else { return };
     // SAFETY: the process has one thread yet.
     unsafe { libc::unsetenv(VARIABLE.as_ptr()) };
-    let place = WorkingDirectory { oid: OnceLock::new(), path };
+    let handed_on = service::received().and_then(|received| received.directory.as_ref());
+    let place = match handed_on {
+        Some((oid, of)) if *of == path => WorkingDirectory::found(*oid, path),
+        _ => WorkingDirectory { oid: OnceLock::new(), path },
+    };
     // If it is not found the working directory is in the container all the same: names that count
     // from it fail, and never mean files of the host.
     let _ = place.oid();

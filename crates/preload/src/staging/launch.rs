@@ -84,7 +84,7 @@ pub(crate) unsafe fn plan(job: &'static Job, request: &Request<'_>) -> Result<La
     let mut argv: Vec<CString> = argv.into_iter().map(CStr::to_owned).collect();
     // SAFETY: the caller says so.
     let mut environment =
-        unsafe { launch::environment::handed_on(&job.handed_on, request.environment, None) };
+        unsafe { launch::environment::handed_on(&job.handed_on, request.environment, None, None) };
     let mut asked = request.path.to_vec();
     let mut dirfd = request.dirfd;
     if asked.is_empty() {

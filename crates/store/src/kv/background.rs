@@ -12,7 +12,7 @@ use super::KeyValues;
 use crate::error::StoreError;
 
 /// Between a look at the pending batches and the next one, while there are some.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(8);
 /// The pause doubles with every look that finds nothing, up to this; then the thread waits for a
 /// call. So a commit has to wake it only after some time without any.
 const PAUSE_MAX: Duration = Duration::from_millis(128);

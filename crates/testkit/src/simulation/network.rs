@@ -20,10 +20,17 @@ use parking_lot::Mutex;
 
 use super::pool::{Connection, Pool};
 
+/// A round trip to engines that are far away.
+const FAR: Duration = Duration::from_millis(10);
+
 /// How one client reaches the engines.
 pub(crate) struct ClientNetwork {
     pool: Weak<Pool>,
     is_cut: Arc<AtomicBool>,
+    /// Whether the engines are far away: then an answer may be on its way when somebody looks for it.
+    is_far: bool,
+    /// Whether everything that was sent has arrived by now.
+    has_arrived: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for ClientNetwork {
@@ -33,8 +40,16 @@ impl fmt::Debug for ClientNetwork {
 }
 
 impl ClientNetwork {
-    pub(crate) fn new(pool: &Arc<Pool>) -> Self {
-        Self { pool: Arc::downgrade(pool), is_cut: Arc::default() }
+    pub(crate) fn new(pool: &Arc<Pool>, is_far: bool) -> Self {
+        let (is_cut, has_arrived) = (Arc::default(), Arc::new(AtomicBool::new(!is_far)));
+        Self { pool: Arc::downgrade(pool), is_cut, is_far, has_arrived }
+    }
+
+    /// Everything that was sent before arrives while this is done.
+    pub(crate) fn with_all_arrived(&self, act: impl FnOnce()) {
+        self.has_arrived.store(true, Ordering::Relaxed);
+        act();
+        self.has_arrived.store(!self.is_far, Ordering::Relaxed);
     }
 
     /// Nothing the client does is heard of from now on.
@@ -49,6 +64,8 @@ impl ClientNetwork {
             pool: self.pool.clone(),
             connection,
             is_cut: Arc::clone(&self.is_cut),
+            is_far: self.is_far,
+            has_arrived: Arc::clone(&self.has_arrived),
             is_closed: AtomicBool::new(false),
             sent: Mutex::default(),
         });
@@ -67,7 +84,8 @@ impl Network for ClientNetwork {
         caller: &Caller,
         _timeout: Duration,
     ) -> Met {
-        let mut met = Met::default();
+        let round_trip = self.is_far.then_some(FAR);
+        let mut met = Met { round_trip, ..Met::default() };
         for _ in 0..count {
             match self.open_one(engine, caller.session) {
                 Some(opened) => met.good.push(opened),
@@ -95,7 +113,7 @@ impl Network for ClientNetwork {
     }
 
     fn is_near(&self, _addresses: &[Address]) -> bool {
-        true
+        !self.is_far
     }
 }
 
@@ -110,6 +128,8 @@ struct Queue {
     pool: Weak<Pool>,
     connection: Connection,
     is_cut: Arc<AtomicBool>,
+    is_far: bool,
+    has_arrived: Arc<AtomicBool>,
     is_closed: AtomicBool,
     sent: Mutex<VecDeque<Sent>>,
 }
@@ -187,12 +207,9 @@ struct Receiver {
     read: usize,
 }
 
-impl ReceiveHalf for Receiver {
-    fn receive(&mut self, _timeouts: u32, _gone: Duration) -> Result<(Answer, usize), Failure> {
-        self.try_receive()?.ok_or(Failure::Late)
-    }
-
-    fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {
+impl Receiver {
+    /// Carries the next request to its engine, and brings the answer; `None` if none is on its way.
+    fn carry(&mut self) -> Result<Option<(Answer, usize)>, Failure> {
         let broken = io::ErrorKind::ConnectionReset;
         loop {
             let pool = self.queue.pool(broken)?;
@@ -201,6 +218,9 @@ impl ReceiveHalf for Receiver {
             };
             let (head, request): (RequestHead, Request<'_>) =
                 frame::decode_borrowed(&frame).unwrap();
+            if self.queue.is_far {
+                pool.sleep(FAR);
+            }
             let Some((answer, bulk)) = pool.exchange(self.queue.connection, head, &request, &bulk)
             else {
                 self.queue.shut_down();
@@ -211,6 +231,20 @@ impl ReceiveHalf for Receiver {
                 return Ok(Some((answer, self.bulk.len())));
             }
         }
+    }
+}
+
+impl ReceiveHalf for Receiver {
+    fn receive(&mut self, _timeouts: u32, _gone: Duration) -> Result<(Answer, usize), Failure> {
+        self.carry()?.ok_or(Failure::Late)
+    }
+
+    fn try_receive(&mut self) -> Result<Option<(Answer, usize)>, Failure> {
+        let pool = self.queue.pool(io::ErrorKind::ConnectionReset)?;
+        let is_on_its_way = !self.queue.has_arrived.load(Ordering::Relaxed)
+            && self.queue.has_sent()
+            && pool.below(3) > 0;
+        if is_on_its_way { Ok(None) } else { self.carry() }
     }
 
     fn read_bulk(&mut self, buffer: &mut [u8]) -> Result<(), Failure> {

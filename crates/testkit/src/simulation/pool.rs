@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ use crate::Random;
 
 /// Time between two passes of an engine's background work.
 const PASS: Duration = Duration::from_millis(50);
+/// Time between two looks of clients' threads after what is in flight.
+const UPKEEP: Duration = Duration::from_millis(120);
 /// An engine that ended starts again after this long, at most.
 const AWAY_MS_MAX: u64 = 1500;
 /// A request that comes late comes after this long, at most.
@@ -40,6 +42,8 @@ const DELAY_US_MAX: u64 = 500;
 pub(super) enum Event {
     Pass(EngineId),
     Start(EngineId),
+    /// The threads of clients look after what is in flight.
+    LookAfter,
     /// A request comes once more, over a connection that the client has given up. It ends with the run.
     Late {
         engine: EngineId,
@@ -83,8 +87,16 @@ pub(crate) struct Pool {
     /// The number of the last connection.
     pub(super) connections: AtomicU64,
     history: Mutex<History>,
+    /// What the threads of clients do from time to time, by the client.
+    upkeep: Mutex<BTreeMap<usize, Upkeep>>,
+    /// The client that is doing something just now.
+    acting: AtomicUsize,
+    is_upkeep_under_way: AtomicBool,
     this: Weak<Self>,
 }
+
+/// Looks after what a client has in flight.
+pub(crate) type Upkeep = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection of a client to an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,6 +153,9 @@ impl Pool {
             power_cuts: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             history: Mutex::new(History::default()),
+            upkeep: Mutex::default(),
+            acting: AtomicUsize::new(0),
+            is_upkeep_under_way: AtomicBool::new(false),
             this: this.clone(),
         });
         for engine in pool.ids() {
@@ -236,8 +251,52 @@ impl Pool {
         self.sleep(Duration::from_micros(1 + self.below(DELAY_US_MAX)));
     }
 
+    /// From now on a client has a thread that looks after what it has in flight.
+    pub(crate) fn look_after(&self, client: usize, upkeep: Upkeep) {
+        let is_first = {
+            let mut all = self.upkeep.lock();
+            let is_first = all.is_empty();
+            all.insert(client, upkeep);
+            is_first
+        };
+        if is_first {
+            self.plan(UPKEEP, Event::LookAfter);
+        }
+    }
+
+    /// A client does something: its own thread, which is this one, cannot look after anything meanwhile.
+    pub(crate) fn act_as(&self, client: usize) {
+        self.acting.store(client, Ordering::Relaxed);
+    }
+
+    /// Whether clients have threads, whose requests may come to an engine while it waits in the middle of another one.
+    pub(super) fn has_threads(&self) -> bool {
+        !self.upkeep.lock().is_empty()
+    }
+
+    /// What the threads of all clients do but for that of the one that is doing something.
+    fn look_after_others(&self) {
+        // One of them may wait for another engine, or for this one.
+        if self.is_upkeep_under_way.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let acting = self.acting.load(Ordering::Relaxed);
+        let all = self.upkeep.lock().clone();
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            all.iter().filter(|(client, _)| **client != acting).for_each(|(_, upkeep)| upkeep());
+        }));
+        self.is_upkeep_under_way.store(false, Ordering::Relaxed);
+        if let Err(cause) = done {
+            resume_unwind(cause);
+        }
+    }
+
     fn happen(&self, event: Event) {
         let engine = match &event {
+            Event::LookAfter => {
+                self.plan(UPKEEP, event);
+                return self.look_after_others();
+            }
             Event::Pass(engine) | Event::Start(engine) | Event::Late { engine, .. } => *engine,
         };
         if self.seat(engine).lock().entered > 0 {
@@ -254,6 +313,7 @@ impl Pool {
                 self.plan(PASS, Event::Pass(engine));
             }
             Event::Start(engine) => self.start_engine(engine),
+            Event::LookAfter => {}
             Event::Late { engine, guest, frame, bulk } => {
                 let guest = self.seat(engine).lock().guests.remove(&guest);
                 let Some(guest) = guest else { return };

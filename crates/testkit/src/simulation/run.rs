@@ -14,7 +14,7 @@ use super::pool::Pool;
 use super::possible::Possible;
 use super::power::{Durable, Found};
 use super::users::Users;
-use super::workload::{draw, slots_of};
+use super::workload::{draw, draw_of_data, slots_of};
 use crate::Random;
 use crate::model::{Answer, Op};
 
@@ -33,6 +33,8 @@ pub struct Setting {
     pub file_bytes: u64,
     /// Whether extended attributes are set, too.
     pub xattrs: bool,
+    /// Whether the clients are far away: they are answered early, and believe what leases allow.
+    pub is_far: bool,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -46,11 +48,16 @@ impl Setting {
         operations: 40,
         file_bytes: 600,
         xattrs: false,
+        is_far: false,
         faults: Faults::USUAL,
     };
 
     /// The same with files that lie on several targets.
     pub const STRIPED: Self = Self { file_bytes: 20_000, ..Self::SHORT };
+
+    /// Clients that are far from one engine: names and writes in flight, and leases of everything.
+    pub const FAR: Self =
+        Self { engines: 1, targets_each: 4, operations: 80, is_far: true, ..Self::SHORT };
 
     /// The same, where the power goes as well. What was synced has to survive that, and what else is
     /// left has to be whole.
@@ -87,6 +94,13 @@ impl fmt::Display for Violation {
     }
 }
 
+/// A client that is far away goes on by itself for about twice so many operations: leases are worth something then.
+const IN_A_ROW: u64 = 8;
+/// Now and then nothing is done for so long, at most.
+const PAUSE_MS_MAX: u64 = 400;
+/// The same of clients that are far away, at times: engines that have refused leases give them again.
+const LONG_PAUSE_MS_MAX: u64 = 8_000;
+
 struct Run {
     pool: Arc<Pool>,
     users: Users,
@@ -106,7 +120,7 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
     let mut random = Random::new(seed);
     let pool = Pool::start(setting.engines, setting.targets_each, random.next_u64());
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let users = Users::new(&pool, setting.clients);
+        let users = Users::new(&pool, setting.clients, setting.is_far);
         let (possible, durable) = (Possible::new(), Durable::default());
         let pool = Arc::clone(&pool);
         let mut run = Run { pool, users, random, possible, durable };
@@ -135,21 +149,31 @@ impl Run {
         self.pool.set_faults(setting.faults);
         let slots: Vec<Vec<usize>> =
             (0..setting.clients).map(|client| slots_of(client, setting.clients)).collect();
+        let mut client = 0;
         for _ in 0..setting.operations {
             if self.pool.power_cuts() > 0 {
                 break;
             }
-            let client = self.random.below(setting.clients as u64) as usize;
+            if !setting.is_far || self.random.one_in(IN_A_ROW) {
+                client = self.random.below(setting.clients as u64) as usize;
+            }
             if loses_power {
                 self.sync_something(client, &slots[client])?;
             }
             if self.random.one_in(80) {
                 self.replace(client, &slots[client]);
             }
-            let op = draw(&mut self.random, &slots[client], setting.file_bytes, setting.xattrs);
+            let (random, own) = (&mut self.random, &slots[client]);
+            let op = if setting.is_far {
+                draw_of_data(random, own, setting.file_bytes)
+            } else {
+                draw(random, own, setting.file_bytes, setting.xattrs)
+            };
             self.step(client, &op)?;
             if self.random.one_in(6) {
-                let pause = Duration::from_millis(self.random.below(400));
+                let is_long = setting.is_far && self.random.one_in(4);
+                let pause = if is_long { LONG_PAUSE_MS_MAX } else { PAUSE_MS_MAX };
+                let pause = Duration::from_millis(self.random.below(pause));
                 self.pool.sleep(pause);
             }
         }

@@ -8,6 +8,10 @@ use crate::model::{Op, SLOTS};
 /// The extended attribute that is set.
 pub(crate) const XATTR: &[u8] = b"user.x";
 const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
+/// Kinds of operations.
+const READ: u64 = 7;
+const WRITE: u64 = 10;
+const STAT_OPEN: u64 = 15;
 /// Files that a client has open at a time.
 const OPEN_FILES: usize = 2;
 
@@ -25,14 +29,30 @@ fn path(random: &mut Random) -> Vec<u8> {
 /// An operation of a client, which has these slots for its open files. Files stay about as short as
 /// `file_bytes`. With `xattrs` extended attributes are among what is done.
 pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64, xattrs: bool) -> Op {
+    let kinds = if xattrs { 36 } else { 32 };
+    let kind = random.below(kinds);
+    op_of(kind, random, slots, file_bytes)
+}
+
+/// The same with more of what is done with one open file: writes above all, one behind the other.
+pub(crate) fn draw_of_data(random: &mut Random, slots: &[usize], file_bytes: u64) -> Op {
+    if random.one_in(2) {
+        let kind = random.pick(&[WRITE, WRITE, WRITE, READ, STAT_OPEN]);
+        op_of(kind, random, &slots[..1], file_bytes)
+    } else {
+        op_of(random.below(32), random, slots, file_bytes)
+    }
+}
+
+fn op_of(kind: u64, random: &mut Random, slots: &[usize], file_bytes: u64) -> Op {
     let slot = random.pick(slots);
-    match random.below(if xattrs { 36 } else { 32 }) {
+    match kind {
         0..=5 => Op::Open { slot, path: path(random), flags: flags(random), mode: 0o755 },
         6 => Op::Close { slot },
-        7..=9 => Op::Read { slot, offset: random.below(file_bytes), bytes: file_bytes as usize },
-        10..=13 => Op::Write { slot, offset: random.below(file_bytes), data: data(random) },
+        READ..=9 => Op::Read { slot, offset: random.below(file_bytes), bytes: file_bytes as usize },
+        WRITE..=13 => Op::Write { slot, offset: random.below(file_bytes), data: data(random) },
         14 => Op::Truncate { slot, bytes: random.below(file_bytes) },
-        15 => Op::StatOpen { slot },
+        STAT_OPEN => Op::StatOpen { slot },
         16..=18 => Op::Mkdir { path: path(random), mode: 0o755 },
         19 => Op::Rmdir { path: path(random) },
         20..=21 => Op::Unlink { path: path(random) },

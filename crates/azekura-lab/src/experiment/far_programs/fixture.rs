@@ -209,11 +209,17 @@ impl FarHosts {
         if program.writes { self.in_pool(EMPTY, run) } else { Ok(()) }
     }
 
-    /// Opens the door; the preload library's has nothing that stays open.
+    /// Opens the door; the preload library's has nothing that stays open, but what its first program has found out.
     fn open(&self, run: &Run) -> Result<Option<Mounted>> {
         let place = || self.sftp.as_ref().map(SftpServer::place).context("there is no server");
         let words: Words = match run.door {
-            Door::Preload => return Ok(None),
+            Door::Preload => {
+                // As the mounts have been asked once before the program begins.
+                let words = ["stat", run.far.as_str()];
+                let pool = self.engine.pool_name();
+                self.at(CLIENT, &door::preloaded(&self.azekura, &pool, &run.far, &words), run)?;
+                return Ok(None);
+            }
             Door::Mount => door::mount(&self.azekura, &[], &self.engine.pool_name(), &run.far),
             Door::MountListed => {
                 let options = ["--far-names", "listed"];

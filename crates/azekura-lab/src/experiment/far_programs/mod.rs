@@ -188,8 +188,9 @@ impl Experiment for FarPrograms {
              the same with `--far-names listed`, of a pool with one engine in memory; *sshfs* and \
              *rclone* (`rclone mount` by sftp, with its full cache) reach the same files in memory by the far host's sshd. Every run begins cold: \
              with a mount, a process and a home directory of its own; the files are not cached on \
-             this side. A mount is there before the time begins; by preload the program connects \
-             within it. The time of a program that writes ends when its mount, which has to send \
+             this side. A mount is there before the time begins, and has been asked for its root \
+             once; by preload another program has asked for that, and the program connects within \
+             its time. The time of a program that writes ends when its mount, which has to send \
              all of it, is gone again. A program is ended after {:.0} s; what is told of it then \
              is a bound (\"over\"). *Round trips* are what a run takes longer than the same \
              without a round trip, over the round trip. *The link allows* one round trip and the \

@@ -1,0 +1,85 @@
+//! What a process that uses a pool hands on to the programs that it starts, as text for their environment: so they
+//! need not ask again. Owns the text's form. Whoever takes it makes sure that it is about its own pool and container.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Container;
+use crate::{Oid, PoolId};
+
+/// The variable of the environment.
+pub const VARIABLE: &str = "AZEKURA_HANDED_ON";
+/// How the text begins; another form begins otherwise.
+const FORM: &[u8] = b"1-";
+/// A longer text is none of ours.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// What is handed on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HandedOn {
+    /// The pool.
+    pub pool: PoolId,
+    /// Its container as it was when the first of these processes opened it, which is as old as what a mount has of it.
+    pub container: Container,
+    /// About how long a round trip to the pool takes, in microseconds; 0 if that is not known.
+    pub round_trip_us: u64,
+    /// The working directory with its path below the container's root, if it lies in the container.
+    pub directory: Option<(Oid, Vec<u8>)>,
+}
+
+impl HandedOn {
+    /// As text; `None` if it would be too long.
+    pub fn to_text(&self) -> Option<Vec<u8>> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let bytes = postcard::to_stdvec(self).ok()?;
+        let mut text = FORM.to_vec();
+        for byte in bytes {
+            text.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
+        }
+        (text.len() <= TEXT_BYTES_MAX).then_some(text)
+    }
+
+    /// Out of such a text; `None` if it is none.
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        let digits = text.strip_prefix(FORM).filter(|_| text.len() <= TEXT_BYTES_MAX)?;
+        let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+        let (pairs, rest) = digits.as_chunks::<2>();
+        let bytes: Option<Vec<u8>> =
+            pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect();
+        match postcard::take_from_bytes(&bytes.filter(|_| rest.is_empty())?) {
+            Ok((handed_on, [])) => Some(handed_on),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Inheritance;
+    use crate::{ContainerId, ObjectClass, TargetId};
+
+    #[test]
+    fn what_is_handed_on_arrives_and_nothing_else_is_taken_for_it() {
+        let root = Oid::new(ContainerId(3), ObjectClass::SX, TargetId(1), 1);
+        let container = Container {
+            id: ContainerId(3),
+            name: "default".to_owned(),
+            root,
+            inheritance: Inheritance::default(),
+        };
+        let directory = Some((root, b"/a b/\xff".to_vec()));
+        let handed_on =
+            HandedOn { pool: PoolId([7; 16]), container, round_trip_us: 50_000, directory };
+        let text = handed_on.to_text().unwrap();
+        assert!(text.is_ascii() && !text.contains(&0));
+        assert_eq!(HandedOn::from_text(&text), Some(handed_on.clone()));
+        for wrong in
+            [&text[..text.len() - 1], &text[..text.len() - 2], &text[1..], &b""[..], b"1-", b"1-xy"]
+        {
+            assert_eq!(HandedOn::from_text(wrong), None);
+        }
+        assert_eq!(HandedOn::from_text(&[&text[..], b"00"].concat()), None);
+        let directory = Some((root, vec![b'x'; TEXT_BYTES_MAX]));
+        assert_eq!(HandedOn { directory, ..handed_on }.to_text(), None);
+    }
+}
