@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 MAGIC = b"AZEKURA\n"
-VERSION = 3
+VERSION = 4
 ENGINE_SIDE = b"azekura 1 engine"
 CALLER_SIDE = b"azekura 1 caller"
 EARLY_SIDE = b"azekura 1 early"

@@ -49,7 +49,7 @@ impl Object {
     pub(crate) fn open(mount: &Mount, attr: &Attr, flags: OFlags) -> Result<Box<Self>, Errno> {
         let file = match attr.kind {
             FileKind::Regular => {
-                if flags & OFlags::ACCMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC) {
+                if writes(flags) {
                     mount.check_writable()?;
                 }
                 Some(mount.fs().open(mount.caller(), attr.oid, flags)?.1)
@@ -110,6 +110,11 @@ impl Object {
             (None, _) => Err(Errno::INVAL),
         }
     }
+}
+
+/// Whether a file that is opened so may be changed.
+fn writes(flags: OFlags) -> bool {
+    flags & OFlags::ACCMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC)
 }
 
 /// Those flags that go with an object to another process.
@@ -260,6 +265,9 @@ impl Wanted<'_> {
     fn file(&self, mount: &Mount) -> Result<Box<Object>, Errno> {
         let Self { dir, name, flags, striping, .. } = *self;
         if !flags.contains(OFlags::CREATE) {
+            if let Some(object) = self.file_at_once(mount)? {
+                return Ok(object);
+            }
             let attr = mount.names().at(dir).resolve(name, !flags.contains(OFlags::NOFOLLOW))?;
             return match attr.kind {
                 FileKind::Regular => Object::open(mount, &attr, flags),
@@ -272,6 +280,22 @@ impl Wanted<'_> {
         let (attr, file) =
             mount.fs().create_as(mount.caller(), dir, name, mode, flags, striping)?;
         Ok(Box::new(Object::of(mount, &attr, Some(file), flags)))
+    }
+
+    /// A file that is there, looked up and opened by one request. `None` if its name leads elsewhere, or nothing may be
+    /// written.
+    fn file_at_once(&self, mount: &Mount) -> Result<Option<Box<Object>>, Errno> {
+        let Self { dir, name, flags, .. } = *self;
+        if writes(flags) && mount.check_writable().is_err() {
+            return Ok(None);
+        }
+        match mount.fs().open_at(mount.caller(), dir, name, flags) {
+            Ok((attr, file)) if attr.kind == FileKind::Regular => {
+                Ok(Some(Box::new(Object::of(mount, &attr, Some(file), flags))))
+            }
+            Ok(_) | Err(Errno::LOOP | Errno::NXIO) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// A directory or symlink.

@@ -218,6 +218,43 @@ fn a_short_file_comes_with_the_answer_to_its_opening() {
 }
 
 #[test]
+fn a_name_is_opened_by_one_request_also_where_the_pool_is_near() {
+    let cluster = far_pool(1);
+    make(&cluster, "/dir/file", b"content");
+    let root = cluster.root();
+    root.symlink(b"file", "/dir/link").unwrap();
+    let fs = root.filesystem();
+    let dir = root.metadata("/dir").unwrap().oid;
+    let open = |name: &[u8], flags| {
+        fs.open_at(&Credentials::ROOT, dir, name, flags).map(|(attr, _)| (attr.kind, attr.size))
+    };
+    let opened = asked(&cluster, || {
+        assert_eq!(open(b"file", OFlags::RDONLY), Ok((FileKind::Regular, 7)));
+    });
+    assert_eq!(opened.get("open_entry"), Some(&1));
+    assert!(!opened.contains_key("lookup") && !opened.contains_key("open"), "{opened:?}");
+    assert_eq!(open(b"link", OFlags::RDONLY), Err(Errno::LOOP));
+    assert_eq!(open(b"none", OFlags::RDONLY), Err(Errno::NOENT));
+    assert_eq!(open(b".", OFlags::RDONLY).map(|(kind, _)| kind), Ok(FileKind::Directory));
+    assert_eq!(open(b"..", OFlags::RDWR), Err(Errno::ISDIR));
+    assert_eq!(open(b"file", OFlags::WRONLY | OFlags::TRUNC), Ok((FileKind::Regular, 0)));
+    // An entry and its inode at different engines.
+    let cluster = far_pool(3);
+    for number in 0..12 {
+        make(&cluster, &format!("/from{number}/file"), b"content");
+        let root = cluster.root();
+        root.create_dir_all("/to", 0o755).unwrap();
+        let name = format!("moved{number}");
+        root.rename(format!("/from{number}/file"), format!("/to/{name}"), RenameMode::Replace)
+            .unwrap();
+        let dir = root.metadata("/to").unwrap().oid;
+        let opened =
+            root.filesystem().open_at(&Credentials::ROOT, dir, name.as_bytes(), OFlags::RDONLY);
+        assert_eq!(opened.unwrap().0.size, 7);
+    }
+}
+
+#[test]
 fn the_end_of_a_longer_file_comes_with_the_answer_to_its_opening() {
     let cluster = far_pool(1);
     let data = contents(3 * BROUGHT + 11);

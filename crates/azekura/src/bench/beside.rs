@@ -3,6 +3,7 @@
 //! bench.
 
 use anyhow::Result;
+use rustix::process::{Resource, getrlimit};
 
 use super::cpu::CpuMeter;
 use super::passthrough::{MODES, PROGRAM, Passthrough, program};
@@ -11,6 +12,9 @@ use super::site::Site;
 use crate::host::programs;
 use crate::load::{AccessPath, Backend, Order, WorkerPool};
 use crate::report;
+
+/// Descriptors that libfuse's example takes for itself, and to be on the safe side.
+const DESCRIPTORS_BESIDE: u64 = 256;
 
 /// Such workers.
 pub(super) struct Beside {
@@ -26,11 +30,11 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// All that a bench is held against besides its references.
+    /// All that a bench is held against besides its references. `files`: how many there will be at a time.
     ///
     /// # Errors
     /// If workers cannot be started on an access path of the pool.
-    pub(super) fn start_all(site: &Site) -> Result<Vec<Self>> {
+    pub(super) fn start_all(site: &Site, files: u64) -> Result<Vec<Self>> {
         let on_path = |(access, workers): (AccessPath, WorkerPool)| Self {
             label: access.to_string(),
             mode: None,
@@ -40,7 +44,7 @@ impl Beside {
         };
         let mut all: Vec<Self> = site.start_beside()?.into_iter().map(on_path).collect();
         if matches!(site.backend, Backend::Path(_)) {
-            all.extend(start_examples(site.processes)?);
+            all.extend(start_examples(site.processes, files)?);
         }
         Ok(all)
     }
@@ -64,9 +68,19 @@ impl Beside {
     }
 }
 
-/// libfuse's example in each mode, if it is there.
-fn start_examples(processes: usize) -> Result<Vec<Beside>> {
+/// libfuse's example in each mode, if it is there and can keep so many files, for each of which it holds a
+/// descriptor.
+fn start_examples(processes: usize, files: u64) -> Result<Vec<Beside>> {
     let Some(program) = program() else { return Ok(Vec::new()) };
+    let descriptors_max = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    if files > descriptors_max.saturating_sub(DESCRIPTORS_BESIDE) {
+        report::note(format_args!(
+            "azekura: without {}: it holds a descriptor for each of {files} files, and may have \
+             {descriptors_max}; take fewer --files, or raise the limit (ulimit -Hn)",
+            program.display()
+        ));
+        return Ok(Vec::new());
+    }
     let mut all = Vec::new();
     let mut why_not = None;
     for mode in MODES {

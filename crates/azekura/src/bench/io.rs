@@ -186,7 +186,7 @@ pub(super) fn run(args: &IoArgs) -> Result<()> {
         dir: work_dir(),
     };
     let mut workers = site.start_native()?;
-    let mut beside: Vec<Held<'_>> = Beside::start_all(&site)?
+    let mut beside: Vec<Held<'_>> = Beside::start_all(&site, site.processes as u64)?
         .into_iter()
         .map(|with| {
             let workload = Workload { dir: with.work_dir(), ..workload.clone() };

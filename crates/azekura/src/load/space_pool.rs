@@ -116,11 +116,10 @@ impl FileSpace for PoolSpace {
     }
 
     fn open_close_in(&mut self, dir: &Oid, name: &str) -> Result<()> {
-        let open = || {
-            let attr = self.fs.lookup(&self.caller, *dir, name.as_bytes())?;
-            self.fs.open(&self.caller, attr.oid, OFlags::RDONLY).map(drop)
-        };
-        open().with_context(|| format!("cannot open {name}"))
+        self.fs
+            .open_at(&self.caller, *dir, name.as_bytes(), OFlags::RDONLY)
+            .map(drop)
+            .with_context(|| format!("cannot open {name}"))
     }
 
     fn remove_in(&mut self, dir: &Oid, name: &str) -> Result<()> {

@@ -96,6 +96,34 @@ impl FileSystem {
         self.open(caller, oid, flags)
     }
 
+    /// Opens what a name leads to, by one request where its entry and its inode are at one engine: a regular file for
+    /// reading and writing, or a directory. Gives its attributes as they are then. `O_TRUNC` counts; a symlink is not
+    /// followed.
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::lookup`] and [`FileSystem::open`].
+    pub fn open_at(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Result<(Attr, OpenFile)> {
+        if !matches!(name, b"." | b"..") {
+            match self.open_name(caller, dir, name, flags)? {
+                Named::Open(opened) => return Ok(*opened),
+                Named::Symlink(_) => return Err(Errno::LOOP),
+                Named::Unclear => {}
+            }
+        }
+        let oid = self.lookup(caller, dir, name)?.oid;
+        self.open(caller, oid, flags).map_err(|errno| match errno {
+            // Removed between the two steps.
+            Errno::STALE => Errno::NOENT,
+            other => other,
+        })
+    }
+
     /// Opens what a name leads to in one step, if that can be done.
     ///
     /// # Errors

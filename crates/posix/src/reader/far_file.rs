@@ -223,14 +223,12 @@ impl FarFile {
             let (Some(granted), Some(at)) = (request.granted(), request.asked()) else {
                 continue;
             };
-            // Only the home's brings it.
-            match request.take_file_lease() {
-                Some(leased) => home = Some(leased),
-                None => lease.renew(at, granted),
-            }
+            lease.renew(at, granted);
             if granted.lease_ms == 0 {
                 self.refused_until = Some(at + REFUSED);
             }
+            // Only the request for the home's brings it.
+            home = request.take_file_lease().or(home);
         }
         if let Some(leased) = home
             && let Some(asked) = self.attr_asked.take()

@@ -2,8 +2,9 @@
 //! than one state that a container can be in; what is seen later says which. Owns the comparison of
 //! what a client got with what it may get.
 
-use crate::model::{Op, Outcome, agree};
-use azekura_posix::Errno;
+use azekura_posix::{Errno, FileKind};
+
+use crate::model::{Answer, Op, Outcome, Stat, agree};
 
 use super::tree::Tree;
 
@@ -12,12 +13,36 @@ const STATES_MAX: usize = 256;
 
 /// All states that the container can be in, as far as its clients know.
 #[derive(Clone, Debug)]
-pub(crate) struct Possible(Vec<Tree>);
+pub(crate) struct Possible {
+    trees: Vec<Tree>,
+    links: Links,
+}
+
+/// What a client may be told of how many names a file has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Links {
+    /// How many it has.
+    Exact,
+    /// How many it had some time ago: the lease of a file does not cover that.
+    MayBeOld,
+}
+
+impl Links {
+    /// What of an outcome has to be right.
+    fn certain(self, outcome: &Outcome) -> Outcome {
+        match outcome {
+            Ok(Answer::Stat(stat)) if self == Self::MayBeOld && stat.kind == FileKind::Regular => {
+                Ok(Answer::Stat(Stat { nlink: 0, ..*stat }))
+            }
+            _ => outcome.clone(),
+        }
+    }
+}
 
 impl Possible {
     /// An empty container.
-    pub(crate) fn new() -> Self {
-        Self(vec![Tree::new()])
+    pub(crate) fn new(links: Links) -> Self {
+        Self { trees: vec![Tree::new()], links }
     }
 
     /// Takes note of what an operation gave.
@@ -28,36 +53,37 @@ impl Possible {
     pub(crate) fn observe(&mut self, op: &Op, outcome: &Outcome) -> Result<(), Vec<Outcome>> {
         // A busy pool may have done a part of what takes several requests.
         if matches!(outcome, Err(Errno::IO | Errno::BUSY)) {
-            let before = self.0.clone();
+            let before = self.trees.clone();
             for mut tree in before {
                 tree.apply_unanswered(op);
-                if !self.0.contains(&tree) {
-                    self.0.push(tree);
+                if !self.trees.contains(&tree) {
+                    self.trees.push(tree);
                 }
             }
-            assert!(self.0.len() <= STATES_MAX, "too many operations failed without an answer");
+            assert!(self.trees.len() <= STATES_MAX, "too many operations failed without an answer");
             return Ok(());
         }
-        let mut wanted = Vec::new();
-        self.0.retain_mut(|tree| {
+        let (mut wanted, links) = (Vec::new(), self.links);
+        let seen = links.certain(outcome);
+        self.trees.retain_mut(|tree| {
             let right = tree.apply(op);
-            let is_right = agree(op, &right, outcome);
+            let is_right = agree(op, &links.certain(&right), &seen);
             if !is_right && !wanted.contains(&right) {
                 wanted.push(right);
             }
             is_right
         });
-        if self.0.is_empty() { Err(wanted) } else { Ok(()) }
+        if self.trees.is_empty() { Err(wanted) } else { Ok(()) }
     }
 
     /// The states.
     pub(crate) fn trees(&self) -> &[Tree] {
-        &self.0
+        &self.trees
     }
 
     /// A client is gone without a word.
     pub(crate) fn close(&mut self, slots: &[usize]) {
-        for tree in &mut self.0 {
+        for tree in &mut self.trees {
             tree.close(slots.iter().copied());
         }
     }
@@ -66,7 +92,6 @@ impl Possible {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Answer;
     use azekura_posix::OFlags;
 
     fn create(name: &str) -> Op {
@@ -78,12 +103,12 @@ mod tests {
     fn after_an_error_both_outcomes_are_open_until_one_is_seen() {
         let stat = Op::Stat { path: b"a".to_vec(), follow: true };
         for was_done in [false, true] {
-            let mut possible = Possible::new();
+            let mut possible = Possible::new(Links::Exact);
             possible.observe(&create("a"), &Err(Errno::IO)).unwrap();
-            assert_eq!(possible.0.len(), 2);
-            let seen = if was_done { possible.0[1].apply(&stat) } else { Err(Errno::NOENT) };
+            assert_eq!(possible.trees.len(), 2);
+            let seen = if was_done { possible.trees[1].apply(&stat) } else { Err(Errno::NOENT) };
             possible.observe(&stat, &seen).unwrap();
-            assert_eq!(possible.0.len(), 1);
+            assert_eq!(possible.trees.len(), 1);
             let now = if was_done { Err(Errno::EXIST) } else { Ok(Answer::Done) };
             possible.observe(&create("a"), &now).unwrap();
         }
@@ -91,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let mut possible = Possible::new();
+        let mut possible = Possible::new(Links::Exact);
         possible.observe(&create("a"), &Ok(Answer::Done)).unwrap();
         let wanted = possible.observe(&create("a"), &Ok(Answer::Done)).unwrap_err();
         assert_eq!(wanted, [Err(Errno::EXIST)]);
@@ -99,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_open_file_outlives_its_last_name_and_goes_with_its_client() {
-        let mut possible = Possible::new();
+        let mut possible = Possible::new(Links::Exact);
         let done = Ok(Answer::Done);
         possible.observe(&create("a"), &done).unwrap();
         let write = Op::Write { slot: 0, offset: 2, data: b"xy".to_vec() };

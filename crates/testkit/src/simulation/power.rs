@@ -200,6 +200,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
+    use super::super::possible::Links;
     use super::*;
 
     fn create(name: &str) -> Op {
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_was_synced_and_not_touched_has_to_be_there() {
-        let mut possible = Possible::new();
+        let mut possible = Possible::new(Links::Exact);
         let mut durable = Durable::default();
         let mut done = |op: &Op, durable: &mut Durable| {
             possible.observe(op, &Ok(Answer::Done)).unwrap();

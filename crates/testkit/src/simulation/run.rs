@@ -11,7 +11,7 @@ use azekura_posix::{Errno, FileKind, OFlags};
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
 use super::pool::Pool;
-use super::possible::Possible;
+use super::possible::{Links, Possible};
 use super::power::{Durable, Found};
 use super::users::Users;
 use super::workload::{draw, draw_of_data, slots_of};
@@ -121,7 +121,8 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
     let pool = Pool::start(setting.engines, setting.targets_each, random.next_u64());
     let played = catch_unwind(AssertUnwindSafe(|| {
         let users = Users::new(&pool, setting.clients, setting.is_far);
-        let (possible, durable) = (Possible::new(), Durable::default());
+        let links = if setting.is_far { Links::MayBeOld } else { Links::Exact };
+        let (possible, durable) = (Possible::new(links), Durable::default());
         let pool = Arc::clone(&pool);
         let mut run = Run { pool, users, random, possible, durable };
         run.play(setting).and_then(|()| run.end())
