@@ -211,17 +211,20 @@ fn answers() -> Vec<Answer> {
             attr: Some(Box::new(attr())),
             lease_ms: 1000,
             version: 1 << 40,
+            others: vec![9],
             brought_bytes: Some(4096),
         }),
         Ok(Reply::Walked {
             dir: Some(Box::new(attr())),
-            steps: vec![(
-                Entry { oid: oid(1), kind: FileKind::Directory },
-                Some(Box::new(attr())),
-            )],
+            steps: vec![(Entry { oid: oid(1), kind: FileKind::Directory }, Some(Box::new(attr())))],
             is_absent: true,
         }),
-        Ok(Reply::FileLeased { lease_ms: 1000, version: 1 << 40, attr: Box::new(attr()) }),
+        Ok(Reply::FileLeased {
+            lease_ms: 1000,
+            version: 1 << 40,
+            others: vec![1 << 41, 7],
+            attr: Box::new(attr()),
+        }),
     ]
 }
 
