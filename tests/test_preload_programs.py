@@ -400,14 +400,15 @@ def test_a_lost_working_directory_is_never_one_of_the_host(preload, tmp_path):
 def test_a_working_directory_is_handed_on_wherever_it_is_by_now(preload):
     """What is started finds itself where it was started, by whatever path that is reached later."""
     script = (
-        "import os, subprocess, time\n"
+        "import os, subprocess\n"
         "os.mkdir('one'); open('one/f', 'w').write('in one'); os.chdir('one')\n"
         "child = subprocess.Popen(['sh', '-c', 'read x; cat f; ls; (cd ..; ls)'], "
         "stdin=subprocess.PIPE, text=True)\n"
-        "os.rename('/azekura/one', '/azekura/two'); os.mkdir('/azekura/one')\n"
+        "os.rename('/azekura/moved/one', '/azekura/moved/two'); os.mkdir('/azekura/moved/one')\n"
         "child.communicate('go\\n')"
     )
-    done = preload.run(PYTHON, "-c", f"import os; os.chdir('/azekura')\n{script}")
+    place = "import os; os.mkdir('/azekura/moved'); os.chdir('/azekura/moved')"
+    done = preload.run(PYTHON, "-c", f"{place}\n{script}")
     assert done.stdout.split("\n") == ["in onef", "one", "two", ""]
 
 
