@@ -3,7 +3,7 @@
 //! line, and the next call after a moment tries again; and what of them is handed on to programs that are
 //! started from here.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use azekura_client::{ClientConfig, PoolFile};
 use azekura_posix::{
     Credentials, Errno, FileSystem, FsConfig, Namespace, Oid, Pool, Result, Trace,
 };
-use azekura_proto::{HandedOn, handed_on};
+use azekura_proto::{HandedOn, PoolId, handed_on};
 use parking_lot::RwLock;
 
 use crate::descriptors::reserve;
@@ -36,24 +36,25 @@ static UMASK: AtomicU32 = AtomicU32::new(0o022);
 /// Whether the process has had children: what they do it has to see at once.
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
 
-/// What the program that started this one has handed on, if it is about the same container of the same pool.
-pub(crate) fn received() -> Option<&'static HandedOn> {
+/// What the program that started this one has handed on, if it is about the same container of this pool.
+fn received(settings: &Settings, pool: PoolId) -> Option<&'static HandedOn> {
     static RECEIVED: OnceLock<Option<HandedOn>> = OnceLock::new();
-    let receive = || {
-        let settings = settings::get()?;
-        let name = CString::new(handed_on::VARIABLE).ok()?;
-        let received = HandedOn::from_text(&settings::variable(&name)?)?;
-        let file = PoolFile::find(&settings.pool).ok()?;
-        let is_ours =
-            received.pool == file.map.pool && received.container.name == settings.container;
-        is_ours.then_some(received)
-    };
-    RECEIVED.get_or_init(receive).as_ref()
+    let receive = || HandedOn::from_text(&settings::variable(handed_on::VARIABLE)?);
+    let received = RECEIVED.get_or_init(receive).as_ref()?;
+    let is_ours = received.pool == pool && received.container.name == settings.container;
+    is_ours.then_some(received)
+}
+
+/// The working directory with its path, as the program that started this one has handed it on.
+pub(crate) fn received_directory() -> Option<(Oid, Vec<u8>)> {
+    let settings = settings::get()?;
+    let file = PoolFile::find(&settings.pool).ok()?;
+    received(settings, file.map.pool)?.directory.clone()
 }
 
 /// What a program that is started from here need not ask for again, as text for its environment. `directory`: the
 /// working directory with its path, if it lies in the container and is known.
-pub(crate) fn handed_on(directory: Option<(Oid, Vec<u8>)>) -> Option<Vec<u8>> {
+pub(crate) fn known(directory: Option<(Oid, Vec<u8>)>) -> Option<Vec<u8>> {
     let State::Open(root) = &*STATE.read() else { return None };
     let (fs, pool) = (root.filesystem(), root.filesystem().pool());
     let handed_on = HandedOn {
@@ -91,7 +92,7 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
         trace,
         ..FsConfig::default()
     };
-    if let Some(received) = received() {
+    if let Some(received) = received(settings, file.map.pool) {
         pool.suppose_round_trip_us(received.round_trip_us);
         return Ok(FileSystem::of_container(pool, received.container.clone(), config));
     }

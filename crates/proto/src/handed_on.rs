@@ -1,13 +1,15 @@
 //! What a process that uses a pool hands on to the programs that it starts, as text for their environment: so they
 //! need not ask again. Owns the text's form. Whoever takes it makes sure that it is about its own pool and container.
 
+use std::ffi::CStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::Container;
-use crate::{Oid, PoolId};
+use crate::{Oid, PoolId, hex};
 
 /// The variable of the environment.
-pub const VARIABLE: &str = "AZEKURA_HANDED_ON";
+pub const VARIABLE: &CStr = c"AZEKURA_HANDED_ON";
 /// How the text begins; another form begins otherwise.
 const FORM: &[u8] = b"1-";
 /// A longer text is none of ours.
@@ -29,23 +31,15 @@ pub struct HandedOn {
 impl HandedOn {
     /// As text; `None` if it would be too long.
     pub fn to_text(&self) -> Option<Vec<u8>> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let bytes = postcard::to_stdvec(self).ok()?;
-        let mut text = FORM.to_vec();
-        for byte in bytes {
-            text.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
-        }
+        let text = [FORM, hex::digits(&bytes).as_bytes()].concat();
         (text.len() <= TEXT_BYTES_MAX).then_some(text)
     }
 
     /// Out of such a text; `None` if it is none.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let digits = text.strip_prefix(FORM).filter(|_| text.len() <= TEXT_BYTES_MAX)?;
-        let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-        let (pairs, rest) = digits.as_chunks::<2>();
-        let bytes: Option<Vec<u8>> =
-            pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect();
-        match postcard::take_from_bytes(&bytes.filter(|_| rest.is_empty())?) {
+        match postcard::take_from_bytes(&hex::bytes(digits)?) {
             Ok((handed_on, [])) => Some(handed_on),
             _ => None,
         }

@@ -8,6 +8,7 @@ pub mod dependence;
 pub mod frame;
 pub mod geometry;
 pub mod handed_on;
+mod hex;
 pub mod ids;
 pub mod layout;
 pub mod limits;

@@ -105,14 +105,14 @@ pub(super) fn run(args: &MdArgs) -> Result<()> {
     };
     let meter = if args.at.cpu { Some(CpuMeter::of(&site)?) } else { None };
     let mut workers = site.start_native()?;
-    let mut beside: Vec<Held> =
-        Beside::start_all(&site, workload.files * workload.processes as u64)?
-            .into_iter()
-            .map(|with| {
-                let workload = Workload { dir: with.work_dir(), ..workload.clone() };
-                Held { with, workload, series: Vec::new() }
-            })
-            .collect();
+    let files = workload.files * workload.processes as u64;
+    let mut beside: Vec<Held> = Beside::start_all(&site, files)?
+        .into_iter()
+        .map(|with| {
+            let workload = Workload { dir: with.work_dir(), ..workload.clone() };
+            Held { with, workload, series: Vec::new() }
+        })
+        .collect();
     workers.run(&[Order::MakeDirectories(workload.dirs())])?;
     let measured =
         measure(&workload, &mut site, meter.as_ref(), &mut workers, &mut beside, args.at.quick);

@@ -90,9 +90,8 @@ fn read_held(
 /// Answer to `LeaseFile`.
 pub(crate) fn lease(node: &Node, target: &Target, session: SessionId, oid: Oid) -> Answer {
     regular(target, oid)?;
-    let ReadLeased { granted, others } = lease_shards(node, target, session, oid)?;
-    // Only what is looked at after that is what the lease promises.
-    let inode = regular(target, oid)?;
+    let ReadLeased { granted, others, inode } = lease_shards(node, target, session, oid)?;
+    // Only what is looked at after that is what the leases promise.
     let attr = Box::new(complete(node, target, Some(session), oid, &inode)?);
     let lease_ms = granted.lease.as_millis() as u32;
     Ok(Reply::FileLeased { lease_ms, version: granted.version, others, attr })
@@ -104,6 +103,8 @@ pub(crate) struct ReadLeased {
     pub(crate) granted: Granted,
     /// The versions of the others, if they are leased as well.
     pub(crate) others: Vec<u64>,
+    /// The inode as it is under the home's lease.
+    pub(crate) inode: Inode,
 }
 
 /// Leases the home's shard of a regular file for reading, and the others of one that is striped, if they are here
@@ -120,15 +121,16 @@ pub(crate) fn lease_shards(
         Ok(target.leases.grant_read((oid, shard), session, others_write))
     };
     let granted = lease(home, 0)?;
-    if granted.lease.is_zero() || !load_inode(home, oid)?.striped {
-        return Ok(ReadLeased { granted, others: Vec::new() });
+    let inode = load_inode(home, oid)?;
+    let mut others = Vec::new();
+    if granted.lease.is_zero() || !inode.striped {
+        return Ok(ReadLeased { granted, others, inode });
     }
     let at_hand = |shard| {
         let target = node.local(node.shard_target(oid, shard))?;
         (!target.leases.would_wait((oid, shard), Some(session))).then_some((target, shard))
     };
     let shards: Option<Vec<_>> = (1..node.shards(oid)).map(at_hand).collect();
-    let mut others = Vec::new();
     for (target, shard) in shards.unwrap_or_default() {
         let granted = lease(target, shard)?;
         if granted.lease.is_zero() {
@@ -137,7 +139,7 @@ pub(crate) fn lease_shards(
         }
         others.push(granted.version);
     }
-    Ok(ReadLeased { granted, others })
+    Ok(ReadLeased { granted, others, inode })
 }
 
 /// Answer to `WriteFile`. `writer`: the session of the client that writes.

@@ -66,14 +66,14 @@ fn open_found(
         let (attr, others, brought_bytes) = (None, Vec::new(), None);
         return Ok(Reply::Opened { entry, attr, lease_ms: 0, version: 0, others, brought_bytes });
     };
-    let ReadLeased { granted, others } = if wanted.lease && entry.kind == FileKind::Regular {
+    let leased = if wanted.lease && entry.kind == FileKind::Regular {
         lease_shards(node, home, session.id, entry.oid)?
     } else {
         let granted = Granted { lease: Duration::ZERO, version: 0 };
-        ReadLeased { granted, others: Vec::new() }
+        ReadLeased { granted, others: Vec::new(), inode: load_inode(home, entry.oid)? }
     };
+    let ReadLeased { granted, others, inode } = leased;
     // Only what is looked at after the grant is what the lease promises.
-    let inode = load_inode(home, entry.oid)?;
     let attr = complete(node, home, Some(session.id), entry.oid, &inode)?;
     let is_leased = !granted.lease.is_zero() && (!attr.striped || !others.is_empty());
     let brought_bytes =

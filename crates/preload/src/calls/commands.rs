@@ -18,7 +18,7 @@ fn with_environment<T>(variables: &[CString], body: impl FnOnce() -> T) -> T {
     }
     let prepared = hook::run(|| {
         let own = own_environment();
-        let (directory, known) = (launch::own_directory(), launch::handed_on());
+        let (directory, known) = (launch::own_directory(), launch::known());
         // SAFETY: the environment of this process is as `execve` takes it.
         unsafe {
             let is_complete = launch::environment::is_complete(variables, own);

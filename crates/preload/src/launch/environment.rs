@@ -114,7 +114,7 @@ pub(crate) unsafe fn handed_on(
     // SAFETY: the caller says so.
     let asked = unsafe { array(asked) };
     let at = [working_directory::VARIABLE.to_bytes(), b"="].concat();
-    let its_name = [handed_on::VARIABLE.as_bytes(), b"="].concat();
+    let known_name = [handed_on::VARIABLE.to_bytes(), b"="].concat();
     let mut kept = Vec::with_capacity(asked.len() + variables.len() + 2);
     let mut texts = Vec::new();
     let mut preload: &[u8] = b"";
@@ -122,7 +122,7 @@ pub(crate) unsafe fn handed_on(
         match entry.to_bytes().strip_prefix(PRELOAD) {
             Some(value) => preload = value,
             None if entry.to_bytes().starts_with(&at) => {}
-            None if known.is_some() && entry.to_bytes().starts_with(&its_name) => {}
+            None if known.is_some() && entry.to_bytes().starts_with(&known_name) => {}
             None => kept.push(entry.as_ptr()),
         }
     }
@@ -140,7 +140,7 @@ pub(crate) unsafe fn handed_on(
         texts.extend(text([&at, path].concat()));
     }
     if let Some(known) = known {
-        texts.extend(text([&its_name, known].concat()));
+        texts.extend(text([&known_name, known].concat()));
     }
     Environment::new(kept, texts)
 }

@@ -74,8 +74,8 @@ pub(crate) fn own_directory() -> Option<Vec<u8>> {
 }
 
 /// What a program that is started from here need not ask for again.
-pub(crate) fn handed_on() -> Option<Vec<u8>> {
-    service::handed_on(working_directory::get().and_then(|at| at.known()))
+pub(crate) fn known() -> Option<Vec<u8>> {
+    service::known(working_directory::get().and_then(|at| at.known()))
 }
 
 fn prepare_with(drain: fn()) {
@@ -204,7 +204,7 @@ pub(crate) unsafe fn plan(settings: &Settings, request: &Request<'_>) -> Result<
             &settings.handed_on,
             request.environment,
             request.directory.as_deref(),
-            handed_on().as_deref(),
+            known().as_deref(),
         )
     };
     if settings.intercept == Intercept::Data {

@@ -75,9 +75,8 @@ pub(crate) fn adopt() {
     let Some(path) = settings::variable(VARIABLE) else { return };
     // SAFETY: the process has one thread yet.
     unsafe { libc::unsetenv(VARIABLE.as_ptr()) };
-    let handed_on = service::received().and_then(|received| received.directory.as_ref());
-    let place = match handed_on {
-        Some((oid, of)) if *of == path => WorkingDirectory::found(*oid, path),
+    let place = match service::received_directory() {
+        Some((oid, of)) if of == path => WorkingDirectory::found(oid, path),
         _ => WorkingDirectory { oid: OnceLock::new(), path },
     };
     // If it is not found the working directory is in the container all the same: names that count

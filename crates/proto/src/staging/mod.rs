@@ -6,7 +6,7 @@ pub mod local;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FileKind, PoolId, Timestamp};
+use crate::{FileKind, PoolId, Timestamp, hex};
 
 /// The variable that tells the programs of a job which job it is: the digits of a [`JobId`].
 pub const JOB_VARIABLE: &str = "AZEKURA_STAGE";
@@ -18,20 +18,12 @@ pub struct JobId(pub [u8; 16]);
 impl JobId {
     /// 32 hexadecimal digits.
     pub fn to_hex(self) -> String {
-        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+        hex::digits(&self.0)
     }
 
     /// The reverse of [`JobId::to_hex`].
     pub fn from_hex(text: &str) -> Option<Self> {
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let mut bytes = [0; 16];
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-        }
-        Some(Self(bytes))
+        hex::bytes(text.as_bytes())?.try_into().ok().map(Self)
     }
 
     /// What stands for the job in the handshake between its processes.

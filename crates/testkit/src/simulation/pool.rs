@@ -293,13 +293,12 @@ impl Pool {
 
     fn happen(&self, event: Event) {
         let engine = match &event {
-            Event::LookAfter => {
-                self.plan(UPKEEP, event);
-                return self.look_after_others();
+            Event::LookAfter => None,
+            Event::Pass(engine) | Event::Start(engine) | Event::Late { engine, .. } => {
+                Some(*engine)
             }
-            Event::Pass(engine) | Event::Start(engine) | Event::Late { engine, .. } => *engine,
         };
-        if self.seat(engine).lock().entered > 0 {
+        if engine.is_some_and(|engine| self.is_entered(engine)) {
             // It is in the middle of something, which only goes on when this returns.
             return self.plan(Duration::from_millis(2), event);
         }
@@ -313,7 +312,10 @@ impl Pool {
                 self.plan(PASS, Event::Pass(engine));
             }
             Event::Start(engine) => self.start_engine(engine),
-            Event::LookAfter => {}
+            Event::LookAfter => {
+                self.plan(UPKEEP, Event::LookAfter);
+                self.look_after_others();
+            }
             Event::Late { engine, guest, frame, bulk } => {
                 let guest = self.seat(engine).lock().guests.remove(&guest);
                 let Some(guest) = guest else { return };

@@ -29,8 +29,7 @@ fn path(random: &mut Random) -> Vec<u8> {
 /// An operation of a client, which has these slots for its open files. Files stay about as short as
 /// `file_bytes`. With `xattrs` extended attributes are among what is done.
 pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64, xattrs: bool) -> Op {
-    let kinds = if xattrs { 36 } else { 32 };
-    let kind = random.below(kinds);
+    let kind = random.below(if xattrs { 36 } else { 32 });
     op_of(kind, random, slots, file_bytes)
 }
 
@@ -40,7 +39,7 @@ pub(crate) fn draw_of_data(random: &mut Random, slots: &[usize], file_bytes: u64
         let kind = random.pick(&[WRITE, WRITE, WRITE, READ, STAT_OPEN]);
         op_of(kind, random, &slots[..1], file_bytes)
     } else {
-        op_of(random.below(32), random, slots, file_bytes)
+        draw(random, slots, file_bytes, false)
     }
 }
 
