@@ -69,6 +69,32 @@ fn holes_read_as_zeros_and_the_end_is_found() {
 }
 
 #[test]
+fn a_change_shows_by_its_time_however_soon_it_comes_and_what_is_set_back_with_it() {
+    let cluster = Cluster::start(1, 2, small_chunks());
+    let (one, other) = (cluster.root(), cluster.root());
+    one.write("/file", b"text").unwrap();
+    let file = one.open("/file", &OpenOptions::new(OFlags::RDWR, 0)).unwrap();
+    // Many within each step of the clock that the kernel stamps files with.
+    for round in 0..300 {
+        let before = other.metadata("/file").unwrap();
+        file.write_all_at(b"more", 0).unwrap();
+        let mtime = Some(SetTime::At(before.mtime));
+        file.set_attr(&AttrUpdate { mtime, ..AttrUpdate::default() }).unwrap();
+        let after = other.metadata("/file").unwrap();
+        assert_eq!((after.mtime, after.size), (before.mtime, before.size));
+        assert!(after.ctime > before.ctime, "{round}: {before:?} {after:?}");
+        one.set_xattr("/file", b"user.round", &[round as u8], XattrMode::Set).unwrap();
+        let tagged = other.metadata("/file").unwrap().ctime;
+        assert!(tagged > after.ctime, "{round}: {after:?} {tagged:?}");
+        one.hard_link("/file", "/other").unwrap();
+        let linked = other.metadata("/file").unwrap().ctime;
+        assert!(linked > tagged, "{round}: {tagged:?} {linked:?}");
+        one.remove_file("/other").unwrap();
+        assert!(other.metadata("/file").unwrap().ctime > linked, "{round}: {linked:?}");
+    }
+}
+
+#[test]
 fn a_reader_sees_that_another_client_made_the_file_wide() {
     let cluster = Cluster::start(2, 2, small_chunks());
     let (one, other) = (cluster.root(), cluster.root());

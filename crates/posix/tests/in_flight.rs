@@ -416,9 +416,13 @@ fn what_fails_after_it_was_answered_is_told_once() {
             unpack(&client, &format!("{dir}/{number}"), &contents(number));
         }
         client.filesystem().pool().arrive().unwrap();
-        // By what the next one is judged does not hold any more.
+        // By what the next one is judged does not hold any more: others would have waited for the lease, but not
+        // another file system of the same session.
+        let (pool, config) = (Arc::clone(client.filesystem().pool()), FsConfig::default());
+        let beside = FileSystem::mount(pool, "default", config).unwrap();
+        let beside = Namespace::new(beside, client.caller().clone());
         let private = AttrUpdate { mode: Some(0o700), ..AttrUpdate::default() };
-        other.set_attr(&dir, true, &private).unwrap();
+        beside.set_attr(&dir, true, &private).unwrap();
         let path = format!("{dir}/refused");
         let file = client.open(&path, &options).unwrap();
         if is_synced {
@@ -434,6 +438,42 @@ fn what_fails_after_it_was_answered_is_told_once() {
         unpack(&client, &path, b"later");
         client.filesystem().drain().unwrap();
         assert_eq!(other.read_dir(&dir).unwrap().count(), 11);
+    }
+}
+
+#[test]
+fn what_others_make_of_a_directory_takes_nothing_back_that_was_answered() {
+    let cluster = cluster();
+    let (client, other) = (client(&cluster), cluster.root());
+    client.create_dir("/dir", 0o755).unwrap();
+    for number in 0..10 {
+        unpack(&client, &format!("/dir/{number}"), &contents(number));
+    }
+    let making = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            for mode in [0o700, 0o750, 0o711] {
+                let update = AttrUpdate { mode: Some(mode), ..AttrUpdate::default() };
+                other.set_attr("/dir", true, &update).unwrap();
+                let owner = AttrUpdate { uid: Some(mode), ..AttrUpdate::default() };
+                other.set_attr("/dir", true, &owner).unwrap();
+            }
+            making.store(false, Ordering::SeqCst);
+        });
+        for number in 10.. {
+            unpack(&client, &format!("/dir/{number}"), &contents(number));
+            std::thread::sleep(Duration::from_millis(5));
+            if !making.load(Ordering::SeqCst) {
+                changing.join().unwrap();
+                client.filesystem().drain().unwrap();
+                assert_eq!(other.read_dir("/dir").unwrap().count(), number + 1);
+                break;
+            }
+        }
+    });
+    assert_eq!(client.filesystem().pool().take_failed_changes().len(), 0);
+    for number in 0..10 {
+        assert_eq!(other.read(format!("/dir/{number}")).unwrap(), contents(number));
     }
 }
 

@@ -4,9 +4,10 @@
 use azekura_proto::attr::{FileKind, Inheritance, NewInode};
 use azekura_proto::limits::{CONTAINERS_MAX, NAME_BYTES_MAX};
 use azekura_proto::message::{Answer, Container, DirShardStat, Reply, Request};
-use azekura_proto::{ContainerId, Oid, Status, TargetId};
+use azekura_proto::{ContainerId, Oid, SessionId, Status, TargetId};
 use azekura_store::Space;
 
+use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::record::{Inode, decode};
 use crate::records::stored::{load, store_status};
@@ -97,17 +98,30 @@ fn root_inode(inheritance: Inheritance) -> NewInode {
 }
 
 /// Answer to `ContainerChange`.
-pub(crate) fn change(target: &Target, name: &str, inheritance: Inheritance) -> Answer {
+pub(crate) fn change(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    name: &str,
+    inheritance: Inheritance,
+) -> Answer {
     check_place(target)?;
-    let _state = target.lock();
-    let mut container: Container =
-        load(&target.store, Space::System, &key(name))?.ok_or(Status::NotFound)?;
+    let find = || -> Result<Container, Status> {
+        load(&target.store, Space::System, &key(name))?.ok_or(Status::NotFound)
+    };
+    let root = find()?.root;
+    let _state = leased_names::lock_to_rejudge(node, target, root, asker)?;
+    let mut container = find()?;
+    if container.root != root {
+        // Another one of this name.
+        return Err(Status::Busy);
+    }
     container.inheritance = inheritance;
     let mut update = Update::new(target);
     let root = container.root.to_bytes();
     let mut inode: Inode = update.get(Space::Inode, &root)?.ok_or(Status::Damaged)?;
     inode.inheritance = Some(inheritance);
-    inode.ctime = target.now();
+    inode.ctime = target.fine_now();
     update.put(Space::Inode, &root, &inode);
     update.put(Space::System, &key(name), &container);
     update.commit()?;

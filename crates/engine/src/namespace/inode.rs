@@ -15,12 +15,13 @@ use azekura_store::Space;
 use crate::data::descriptors;
 use crate::data::leases::Change;
 use crate::namespace::attributes::{self, complete, load_inode};
+use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::record::{Inode, xattr_key};
 use crate::records::stored::store_status;
 use crate::records::update::Update;
 use crate::requests::retry::{Caller, FirstAnswer};
-use crate::target::Target;
+use crate::target::{Guard, Target};
 
 fn resolve(time: SetTime, now: Timestamp) -> Timestamp {
     match time {
@@ -35,17 +36,17 @@ pub(crate) fn change_inode(
     oid: Oid,
     change: impl FnOnce(&mut Inode) -> Result<(), Status>,
 ) -> Result<Inode, Status> {
-    change_inode_for(target, None, oid, change)
+    change_inode_for(target, target.lock(), None, oid, change)
 }
 
-/// The same, with a record of the answer for a caller who may ask twice.
+/// The same under the namespace lock, with a record of the answer for a caller who may ask twice.
 fn change_inode_for(
     target: &Target,
+    _state: Guard<'_>,
     caller: Option<&Caller>,
     oid: Oid,
     change: impl FnOnce(&mut Inode) -> Result<(), Status>,
 ) -> Result<Inode, Status> {
-    let _state = target.lock();
     let mut inode = load_inode(target, oid)?;
     let before = inode.clone();
     change(&mut inode)?;
@@ -161,11 +162,22 @@ fn change_attr(
         truncate(node, target, asker, oid, size)?;
     }
     let _change = before_change(target, asker, oid)?;
-    let stamp = target.now();
-    let fine_stamp = target.fine_now();
+    let decides = change.mode.is_some()
+        || change.clear_mode_bits != 0
+        || change.uid.is_some()
+        || change.gid.is_some()
+        || change.inheritance.is_some();
     // Nobody gets a descriptor while the change is under way.
     let withheld_bits = descriptors::withheld_bits(target, oid, change.mode);
-    let inode = change_inode_for(target, seen.map(|(caller, _)| caller), oid, |inode| {
+    let state = if decides && load_inode(target, oid)?.kind == FileKind::Directory {
+        leased_names::lock_to_rejudge(node, target, oid, asker)?
+    } else {
+        target.lock()
+    };
+    let stamp = target.now();
+    let fine_stamp = target.fine_now();
+    let caller = seen.map(|(caller, _)| caller);
+    let inode = change_inode_for(target, state, caller, oid, |inode| {
         // Once a file has been cut there is no way back.
         if change.size.is_none() && seen.is_some_and(|(_, seen)| !seen.still_holds(inode)) {
             return Err(Status::ConditionFailed);
@@ -202,7 +214,8 @@ fn finish_change(
     Ok(Reply::Attr(Box::new(complete(node, target, asker, oid, inode)?)))
 }
 
-/// `fine_stamp`: the exact time, by which a directory's shards are judged.
+/// `fine_stamp`: the exact time, by which a directory's shards are judged, and by which every change shows: in the
+/// steps of the coarse clock a time that is set back right after a write would hide both.
 fn apply(
     inode: &mut Inode,
     change: &AttrChange,
@@ -238,7 +251,7 @@ fn apply(
         check_chunk(chunk_bytes)?;
         inode.chunk_bytes = chunk_bytes;
     }
-    inode.ctime = stamp;
+    inode.ctime = fine_stamp;
     Ok(())
 }
 
@@ -431,7 +444,7 @@ pub(crate) fn set_xattr(
         }
     }
     inode.has_xattrs = true;
-    inode.ctime = target.now();
+    inode.ctime = target.fine_now();
     let mut update = Update::new(target);
     update.put_bytes(Space::Xattr, &key, value.to_vec());
     update.put(Space::Inode, &oid.to_bytes(), &inode);
@@ -453,7 +466,7 @@ pub(crate) fn remove_xattr(target: &Target, caller: &Caller, oid: Oid, name: &[u
         return Err(Status::NotFound);
     }
     inode.has_xattrs = xattr_names(target, oid)?.len() > 1;
-    inode.ctime = target.now();
+    inode.ctime = target.fine_now();
     let mut update = Update::new(target);
     update.delete(Space::Xattr, &key);
     update.put(Space::Inode, &oid.to_bytes(), &inode);

@@ -1,13 +1,15 @@
 //! Leases of all names of a directory. With a write lease its holder makes objects in it, and below it, that are on
 //! their way when its programs have them already; with a read lease its holders know what is there, and what is not.
-//! Owns that everybody else, who looks at the names or makes some, waits; and that whoever gets such a lease finds all
-//! names that were there before it.
+//! Owns that everybody else, who looks at the names or makes some, or changes what those that are made are judged by,
+//! waits; and that whoever gets such a lease finds all names that were there before it.
+
+use std::time::Duration;
 
 use azekura_proto::message::{Answer, Reply, ShardRef};
 use azekura_proto::{Oid, SessionId, Status};
 
 use crate::node::Node;
-use crate::target::{LeaseKind, Target};
+use crate::target::{Guard, LeaseKind, RECORD_WAIT, Target};
 
 /// Waits until nobody but `who` has names of the directory on their way to this target.
 pub(crate) fn wait_for_holder(node: &Node, target: &Target, dir: Oid, who: Option<SessionId>) {
@@ -30,6 +32,36 @@ pub(crate) fn are_withheld(node: &Node, target: &Target, dir: Oid, who: Option<S
         target.leases.is_withheld((dir, shard), who)
             || target.leases.keeps_names_away((dir, shard), who)
     })
+}
+
+/// The namespace lock of a directory's home, while nobody but `who` makes names in the directory that are on their way
+/// and judged by what it is. Whoever gets leases of all its names waits for this lock before they are told, since one of
+/// them is at home, and asks what the directory is after that.
+pub(crate) fn lock_to_rejudge<'t>(
+    node: &Node,
+    home: &'t Target,
+    dir: Oid,
+    who: Option<SessionId>,
+) -> Result<Guard<'t>, Status> {
+    let deadline = home.platform.now() + RECORD_WAIT;
+    let shards = || {
+        let place = |shard| Some((shard, node.local(node.shard_target(dir, shard))?));
+        (0..node.shards(dir)).filter_map(place)
+    };
+    loop {
+        for (shard, target) in shards() {
+            target.leases.before_look_up((dir, shard), who);
+        }
+        let state = home.lock();
+        if !shards().any(|(shard, target)| target.leases.is_withheld((dir, shard), who)) {
+            return Ok(state);
+        }
+        drop(state);
+        if home.platform.now() > deadline {
+            return Err(Status::Busy);
+        }
+        home.platform.sleep(Duration::from_millis(1));
+    }
 }
 
 /// Answer to `LeaseAllNames`. What is being changed just then is waited for, as for a write lease.

@@ -1,6 +1,10 @@
 //! Objects that their makers have numbered, as an engine makes them.
 
-use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
+use std::time::Duration;
+
+use azekura_platform::Platform as _;
+use azekura_proto::attr::{AttrChange, DirectoryGuard, FileKind, NewInode, SetTime};
+use azekura_proto::limits::{LEASE_REFUSAL_MS, WRITE_LEASE_MS};
 use azekura_proto::message::{
     Answer, NamesLease, RenameMode, Reply, Request, RequestHead, Role, ShardRef,
 };
@@ -157,6 +161,40 @@ fn its_holder_moves_and_removes_names_with_the_lease_in_hand() {
         let answer = maker.make(name, maker.number(name), &new, Some(lease)).unwrap();
         assert!(matches!(answer, Reply::Leased { lease_ms: 1.., .. }), "{answer:?}");
     }
+}
+
+#[test]
+fn what_new_things_are_judged_by_is_changed_once_none_are_on_their_way() {
+    let pool = Pool::new();
+    let maker = Maker::new(&pool, 7);
+    let other = maker.service.attach(SessionId([9; 16]), Role::Client, true).unwrap().0;
+    let home = pool.root.home();
+    let change_by = |client: &Attachment, change: AttrChange| {
+        let (map_version, slot, sequence, resent, connection) = (1, 0, 0, false, 0);
+        let head = RequestHead { target: home, map_version, slot, sequence, resent, connection };
+        let begun = pool.time.now();
+        client.call(&head, &Request::SetAttr { oid: pool.root, change }, &[]).0.unwrap();
+        pool.time.now() - begun
+    };
+    let mode = |mode| AttrChange { mode: Some(mode), ..AttrChange::default() };
+    let target = |name: &[u8]| maker.service.node().entry_target(pool.root, name);
+    let names = (0..100).map(|number| format!("name {number}").into_bytes());
+    let (at_home, away): (Vec<_>, Vec<_>) = names.partition(|name| target(name) == home);
+    let new = inode(FileKind::Regular);
+    for (name, bits) in [(&at_home[0], 0o1700), (&away[0], 0o1750)] {
+        let lease = maker.lease(name);
+        // Times have nothing to do with it, and its holder's own changes come after what it has made.
+        let times = AttrChange { mtime: Some(SetTime::At(LONG_AGO)), ..AttrChange::default() };
+        assert!(change_by(&other, times).is_zero());
+        assert!(change_by(&maker.client, mode(0o1777)).is_zero());
+        maker.make(name, maker.number(name), &new, Some(lease)).unwrap();
+        assert!(change_by(&other, mode(bits)) >= Duration::from_millis(WRITE_LEASE_MS));
+        let again = maker.make(b"late", maker.number(b"late"), &new, Some(lease));
+        assert_eq!(again, Err(Status::ConditionFailed));
+        pool.time.sleep(Duration::from_millis(LEASE_REFUSAL_MS));
+    }
+    let of_others = maker.make(b"late", maker.number(b"late"), &new, None);
+    assert_eq!(of_others, Err(Status::ConditionFailed));
 }
 
 #[test]

@@ -82,7 +82,7 @@ pub(crate) fn dispatch(
             reclaim::mark_container(target, *container).map(|()| Reply::Done)
         }
         Request::ContainerChange { name, inheritance } => {
-            containers::change(target, name, *inheritance)
+            containers::change(node, target, asker, name, *inheritance)
         }
 
         Request::OpenEntry { dir, name, lease, bring_bytes } => {

@@ -110,7 +110,7 @@ impl<'a> Actor<'a> {
         if links > 0 && count > LINKS_MAX {
             return Err(Status::TooManyLinks);
         }
-        inode.ctime = self.now;
+        inode.ctime = self.changed;
         if links <= 0 {
             self.keep_for_maker(update, oid, &inode)?;
         }
@@ -131,7 +131,7 @@ impl<'a> Actor<'a> {
         if inode.nlink == 0 {
             return Err(Status::NotFound);
         }
-        inode.ctime = self.now;
+        inode.ctime = self.changed;
         self.keep_for_maker(update, dir, &inode)?;
         self.drop_inode(update, dir, &mut inode)
     }
@@ -140,7 +140,7 @@ impl<'a> Actor<'a> {
         let mut inode: Inode =
             update.get(Space::Inode, &dir.to_bytes())?.ok_or(Status::ConditionFailed)?;
         inode.parent = Some(parent);
-        inode.ctime = self.now;
+        inode.ctime = self.changed;
         self.keep_for_maker(update, dir, &inode)?;
         put_inode(update, dir, &inode);
         Ok(())
