@@ -150,7 +150,6 @@ impl ReadArgs {
     /// As for [`Self::apply`].
     pub(crate) fn apply_to_mount(&self, config: FsConfig) -> Result<FsConfig> {
         let mut config = self.apply(config)?;
-        config.read_policy = config.read_policy.behind_a_kernel();
         config.descriptors = self.descriptors == Some(Descriptors::Auto);
         Ok(config)
     }

@@ -13,10 +13,6 @@ const FIXED_MAX_BYTES: u64 = 1 << 30;
 /// What stands behind the name of a policy whose requests are cut into parts.
 const STRIPED: &str = "-striped";
 
-/// What a mount keeps in flight, as a share of the bandwidth-delay product: one for the pause, one for
-/// the way, and a reserve.
-const KERNEL_HEADROOM: f64 = 2.75;
-
 /// How remote reads are turned into requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadPolicy {
@@ -51,19 +47,6 @@ impl ReadPolicy {
     /// Whether a window is one request, over one connection.
     pub fn is_one_at_a_time(&self) -> bool {
         matches!(self, Self::SyncAdaptive(_) | Self::Fixed(_))
-    }
-
-    /// The same for a mount. Its kernel asks for the attributes of a file now and then, and does not
-    /// go on reading before it has them: nothing is asked for during a round trip or more. So much
-    /// is kept in flight that the link has enough to do until what is asked for next has come.
-    #[must_use]
-    pub fn behind_a_kernel(self) -> Self {
-        match self {
-            Self::Predictive(parameters) => {
-                Self::Predictive(PredictiveParameters { headroom: KERNEL_HEADROOM, ..parameters })
-            }
-            Self::SyncAdaptive(_) | Self::Fixed(_) | Self::Striped(_) | Self::Off => self,
-        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use adaptive::{
 pub use budget::Budget;
 pub use choice::{ReadPolicy, ReadPolicyError};
 pub use distance::Distance;
-pub use link::{LinkEstimate, LinkEstimator, SentRequest};
+pub use link::{LinkEstimate, LinkEstimator, Probe, SentRequest};
 pub use pattern::Knowledge;
 pub use predict::{Actions, PredictiveParameters, ReadAhead};
 pub use range::ByteRange;

@@ -11,9 +11,10 @@
 //!
 //! The *round trip* is the smallest time to a first byte of the last seconds. A request behind
 //! others waits for these, so only a request on an empty link tells it. Where the link is never
-//! empty, the estimator says [`LinkEstimate::probing`] from time to time, and at once when replies
-//! come much later than the queue explains; nothing is to be read ahead then, until the link has
-//! run empty and a request has told the round trip.
+//! empty, the estimator asks by [`LinkEstimate::probe`] from time to time for a little less on its way than fills the
+//! link: nothing stands in a queue then, and a request that is as fast as ever shows that the round trip is what it was.
+//! If none is, and at once when replies come much later than the queue explains, nothing is to be read ahead until the
+//! link has run empty and a request has told the round trip.
 
 /// Microseconds after which a smallest round trip is forgotten, at most twice this.
 const ROUND_TRIP_BUCKET_US: u64 = 5_000_000;
@@ -21,9 +22,11 @@ const ROUND_TRIP_BUCKET_US: u64 = 5_000_000;
 const RATE_BUCKET_ROUNDS: u64 = 5;
 /// Clean samples, all far above the known round trip, after which the path has changed.
 const PATH_CHANGE_SAMPLES: u32 = 8;
-/// Microseconds without a request on an empty link after which one is wanted; twice as many after
-/// each probe that has found nothing new, since running empty costs some round trips.
+/// Microseconds without a request on an empty link after which the round trip is asked for; twice as many after
+/// each probe that has found nothing new, since that costs a part of a round trip, and an empty link some of them.
 const PROBE_AFTER_US: u64 = 10_000_000;
+/// Requests on a link without a queue of which none was as fast as ever, after which it is to run empty.
+const THIN_SAMPLES: u32 = 8;
 /// Microseconds between two probes for which late replies were the reason; twice as many after each
 /// probe that has found nothing new.
 const PROBE_APART_US: u64 = 2_000_000;
@@ -46,6 +49,18 @@ const HOPED_BYTES_PER_SECOND: u64 = 100_000_000;
 /// Rates in bytes per second beyond which a sample is an error of measurement.
 const RATE_MAX: u64 = 1 << 37;
 
+/// What is to be on its way so that the round trip can be measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Probe {
+    /// As much as keeps the link full: nothing is measured.
+    #[default]
+    No,
+    /// Less than that: [`LinkEstimate::thin_bytes`].
+    Thin,
+    /// Nothing.
+    Empty,
+}
+
 /// A link as it is known at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkEstimate {
@@ -55,8 +70,8 @@ pub struct LinkEstimate {
     pub round_trip_us: u64,
     /// Whether the rate was still rising in the last rounds.
     pub rising: bool,
-    /// Whether the link is to run empty, so that its round trip can be measured.
-    pub probing: bool,
+    /// What is to be on its way now.
+    pub probe: Probe,
     /// Whether the link was never kept full, so that its rate may be far higher.
     pub untried: bool,
     /// How many engines' links it is together; 0 where nothing is known of any.
@@ -72,7 +87,7 @@ impl LinkEstimate {
             bytes_per_second,
             round_trip_us,
             rising: false,
-            probing: false,
+            probe: Probe::No,
             untried: false,
             links: 1,
             met: 1,
@@ -93,6 +108,11 @@ impl LinkEstimate {
     pub fn bandwidth_delay_product_bytes(self) -> u64 {
         let product = u128::from(self.bytes_per_second) * u128::from(self.round_trip_us);
         u64::try_from(product / 1_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// What is on the way in bytes where nothing stands in a queue, also if the rate is a little less than it is known.
+    pub fn thin_bytes(self) -> u64 {
+        self.bandwidth_delay_product_bytes() / 4 * 3
     }
 
     /// The same for a link that was never kept full, if it is as good as may be hoped. One that is
@@ -117,7 +137,7 @@ impl LinkEstimate {
             bytes_per_second: self.bytes_per_second.saturating_add(other.bytes_per_second),
             round_trip_us: self.round_trip_us.max(other.round_trip_us),
             rising: self.rising || other.rising,
-            probing: self.probing || other.probing,
+            probe: self.probe.max(other.probe),
             untried: self.untried || other.untried,
             links: self.links + other.links,
             met: self.met + other.met,
@@ -139,6 +159,8 @@ pub struct SentRequest {
     answered_sent_us: u64,
     has_begun: bool,
     filled_link: bool,
+    /// Whether it was sent while less was on its way than makes a queue.
+    is_thin: bool,
     round: u64,
 }
 
@@ -219,7 +241,9 @@ pub struct LinkEstimator {
     high_smallest_us: u64,
     /// Replies in a row that came later than the queue explains.
     late_replies: u32,
-    probing: bool,
+    probe: Probe,
+    /// Requests without a queue of this probe that took longer than the round trip.
+    slow_thin_samples: u32,
     /// Requests on a full link that were answered.
     filled_rounds: u32,
     /// When a reply last brought less than was asked for.
@@ -246,7 +270,7 @@ impl LinkEstimator {
             bytes_per_second: self.rate.value(u64::max).unwrap_or(0),
             round_trip_us: round_trip_us.unwrap_or(0),
             rising: self.round < self.risen_in_round + 3,
-            probing: self.probing,
+            probe: self.probe,
             untried: self.filled_rounds < FILLED_ROUNDS,
             links: 1,
             met: u32::from(round_trip_us.is_some()),
@@ -294,7 +318,7 @@ impl LinkEstimator {
     pub fn sent(&mut self, now_us: u64, bytes: u64) -> SentRequest {
         let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);
         let probe_us = PROBE_MAX_US.max(round_trip_us.saturating_mul(8));
-        if self.probing && now_us.saturating_sub(self.probed_us) > probe_us {
+        if self.probe != Probe::No && now_us.saturating_sub(self.probed_us) > probe_us {
             // Several read at once, and the link never runs empty.
             self.judge_probe(false);
             self.told(now_us);
@@ -322,6 +346,7 @@ impl LinkEstimator {
             has_begun: false,
             filled_link: self.since_idle != SinceIdle::Asked
                 && queue_bytes > self.bandwidth_delay_product_bytes(),
+            is_thin: self.probe == Probe::Thin && queue_bytes <= self.estimate().thin_bytes(),
             round: self.round,
         }
     }
@@ -451,34 +476,51 @@ impl LinkEstimator {
         let Some(known_us) = known_us.filter(|known_us| sample_us > *known_us) else {
             self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
             self.high_samples = 0;
-            if self.probing {
+            if self.probe != Probe::No {
                 self.judge_probe(false);
             }
             self.told(now_us);
             return;
         };
+        if request.is_thin && self.probe == Probe::Thin {
+            if sample_us <= known_us.saturating_add(known_us / 8) {
+                self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
+                self.judge_probe(false);
+                self.told(now_us);
+            } else {
+                // A longer round trip is believed of an empty link alone: what stands in a queue would make the
+                // next one longer still.
+                self.slow_thin_samples += 1;
+                if self.slow_thin_samples >= THIN_SAMPLES {
+                    self.begin_probe(Probe::Empty, now_us);
+                }
+            }
+            return;
+        }
         if request.queue_bytes > 0 {
             let explained_us = known_us.saturating_add(queue_us);
             let late = sample_us > explained_us.saturating_add(explained_us / 2);
             self.late_replies = if late { self.late_replies + 1 } else { 0 };
             let often = self.late_replies >= PATH_CHANGE_SAMPLES
                 && now_us.saturating_sub(self.probed_us) >= PROBE_APART_US << self.idle_probes;
-            if often || now_us.saturating_sub(self.told_us) >= PROBE_AFTER_US << self.idle_probes {
-                self.probing = true;
-                self.probed_us = now_us;
-                self.late_replies = 0;
+            let is_old =
+                || now_us.saturating_sub(self.told_us) >= PROBE_AFTER_US << self.idle_probes;
+            if often {
+                self.begin_probe(Probe::Empty, now_us);
+            } else if self.probe == Probe::No && is_old() {
+                self.begin_probe(Probe::Thin, now_us);
             }
             return;
         }
-        if self.probing {
+        if self.probe == Probe::No {
+            self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
+        } else {
             self.judge_probe(sample_us > known_us.saturating_add(known_us / 2));
             self.round_trip.restart(now_us, sample_us);
-        } else {
-            self.round_trip.enter(now_us, ROUND_TRIP_BUCKET_US, sample_us, u64::min);
         }
         // A path that has become longer is believed after some samples, not only when the old
         // smallest one is forgotten.
-        if sample_us > known_us.saturating_add(known_us / 2) && !self.probing {
+        if sample_us > known_us.saturating_add(known_us / 2) && self.probe == Probe::No {
             let smallest = if self.high_samples == 0 { u64::MAX } else { self.high_smallest_us };
             self.high_smallest_us = smallest.min(sample_us);
             self.high_samples += 1;
@@ -503,9 +545,16 @@ impl LinkEstimator {
         };
     }
 
+    fn begin_probe(&mut self, probe: Probe, now_us: u64) {
+        self.probe = probe;
+        self.probed_us = now_us;
+        self.late_replies = 0;
+        self.slow_thin_samples = 0;
+    }
+
     /// A request on an empty link, or one as fast, has told the round trip.
     fn told(&mut self, now_us: u64) {
-        self.probing = false;
+        self.probe = Probe::No;
         self.late_replies = 0;
         self.told_us = now_us;
     }

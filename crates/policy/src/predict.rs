@@ -34,7 +34,7 @@
 use std::sync::Arc;
 
 use crate::budget::Budget;
-use crate::link::LinkEstimate;
+use crate::link::{LinkEstimate, Probe};
 use crate::pattern::{Drift, Knowledge, Pattern, Step};
 use crate::pieces::{Piece, Pieces, Purpose};
 use crate::range::ByteRange;
@@ -250,8 +250,8 @@ impl ReadAhead {
             }
         };
         let local = link.is_nearer_than(self.parameters.round_trip_min_us);
-        // While the smallest round trip is looked for, the link is left to run empty.
-        if due && !local && !link.probing {
+        // While the round trip is looked for, the link may be left to run empty.
+        if due && !local && link.probe != Probe::Empty {
             self.make_plan(now_us, read, link, actions);
         }
     }
@@ -369,7 +369,7 @@ impl ReadAhead {
         self.plan += 1;
         self.unplanned_bytes = 0;
         let window_bytes = self.window_bytes(link);
-        let (draft, knowledge, walk) = self.draft(window_bytes, link);
+        let (mut draft, knowledge, walk) = self.draft(window_bytes, link);
         let comes_back = walk.is_some_and(|drift| {
             drift.backward_bytes.max(drift.forward_bytes) <= self.parameters.retained_bytes
         });
@@ -384,6 +384,10 @@ impl ReadAhead {
             self.pieces.visit(*range, |piece| piece.wanted = self.plan);
         }
         self.evict(read, retained_bytes, actions);
+        if link.probe == Probe::Thin {
+            // What is there, or was asked for, stays wanted.
+            draft.cut_to(link.thin_bytes() / self.pattern.active_streams());
+        }
         let asked_bytes = self.ask(&draft, actions);
         self.last = Some(PlanRecord {
             now_us,
@@ -613,6 +617,15 @@ struct Draft {
 const DRAFT_RANGES_MAX: usize = 512;
 
 impl Draft {
+    /// Leaves the first `bytes` bytes.
+    fn cut_to(&mut self, mut bytes: u64) {
+        self.ranges.retain_mut(|range| {
+            range.bytes = range.bytes.min(bytes);
+            bytes -= range.bytes;
+            !range.is_empty()
+        });
+    }
+
     /// Adds a range with a known end; tells whether more may follow.
     fn add(&mut self, range: ByteRange) -> bool {
         let range = ByteRange::between(range.offset, range.end().min(self.file_bytes));

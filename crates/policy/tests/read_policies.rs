@@ -318,6 +318,21 @@ fn links_that_change_in_mid_stream_are_followed() {
 }
 
 #[test]
+fn a_long_stream_hardly_stops_to_look_for_the_round_trip() {
+    for delay_ms in [25, 100] {
+        let workload =
+            Workload { file_bytes: 1 << 40, useful_bytes: 5 << 30, ..workload("sequential", M) };
+        let mut reader = Reader::new(link(delay_ms));
+        let outcome = reader.run(&ReadPolicy::default(), workload.file_bytes, workload.reads());
+        let full_us = outcome.useful_bytes * 1_000_000 / GIGABIT_GOODPUT;
+        let lost_round_trips = (outcome.elapsed_us - full_us) / (delay_ms * 1000);
+        println!("{delay_ms} ms: {lost_round_trips} round trips lost");
+        assert!(lost_round_trips <= 5, "{delay_ms} ms: {lost_round_trips}");
+        assert_eq!(outcome.counts.wasted_bytes, 0);
+    }
+}
+
+#[test]
 fn losses_do_not_break_the_estimate() {
     for loss_per_million in [10, 1000] {
         let workload = Workload { useful_bytes: 128 * M, ..workload("sequential", 256 * K) };

@@ -60,6 +60,12 @@ impl Connection {
         self.reader.set_frame_time(limit);
     }
 
+    /// What is sent was asked for, and whoever asks bounds how much of it is on its way: a long stream of that is not
+    /// held up by the kernel's looking for the round trip.
+    pub fn only_answers(&mut self) {
+        self.writer.only_answers();
+    }
+
     /// As [`FrameReader::has_buffered_input`].
     pub fn has_buffered_input(&self) -> bool {
         self.reader.has_buffered_input()
@@ -91,12 +97,12 @@ impl Connection {
         self.writer.flush(bulk)
     }
 
-    /// Sends the waiting messages; bulk data follow at once through the socket.
+    /// Sends the waiting messages; so many bytes of bulk data follow at once through the socket.
     ///
     /// # Errors
     /// If the socket fails.
-    pub fn flush_before_bulk(&mut self) -> io::Result<()> {
-        self.writer.flush_before_bulk()
+    pub fn flush_before_bulk(&mut self, bulk_bytes: usize) -> io::Result<()> {
+        self.writer.flush_before_bulk(bulk_bytes)
     }
 
     /// As [`FrameWriter::flush_with_descriptor`].

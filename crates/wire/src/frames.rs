@@ -12,6 +12,7 @@ use azekura_proto::frame::{self, FrameError, FrameHead, HEAD_BYTES};
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use serde::Serialize;
 
+use crate::congestion::Congestion;
 use crate::socket::Socket;
 
 /// Holds any small frame and the head of a large one, so that those need one read. Bulk data that
@@ -371,11 +372,18 @@ impl FrameReader {
 pub struct FrameWriter {
     socket: Arc<Socket>,
     output: Vec<u8>,
+    /// Where what is sent was asked for, and bounded so.
+    congestion: Option<Congestion>,
 }
 
 impl FrameWriter {
     pub(crate) fn new(socket: Arc<Socket>) -> Self {
-        Self { socket, output: Vec::with_capacity(512) }
+        Self { socket, output: Vec::with_capacity(512), congestion: None }
+    }
+
+    /// What is sent was asked for by a peer who bounds what is on its way: see [`Congestion`].
+    pub(crate) fn only_answers(&mut self) {
+        self.congestion = Some(Congestion::new());
     }
 
     /// Encodes a message behind those that wait to be sent.
@@ -401,10 +409,17 @@ impl FrameWriter {
     /// # Errors
     /// If the socket fails.
     pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
+        self.before_sending(bulk.len());
         let parts = &mut [IoSlice::new(&self.output), IoSlice::new(bulk)];
         let sent = self.socket.write_all(parts, false);
         self.output.clear();
         sent
+    }
+
+    fn before_sending(&mut self, bulk_bytes: usize) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.before_sending(&self.socket, bulk_bytes);
+        }
     }
 
     /// Sends the waiting message, whose first byte carries a descriptor.
@@ -417,11 +432,12 @@ impl FrameWriter {
         sent
     }
 
-    /// Sends the waiting messages; bulk data follow at once through the socket.
+    /// Sends the waiting messages; so many bytes of bulk data follow at once through the socket.
     ///
     /// # Errors
     /// If the socket fails.
-    pub(crate) fn flush_before_bulk(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_before_bulk(&mut self, bulk_bytes: usize) -> io::Result<()> {
+        self.before_sending(bulk_bytes);
         let sent = self.socket.write_all(&mut [IoSlice::new(&self.output)], true);
         self.output.clear();
         sent

@@ -2,6 +2,7 @@
 //! in and out. Client and engine share this crate and `azekura_proto` only. It knows frames, not
 //! what is in them, and it starts no threads.
 
+mod congestion;
 mod connection;
 mod descriptor;
 mod early;

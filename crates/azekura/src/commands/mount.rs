@@ -350,7 +350,6 @@ pub(crate) fn usual_file_system() -> FsConfig {
         cache: CachePolicy::Auto { ttl: CACHE_LIFE },
         // The kernel checks permissions, and knows the caller's groups better.
         check_permissions: false,
-        read_policy: usual.read_policy.behind_a_kernel(),
         descriptors: false,
         changes_in_flight: true,
         listed_from_us: Some(FsConfig::LISTED_FROM_US),

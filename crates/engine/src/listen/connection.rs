@@ -172,9 +172,8 @@ fn send(connection: &mut Connection, response: Response<'_>) -> io::Result<()> {
 
 fn send_file(connection: &mut Connection, range: &FileRange) -> io::Result<()> {
     let file = range.descriptor().ok_or(io::ErrorKind::Unsupported)?;
-    connection.flush_before_bulk()?;
-    let mut at = range.offset;
-    let mut left = range.bytes as usize;
+    let (mut at, mut left) = (range.offset, range.bytes as usize);
+    connection.flush_before_bulk(left)?;
     while left > 0 {
         match rustix::fs::sendfile(connection.as_fd(), file, Some(&mut at), left) {
             // The file was cut meanwhile; the frame's length stands, so zeros follow.

@@ -185,6 +185,7 @@ fn handle_guest(
             state.metrics.connections.fetch_add(1, Ordering::Relaxed);
             match serve_first(attachment, &mut arrival, secret) {
                 Ok(()) if bound_frames(&mut arrival.connection).is_ok() => {
+                    arrival.connection.only_answers();
                     serve(attachment, &mut arrival.connection);
                 }
                 Ok(()) => {}
