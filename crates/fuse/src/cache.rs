@@ -137,11 +137,20 @@ impl Versions {
     }
 }
 
+/// Of which versions of a file the kernel has been told.
+#[derive(Clone, Copy, Debug)]
+struct LastTold {
+    last: Version,
+    /// Another one, if there was any: that is still what the kernel has if it did not take the last one, as it does
+    /// where something has changed the file while it asked.
+    before: Version,
+}
+
 /// Which version of each file the kernel has been told of last: for as long as it believes attributes, it takes
 /// the file to be that long.
 #[derive(Debug)]
 pub(crate) struct Told {
-    versions: Cache<Oid, Version>,
+    versions: Cache<Oid, LastTold>,
 }
 
 impl Told {
@@ -154,21 +163,27 @@ impl Told {
     /// time back.
     pub(crate) fn note(&self, attr: &Attr) -> bool {
         let version = Version::of(attr);
-        let before = self.versions.get(&attr.oid);
-        self.versions.insert(attr.oid, version);
-        before.is_some_and(|before| version.looks_like(before))
+        let Some(told) = self.versions.get(&attr.oid) else {
+            self.versions.insert(attr.oid, LastTold { last: version, before: version });
+            return false;
+        };
+        if version == told.last {
+            return false;
+        }
+        self.versions.insert(attr.oid, LastTold { last: version, before: told.last });
+        version.looks_like(told.last) || version.looks_like(told.before)
     }
 
     /// Whether the kernel is known to have these.
     pub(crate) fn has(&self, attr: &Attr) -> bool {
-        self.versions.get(&attr.oid) == Some(Version::of(attr))
+        self.versions.get(&attr.oid).is_some_and(|told| told.last == Version::of(attr))
     }
 
     /// Whether the kernel has been told of a version that is no older than these, and another one: these are
     /// out of a listing that is older than that, and would take the kernel back.
     pub(crate) fn is_past(&self, attr: &Attr) -> bool {
-        let told = self.versions.get(&attr.oid).filter(|told| *told != Version::of(attr));
-        told.is_some_and(|told| told.ctime >= attr.ctime)
+        let told = self.versions.get(&attr.oid).map(|told| told.last);
+        told.is_some_and(|told| told != Version::of(attr) && told.ctime >= attr.ctime)
     }
 }
 
@@ -282,7 +297,10 @@ mod tests {
         assert!(!told.is_past(&file(1, then)) && !told.is_past(&file(2, after)));
         let set_back = Attr { ctime: file(1, after).ctime, ..file(1, then) };
         assert!(told.note(&set_back), "as large and of the same time, and not the same");
+        assert!(!told.note(&set_back), "it is dropped once");
         assert!(!told.note(&file(2, after)), "the kernel sees it");
+        let set_back_again = Attr { ctime: file(1, before).ctime, ..set_back };
+        assert!(told.note(&set_back_again), "unless it did not take what it was told in between");
     }
 
     #[test]

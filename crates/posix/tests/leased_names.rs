@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    AttrsWanted, CachePolicy, Credentials, Errno, FileSystem, FsConfig, OFlags, Oid, ReadPolicy,
-    RenameMode, Trust,
+    AttrsWanted, CachePolicy, Credentials, Errno, FileSystem, FsConfig, NewEntry, OFlags, Oid,
+    ReadPolicy, RenameMode, Trust,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
@@ -160,4 +160,90 @@ fn directories_beside_each_other_come_along_and_have_what_was_made_in_them() {
     }
     let asked = cluster.count("read_directory") - before;
     assert!(asked <= 3 * 22, "{asked} parts of listings");
+}
+
+/// Follows a path as a kernel does that believes nothing of before.
+fn follow(fs: &FileSystem, path: &str) -> Oid {
+    path.split('/')
+        .fold(fs.root(), |dir, name| fs.lookup_for(&CALLER, dir, name.as_bytes()).unwrap().0.oid)
+}
+
+#[test]
+fn the_names_of_a_path_are_asked_for_together_once_they_are_old() {
+    const OLD: Duration = Duration::from_millis(1100);
+    let cluster = cluster();
+    let (fs, other) = (mount(&cluster), cluster.root());
+    other.create_dir_all("/a/b/c/d", 0o755).unwrap();
+    let there = |path: &str| other.metadata(path).unwrap().oid;
+    assert_eq!(follow(&fs, "a/b/c/d"), there("/a/b/c/d"));
+    for _ in 0..3 {
+        std::thread::sleep(OLD);
+        let expected = there("/a/b/c/d");
+        let asked = cluster.asked(|| assert_eq!(follow(&fs, "a/b/c/d"), expected));
+        assert_eq!(asked.into_iter().collect::<Vec<_>>(), [("walk".to_owned(), 1)]);
+    }
+    // Others have put another directory in its place.
+    other.rename("/a/b", "/a/old", RenameMode::Replace).unwrap();
+    other.create_dir_all("/a/b/c/d", 0o700).unwrap();
+    std::thread::sleep(OLD);
+    assert_eq!(follow(&fs, "a/b/c/d"), there("/a/b/c/d"));
+    assert_eq!(follow(&fs, "a/old/c/d"), there("/a/old/c/d"));
+    // This client has, and sees it at once, as it does what it makes there.
+    std::thread::sleep(OLD);
+    let above = follow(&fs, "a/b");
+    fs.rename(&CALLER, above, b"c", above, b"moved", RenameMode::Replace).unwrap();
+    assert_eq!(look(&fs, above, "c"), Err(Errno::NOENT));
+    assert_eq!(follow(&fs, "a/b/moved/d"), there("/a/b/moved/d"));
+    std::thread::sleep(OLD);
+    let dir = follow(&fs, "a/b/moved");
+    let before = fs.lookup_for(&CALLER, dir, b"d").unwrap().0;
+    fs.make(&CALLER, before.oid, b"below", 0o755, NewEntry::Directory).unwrap();
+    let after = fs.lookup_for(&CALLER, dir, b"d").unwrap().0;
+    assert_eq!((before.nlink, after.nlink), (2, 3));
+}
+
+#[test]
+fn a_name_that_moves_leaves_what_is_known_of_other_directories() {
+    let cluster = cluster();
+    make_files(&cluster, "/one", 8);
+    make_files(&cluster, "/two", 8);
+    cluster.root().hard_link("/one/file0", "/two/linked").unwrap();
+    let fs = mount(&cluster);
+    let (one, two) = (find(&fs, "/one"), find(&fs, "/two"));
+    let look_around = |dir| {
+        for number in 3..7 {
+            look(&fs, dir, &format!("file{number}")).unwrap();
+        }
+    };
+    let links = || fs.lookup_for(&CALLER, two, b"linked").unwrap().0.nlink;
+    look_around(two);
+    assert_eq!(links(), 2);
+    let asked = cluster.asked(|| {
+        fs.rename(&CALLER, one, b"file1", one, b"file2", RenameMode::Replace).unwrap();
+        fs.unlink(&CALLER, one, b"file7").unwrap();
+        look_around(two);
+    });
+    assert_eq!(asked.keys().map(String::as_str).collect::<Vec<_>>(), ["rename", "unlink"]);
+    assert_eq!((look(&fs, one, "file1"), look(&fs, one, "file2")), (Err(Errno::NOENT), Ok(101)));
+    // But for how many names a file has that has several.
+    fs.unlink(&CALLER, one, b"file0").unwrap();
+    assert_eq!(links(), 1);
+}
+
+#[test]
+fn directories_that_are_looked_at_are_listed_again_together() {
+    let cluster = cluster();
+    let dirs = ["/one", "/two", "/three"];
+    dirs.iter().for_each(|dir| make_files(&cluster, dir, 8));
+    let fs = mount(&cluster);
+    let dirs = dirs.map(|dir| find(&fs, dir));
+    let look_around = |dir| {
+        for number in 0..8 {
+            look(&fs, dir, &format!("file{number}")).unwrap();
+        }
+    };
+    dirs.iter().for_each(|dir| look_around(*dir));
+    std::thread::sleep(Duration::from_millis(1050));
+    look_around(dirs[0]);
+    assert!(cluster.asked(|| dirs.iter().for_each(|dir| look_around(*dir))).is_empty());
 }

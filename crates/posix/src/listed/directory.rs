@@ -186,6 +186,11 @@ impl Directory {
         self.pages.is_empty()
     }
 
+    /// How many entries are known.
+    pub(super) fn entries(&self) -> usize {
+        self.pages.values().map(|page| page.entries.len()).sum()
+    }
+
     /// Somebody lists it from the start: what was learned is of an earlier walk.
     pub(super) fn begin(&mut self) {
         self.entered.clear();

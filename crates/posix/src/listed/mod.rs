@@ -17,16 +17,17 @@ mod files;
 mod looked;
 mod name_changes;
 mod order;
+mod paths;
 mod relied;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_client::OpenReference;
 use azekura_platform::SharedPlatform;
-use azekura_proto::{Attr, Oid};
+use azekura_proto::{Attr, FileKind, Oid};
 use parking_lot::Mutex;
 
 use crate::changes::{ChangeCounts, Changes};
@@ -42,10 +43,16 @@ use files::{BroughtFiles, may_be_brought};
 pub(crate) use looked::FoundName;
 use looked::Looked;
 pub(crate) use name_changes::NameChange;
-use name_changes::NameChanges;
+use name_changes::{NameChanges, Where};
 pub(crate) use order::ListedFile;
+pub(crate) use paths::NameIn;
+use paths::Paths;
 use relied::ReliedWalks;
 
+/// A lease that is over sooner than this is renewed when there is an occasion to.
+const RENEWED_BEFORE: Duration = Duration::from_millis(500);
+/// Directories of more entries are listed again by themselves.
+const RENEWED_ENTRIES_MAX: usize = 96;
 /// Entries kept, of all directories.
 const ENTRIES_MAX: usize = 32 * 1024;
 
@@ -95,6 +102,7 @@ struct Known {
     opened: Vec<Opened>,
     files: BroughtFiles,
     looked: Looked,
+    paths: Paths,
     relied: ReliedWalks,
     /// Pages by their numbers, in the order in which they came: the directory, and the cookie after which
     /// they begin.
@@ -194,12 +202,18 @@ impl Listings {
     /// A change of names, of links or of extended attributes begins. What is asked for before it is over
     /// is not kept.
     pub(crate) fn change_names(&self) -> NameChange<'_> {
-        self.name_changes.begin(None)
+        self.name_changes.begin(Where::Anywhere)
     }
 
     /// The same of a change that makes a name in a directory, of which nothing is known of any other name or object.
     pub(crate) fn make_name(&self, dir: Oid) -> NameChange<'_> {
-        self.name_changes.begin(Some(dir))
+        self.name_changes.begin(Where::Made(dir))
+    }
+
+    /// The same of a change by which a name goes, or is moved from one directory to another; what it leads to may have
+    /// other names elsewhere.
+    pub(crate) fn move_name(&self, from: Oid, to: Oid) -> NameChange<'_> {
+        self.name_changes.begin(Where::Moved(from, to))
     }
 
     /// Whether names are believed under leases alone.
@@ -245,9 +259,40 @@ impl Listings {
     }
 
     fn holds(&self, seen: &Seen) -> bool {
+        // What has one name has it where that was found, and nothing was moved there; of another one it is not known
+        // whether it was meant.
+        let has_one_name = seen.attr.kind == FileKind::Directory || seen.attr.nlink <= 1;
         // Of a directory what is made in it counts.
         self.believes(seen.attr.oid, seen.stamp)
             && self.changes.now_of(seen.attr.oid) == seen.data_changes
+            && (has_one_name || self.name_changes.has_no_move_since(seen.stamp.name_changes))
+    }
+
+    /// A name leads to a directory, as has been asked for.
+    pub(crate) fn note_directory(&self, dir: Oid, name: &[u8], below: Oid) {
+        self.known.lock().paths.note_directory(dir, name, below);
+    }
+
+    /// A name, and those that were looked up below it last, which are worth being asked for together.
+    pub(crate) fn names_along(&self, dir: Oid, name: &[u8]) -> Vec<NameIn> {
+        self.known.lock().paths.along(dir, name)
+    }
+
+    /// What a name leads to was told with another one.
+    pub(crate) fn keep_told(&self, asked: &Asked, name: NameIn, attr: Attr) {
+        if self.may_keep(name.0, asked)
+            && let Some(seen) = self.seen(asked, attr)
+        {
+            self.known.lock().paths.keep_told(name, seen);
+        }
+    }
+
+    /// What was told of a name with another one, and when that was asked for, if it is believed still.
+    pub(crate) fn told(&self, dir: Oid, name: &[u8]) -> Option<(Box<Attr>, Instant)> {
+        let mut known = self.known.lock();
+        let holds = |seen: &Seen| self.is_unchanged(dir, seen.stamp) && self.holds(seen);
+        let seen = known.paths.told(&(dir, name.into()), holds)?;
+        Some((Box::new(seen.attr.clone()), seen.stamp.since))
     }
 
     /// Keeps a part of a directory.
@@ -350,6 +395,26 @@ impl Listings {
                 Look::Known(attr, by_lease.map_or(since, |by_lease| since.min(by_lease)))
             }
             look => look,
+        })
+    }
+
+    /// Directories that are worth being listed again under leases together with another one: those that are looked at as
+    /// well, with a lease that is about to be over or is so.
+    pub(crate) fn worth_renewing(&self, dir: Oid) -> Vec<Oid> {
+        if !self.are_leased() {
+            return Vec::new();
+        }
+        let now = self.platform.now();
+        let mut known = self.known.lock();
+        let Known { directories, relied, .. } = &mut *known;
+        relied.worth_renewing(dir, now, |of| {
+            let lasts = |page: &Page| {
+                self.believes_names(of, page)
+                    && page.leased_until.is_some_and(|until| until > now + RENEWED_BEFORE)
+            };
+            directories.get(&of).is_some_and(|directory| {
+                directory.entries() <= RENEWED_ENTRIES_MAX && !directory.is_whole(lasts)
+            })
         })
     }
 

@@ -14,6 +14,9 @@ const LOOKS: u32 = 2;
 const APART_MAX: Duration = Duration::from_secs(2);
 /// A listing that has answered so many looks was worth it: when its lease is over the next look has another.
 const WORTH_LOOKS: u32 = 2;
+/// Directories that are listed again beside another one, and since when they were not looked at if they are not.
+const RENEWED_MAX: usize = 8;
+const USED_WITHIN: Duration = Duration::from_millis(1500);
 /// For this long after a listing that was of no use, or a lease that was refused, none is asked for.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -88,6 +91,31 @@ impl ReliedWalks {
         }
     }
 
+    /// Other directories that are due to be listed again and whose listings have been worth it of late: in the exchange
+    /// that lists this one they cost no round trip.
+    pub(super) fn worth_renewing(
+        &mut self,
+        dir: Oid,
+        now: Instant,
+        mut is_due: impl FnMut(Oid) -> bool,
+    ) -> Vec<Oid> {
+        let mut worth = Vec::new();
+        for walk in self.0.iter_mut().rev().filter(|walk| walk.dir != dir) {
+            let is_used = walk.answered.is_some_and(|answered| answered >= WORTH_LOOKS)
+                && now.saturating_duration_since(walk.at) <= USED_WITHIN
+                && walk.paused_until.is_none_or(|until| until <= now);
+            if is_used && is_due(walk.dir) {
+                // One look at it, and it is renewed once more; none, and it is not, but was not asked for in vain.
+                (walk.asked, walk.answered) = (0, Some(WORTH_LOOKS - 1));
+                worth.push(walk.dir);
+            }
+            if worth.len() == RENEWED_MAX {
+                break;
+            }
+        }
+        worth
+    }
+
     /// No lease is given of the names: others change them.
     pub(super) fn note_refused(&mut self, dir: Oid, now: Instant) {
         let walk = self.walk(dir, now);
@@ -123,6 +151,32 @@ mod tests {
         now += PAUSE;
         assert!(!walks.note_asked(dir(1), b"k", now), "that was another walk");
         assert!(walks.note_asked(dir(1), b"l", now));
+    }
+
+    #[test]
+    fn directories_that_are_looked_at_are_listed_again_together() {
+        let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
+        for serial in 1..=3 {
+            assert!(!walks.note_asked(dir(serial), b"a", now));
+            assert!(walks.note_asked(dir(serial), b"b", now));
+        }
+        for (serial, names) in [(1, &[b"c", b"d"][..]), (2, &[b"c", b"d"]), (3, &[b"c"])] {
+            names.iter().for_each(|name| walks.note_answered(dir(serial), *name, now));
+        }
+        now += Duration::from_secs(1);
+        assert_eq!(walks.worth_renewing(dir(1), now, |_| true), [dir(2)], "one look is no use");
+        assert!(walks.worth_renewing(dir(1), now, |_| true).is_empty());
+        walks.note_answered(dir(2), b"e", now);
+        assert!(walks.worth_renewing(dir(1), now, |_| false).is_empty());
+        assert_eq!(walks.worth_renewing(dir(1), now, |_| true), [dir(2)]);
+        assert!(!walks.note_asked(dir(2), b"f", now) && walks.note_asked(dir(2), b"g", now));
+        for serial in 10..30 {
+            walks.note_answered(dir(serial), b"a", now);
+            walks.note_answered(dir(serial), b"b", now);
+        }
+        assert_eq!(walks.worth_renewing(dir(1), now, |_| true).len(), RENEWED_MAX);
+        now += USED_WITHIN + Duration::from_millis(1);
+        assert!(walks.worth_renewing(dir(1), now, |_| true).is_empty());
     }
 
     #[test]

@@ -82,6 +82,11 @@ impl FileSystem {
     fn list_walked(&self, dir: Oid) {
         let mut dirs = vec![dir];
         dirs.extend(self.listed.beside(dir));
+        for other in self.listed.worth_renewing(dir) {
+            if !dirs.contains(&other) {
+                dirs.push(other);
+            }
+        }
         self.list_together(dirs);
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::NAME_BYTES_MAX;
-use azekura_proto::message::typed::{Found, Lookup, ReadLink};
+use azekura_proto::message::typed::{Found, Lookup, ReadLink, Walk, WalkedPath};
 use azekura_proto::{Attr, Oid};
 
 use crate::listed::FoundName;
@@ -68,6 +68,7 @@ impl FileSystem {
             }
             // It is going to be listed, with what stands in its attributes.
             FileKind::Directory => {
+                self.listed.note_directory(dir, name, attr.oid);
                 let asked = asked.earlier_by(ttl.saturating_sub(left));
                 self.cache.keep_met_dir(asked, attr.oid, Box::new(attr.clone()));
             }
@@ -95,7 +96,43 @@ impl FileSystem {
                 return Ok((*attr, left, true));
             }
         }
+        if let Some((attr, since)) = self.listed.told(dir, name)
+            && let Some(left) = ttl.checked_sub(self.now().saturating_duration_since(since))
+        {
+            return Ok((*attr, left, true));
+        }
         Ok((*self.lookup_unchecked(dir, name)?, ttl, false))
+    }
+
+    /// What a name leads to, as an engine has it; and in the same exchange those that were looked up below it last, which
+    /// are going to be looked up next.
+    fn look_along(&self, dir: Oid, name: &[u8]) -> Result<Found> {
+        let along =
+            if self.keeps_listed() { self.listed.names_along(dir, name) } else { Vec::new() };
+        if along.len() < 2 {
+            return self.call_entry(dir, name, Lookup { dir, name });
+        }
+        let asked = self.listed.ask();
+        let path = along.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(&b'/');
+        let walk = Walk { dir, path: &path, with_dir: false };
+        let WalkedPath { steps, is_absent, .. } = self.call_entry(dir, name, walk)?;
+        let mut steps = steps.into_iter();
+        let first = match steps.next() {
+            Some(first) => first,
+            None if is_absent => return Err(Errno::NOENT),
+            None => return self.call_entry(dir, name, Lookup { dir, name }),
+        };
+        let mut at = first.entry.oid;
+        for (Found { entry, attr }, next) in steps.zip(along.into_iter().skip(1)) {
+            // Where it leads elsewhere now, the names behind it are others.
+            let Some(attr) = attr.filter(|attr| at == next.0 && attr.kind == FileKind::Directory)
+            else {
+                break;
+            };
+            self.listed.keep_told(&asked, next, *attr);
+            at = entry.oid;
+        }
+        Ok(first)
     }
 
     /// As [`FileSystem::lookup`] of a name of which a walk along it has just told what it leads to.
@@ -125,7 +162,7 @@ impl FileSystem {
         for _ in 0..LOOKS {
             let looked = match self.look_and_lease(dir, name)? {
                 Some(looked) => looked,
-                None => self.call_entry(dir, name, Lookup { dir, name }),
+                None => self.look_along(dir, name),
             };
             let Found { entry, attr } = looked?;
             if let Some(attr) = attr

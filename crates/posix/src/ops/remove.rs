@@ -46,7 +46,7 @@ impl FileSystem {
         let begun = self.begin_move((dir, name), Going::Unlinked)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, 0);
         let naming = self.changes.begin_naming();
-        let _change = self.listed.change_names();
+        let _change = self.listed.move_name(dir, dir);
         let done = self.change_entry((dir, name), Unlink { dir, name }, watched, effect);
         drop(naming);
         let done = done.map_err(|error| of_entry(&error));
@@ -97,7 +97,7 @@ impl FileSystem {
         self.check_removal(caller, dir, name)?;
         let begun = self.begin_move((dir, name), Going::Removed)?;
         let effect = |stamp: &Option<Timestamp>| Effect::of_stamp(*stamp, -1);
-        let _change = self.listed.change_names();
+        let _change = self.listed.move_name(dir, dir);
         let done = self.change_entry((dir, name), RemoveDirectory { dir, name }, watched, effect);
         if done.is_ok() {
             self.end_move(begun);

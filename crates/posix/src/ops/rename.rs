@@ -52,7 +52,10 @@ impl FileSystem {
                 None
             }
         };
-        let _change = self.listed.change_names();
+        let _change = match mode {
+            RenameMode::Replace | RenameMode::NoReplace => self.listed.move_name(from_dir, to_dir),
+            RenameMode::Exchange | RenameMode::Whiteout(_) => self.listed.change_names(),
+        };
         let request = Rename { from_dir, from_name, to_dir, to_name, mode };
         let naming = self.changes.begin_naming();
         let done = self.call_entry(to_dir, to_name, request);

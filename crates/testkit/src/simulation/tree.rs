@@ -9,6 +9,8 @@ use azekura_posix::{Errno, FileKind, OFlags, RenameMode};
 use crate::model::{Answer, Op, Outcome, SLOTS, Stat, comparable};
 
 const ROOT: u64 = 0;
+/// What everything is made with.
+const MODE: u32 = 0o755;
 
 /// A directory or a file, under a number.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Tree {
     nodes: BTreeMap<u64, Node>,
     /// Values of the one extended attribute that is set.
     xattrs: BTreeMap<u64, Vec<u8>>,
+    /// Modes that were set.
+    modes: BTreeMap<u64, u32>,
     next: u64,
     open: [Option<OpenFile>; SLOTS],
 }
@@ -45,7 +49,8 @@ impl Tree {
     /// An empty root.
     pub(crate) fn new() -> Self {
         let nodes = BTreeMap::from([(ROOT, Node::Directory(BTreeMap::new()))]);
-        Self { nodes, xattrs: BTreeMap::new(), next: ROOT + 1, open: [None; SLOTS] }
+        let (xattrs, modes) = (BTreeMap::new(), BTreeMap::new());
+        Self { nodes, xattrs, modes, next: ROOT + 1, open: [None; SLOTS] }
     }
 
     /// What the operation gives, which is done.
@@ -70,6 +75,11 @@ impl Tree {
             Op::GetXattr { path, .. } => {
                 let node = self.find(path)?.node.ok_or(Errno::NOENT)?;
                 self.xattr(node).map(|value| Answer::Data(value.to_vec())).ok_or(Errno::NODATA)
+            }
+            Op::Chmod { path, mode } => {
+                let node = self.find(path)?.node.ok_or(Errno::NOENT)?;
+                self.modes.insert(node, *mode);
+                Ok(Answer::Done)
             }
             _ => Ok(self.apply_open(op)),
         }
@@ -203,7 +213,8 @@ impl Tree {
             Node::Directory(_) => (FileKind::Directory, 0, 0),
             Node::File { data, nlink } => (FileKind::Regular, *nlink, data.len() as u64),
         };
-        Answer::Stat(comparable(Stat { kind, mode: 0o755, uid: 0, gid: 0, nlink, size }))
+        let mode = self.modes.get(&node).copied().unwrap_or(MODE);
+        Answer::Stat(comparable(Stat { kind, mode, uid: 0, gid: 0, nlink, size }))
     }
 
     fn list(&self, path: &[u8]) -> Outcome {
@@ -266,8 +277,7 @@ impl Tree {
             return Err(Errno::NOTEMPTY);
         }
         self.entries(place.dir).remove(&place.name);
-        self.nodes.remove(&node);
-        self.xattrs.remove(&node);
+        self.forget(node);
         Ok(Answer::Done)
     }
 
@@ -317,10 +327,7 @@ impl Tree {
                 (true, false) => return Err(Errno::NOTDIR),
                 (false, true) => return Err(Errno::ISDIR),
                 (true, true) if !self.directory(there)?.is_empty() => return Err(Errno::NOTEMPTY),
-                (true, true) => {
-                    self.nodes.remove(&there);
-                    self.xattrs.remove(&there);
-                }
+                (true, true) => self.forget(there),
                 (false, false) => self.add_links(there, -1),
             }
         }
@@ -340,6 +347,12 @@ impl Tree {
         self.forget_unused();
     }
 
+    fn forget(&mut self, node: u64) {
+        self.nodes.remove(&node);
+        self.xattrs.remove(&node);
+        self.modes.remove(&node);
+    }
+
     fn forget_unused(&mut self) {
         let open = self.open;
         self.nodes.retain(|number, node| {
@@ -347,5 +360,6 @@ impl Tree {
                 || open.iter().flatten().any(|file| file.node == *number)
         });
         self.xattrs.retain(|number, _| self.nodes.contains_key(number));
+        self.modes.retain(|number, _| self.nodes.contains_key(number));
     }
 }

@@ -33,11 +33,14 @@ pub(crate) fn draw(random: &mut Random, slots: &[usize], file_bytes: u64, xattrs
     op_of(kind, random, slots, file_bytes)
 }
 
-/// The same with more of what is done with one open file: writes above all, one behind the other.
+/// The same with more of what is done with one open file: writes above all, one behind the other; and with modes, by
+/// which others judge what they make.
 pub(crate) fn draw_of_data(random: &mut Random, slots: &[usize], file_bytes: u64) -> Op {
     if random.one_in(2) {
         let kind = random.pick(&[WRITE, WRITE, WRITE, READ, STAT_OPEN]);
         op_of(kind, random, &slots[..1], file_bytes)
+    } else if random.one_in(12) {
+        Op::Chmod { path: path(random), mode: random.pick(&[0o700, 0o750, 0o711]) }
     } else {
         draw(random, slots, file_bytes, false)
     }
