@@ -478,6 +478,37 @@ fn what_others_make_of_a_directory_takes_nothing_back_that_was_answered() {
 }
 
 #[test]
+fn names_that_are_not_there_are_known_again_once_the_lease_is_renewed() {
+    let cluster = cluster();
+    let (client, other) = (client(&cluster), cluster.root());
+    client.create_dir("/dir", 0o755).unwrap();
+    for number in 0..5 {
+        unpack(&client, &format!("/dir/{number}"), &contents(number));
+    }
+    let dir = client.metadata("/dir").unwrap().oid;
+    let fs = client.filesystem();
+    let look = |name: &str| fs.lookup(&Credentials::ROOT, dir, name.as_bytes()).map(drop);
+    assert_eq!(look("absent"), Err(Errno::NOENT));
+    let leases = cluster.count("lease_write");
+    // What is left of the lease is for what is on its way.
+    std::thread::sleep(Duration::from_millis(1200));
+    let asked = cluster.asked(|| {
+        for number in 0..9 {
+            assert_eq!(look(&format!("absent{number}")), Err(Errno::NOENT));
+        }
+        unpack(&client, "/dir/more", b"more");
+        fs.pool().arrive().unwrap();
+    });
+    assert_eq!((asked.get("lookup"), asked.get("create")), (None, None), "{asked:?}");
+    assert_eq!(asked.get("lease_write"), Some(&leases), "each of them once: {asked:?}");
+    // Who has come meanwhile is found.
+    std::thread::sleep(Duration::from_millis(2100));
+    other.write("/dir/absent", b"there").unwrap();
+    assert_eq!(look("absent"), Ok(()));
+    assert_eq!(look("absent1"), Err(Errno::NOENT));
+}
+
+#[test]
 fn who_gives_way_does_not_get_the_name_that_the_other_one_waited_for() {
     let cluster = cluster();
     let (holder, other) = (client(&cluster), client(&cluster));

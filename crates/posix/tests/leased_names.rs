@@ -181,6 +181,12 @@ fn the_names_of_a_path_are_asked_for_together_once_they_are_old() {
         let expected = there("/a/b/c/d");
         let asked = cluster.asked(|| assert_eq!(follow(&fs, "a/b/c/d"), expected));
         assert_eq!(asked.into_iter().collect::<Vec<_>>(), [("walk".to_owned(), 1)]);
+        std::thread::sleep(OLD);
+        let asked = cluster.asked(|| {
+            assert_eq!(fs.getattr_for(fs.root()).unwrap().0.oid, fs.root());
+            assert_eq!(follow(&fs, "a/b/c/d"), expected);
+        });
+        assert_eq!(asked.into_iter().collect::<Vec<_>>(), [("walk".to_owned(), 1)]);
     }
     // Others have put another directory in its place.
     other.rename("/a/b", "/a/old", RenameMode::Replace).unwrap();

@@ -278,6 +278,11 @@ impl Listings {
         self.known.lock().paths.along(dir, name)
     }
 
+    /// The names that were looked up below a directory last.
+    pub(crate) fn names_below(&self, dir: Oid) -> Vec<NameIn> {
+        self.known.lock().paths.below(dir)
+    }
+
     /// What a name leads to was told with another one.
     pub(crate) fn keep_told(&self, asked: &Asked, name: NameIn, attr: Attr) {
         if self.may_keep(name.0, asked)

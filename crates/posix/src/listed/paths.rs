@@ -49,6 +49,11 @@ impl Paths {
         names
     }
 
+    /// The names that were looked up below a directory last.
+    pub(super) fn below(&self, dir: Oid) -> Vec<NameIn> {
+        self.below.get(&dir).map(|(name, _)| self.along(dir, name)).unwrap_or_default()
+    }
+
     /// What a name leads to was told with another one.
     pub(super) fn keep_told(&mut self, name: NameIn, seen: Seen) {
         if self.told.len() == TOLD_MAX {

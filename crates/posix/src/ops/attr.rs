@@ -121,7 +121,11 @@ impl FileSystem {
             return Ok((Attr::clone(&attr), left));
         }
         let asked = self.cache.ask_dir(oid);
-        let attr = self.getattr(oid)?;
+        let newborn = self.newborn_attr(oid);
+        let attr = match newborn.or_else(|| self.directory_and_along(oid)) {
+            Some(attr) => attr,
+            None => self.getattr(oid)?,
+        };
         if attr.kind == FileKind::Directory {
             self.cache.keep_dir(asked, oid, &Arc::new(attr.clone()));
         }

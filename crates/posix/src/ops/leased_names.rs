@@ -15,8 +15,8 @@ use azekura_proto::message::{DirEntry, ShardRef};
 use azekura_proto::{Attr, Oid, TargetId};
 
 use crate::errno::{of_client, of_entry};
-use crate::newborn::Cradle;
-use crate::{FileSystem, Result};
+use crate::newborn::{Cradle, Name};
+use crate::{Errno, FileSystem, Result};
 
 /// Directories of more shards are not leased, nor are numbers drawn from more targets.
 const SHARDS_MAX: u16 = 16;
@@ -76,11 +76,14 @@ impl FileSystem {
             return Ok(None);
         }
         let target = self.entry_target(dir, name);
+        if self.newborns.knows_names(self.pool().names_generation(), dir) {
+            let is_absent = self.is_absent_once_renewed(dir, name, target)?;
+            return Ok(is_absent.then_some(Err(Errno::NOENT)));
+        }
         let round_trip = Duration::from_micros(self.pool().round_trip_us_to(target));
         // Where the pool is near nothing further is looked at.
         if !self.writing.changes_may_fly(target)
             || !self.newborns.was_made_in(dir, round_trip, self.now())
-            || self.newborns.knows_names(self.pool().names_generation(), dir)
         {
             return Ok(None);
         }
@@ -88,6 +91,22 @@ impl FileSystem {
         let Some(_making) = self.newborns.try_make() else { return Ok(None) };
         let (_, looked) = self.lease_names(dir, Some(name))?;
         Ok(looked.map(|looked| looked.map_err(|error| of_entry(&error))))
+    }
+
+    /// Whether a name is not there by what was known under a lease that is about to be over, or just is. It is renewed for
+    /// that, which takes as long as asking for the name does, and the next one is known again.
+    fn is_absent_once_renewed(&self, dir: Oid, name: &[u8], target: TargetId) -> Result<bool> {
+        let Some(shard) = self.pool().placement().shard_on_target(dir, target) else {
+            return Ok(false);
+        };
+        let generation = self.pool().names_generation();
+        if !matches!(self.newborns.named(generation, (dir, name), shard), Name::Absent(_)) {
+            return Ok(false);
+        }
+        // Whoever is making something here renews it as well.
+        let Some(_making) = self.newborns.try_make() else { return Ok(false) };
+        self.pool().renew_names().map_err(|error| of_client(&error))?;
+        Ok(self.is_absent(dir, name))
     }
 
     /// Leases the names of a directory, if that is worth it: then all that are there are known. Tells whether it

@@ -7,7 +7,7 @@ use azekura_proto::limits::NAME_BYTES_MAX;
 use azekura_proto::message::typed::{Found, Lookup, ReadLink, Walk, WalkedPath};
 use azekura_proto::{Attr, Oid};
 
-use crate::listed::FoundName;
+use crate::listed::{Asked, FoundName, NameIn};
 use crate::writer::WriteLeases;
 use crate::{CachePolicy, Credentials, Errno, FileSystem, Result};
 
@@ -113,7 +113,7 @@ impl FileSystem {
             return self.call_entry(dir, name, Lookup { dir, name });
         }
         let asked = self.listed.ask();
-        let path = along.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(&b'/');
+        let path = path_of(&along);
         let walk = Walk { dir, path: &path, with_dir: false };
         let WalkedPath { steps, is_absent, .. } = self.call_entry(dir, name, walk)?;
         let mut steps = steps.into_iter();
@@ -122,17 +122,39 @@ impl FileSystem {
             None if is_absent => return Err(Errno::NOENT),
             None => return self.call_entry(dir, name, Lookup { dir, name }),
         };
-        let mut at = first.entry.oid;
-        for (Found { entry, attr }, next) in steps.zip(along.into_iter().skip(1)) {
-            // Where it leads elsewhere now, the names behind it are others.
-            let Some(attr) = attr.filter(|attr| at == next.0 && attr.kind == FileKind::Directory)
+        self.keep_told(&asked, first.entry.oid, steps.zip(along.into_iter().skip(1)));
+        Ok(first)
+    }
+
+    /// Attributes of a directory as an engine has them; and in the same exchange where the names lead that were looked up
+    /// below it last. `None` if it is to be asked for by itself.
+    pub(super) fn directory_and_along(&self, dir: Oid) -> Option<Attr> {
+        // At several engines they are not at hand.
+        if !self.keeps_listed() || self.pool().map().engines.len() != 1 {
+            return None;
+        }
+        let along = self.listed.names_below(dir);
+        let (_, first) = along.first()?;
+        let asked = self.listed.ask();
+        let path = path_of(&along);
+        let walk = Walk { dir, path: &path, with_dir: true };
+        // What goes wrong shows when it is asked for by itself.
+        let walked = self.call_entry(dir, first, walk).ok()?;
+        self.keep_told(&asked, dir, walked.steps.into_iter().zip(along));
+        walked.dir.map(|attr| *attr)
+    }
+
+    /// Keeps what was told of names of directories, each of which lies in the one before, the first in `at`.
+    fn keep_told(&self, asked: &Asked, mut at: Oid, steps: impl Iterator<Item = (Found, NameIn)>) {
+        for (Found { entry, attr }, name) in steps {
+            // Where one leads elsewhere now, the names behind it are others.
+            let Some(attr) = attr.filter(|attr| at == name.0 && attr.kind == FileKind::Directory)
             else {
                 break;
             };
-            self.listed.keep_told(&asked, next, *attr);
+            self.listed.keep_told(asked, name, *attr);
             at = entry.oid;
         }
-        Ok(first)
     }
 
     /// As [`FileSystem::lookup`] of a name of which a walk along it has just told what it leads to.
@@ -203,4 +225,8 @@ impl FileSystem {
         let entry = self.call_entry(dir, name, Lookup { dir, name })?.entry;
         Ok((entry.oid, entry.kind))
     }
+}
+
+fn path_of(names: &[NameIn]) -> Vec<u8> {
+    names.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(&b'/')
 }
