@@ -240,7 +240,9 @@ fn a_name_that_moves_leaves_what_is_known_of_other_directories() {
 fn directories_that_are_looked_at_are_listed_again_together() {
     let cluster = cluster();
     let dirs = ["/one", "/two", "/three"];
-    dirs.iter().for_each(|dir| make_files(&cluster, dir, 8));
+    for dir in dirs {
+        make_files(&cluster, dir, 8);
+    }
     let fs = mount(&cluster);
     let dirs = dirs.map(|dir| find(&fs, dir));
     let look_around = |dir| {
@@ -248,8 +250,10 @@ fn directories_that_are_looked_at_are_listed_again_together() {
             look(&fs, dir, &format!("file{number}")).unwrap();
         }
     };
-    dirs.iter().for_each(|dir| look_around(*dir));
+    for dir in dirs {
+        look_around(dir);
+    }
     std::thread::sleep(Duration::from_millis(1050));
     look_around(dirs[0]);
-    assert!(cluster.asked(|| dirs.iter().for_each(|dir| look_around(*dir))).is_empty());
+    assert!(cluster.asked(|| dirs.into_iter().for_each(look_around)).is_empty());
 }

@@ -161,7 +161,9 @@ mod tests {
             assert!(walks.note_asked(dir(serial), b"b", now));
         }
         for (serial, names) in [(1, &[b"c", b"d"][..]), (2, &[b"c", b"d"]), (3, &[b"c"])] {
-            names.iter().for_each(|name| walks.note_answered(dir(serial), *name, now));
+            for name in names {
+                walks.note_answered(dir(serial), *name, now);
+            }
         }
         now += Duration::from_secs(1);
         assert_eq!(walks.worth_renewing(dir(1), now, |_| true), [dir(2)], "one look is no use");
