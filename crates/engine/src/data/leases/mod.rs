@@ -177,8 +177,12 @@ impl Drop for Change<'_> {
     }
 }
 
+/// The numbers of objects that are made side by side differ by whole blocks of numbers, or by little: neither may decide
+/// (Knuth, The Art of Computer Programming, 6.4: multiplicative hashing).
 fn stripe((oid, shard): Key) -> usize {
-    (oid.inode_number() as usize).wrapping_add(usize::from(shard)) % STRIPES
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let key = oid.inode_number().wrapping_add(u64::from(shard));
+    (key.wrapping_mul(GOLDEN) >> 32) as usize % STRIPES
 }
 
 impl Leases {

@@ -539,3 +539,15 @@ fn an_own_read_lease_ends_with_what_is_changed_without_asking() {
     assert!(leases.while_unused(key(), ONE, false, || ()).is_some());
     assert_ne!(leases.grant_read_alone(key(), ONE).version, before.version);
 }
+
+#[test]
+fn objects_that_are_numbered_side_by_side_do_not_hold_each_other_up() {
+    // Clients draw blocks of numbers, so that what is made beside what was there has the same low bits.
+    let of = |serial| stripe((Oid::new(ContainerId(1), ObjectClass::S1, TargetId(2), serial), 0));
+    for block in 1..64_u64 {
+        let shared = (1..=256).filter(|serial| of(*serial) == of(serial + block * 1024)).count();
+        assert!(shared <= 16, "{shared} of 256 at a distance of {block} blocks");
+    }
+    let all: std::collections::HashSet<usize> = (1..=256).map(of).collect();
+    assert!(all.len() >= 128, "{} stripes for 256 in a row", all.len());
+}
