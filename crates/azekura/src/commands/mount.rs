@@ -345,7 +345,6 @@ pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> R
 
 /// How the file system behind a mount is unless something else is asked for.
 pub(crate) fn usual_file_system() -> FsConfig {
-    let usual = FsConfig::default();
     FsConfig {
         cache: CachePolicy::Auto { ttl: CACHE_LIFE },
         // The kernel checks permissions, and knows the caller's groups better.
@@ -354,7 +353,7 @@ pub(crate) fn usual_file_system() -> FsConfig {
         changes_in_flight: true,
         listed_from_us: Some(FsConfig::LISTED_FROM_US),
         listed_trust: Trust::Leased,
-        ..usual
+        ..FsConfig::default()
     }
 }
 

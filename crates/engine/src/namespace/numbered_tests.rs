@@ -38,9 +38,7 @@ impl Maker {
     }
 
     fn ask(&self, target: TargetId, request: &Request<'_>) -> Answer {
-        let (map_version, slot, sequence, resent, connection) = (1, 0, 0, false, 0);
-        let head = RequestHead { target, map_version, slot, sequence, resent, connection };
-        self.client.call(&head, request, &[]).0
+        self.client.call(&head(target), request, &[]).0
     }
 
     fn attr(&self, oid: Oid) -> Attr {
@@ -78,6 +76,11 @@ impl Maker {
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn head(target: TargetId) -> RequestHead {
+    let (map_version, slot, sequence, resent, connection) = (1, 0, 0, false, 0);
+    RequestHead { target, map_version, slot, sequence, resent, connection }
 }
 
 fn inode(kind: FileKind) -> NewInode {
@@ -170,10 +173,8 @@ fn what_new_things_are_judged_by_is_changed_once_none_are_on_their_way() {
     let other = maker.service.attach(SessionId([9; 16]), Role::Client, true).unwrap().0;
     let home = pool.root.home();
     let change_by = |client: &Attachment, change: AttrChange| {
-        let (map_version, slot, sequence, resent, connection) = (1, 0, 0, false, 0);
-        let head = RequestHead { target: home, map_version, slot, sequence, resent, connection };
         let begun = pool.time.now();
-        client.call(&head, &Request::SetAttr { oid: pool.root, change }, &[]).0.unwrap();
+        client.call(&head(home), &Request::SetAttr { oid: pool.root, change }, &[]).0.unwrap();
         pool.time.now() - begun
     };
     let mode = |mode| AttrChange { mode: Some(mode), ..AttrChange::default() };
@@ -204,9 +205,8 @@ fn the_times_that_a_maker_has_told_are_those_of_its_file_until_it_is_written_to(
     let (oid, new) = (maker.number(b"file"), inode(FileKind::Regular));
     maker.make(b"file", oid, &new, None).unwrap();
     let data = ShardRef { oid, shard: 0, is_file: true };
-    let (map_version, slot, sequence, resent, connection) = (1, 0, 0, false, 0);
     let target = oid.home();
-    let head = RequestHead { target, map_version, slot, sequence, resent, connection };
+    let head = head(target);
     let write =
         || maker.client.call(&head, &Request::Write { data, offset: 0 }, b"data").0.unwrap();
     write();

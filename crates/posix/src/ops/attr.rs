@@ -121,8 +121,7 @@ impl FileSystem {
             return Ok((Attr::clone(&attr), left));
         }
         let asked = self.cache.ask_dir(oid);
-        let newborn = self.newborn_attr(oid);
-        let attr = match newborn.or_else(|| self.directory_and_along(oid)) {
+        let attr = match self.directory_and_along(oid) {
             Some(attr) => attr,
             None => self.getattr(oid)?,
         };

@@ -106,7 +106,7 @@ impl FileSystem {
 
     /// What a name leads to, as an engine has it; and in the same exchange those that were looked up below it last, which
     /// are going to be looked up next.
-    fn look_along(&self, dir: Oid, name: &[u8]) -> Result<Found> {
+    fn ask_along(&self, dir: Oid, name: &[u8]) -> Result<Found> {
         let along =
             if self.keeps_listed() { self.listed.names_along(dir, name) } else { Vec::new() };
         if along.len() < 2 {
@@ -135,6 +135,10 @@ impl FileSystem {
         }
         let along = self.listed.names_below(dir);
         let (_, first) = along.first()?;
+        if self.newborn(dir).is_some() {
+            // Nobody need be asked.
+            return None;
+        }
         let asked = self.listed.ask();
         let path = path_of(&along);
         let walk = Walk { dir, path: &path, with_dir: true };
@@ -184,7 +188,7 @@ impl FileSystem {
         for _ in 0..LOOKS {
             let looked = match self.look_and_lease(dir, name)? {
                 Some(looked) => looked,
-                None => self.look_along(dir, name),
+                None => self.ask_along(dir, name),
             };
             let Found { entry, attr } = looked?;
             if let Some(attr) = attr
