@@ -62,6 +62,10 @@ pub(super) fn prepare<'a, S: FileSpace>(
         BatchStep::MakeInput => {
             check_memory(&order)?;
             check_room(space, &order)?;
+            // By whoever comes first, and with the order that has it removed: no moment leaves one that nobody knows of.
+            if let Some(above) = above(&order) {
+                space.make_dir(above)?;
+            }
             space.make_dir(&order.dir)?;
             Ok(Box::new(move || make_input(space, &order, watch)))
         }
@@ -306,6 +310,11 @@ fn clear_outputs<S: FileSpace>(space: &mut S, order: &BatchOrder) {
     }
 }
 
+/// The directory of the batch, in which each process has its own.
+fn above(order: &BatchOrder) -> Option<&str> {
+    order.dir.rsplit_once('/').map(|(above, _)| above)
+}
+
 /// Removes everything.
 pub(super) fn clear<S: FileSpace>(space: &mut S, order: &BatchOrder) {
     clear_outputs(space, order);
@@ -313,7 +322,7 @@ pub(super) fn clear<S: FileSpace>(space: &mut S, order: &BatchOrder) {
         let _ = space.remove(&order.input(file), false);
     }
     let _ = space.remove(&order.dir, true);
-    if let Some((above, _)) = order.dir.rsplit_once('/') {
+    if let Some(above) = above(order) {
         // Goes with the last of its processes.
         let _ = space.remove(above, true);
     }
@@ -346,7 +355,6 @@ mod tests {
     fn outputs(change: impl Fn(&mut BatchOrder)) -> Vec<u64> {
         let scratch = tempfile::tempdir().unwrap();
         let mut space = PathSpace::open(scratch.path().to_str().unwrap()).unwrap();
-        space.make_dir("job").unwrap();
         let watch = Watch::default();
         let mut step = |step| {
             let mut order = order(step);
@@ -397,7 +405,6 @@ mod tests {
     fn what_was_not_written_there_is_noticed() {
         let scratch = tempfile::tempdir().unwrap();
         let mut space = PathSpace::open(scratch.path().to_str().unwrap()).unwrap();
-        space.make_dir("job").unwrap();
         let watch = Watch::default();
         prepare(&mut space, order(BatchStep::MakeInput), &watch).unwrap()().unwrap();
         std::fs::write(scratch.path().join("job/0/in.0"), vec![7; 100_000]).unwrap();

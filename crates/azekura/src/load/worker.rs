@@ -1,7 +1,7 @@
 //! A worker process: takes orders on standard input, says what it did on standard
 //! output. Prepares everything that should not be timed before it says that it is ready.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::{BufRead as _, Write};
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context as _, Result, bail};
@@ -125,9 +125,17 @@ fn prepare<'a>(space: &'a mut Space, order: Order, watch: &'a Watch) -> Result<P
 pub(crate) fn work() -> Result<()> {
     let watch = Arc::new(Watch::default());
     let orders = listen(Arc::clone(&watch))?;
+    work_and_clear(&orders, &mut std::io::stdout(), &watch)
+}
+
+fn work_and_clear(
+    orders: &mpsc::Receiver<String>,
+    words: &mut dyn Write,
+    watch: &Watch,
+) -> Result<()> {
     let mut space = Space::Nowhere;
     let mut unfinished = None;
-    let worked = work_on(&orders, &mut space, &mut unfinished, &watch);
+    let worked = work_on(orders, words, &mut space, &mut unfinished, watch);
     if let Some(order) = unfinished {
         space.clear_batch(&order);
     }
@@ -152,22 +160,24 @@ fn listen(watch: Arc<Watch>) -> Result<mpsc::Receiver<String>> {
 
 fn work_on(
     orders: &mpsc::Receiver<String>,
+    words: &mut dyn Write,
     space: &mut Space,
     unfinished: &mut Option<BatchOrder>,
     watch: &Watch,
 ) -> Result<()> {
     while let Ok(line) = orders.recv() {
         let order: Order = serde_json::from_str(&line).context("not an order for a worker")?;
+        let mut ends_batch = false;
         if let Order::Batch(order) = &order {
             match order.step {
                 BatchStep::CheckRoom => {}
-                BatchStep::Clear | BatchStep::LetGo => *unfinished = None,
+                BatchStep::Clear | BatchStep::LetGo => ends_batch = true,
                 _ => *unfinished = Some(order.clone()),
             }
         }
         let word = match prepare(space, order, watch) {
             Ok(start) => {
-                say(&Word::Ready)?;
+                say(words, &Word::Ready)?;
                 if orders.recv().is_err() {
                     return Ok(());
                 }
@@ -175,14 +185,69 @@ fn work_on(
             }
             Err(error) => Word::Failed(report::explain(&error)),
         };
-        say(&word)?;
+        // Not before it was done: somebody who gives up in between does not say "go".
+        if ends_batch && matches!(word, Word::Done(_)) {
+            *unfinished = None;
+        }
+        say(words, &word)?;
     }
     Ok(())
 }
 
-fn say(word: &Word) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(word)?)?;
-    out.flush()?;
+fn say(words: &mut dyn Write, word: &Word) -> Result<()> {
+    writeln!(words, "{}", serde_json::to_string(word)?)?;
+    words.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(step: BatchStep) -> Order {
+        Order::Batch(BatchOrder {
+            step,
+            dir: "batch/0".to_owned(),
+            files_in: 2,
+            files_out: 1,
+            round_robin: false,
+            records_in: 10,
+            records_out: 10,
+            record_bytes: 100,
+            buffer_bytes: 4096,
+            fsync: false,
+            processes: 1,
+            is_first_of_node: true,
+            needs_bytes: 0,
+        })
+    }
+
+    #[test]
+    fn a_batch_that_is_given_up_anywhere_leaves_nothing() {
+        let steps = [
+            BatchStep::MakeInput,
+            BatchStep::Forget,
+            BatchStep::Run,
+            BatchStep::ClearOutput,
+            BatchStep::Clear,
+        ];
+        for given_up_after in 0..=2 * steps.len() {
+            let scratch = tempfile::tempdir().unwrap();
+            let place = Backend::Path(scratch.path().to_str().unwrap().to_owned());
+            let (tell, orders) = mpsc::channel();
+            let mut lines =
+                vec![serde_json::to_string(&Order::Open(place)).unwrap(), "go".to_owned()];
+            for step in steps {
+                lines.extend([serde_json::to_string(&batch(step)).unwrap(), "go".to_owned()]);
+            }
+            lines.into_iter().take(2 + given_up_after).for_each(|line| tell.send(line).unwrap());
+            drop(tell);
+            let mut words = Vec::new();
+            work_and_clear(&orders, &mut words, &Watch::default()).unwrap();
+            let words = String::from_utf8(words).unwrap();
+            assert!(!words.contains("Failed"), "{words}");
+            let left = std::fs::read_dir(scratch.path()).unwrap().count();
+            assert_eq!(left, 0, "given up after {given_up_after} of the batch's lines");
+        }
+    }
 }

@@ -168,7 +168,6 @@ impl Crew {
     pub(crate) fn make_input(&mut self, case: &Case) -> Result<()> {
         // One that was removed a moment ago may still be what other clients of a pool know by its name.
         self.dir = unique_name()?;
-        self.workers.run(&[Order::MakeDirectories(vec![self.dir.clone()])])?;
         self.step(case, BatchStep::MakeInput).map(drop)
     }
 
