@@ -31,6 +31,7 @@ mod slots;
 mod window;
 
 pub use array_values::{ARRAY_AKEY_BYTES_MAX, ArrayValue, ArrayValues, ValueKind, akey_kind};
+pub use azekura_platform::this_process;
 pub use batch::{Batch, BatchReplies, Ticket};
 pub use error::{ClientError, PoolFileError, Result};
 pub use fan_out::Call;
@@ -42,5 +43,4 @@ pub use outbox::{Outbox, Outcome, Posted};
 pub use pipeline::{Fetch, Pipeline};
 pub use pool::{ClientConfig, Pool};
 pub use pool_file::{PoolFile, SecretSource, pools_dir};
-pub use session::this_process;
 pub use shard_io::{BatchedRead, ShardIo, ShardWrite};

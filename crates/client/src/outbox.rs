@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use azekura_platform::SharedPlatform;
+use azekura_platform::{SharedPlatform, this_process};
 use azekura_proto::limits::{LEASED_WRITE_BYTES_MAX, WRITE_CONNECTIONS_MAX};
 use azekura_proto::message::typed::{ReleaseWrite, WriteLeased};
 use azekura_proto::message::{Answer, Request, ShardRef, TypedRequest as _};
@@ -22,7 +22,6 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::Pool;
 use crate::error::ClientError;
 use crate::link::Borrowed;
-use crate::session::this_process;
 use crate::window::connection_window_bytes;
 
 /// Bytes of a shard that go over one connection before the next one's turn. No write crosses from one

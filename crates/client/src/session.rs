@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use azekura_platform::Platform;
+use azekura_platform::{Platform, this_process};
 use azekura_proto::pool_map::PoolMap;
 use azekura_proto::{EngineId, Placement, SessionId, TargetId};
 use parking_lot::RwLock;
@@ -43,11 +43,6 @@ pub(crate) fn draw_session_id(platform: &dyn Platform) -> std::io::Result<Sessio
     let mut bytes = [0; 16];
     platform.fill_random(&mut bytes)?;
     Ok(SessionId(bytes))
-}
-
-/// The number of the calling process; another one after a fork.
-pub fn this_process() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }
 
 impl Session {

@@ -2,6 +2,7 @@
 //! knows nothing of the file system that is served, and holds no state of it.
 
 mod abi;
+mod affinity;
 mod channel;
 mod dirent;
 mod dispatch;

@@ -15,16 +15,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::affinity::{Affinity, pin};
 use crate::dispatch::Dispatcher;
 use crate::entry::{Entry, Fetched};
 use crate::handler::{Handler, Workers};
 use crate::notify::Notifier;
+use crate::operation::Operation;
 use crate::reply::Way;
-use crate::request::parse_ring;
+use crate::request::{Message, ParseError, parse_ring};
 use crate::slot::Slot;
 use crate::transport::is_online;
 
@@ -237,28 +238,20 @@ impl<H: Handler> Queues<H> {
                 return all.progress(|start| start.failed = Some(reason));
             }
         }
-        let mut home = CpuSet::new();
-        if all.processors.is_set(usize::from(queue)) {
-            home.set(usize::from(queue));
-        } else {
-            home = all.processors;
-            go_home(&home);
-        }
-        Self::serve(all, entry, queue, &home);
+        Self::serve(all, entry, queue, Affinity::first(queue, &all.processors));
     }
 
-    /// A further thread of a queue. It runs where there is time for it.
+    /// A further thread of a queue.
     fn further(all: &Arc<Self>, queue: u16) {
-        // Whoever started it may be kept to a processor.
-        go_home(&all.processors);
+        let affinity = Affinity::further(queue, &all.processors);
         let entry = Entry::new(all.config.payload_bytes).and_then(|mut entry| {
             entry.register(all.dispatcher.channel.device(), queue)?;
             Ok(entry)
         });
         match entry {
             Ok(entry) => {
-                all.provoke(queue, &all.processors);
-                Self::serve(all, entry, queue, &all.processors);
+                all.provoke(queue, &affinity);
+                Self::serve(all, entry, queue, affinity);
             }
             Err(errno) => {
                 tracing::warn!(queue, "cannot make another ring for FUSE requests: {errno}");
@@ -267,17 +260,16 @@ impl<H: Handler> Queues<H> {
         }
     }
 
-    /// Sets a queue going whose requests wait, at the latest from now on. The thread comes from `home`.
-    fn provoke(&self, queue: u16, home: &CpuSet) {
+    /// Sets a queue going whose requests wait, at the latest from now on.
+    fn provoke(&self, queue: u16, affinity: &Affinity) {
         let Some(node) = self.load(queue).held.lock().last().copied() else { return };
         let notifier = Notifier::new(Arc::clone(&self.dispatcher.channel));
-        if let Err(errno) = pin(queue).and_then(|()| notifier.provoke(node)) {
+        if let Err(errno) = affinity.on_queue(|| notifier.provoke(node)) {
             tracing::debug!(queue, "the kernel did not send what was asked for: {errno}");
         }
-        go_home(home);
     }
 
-    fn serve(all: &Arc<Self>, mut entry: Entry, queue: u16, home: &CpuSet) {
+    fn serve(all: &Arc<Self>, mut entry: Entry, queue: u16, mut affinity: Affinity) {
         let mut is_new = true;
         loop {
             match entry.fetch() {
@@ -301,7 +293,7 @@ impl<H: Handler> Queues<H> {
             }
             is_new = false;
             all.arrived(queue);
-            all.handle(&mut entry, queue, home);
+            all.handle(&mut entry, queue, &mut affinity);
             all.load(queue).idle.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -323,7 +315,7 @@ impl<H: Handler> Queues<H> {
     }
 
     /// Deals with the message in `entry`, and puts the answer down.
-    fn handle(self: &Arc<Self>, entry: &mut Entry, queue: u16, home: &CpuSet) {
+    fn handle(self: &Arc<Self>, entry: &mut Entry, queue: u16, affinity: &mut Affinity) {
         let slot = entry.slot();
         let message = entry.message();
         // Where nothing of the request lies in the payload, the answer is put there at once.
@@ -333,6 +325,7 @@ impl<H: Handler> Queues<H> {
         let parsed = parse_ring(&message.header, &message.arguments, body.unwrap_or_default());
         let node = is_of_open_file(message.header.opcode).then_some(message.header.nodeid);
         let load = self.load(queue);
+        affinity.note(load.busy(), bytes_of(&parsed));
         load.hold(node);
         let has_answer = self.dispatcher.dispatch(parsed, || Way::Ring(Arc::clone(&slot)));
         drop(held);
@@ -340,21 +333,21 @@ impl<H: Handler> Queues<H> {
             slot.reply([&[], &[]]);
         }
         if !slot.is_answered() {
-            self.wait_for_answer(&slot, queue, home);
+            self.wait_for_answer(&slot, queue, affinity);
         }
         load.let_go(node);
         entry.put_answer(self.dispatcher.channel.device(), queue);
     }
 
     /// Stays with a request that waits. Somebody else has to serve the queue.
-    fn wait_for_answer(self: &Arc<Self>, slot: &Slot, queue: u16, home: &CpuSet) {
+    fn wait_for_answer(self: &Arc<Self>, slot: &Slot, queue: u16, affinity: &Affinity) {
         let load = self.load(queue);
         load.threads.fetch_sub(1, Ordering::Relaxed);
         if load.idle.load(Ordering::Relaxed) == 0 {
             self.spawn_further(queue);
         } else {
             // Whoever is idle may have come too late to see what came before.
-            self.provoke(queue, home);
+            self.provoke(queue, affinity);
         }
         while !slot.wait_for(RETRY) {
             // There was no thread or no ring to be had, and the answer may depend on one.
@@ -372,7 +365,23 @@ fn is_of_open_file(opcode: u32) -> bool {
     [of::READ, of::WRITE, of::FLUSH, of::FSYNC, of::SETLK, of::SETLKW].contains(&opcode)
 }
 
+/// How many bytes of a file a request moves.
+fn bytes_of(parsed: &Result<Message<'_>, ParseError>) -> usize {
+    let Ok(Message::Request(request)) = parsed else { return 0 };
+    match &request.operation {
+        Operation::Read { size, .. } => *size as usize,
+        Operation::Write(write) => write.data.len(),
+        _ => 0,
+    }
+}
+
 impl Load {
+    /// Threads that deal with a request.
+    fn busy(&self) -> usize {
+        let threads = self.threads.load(Ordering::Relaxed);
+        threads.saturating_sub(self.idle.load(Ordering::Relaxed))
+    }
+
     fn hold(&self, node: Option<u64>) {
         if let Some(node) = node {
             self.held.lock().push(node);
@@ -391,23 +400,6 @@ impl Load {
     fn leave(&self) {
         self.idle.fetch_sub(1, Ordering::Relaxed);
         self.threads.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Keeps the calling thread on a processor.
-fn pin(processor: u16) -> Result<(), Errno> {
-    let processor = usize::from(processor);
-    if processor >= CpuSet::MAX_CPU {
-        return Err(Errno::INVAL);
-    }
-    let mut only = CpuSet::new();
-    only.set(processor);
-    sched_setaffinity(None, &only)
-}
-
-fn go_home(processors: &CpuSet) {
-    if let Err(errno) = sched_setaffinity(None, processors) {
-        tracing::debug!("a FUSE thread stays on its processor: {errno}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -17,10 +18,13 @@ use crate::negotiate::{Negotiated, RingOffer, SessionConfig, negotiate};
 use crate::notify::Notifier;
 use crate::queues::{Queues, QueuesConfig};
 use crate::reply::Way;
-use crate::request::parse;
+use crate::request::{Message, parse};
 use crate::session_error::SessionError;
 use crate::transport::{Transport, possible_processors, uring_refusal};
 
+/// Where requests come over io_uring, the device is read this long after names were forgotten: the kernel sends
+/// together what it forgets meanwhile, and wakes nobody for each.
+const FORGET_PAUSE: Duration = Duration::from_millis(1);
 /// Room for headers and arguments beside the data of a write request, in bytes.
 const HEAD_ROOM_BYTES: usize = 64 * 1024;
 
@@ -60,6 +64,7 @@ impl Session {
             over: Arc::clone(&over),
             buffer_bytes: buffer.len(),
             threads_max: config.threads.max(1),
+            over_io_uring: AtomicBool::new(false),
             threads: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
             joins: Mutex::new(Vec::new()),
@@ -72,6 +77,7 @@ impl Session {
             tracing::warn!("FUSE requests go over /dev/fuse, not over io_uring: {reason}");
             negotiated.over_io_uring = false;
         }
+        pool.over_io_uring.store(negotiated.over_io_uring, Ordering::Relaxed);
         let queues = queues.map(|queues| queues as Arc<dyn Workers>);
         Ok(Self { pool, queues, channel, negotiated, over })
     }
@@ -143,6 +149,8 @@ struct Pool<H> {
     over: Arc<AtomicBool>,
     buffer_bytes: usize,
     threads_max: usize,
+    /// Requests come another way.
+    over_io_uring: AtomicBool,
     threads: AtomicUsize,
     /// Threads that wait for a request.
     idle: AtomicUsize,
@@ -210,7 +218,11 @@ impl<H: Handler> Pool<H> {
                         tracing::warn!("cannot start another FUSE thread: {error}");
                     }
                     let parsed = parse(&buffer[..count]);
+                    let is_forget = matches!(parsed, Ok(Message::Forget(_)));
                     pool.dispatcher.dispatch(parsed, || Way::Device(Arc::clone(channel)));
+                    if is_forget && pool.over_io_uring.load(Ordering::Relaxed) {
+                        std::thread::sleep(FORGET_PAUSE);
+                    }
                     pool.idle.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(Received::Unmounted) => {

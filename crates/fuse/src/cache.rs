@@ -164,6 +164,9 @@ impl Told {
     pub(crate) fn note(&self, attr: &Attr) -> bool {
         let version = Version::of(attr);
         let Some(told) = self.versions.get(&attr.oid) else {
+            if is_as_made(attr) {
+                return false;
+            }
             self.versions.insert(attr.oid, LastTold { last: version, before: version });
             return false;
         };
@@ -176,7 +179,8 @@ impl Told {
 
     /// Whether the kernel is known to have these.
     pub(crate) fn has(&self, attr: &Attr) -> bool {
-        self.versions.get(&attr.oid).is_some_and(|told| told.last == Version::of(attr))
+        let told = self.versions.get(&attr.oid);
+        told.map_or_else(|| is_as_made(attr), |told| told.last == Version::of(attr))
     }
 
     /// Whether the kernel has been told of a version that is no older than these, and another one: these are
@@ -185,6 +189,12 @@ impl Told {
         let told = self.versions.get(&attr.oid).map(|told| told.last);
         told.is_some_and(|told| told != Version::of(attr) && told.ctime >= attr.ctime)
     }
+}
+
+/// Whether a file is empty and has not changed since it was made. There is no other version that the kernel might have,
+/// nor pages: so files that are made by the thousand take no place here.
+fn is_as_made(attr: &Attr) -> bool {
+    attr.size == 0 && attr.ctime == attr.btime
 }
 
 fn is_settled(changed: Timestamp, now: SystemTime) -> bool {
@@ -301,6 +311,19 @@ mod tests {
         assert!(!told.note(&file(2, after)), "the kernel sees it");
         let set_back_again = Attr { ctime: file(1, before).ctime, ..set_back };
         assert!(told.note(&set_back_again), "unless it did not take what it was told in between");
+    }
+
+    #[test]
+    fn what_the_kernel_was_told_of_a_new_file_is_known_without_being_noted() {
+        let (told, made) = (Told::new(), SystemTime::now());
+        let new = Attr { btime: file(0, made).ctime, ..file(0, made) };
+        assert!(told.has(&new) && !told.note(&new));
+        assert_eq!(told.versions.len(), 0);
+        let written = Attr { size: 1, ..new.clone() };
+        assert!(!told.has(&written), "it was told of an empty one at most");
+        assert!(!told.note(&written) && told.has(&written) && !told.has(&new));
+        let emptied = Attr { ctime: file(0, made + Duration::from_secs(1)).ctime, ..new };
+        assert!(!told.has(&emptied) && !told.note(&emptied) && told.is_past(&written));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What a process takes from the machine that it runs on: the clocks, sleep, random numbers and
 //! threads. Everything in `store`, `engine`, `rpc` and `client` that depends on time or chance asks a
 //! [`Platform`] for it, so that a simulation can stand in: there, time passes only when somebody waits,
-//! and chance comes from a seed. This crate never does file or network I/O; those have seams of their
+//! and chance comes from a seed. The number of the process is no matter of chance. This crate never does file or network I/O; those have seams of their
 //! own (the store's disk, the transport of `rpc`).
 
+mod process;
 mod signal;
+mod sys;
 mod system;
 
 use std::fmt;
@@ -12,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use process::this_process;
 pub use signal::Signal;
 pub use system::{System, system};
 

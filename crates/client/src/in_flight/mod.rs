@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use azekura_platform::SharedPlatform;
+use azekura_platform::{SharedPlatform, this_process};
 use azekura_proto::TargetId;
 use azekura_proto::limits::{LEASE_REFUSAL_MS, WRITE_LEASE_MS};
 use azekura_proto::message::typed::ReleaseWrite;
@@ -28,7 +28,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::{ClientError, Result};
 use crate::link::Borrowed;
 use crate::retry::Exchange;
-use crate::session::{Session, this_process};
+use crate::session::Session;
 
 pub use change::{Change, Leased};
 pub(crate) use change::{Held, Posted};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use azekura_platform::Signal;
+use azekura_platform::{Signal, this_process};
 use azekura_policy::LinkEstimate;
 use azekura_proto::limits::{CONNECT_EARLY_FROM_US, READ_CONNECTIONS_MAX};
 use azekura_proto::{EngineId, TargetId};
@@ -22,7 +22,6 @@ use crate::Pool;
 use crate::lending::Lender;
 use crate::link::Borrowed;
 use crate::remembered_links::FAR_US;
-use crate::session::this_process;
 pub use fetch::Fetch;
 use scheduler::{Clock, Scheduler, Taken};
 

@@ -55,6 +55,8 @@ impl FrontEnd {
             // The kernel's idea of where the file ends may be old; and what it would put into its
             // pages might lie elsewhere.
             Some(None) if convert::appends(flags) && file.is_writable() => OpenFlags::DIRECT_IO,
+            // It has no pages of an empty file, and need not be told so next time.
+            Some(None) if is_new => OpenFlags::default(),
             Some(None) => match self.versions.opened(attr, self.now()) {
                 Kept::Keep => OpenFlags::KEEP_CACHE,
                 Kept::Drop => OpenFlags::default(),
