@@ -330,7 +330,7 @@ def test_a_signal_ends_the_engine_though_its_mount_is_in_use(own):
     os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not alive(pid), "the engine ends", limit_s=30)
     assert not is_mounted(path)
-    assert names_error(os.fsync, file) in ("ENOTCONN", "ECONNABORTED", "EIO")
+    assert names_error(os.fsync, file) in ("ENOTCONN", "ECONNABORTED", "ECANCELED", "EIO")
     with contextlib.suppress(OSError):
         os.close(file)
     pool.up()
@@ -349,7 +349,8 @@ def test_what_was_answered_is_there_after_a_kill(world, own):
     held.flush()
     os.unlink(path / "held")
     kill_hard(pool.pids()[0])
-    assert names_error(os.listdir, path) in ("ENOTCONN", "ECONNABORTED")
+    # The last one: a request that the kernel has just given to a ring whose process is gone.
+    assert names_error(os.listdir, path) in ("ENOTCONN", "ECONNABORTED", "ECANCELED")
     # Without the option the mount stays dead, and that is said.
     done = world.run("up", "--name", pool.name, "--dir", pool.directory)
     assert str(path) in done.stderr and "azekura umount" in done.stderr

@@ -128,7 +128,7 @@ mod tests {
         let allowed = sched_getaffinity(None).unwrap();
         let Some(processor) = (0..CpuSet::MAX_CPU).find(|one| allowed.is_set(*one)) else { return };
         if allowed.count() == 1 {
-            println!("skipped: this process may run on one processor only");
+            azekura_testkit::skip("this process may run on one processor only");
             return;
         }
         let test = move || {

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use azekura_client::this_process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open, test_kill_process};
@@ -86,7 +87,7 @@ impl Cell {
     }
 
     pub(super) fn lock(&self) -> Moving<'_> {
-        let me = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+        let me = this_process();
         let mut looks = 0;
         loop {
             let free =
