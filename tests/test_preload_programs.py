@@ -334,11 +334,19 @@ def test_the_report_names_what_could_not_be_served(preload, tmp_path):
 
 
 SIZE_LIMIT = """
-import errno, os, resource, signal
+import ctypes, errno, os, resource, signal
 got = []
 signal.signal(signal.SIGXFSZ, lambda *_: got.append("signal"))
-resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 f = os.open("limited", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+libc = ctypes.CDLL(None)
+def limit_by_setrlimit(bytes):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, resource.RLIM_INFINITY))
+def limit_by_prlimit(bytes):
+    resource.prlimit(0, resource.RLIMIT_FSIZE, (bytes, resource.RLIM_INFINITY))
+def limit_by_number(bytes):
+    number = {"x86_64": 160, "aarch64": 164}[os.uname().machine]
+    both = (ctypes.c_uint64 * 2)(bytes, 2**64 - 1)
+    assert libc.syscall(number, resource.RLIMIT_FSIZE, ctypes.byref(both)) == 0
 a = os.open("limited", os.O_WRONLY | os.O_APPEND)
 def tried(call, *arguments):
     before = len(got)
@@ -347,6 +355,13 @@ def tried(call, *arguments):
     except OSError as error:
         result = errno.errorcode[error.errno]
     print(call.__name__, result, len(got) - before)
+for limit in (limit_by_setrlimit, limit_by_prlimit, limit_by_number):
+    tried(os.pwrite, f, b"x", 20_000)
+    limit(10_000)
+    tried(os.pwrite, f, b"x", 20_000)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+os.ftruncate(f, 0)
+limit_by_setrlimit(10_000)
 tried(os.write, f, b"x" * 9_000)
 tried(os.write, f, b"x" * 9_000)
 tried(os.write, f, b"x")

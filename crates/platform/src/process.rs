@@ -1,7 +1,6 @@
 //! The number of the calling process, asked of the kernel once: it is wanted several times in every operation. Owns
 //! when that is right; never a lock, since it is asked for anywhere.
 
-use std::num::NonZeroU32;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,14 +11,13 @@ use crate::sys::wiped_on_fork;
 pub fn this_process() -> u32 {
     static REMEMBERED: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
     let Some(remembered) = REMEMBERED.get_or_init(wiped_on_fork) else { return asked() };
-    match NonZeroU32::new(remembered.load(Ordering::Relaxed)) {
-        Some(number) => number.get(),
-        None => {
-            let number = asked();
-            remembered.store(number, Ordering::Relaxed);
-            number
-        }
+    let known = remembered.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
     }
+    let number = asked();
+    remembered.store(number, Ordering::Relaxed);
+    number
 }
 
 fn asked() -> u32 {

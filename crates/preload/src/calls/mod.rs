@@ -18,6 +18,7 @@ mod duplicate;
 mod exec;
 pub(crate) mod fork;
 mod leave;
+mod limits;
 mod links;
 mod loading;
 mod lock;

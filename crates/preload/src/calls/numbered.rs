@@ -5,7 +5,7 @@ use std::arch::naked_asm;
 use std::ffi::{c_char, c_int, c_long};
 
 use super::{close, data, open, position, stat};
-use crate::descriptors::table;
+use crate::descriptors::{size_limit, table};
 use crate::{guard, host, staging};
 
 /// A system call as the kernel has it; gives what it returned.
@@ -126,6 +126,11 @@ unsafe extern "C-unwind" fn route(
             }
             // The kernel would open the node's own files for a ring: programs that use one if there is one do
             // without.
+            libc::SYS_setrlimit | libc::SYS_prlimit64 => {
+                let result = pass(number, all);
+                size_limit::forget();
+                result
+            }
             libc::SYS_io_uring_setup if staging::get().is_some() => {
                 host::set_errno(libc::ENOSYS);
                 -1
@@ -149,7 +154,7 @@ macro_rules! enter {
             @numbers [$before, $after] [$($line)*]
             $($further)? SYS_openat SYS_openat2 SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_lseek
             SYS_close SYS_close_range SYS_statx SYS_newfstatat SYS_renameat2 SYS_copy_file_range
-            SYS_getdents64 SYS_io_uring_setup
+            SYS_getdents64 SYS_io_uring_setup SYS_setrlimit SYS_prlimit64
         }
     };
     (@numbers [$before:literal, $after:literal] [$($line:literal)*] $($number:ident)*) => {
