@@ -60,6 +60,7 @@ impl Pool {
         &self,
         target: TargetId,
         request: &Request<'_>,
+        bulk_in: &mut [u8],
     ) -> Option<Result<Reply>> {
         let may_go = !self.changes.are_none()
             && !request.needs_exact_retry()
@@ -67,7 +68,7 @@ impl Pool {
             && !matches!(request, Request::LockAcquire { .. })
             && request.has_reply();
         let ask = |locked: &mut Locked<'_>| {
-            if locked.is_under_way_to(target) { locked.ask(target, request) } else { None }
+            if locked.is_under_way_to(target) { locked.ask(target, request, bulk_in) } else { None }
         };
         if may_go { self.in_flight(ask) } else { None }
     }

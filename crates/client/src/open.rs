@@ -99,8 +99,6 @@ impl Pool {
         let link = self.link(target)?;
         let claims = link.claim_count();
         let Some(opening) = link.open_references.begin_open_by_name() else { return Ok(None) };
-        // What is behind changes on their way carries no data.
-        let bring = if self.changes.are_none() { bring } else { &mut [] };
         let request = OpenEntry { dir, name, lease, bring_bytes: bring.len() as u32 };
         let reply = self.fetch(target, request, bring);
         let is_held = |kind| matches!(kind, FileKind::Regular | FileKind::Directory);

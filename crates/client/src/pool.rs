@@ -279,8 +279,8 @@ impl Pool {
     ) -> Result<R::Reply> {
         if self.comes_after_changes(exchange.request) {
             if exchange.bulk_out.is_empty()
-                && exchange.bulk_in.is_empty()
-                && let Some(reply) = self.ask_behind_changes(exchange.target, exchange.request)
+                && let Some(reply) =
+                    self.ask_behind_changes(exchange.target, exchange.request, exchange.bulk_in)
             {
                 return self.typed::<R>(exchange.target, reply);
             }

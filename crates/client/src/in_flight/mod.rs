@@ -361,11 +361,17 @@ impl Locked<'_> {
     }
 
     /// Asks for something behind the changes in flight, over their connection, which saves waiting for them
-    /// first. `None` if that does not go, or has come to nothing: then it is to be asked as ever.
-    pub(crate) fn ask(&mut self, target: TargetId, request: &Request<'_>) -> Option<Result<Reply>> {
+    /// first; the reply's data go into `bulk_in`. `None` if that does not go, or has come to nothing: then it is to be
+    /// asked as ever.
+    pub(crate) fn ask(
+        &mut self,
+        target: TargetId,
+        request: &Request<'_>,
+        bulk_in: &mut [u8],
+    ) -> Option<Result<Reply>> {
         let (channel, to) = self.state.channel.as_mut()?;
         let to = Destination { target, ..*to };
-        let outgoing = Outgoing { to, request, bulk: &[], reply_bytes_max: 0 };
+        let outgoing = Outgoing { to, request, bulk: &[], reply_bytes_max: bulk_in.len() };
         if !channel.has_room(request, &[]) {
             return None;
         }
@@ -376,7 +382,7 @@ impl Locked<'_> {
         }
         // Gone if anything had to be sent again.
         let (channel, _) = self.state.channel.as_mut()?;
-        match channel.wait(&mut [], Duration::ZERO) {
+        match channel.wait(bulk_in, Duration::ZERO) {
             Ok(((), Ok(reply))) => Some(Ok(reply)),
             Ok(((), Err(status))) => match status.class() {
                 StatusClass::Caller | StatusClass::Fatal => Some(Err(status.into())),
