@@ -21,6 +21,11 @@ impl Pool {
         self.changes.with(self.session(), act)
     }
 
+    /// Whether there are changes in flight.
+    pub fn has_changes_in_flight(&self) -> bool {
+        !self.changes.are_none()
+    }
+
     /// Waits until the changes in flight have arrived.
     ///
     /// # Errors

@@ -10,9 +10,10 @@ use std::time::Duration;
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
     AttrUpdate, CachePolicy, Credentials, Errno, FileKind, FileSystem, FsConfig, Namespace, OFlags,
-    OpenOptions, ReadPolicy, RenameMode, XattrMode,
+    OpenOptions, ReadPolicy, RenameMode, WritePolicy, XattrMode,
 };
 use azekura_proto::attr::Inheritance;
+use azekura_proto::limits::READ_LEASE_MS;
 use azekura_testkit::Cluster;
 
 const CHUNK: u64 = 64 << 10;
@@ -24,16 +25,19 @@ fn far_pool(engines: u16) -> Cluster {
     Cluster::start_far(engines, 2, inheritance)
 }
 
-fn far_client(cluster: &Cluster, caller: Credentials) -> Namespace {
+fn far_config() -> FsConfig {
     let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
-    let config = FsConfig {
+    FsConfig {
         // Longer than any test takes.
         cache: CachePolicy::Auto { ttl: Duration::from_secs(600) },
         read_policy: ReadPolicy::Predictive(parameters),
         listed_from_us: Some(0),
         ..FsConfig::default()
-    };
-    Namespace::new(FileSystem::mount(cluster.pool(), "default", config).unwrap(), caller)
+    }
+}
+
+fn far_client(cluster: &Cluster, caller: Credentials) -> Namespace {
+    Namespace::new(FileSystem::mount(cluster.pool(), "default", far_config()).unwrap(), caller)
 }
 
 fn far_root(cluster: &Cluster) -> Namespace {
@@ -215,6 +219,57 @@ fn a_short_file_comes_with_the_answer_to_its_opening() {
     let client = far_root(&cluster);
     let read = asked(&cluster, || assert_eq!(client.read("/empty").unwrap(), b""));
     assert_eq!(read, just(&["open_entry"]));
+}
+
+#[test]
+fn a_short_file_comes_with_its_opening_behind_changes_that_are_on_their_way() {
+    let cluster = far_pool(1);
+    for number in 0..50 {
+        make(&cluster, &format!("/dir/{number}"), &contents(3000));
+    }
+    let config =
+        FsConfig { changes_in_flight: true, write_policy: WritePolicy::Always, ..far_config() };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let client = Namespace::new(fs, Credentials::ROOT);
+    client.create_dir("/new", 0o755).unwrap();
+    let (mut behind, mut reads) = (0, 0);
+    for number in 0..50 {
+        client.write(format!("/new/{number}"), b"on its way").unwrap();
+        let has_some = client.filesystem().pool().has_changes_in_flight();
+        let asked = asked(&cluster, || {
+            // In no order, so that none is asked for ahead.
+            let path = format!("/dir/{}", number * 37 % 50);
+            assert_eq!(client.read(path).unwrap(), contents(3000));
+        });
+        behind += u32::from(has_some);
+        reads += asked.get("read").copied().unwrap_or_default();
+    }
+    assert!(behind > 25, "{behind} of 50");
+    assert_eq!(reads, 0);
+}
+
+#[test]
+fn attributes_of_open_files_are_asked_for_together() {
+    let cluster = far_pool(1);
+    let client = far_root(&cluster);
+    let open = |number: usize| {
+        make(&cluster, &format!("/dir/{number}"), &contents(100 + number));
+        client.open(format!("/dir/{number}"), &OpenOptions::read_only()).unwrap()
+    };
+    let files: Vec<_> = (0..10).map(open).collect();
+    let open: Vec<_> = files.iter().map(|file| file.handle()).collect();
+    let fs = client.filesystem();
+    std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
+    assert!(open.iter().all(|file| fs.leased_attr(file).is_none()), "their leases are over");
+    let asked = asked(&cluster, || fs.lease_attrs_of(&open));
+    assert_eq!(asked, BTreeMap::from([("lease_file".to_owned(), 10)]));
+    for (number, file) in open.iter().enumerate() {
+        assert_eq!(fs.leased_attr(file).unwrap().size as usize, 100 + number);
+    }
+    // What others change is not what is known any more.
+    cluster.root().write("/dir/3", b"other").unwrap();
+    assert!(fs.leased_attr(open[3]).is_none_or(|attr| attr.size == 5));
+    assert_eq!(fs.getattr_open(open[3]).unwrap().size, 5);
 }
 
 #[test]

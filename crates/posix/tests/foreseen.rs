@@ -131,6 +131,19 @@ fn files_that_are_read_by_name_are_there_without_a_listing_of_the_program() {
 }
 
 #[test]
+fn files_that_are_opened_twice_each_are_in_an_order_as_well() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir", 100);
+    let client = far_client(&cluster);
+    let twice =
+        |number: usize| [format!("/dir/{}", name(number)), format!("/dir/{}", name(number))];
+    let paths: Vec<_> = (0..100).flat_map(twice).collect();
+    waits(&cluster, &client, &paths);
+    let foreseen = client.filesystem().foreseen();
+    assert!(foreseen.opened_files > 50, "{foreseen:?}");
+}
+
+#[test]
 fn files_that_are_read_in_no_order_cost_nothing() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     make_files(&cluster, "/dir", 100);

@@ -168,9 +168,41 @@ fn follow(fs: &FileSystem, path: &str) -> Oid {
         .fold(fs.root(), |dir, name| fs.lookup_for(&CALLER, dir, name.as_bytes()).unwrap().0.oid)
 }
 
+/// What a kernel believes is old after this time, and is in use still.
+const OLD: Duration = Duration::from_millis(1100);
+
+#[test]
+fn two_ways_that_are_taken_in_turn_are_asked_for_together() {
+    let cluster = cluster();
+    let (fs, other) = (mount(&cluster), cluster.root());
+    other.create_dir_all("/from/a", 0o755).unwrap();
+    other.create_dir_all("/to/b/c", 0o755).unwrap();
+    let there = |path: &str| other.metadata(path).unwrap().oid;
+    let asked = |path: &str| {
+        let expected = there(path);
+        let asked = cluster.asked(|| assert_eq!(follow(&fs, &path[1..]), expected));
+        asked.into_iter().collect::<Vec<_>>()
+    };
+    (asked("/from/a"), asked("/to/b/c"));
+    for _ in 0..3 {
+        std::thread::sleep(OLD);
+        assert_eq!(asked("/from/a"), [("walk".to_owned(), 2)]);
+        assert_eq!(asked("/to/b/c"), []);
+        let above = cluster.asked(|| assert!(fs.getattr_for(fs.root()).is_ok()));
+        assert!(above.is_empty(), "it was seen whether one may go there: {above:?}");
+    }
+    // Another directory stands where the second way led.
+    other.rename("/to/b", "/to/old", RenameMode::Replace).unwrap();
+    other.create_dir_all("/to/b/c", 0o755).unwrap();
+    std::thread::sleep(OLD);
+    asked("/from/a");
+    asked("/to/b/c");
+    std::thread::sleep(3 * OLD);
+    assert_eq!(asked("/from/a"), [("walk".to_owned(), 1)], "nobody goes the other way");
+}
+
 #[test]
 fn the_names_of_a_path_are_asked_for_together_once_they_are_old() {
-    const OLD: Duration = Duration::from_millis(1100);
     let cluster = cluster();
     let (fs, other) = (mount(&cluster), cluster.root());
     other.create_dir_all("/a/b/c/d", 0o755).unwrap();

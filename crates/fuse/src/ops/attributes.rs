@@ -1,11 +1,13 @@
 //! Attributes, symlink texts, and the space of the whole.
 
+use std::iter;
 use std::time::Duration;
 
 use azekura_posix::{Access, Attr, AttrUpdate, Errno, Oid, Privileges};
 
 use crate::answer::Result;
 use crate::convert;
+use crate::file_handle::FileHandle;
 use crate::front_end::FrontEnd;
 use crate::kernel::{self, Header, SetAttr, Statfs};
 use crate::view::View;
@@ -14,6 +16,8 @@ use crate::view::View;
 const FRAGMENT_BYTES: u64 = 4096;
 /// Transfer size that programs are told, in bytes.
 const BLOCK_BYTES: u32 = 1024 * 1024;
+/// Open files whose attributes are asked for together.
+const LEASED_TOGETHER_MAX: usize = 64;
 
 impl FrontEnd {
     /// Attributes, and for how long the kernel may keep them. `fh` is the file through which it asks.
@@ -35,7 +39,7 @@ impl FrontEnd {
                 Some(attr) => Ok((attr, Duration::ZERO)),
                 None => self.fs.getattr_open(&file.open).map(|attr| (attr, self.ttl())),
             },
-            _ => match self.leased_attr(oid) {
+            _ => match self.leased_attr(oid).or_else(|| self.lease_attrs_with(oid)) {
                 Some(attr) => Ok((attr, self.ttl())),
                 None => self.fs.getattr_for(oid),
             },
@@ -50,6 +54,26 @@ impl FrontEnd {
             return None;
         }
         let file = self.files.find(|file| file.open.oid() == oid && file.open.is_readable())?;
+        self.fs.leased_attr(&file.open)
+    }
+
+    /// The same where the leases are over: if other files are open that were read under leases, as with a linker that goes
+    /// through all of its files once more, those are asked for together with this one.
+    fn lease_attrs_with(&self, oid: Oid) -> Option<Attr> {
+        if !self.fs.keeps_listed() {
+            return None;
+        }
+        let is_read = |file: &FileHandle| file.open.is_readable() && !file.open.is_writable();
+        let file = self.files.find(|file| file.open.oid() == oid && is_read(file))?;
+        let is_due = |other: &FileHandle| {
+            is_read(other) && other.open.oid() != oid && self.fs.leased_attr(&other.open).is_none()
+        };
+        let others = self.files.some(LEASED_TOGETHER_MAX - 1, is_due);
+        if others.is_empty() {
+            return None;
+        }
+        let all: Vec<_> = iter::once(&file).chain(&others).map(|file| &file.open).collect();
+        self.fs.lease_attrs_of(&all);
         self.fs.leased_attr(&file.open)
     }
 

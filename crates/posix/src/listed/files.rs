@@ -257,6 +257,10 @@ impl BroughtFiles {
         if known.dir != Some(dir) {
             *known = Unlisted { dir: Some(dir), ..Unlisted::default() };
         }
+        if *name == *known.last {
+            // A linker opens each file twice.
+            return Wanted::Nothing;
+        }
         known.run = if *name > *known.last { known.run + 1 } else { 1 };
         let last = std::mem::replace(&mut known.last, name.into());
         if known.run < UNLISTED_RUN || known.is_tried {

@@ -49,6 +49,8 @@ pub(crate) use paths::NameIn;
 use paths::Paths;
 use relied::ReliedWalks;
 
+/// A way through directories that was taken no longer ago than this is asked for together with another one.
+const BESIDE: Duration = Duration::from_secs(2);
 /// A lease that is over sooner than this is renewed when there is an occasion to.
 const RENEWED_BEFORE: Duration = Duration::from_millis(500);
 /// Directories of more entries are listed again by themselves.
@@ -270,7 +272,8 @@ impl Listings {
 
     /// A name leads to a directory, as has been asked for.
     pub(crate) fn note_directory(&self, dir: Oid, name: &[u8], below: Oid) {
-        self.known.lock().paths.note_directory(dir, name, below);
+        let now = self.platform.now();
+        self.known.lock().paths.note_directory(dir, name, below, now);
     }
 
     /// A name, and those that were looked up below it last, which are worth being asked for together.
@@ -281,6 +284,13 @@ impl Listings {
     /// The names that were looked up below a directory last.
     pub(crate) fn names_below(&self, dir: Oid) -> Vec<NameIn> {
         self.known.lock().paths.below(dir)
+    }
+
+    /// The names of another path that goes on from the same directory, where somebody went a moment ago: what was told of
+    /// them is soon no longer believed either.
+    pub(crate) fn names_beside(&self, name: &NameIn) -> Vec<NameIn> {
+        let Some(since) = self.platform.now().checked_sub(BESIDE) else { return Vec::new() };
+        self.known.lock().paths.beside(name, since)
     }
 
     /// What a name leads to was told with another one.

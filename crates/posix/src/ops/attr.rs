@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_client::ClientError;
+use azekura_client::{Batch, Call, ClientError};
 use azekura_proto::attr::{AttrChange, FileGuard, FileKind, SetTime};
 use azekura_proto::limits::FILE_BYTES_MAX;
 use azekura_proto::message::TypedRequest;
-use azekura_proto::message::typed::{SetAttr, SetAttrGuarded, SetAttrIf};
+use azekura_proto::message::typed::{LeaseFile, SetAttr, SetAttrGuarded, SetAttrIf};
 use azekura_proto::{Attr, Oid, Status, Timestamp};
 
 use crate::errno::of_client;
@@ -98,6 +98,31 @@ impl FileSystem {
         let is_kept = self.config().cache != CachePolicy::None;
         let may_tell = is_kept && !self.writing.has_unsettled(file.oid());
         if may_tell { file.reader.attr() } else { None }
+    }
+
+    /// Asks for the attributes of far files that are open for reading and whose leases are over, for all at once and under
+    /// new leases: from then on [`FileSystem::leased_attr`] knows those that came. Of the others nothing is known, as
+    /// before.
+    pub fn lease_attrs_of(&self, files: &[&OpenFile]) {
+        let mut batch = Batch::with_capacity(files.len());
+        let questions: Vec<_> = files
+            .iter()
+            .filter(|file| !self.writing.has_unsettled(file.oid()))
+            .filter_map(|file| {
+                let asked = file.reader.ask_attr()?;
+                let oid = file.oid();
+                Some((file, asked, batch.add(Call::new(oid.home(), LeaseFile { oid }))))
+            })
+            .collect();
+        if questions.is_empty() {
+            return;
+        }
+        let mut replies = self.pool().call_batch(batch);
+        for (file, asked, ticket) in questions {
+            if let Ok(leased) = replies.take(ticket) {
+                file.reader.take_attr(asked, leased);
+            }
+        }
     }
 
     /// Whether the caller may do this; checked here even where the kernel checks operations.

@@ -1,12 +1,15 @@
 //! `lookup` and `readlink`. Owns how an answer without attributes is completed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use azekura_client::{Batch, Call};
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::NAME_BYTES_MAX;
 use azekura_proto::message::typed::{Found, Lookup, ReadLink, Walk, WalkedPath};
 use azekura_proto::{Attr, Oid};
 
+use crate::errno::of_entry;
 use crate::listed::{Asked, FoundName, NameIn};
 use crate::writer::WriteLeases;
 use crate::{CachePolicy, Credentials, Errno, FileSystem, Result};
@@ -109,13 +112,20 @@ impl FileSystem {
     fn ask_along(&self, dir: Oid, name: &[u8]) -> Result<Found> {
         let along =
             if self.keeps_listed() { self.listed.names_along(dir, name) } else { Vec::new() };
-        if along.len() < 2 {
+        let is_alone = match &*along {
+            [] => true,
+            [name] => self.listed.names_beside(name).is_empty(),
+            _ => false,
+        };
+        if is_alone {
             return self.call_entry(dir, name, Lookup { dir, name });
         }
-        let asked = self.listed.ask();
-        let path = path_of(&along);
-        let walk = Walk { dir, path: &path, with_dir: false };
-        let WalkedPath { steps, is_absent, .. } = self.call_entry(dir, name, walk)?;
+        let (asked, asked_dir) = (self.listed.ask(), self.cache.ask_dir(dir));
+        // Who looks at names of a directory has its attributes looked at as well, to see whether that is allowed.
+        let WalkedPath { dir: attr, steps, is_absent } = self.walk(&asked, &along, true)?;
+        if let Some(attr) = attr {
+            self.cache.keep_dir(asked_dir, dir, &Arc::from(attr));
+        }
         let mut steps = steps.into_iter();
         let first = match steps.next() {
             Some(first) => first,
@@ -134,18 +144,40 @@ impl FileSystem {
             return None;
         }
         let along = self.listed.names_below(dir);
-        let (_, first) = along.first()?;
-        if self.newborn(dir).is_some() {
+        if along.is_empty() || self.newborn(dir).is_some() {
             // Nobody need be asked.
             return None;
         }
         let asked = self.listed.ask();
-        let path = path_of(&along);
-        let walk = Walk { dir, path: &path, with_dir: true };
         // What goes wrong shows when it is asked for by itself.
-        let walked = self.call_entry(dir, first, walk).ok()?;
+        let walked = self.walk(&asked, &along, true).ok()?;
         self.keep_told(&asked, dir, walked.steps.into_iter().zip(along));
         walked.dir.map(|attr| *attr)
+    }
+
+    /// Walks along names, each in the directory to which the one before is to lead; with the attributes of the first
+    /// directory if `with_dir`. Along another way from there that was taken a moment ago as well, whose names are kept:
+    /// the same exchange tells of both.
+    fn walk(&self, asked: &Asked, names: &[NameIn], with_dir: bool) -> Result<WalkedPath> {
+        let [(dir, name), ..] = names else { return Err(Errno::INVAL) };
+        let path = path_of(names);
+        let walk = Walk { dir: *dir, path: &path, with_dir };
+        let beside = self.listed.names_beside(&names[0]);
+        // Behind changes on their way several requests would wait for these first.
+        let is_alone = beside.is_empty() || self.pool().has_changes_in_flight();
+        if is_alone || self.pool().map().engines.len() != 1 {
+            return self.call_entry(*dir, name, walk);
+        }
+        let other_path = path_of(&beside);
+        let other = Walk { dir: *dir, path: &other_path, with_dir: false };
+        let mut batch = Batch::with_capacity(2);
+        let ticket = batch.add(Call::new(self.entry_target(*dir, name), walk));
+        let other = batch.add(Call::new(self.entry_target(*dir, &beside[0].1), other));
+        let mut replies = self.pool().call_batch(batch);
+        if let Ok(walked) = replies.take(other) {
+            self.keep_told(asked, *dir, walked.steps.into_iter().zip(beside));
+        }
+        replies.take(ticket).map_err(|error| of_entry(&error))
     }
 
     /// Keeps what was told of names of directories, each of which lies in the one before, the first in `at`.
