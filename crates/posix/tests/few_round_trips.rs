@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    AttrUpdate, CachePolicy, Credentials, Errno, FileKind, FileSystem, FsConfig, Namespace, OFlags,
-    OpenOptions, ReadPolicy, RenameMode, WritePolicy, XattrMode,
+    AttrUpdate, CachePolicy, Credentials, Errno, File, FileKind, FileSystem, FsConfig, Namespace,
+    OFlags, OpenOptions, ReadPolicy, RenameMode, WritePolicy, XattrMode,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::READ_LEASE_MS;
@@ -257,7 +257,7 @@ fn attributes_of_open_files_are_asked_for_together() {
         client.open(format!("/dir/{number}"), &OpenOptions::read_only()).unwrap()
     };
     let files: Vec<_> = (0..10).map(open).collect();
-    let open: Vec<_> = files.iter().map(|file| file.handle()).collect();
+    let open: Vec<_> = files.iter().map(File::handle).collect();
     let fs = client.filesystem();
     std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
     assert!(open.iter().all(|file| fs.leased_attr(file).is_none()), "their leases are over");

@@ -42,12 +42,11 @@ impl Paths {
             self.below.clear();
         }
         let ways = self.below.entry(dir).or_default();
-        match ways.iter().position(|way| *way.name == *name) {
-            Some(place) => ways[..=place].rotate_right(1),
-            None => {
-                ways.truncate(WAYS_MAX - 1);
-                ways.insert(0, Way { name: name.into(), to, at });
-            }
+        if let Some(place) = ways.iter().position(|way| *way.name == *name) {
+            ways[..=place].rotate_right(1);
+        } else {
+            ways.truncate(WAYS_MAX - 1);
+            ways.insert(0, Way { name: name.into(), to, at });
         }
         (ways[0].to, ways[0].at) = (to, at);
     }
