@@ -75,8 +75,8 @@ def test_a_killed_mount_can_be_cleaned_up(world):
     mount.kill()
     with pytest.raises(OSError) as caught:
         os.listdir(mount)
-    # The kernel says the second to a request that was on its way when the mount died, the third to one that it had
-    # just given to a ring.
+    # The kernel says the second to a request that was on its way when the mount died, the third to one
+    # that it had just given to a ring.
     died = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED)
     assert caught.value.errno in died
     done = world.run("mount", pool.name, mount.path, check=False)
