@@ -1,16 +1,14 @@
 //! The number of the calling process, asked of the kernel once: it is wanted several times in every operation. Owns
 //! when that is right; never a lock, since it is asked for anywhere.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::sys::wiped_on_fork;
 
 /// The number of the calling process; another one after a fork. The child of a `vfork` has that of its parent, whose
 /// memory it uses.
 pub fn this_process() -> u32 {
-    static REMEMBERED: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
-    let Some(remembered) = REMEMBERED.get_or_init(wiped_on_fork) else { return asked() };
+    let Some(remembered) = wiped_on_fork() else { return asked() };
     let known = remembered.load(Ordering::Relaxed);
     if known != 0 {
         return known;

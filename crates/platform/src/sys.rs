@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::AtomicU32;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -10,12 +11,35 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// A number that is 0, and 0 again in each forked child (`MADV_WIPEONFORK`, Linux 4.14). None where the kernel has
-/// no such memory.
+/// no such memory. Without a lock: a child could find it held for ever.
 pub(crate) fn wiped_on_fork() -> Option<&'static AtomicU32> {
+    /// Stands for a mapping that could not be made.
+    static MISSING: AtomicU32 = AtomicU32::new(0);
+    static MAPPED: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+    let missing = ptr::from_ref(&MISSING).cast_mut();
+    let mut mapped = MAPPED.load(Ordering::Acquire);
+    if mapped.is_null() {
+        let made = map().unwrap_or(missing);
+        let first =
+            MAPPED.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+        if let Err(other) = first {
+            if made != missing {
+                // SAFETY: The mapping was made just now, and nobody else knows of it.
+                let _ = unsafe { munmap(made.cast(), PAGE_BYTES) };
+            }
+            mapped = other;
+        } else {
+            mapped = made;
+        }
+    }
+    // SAFETY: Whatever is there is aligned, holds a number, and is never given back.
+    (mapped != missing).then(|| unsafe { &*mapped })
+}
+
+fn map() -> Option<*mut AtomicU32> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: A new mapping where the kernel wants it takes the place of none.
-    let page =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE_BYTES, access, MapFlags::PRIVATE) };
+    let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, access, MapFlags::PRIVATE) };
     let page = page.ok()?;
     // SAFETY: The mapping is this function's, and nothing is in it yet.
     if unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) }.is_err() {
@@ -23,6 +47,5 @@ pub(crate) fn wiped_on_fork() -> Option<&'static AtomicU32> {
         let _ = unsafe { munmap(page, PAGE_BYTES) };
         return None;
     }
-    // SAFETY: The mapping is aligned, is never given back, holds 0, and is reached by this reference alone.
-    Some(unsafe { &*page.cast::<AtomicU32>() })
+    Some(page.cast())
 }

@@ -18,6 +18,8 @@ const FRAGMENT_BYTES: u64 = 4096;
 const BLOCK_BYTES: u32 = 1024 * 1024;
 /// Open files whose attributes are asked for together.
 const LEASED_TOGETHER_MAX: usize = 64;
+/// For so long after they were opened.
+const LEASED_AGAIN_FOR: Duration = Duration::from_secs(15);
 
 impl FrontEnd {
     /// Attributes, and for how long the kernel may keep them. `fh` is the file through which it asks.
@@ -57,13 +59,15 @@ impl FrontEnd {
         self.fs.leased_attr(&file.open)
     }
 
-    /// The same where the leases are over: if other files are open that were read under leases, as with a linker that goes
-    /// through all of its files once more, those are asked for together with this one.
+    /// The same where the leases are over: if others were opened a moment ago, as with a linker that goes through all of its
+    /// files once more, those are asked for together with this one. Not of files that are kept open: who writes to them would
+    /// have to wait for leases again and again.
     fn lease_attrs_with(&self, oid: Oid) -> Option<Attr> {
         if !self.fs.keeps_listed() {
             return None;
         }
-        let is_read = |file: &FileHandle| file.open.is_readable() && !file.open.is_writable();
+        let now = self.now();
+        let is_read = |file: &FileHandle| file.is_read_since(now, LEASED_AGAIN_FOR);
         let file = self.files.find(|file| file.open.oid() == oid && is_read(file))?;
         let is_due = |other: &FileHandle| {
             is_read(other) && other.open.oid() != oid && self.fs.leased_attr(&other.open).is_none()
