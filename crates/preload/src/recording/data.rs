@@ -28,6 +28,9 @@ pub(crate) enum Direction {
     Write = 1,
 }
 
+/// So often a place for a size is looked for while other threads take one.
+const LOOKS_MAX: usize = 100;
+
 /// One request to the kernel, or several alike.
 pub(super) struct Request {
     pub(super) count: u64,
@@ -41,23 +44,29 @@ fn add(word: &AtomicU64, by: u64) {
     word.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Counts a size among the commonest: a new one takes the place of the rarest (space-saving).
+/// Counts a size among the commonest: a new one takes the place of the rarest (space-saving). Of threads that bring a new
+/// one at the same time one takes a place, and the others look again.
 fn add_size(entry: Entry, at: usize, size: u64, by: u64) {
     let (sizes, counts) = entry[at..at + 2 * transfers::SIZES_MAX].split_at(transfers::SIZES_MAX);
-    let mut rarest = 0;
-    let mut least = u64::MAX;
-    for (place, known) in sizes.iter().enumerate() {
-        let count = counts[place].load(Ordering::Relaxed);
-        if count > 0 && known.load(Ordering::Relaxed) == size {
-            add(&counts[place], by);
-            return;
+    for _ in 0..LOOKS_MAX {
+        let (mut rarest, mut its_size, mut least) = (0, 0, u64::MAX);
+        for (place, known) in sizes.iter().enumerate() {
+            let (known, count) =
+                (known.load(Ordering::Relaxed), counts[place].load(Ordering::Relaxed));
+            // A place that was taken just now has no count yet.
+            if known == size && (count > 0 || size > 0) {
+                return add(&counts[place], by);
+            }
+            if count < least {
+                (rarest, its_size, least) = (place, known, count);
+            }
         }
-        if count < least {
-            (rarest, least) = (place, count);
+        let taken =
+            sizes[rarest].compare_exchange(its_size, size, Ordering::Relaxed, Ordering::Relaxed);
+        if taken.is_ok() {
+            return add(&counts[rarest], by);
         }
     }
-    sizes[rarest].store(size, Ordering::Relaxed);
-    counts[rarest].store(least + by, Ordering::Relaxed);
 }
 
 /// Adds requests that moved data at the offset.
@@ -375,6 +384,23 @@ mod tests {
         assert_eq!(sizes(entry, at), [(4096, 5), (9, 3), (100, 3), (7, 4)]);
         add_size(entry, at, 4096, 10);
         assert_eq!(sizes(entry, at)[0], (4096, 15));
+    }
+
+    #[test]
+    fn threads_that_begin_with_the_same_size_count_it_in_one_place() {
+        for _ in 0..200 {
+            let (entry, at) = (entry(), READ + transfers::SIZES);
+            let start = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        (0..10).for_each(|_| add_size(entry, at, 512, 1));
+                    });
+                }
+            });
+            assert_eq!(sizes(entry, at), [(512, 40)]);
+        }
     }
 
     #[test]
