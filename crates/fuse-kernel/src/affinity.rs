@@ -40,16 +40,16 @@ enum Stay {
 impl Affinity {
     /// For the first thread of a queue, which is on its processor now. `allowed` are those that the process may run on.
     pub(crate) fn first(queue: u16, allowed: &CpuSet) -> Self {
-        let stay = if allowed.is_set(usize::from(queue)) { Stay::Always } else { Stay::Never };
-        let affinity = Self { queue, anywhere: *allowed, stay };
-        affinity.go_back();
-        affinity
+        Self::kept(queue, allowed, Stay::Always)
     }
 
     /// For a further thread. Whoever started it may have been kept to a processor.
     pub(crate) fn further(queue: u16, allowed: &CpuSet) -> Self {
-        let may_stay = allowed.is_set(usize::from(queue));
-        let stay = if may_stay { Stay::Not { light: 0 } } else { Stay::Never };
+        Self::kept(queue, allowed, Stay::Not { light: 0 })
+    }
+
+    fn kept(queue: u16, allowed: &CpuSet, stay: Stay) -> Self {
+        let stay = if allowed.is_set(usize::from(queue)) { stay } else { Stay::Never };
         let affinity = Self { queue, anywhere: *allowed, stay };
         affinity.go_back();
         affinity

@@ -19,17 +19,14 @@ pub(crate) fn wiped_on_fork() -> Option<&'static AtomicU32> {
     let missing = ptr::from_ref(&MISSING).cast_mut();
     let mut mapped = MAPPED.load(Ordering::Acquire);
     if mapped.is_null() {
-        let made = map().unwrap_or(missing);
-        let first =
-            MAPPED.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
-        if let Err(other) = first {
-            if made != missing {
-                // SAFETY: The mapping was made just now, and nobody else knows of it.
-                let _ = unsafe { munmap(made.cast(), PAGE_BYTES) };
-            }
-            mapped = other;
-        } else {
-            mapped = made;
+        let made = map();
+        mapped = made.unwrap_or(missing);
+        let taken =
+            MAPPED.compare_exchange(ptr::null_mut(), mapped, Ordering::AcqRel, Ordering::Acquire);
+        if let Err(first) = taken {
+            // SAFETY: The mapping was made just now, and nobody else knows of it.
+            made.map(|page| unsafe { munmap(page.cast(), PAGE_BYTES) });
+            mapped = first;
         }
     }
     // SAFETY: Whatever is there is aligned, holds a number, and is never given back.

@@ -41,7 +41,7 @@ impl FrontEnd {
                 Some(attr) => Ok((attr, Duration::ZERO)),
                 None => self.fs.getattr_open(&file.open).map(|attr| (attr, self.ttl())),
             },
-            _ => match self.leased_attr(oid).or_else(|| self.lease_attrs_with(oid)) {
+            _ => match self.leased_attr(oid) {
                 Some(attr) => Ok((attr, self.ttl())),
                 None => self.fs.getattr_for(oid),
             },
@@ -56,16 +56,13 @@ impl FrontEnd {
             return None;
         }
         let file = self.files.find(|file| file.open.oid() == oid && file.open.is_readable())?;
-        self.fs.leased_attr(&file.open)
+        self.fs.leased_attr(&file.open).or_else(|| self.lease_attrs_with(oid))
     }
 
     /// The same where the leases are over: if others were opened a moment ago, as with a linker that goes through all of its
     /// files once more, those are asked for together with this one. Not of files that are kept open: who writes to them would
     /// have to wait for leases again and again.
     fn lease_attrs_with(&self, oid: Oid) -> Option<Attr> {
-        if !self.fs.keeps_listed() {
-            return None;
-        }
         let now = self.now();
         let is_read = |file: &FileHandle| file.is_read_since(now, LEASED_AGAIN_FOR);
         let file = self.files.find(|file| file.open.oid() == oid && is_read(file))?;

@@ -112,17 +112,13 @@ impl FileSystem {
     fn ask_along(&self, dir: Oid, name: &[u8]) -> Result<Found> {
         let along =
             if self.keeps_listed() { self.listed.names_along(dir, name) } else { Vec::new() };
-        let is_alone = match &*along {
-            [] => true,
-            [name] => self.listed.names_beside(name).is_empty(),
-            _ => false,
-        };
-        if is_alone {
+        let beside = along.first().map(|name| self.listed.names_beside(name)).unwrap_or_default();
+        if along.len() < 2 && beside.is_empty() {
             return self.call_entry(dir, name, Lookup { dir, name });
         }
         let (asked, asked_dir) = (self.listed.ask(), self.cache.ask_dir(dir));
         // Who looks at names of a directory has its attributes looked at as well, to see whether that is allowed.
-        let WalkedPath { dir: attr, steps, is_absent } = self.walk(&asked, &along, true)?;
+        let WalkedPath { dir: attr, steps, is_absent } = self.walk(&asked, &along, beside)?;
         if let Some(attr) = attr {
             self.cache.keep_dir(asked_dir, dir, &Arc::from(attr));
         }
@@ -144,28 +140,30 @@ impl FileSystem {
             return None;
         }
         let along = self.listed.names_below(dir);
-        if along.is_empty() || self.newborn(dir).is_some() {
+        let first = along.first()?;
+        if self.newborn(dir).is_some() {
             // Nobody need be asked.
             return None;
         }
-        let asked = self.listed.ask();
+        let (asked, beside) = (self.listed.ask(), self.listed.names_beside(first));
         // What goes wrong shows when it is asked for by itself.
-        let walked = self.walk(&asked, &along, true).ok()?;
+        let walked = self.walk(&asked, &along, beside).ok()?;
         self.keep_told(&asked, dir, walked.steps.into_iter().zip(along));
         walked.dir.map(|attr| *attr)
     }
 
     /// Walks along names, each in the directory to which the one before is to lead; with the attributes of the first
-    /// directory if `with_dir`. Along another way from there that was taken a moment ago as well, whose names are kept:
-    /// the same exchange tells of both.
-    fn walk(&self, asked: &Asked, names: &[NameIn], with_dir: bool) -> Result<WalkedPath> {
+    /// directory. Along the names `beside` them from there as well, of which is kept what is told: the same
+    /// exchange tells of both.
+    fn walk(&self, asked: &Asked, names: &[NameIn], beside: Vec<NameIn>) -> Result<WalkedPath> {
         let [(dir, name), ..] = names else { return Err(Errno::INVAL) };
         let path = path_of(names);
-        let walk = Walk { dir: *dir, path: &path, with_dir };
-        let beside = self.listed.names_beside(&names[0]);
+        let walk = Walk { dir: *dir, path: &path, with_dir: true };
         // Behind changes on their way several requests would wait for these first.
-        let is_alone = beside.is_empty() || self.pool().has_changes_in_flight();
-        if is_alone || self.pool().map().engines.len() != 1 {
+        let is_alone = beside.is_empty()
+            || self.pool().has_changes_in_flight()
+            || self.pool().map().engines.len() != 1;
+        if is_alone {
             return self.call_entry(*dir, name, walk);
         }
         let other_path = path_of(&beside);

@@ -14,7 +14,12 @@ mod hosts {
 
     crate::host::host! {
         fn setrlimit(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int;
-        fn prlimit(process: pid_t, resource: __rlimit_resource_t, new: *const rlimit, old: *mut rlimit) -> c_int;
+        fn prlimit(
+            process: pid_t,
+            resource: __rlimit_resource_t,
+            new: *const rlimit,
+            old: *mut rlimit,
+        ) -> c_int;
     }
 }
 

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use azekura_client::this_process;
 use azekura_posix::{Errno, Lock, LockKind, LockMode, Result};
 use libc::off_t;
 
@@ -37,10 +38,6 @@ pub(crate) enum Owner {
 
 fn address(file: &Arc<Description>) -> u64 {
     Arc::as_ptr(file) as u64
-}
-
-fn process() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
 }
 
 /// The range of a `struct flock`, first to last byte.
@@ -109,7 +106,7 @@ pub(crate) fn record(
     let lock = Lock {
         kind: LockKind::Range,
         owner: if owner == Owner::Process { PROCESS } else { address(file) },
-        pid: process(),
+        pid: this_process(),
         mode: if kind == libc::F_RDLCK { LockMode::Shared } else { LockMode::Exclusive },
         start,
         end,
@@ -147,7 +144,7 @@ fn whole(file: &Arc<Description>, operation: c_int) -> Result<c_int> {
     let lock = |mode| Lock {
         kind: LockKind::Whole,
         owner: address(file),
-        pid: process(),
+        pid: this_process(),
         mode,
         start: 0,
         end: u64::MAX,

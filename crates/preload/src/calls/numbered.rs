@@ -124,13 +124,13 @@ unsafe extern "C-unwind" fn route(
                 libc::copy_file_range(fd, b as _, c as c_int, d as _, e, f as libc::c_uint)
                     as c_long
             }
-            // The kernel would open the node's own files for a ring: programs that use one if there is one do
-            // without.
             libc::SYS_setrlimit | libc::SYS_prlimit64 => {
                 let result = pass(number, all);
                 size_limit::forget();
                 result
             }
+            // The kernel would open the node's own files for a ring: programs that use one if there is one do
+            // without.
             libc::SYS_io_uring_setup if staging::get().is_some() => {
                 host::set_errno(libc::ENOSYS);
                 -1
