@@ -416,6 +416,54 @@ def test_killing_the_command_ends_the_front(pool, start):
     wait_until(lambda: fuse_mounts(pool) <= before, "the mount is gone")
 
 
+def servers(pool):
+    """Processes of this world that serve mounts of commands."""
+    for pid in pool.world.processes():
+        with contextlib.suppress(OSError):
+            if b"\0run-serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                yield pid
+
+
+def test_what_the_command_leaves_in_the_background_keeps_its_mount(pool, run):
+    before = set(servers(pool))
+    script = f"(sleep 2; echo late >{PREFIX}/late; sleep 0.2) & echo started"
+    started = time.monotonic()
+    done = run("sh", "-c", f"{{ {script}; }} >{PREFIX}/said 2>&1")
+    assert done.returncode == 0
+    assert time.monotonic() - started < 2
+    wait_until(lambda: "late" in names(pool), "what was left has gone on")
+    wait_until(lambda: content(pool, "/late") == "late\n", "it has written")
+    wait_until(lambda: set(servers(pool)) <= before, "the mount has gone with it")
+
+
+def test_whoever_reads_to_the_end_does_not_wait_for_what_was_left(pool, run):
+    """Pipes of the caller end with the command, also standard error, and whatever else it has inherited."""
+    read, write = os.pipe()
+    script = f"(sleep 3; : >{PREFIX}/after) >{PREFIX}/said 2>&1 {write}>&- & exit 0"
+    started = time.monotonic()
+    try:
+        done = run("sh", "-c", script, pass_fds=[write])
+        os.close(write)
+        assert os.read(read, 1) == b""
+    finally:
+        os.close(read)
+    assert done.returncode == 0
+    assert time.monotonic() - started < 2.5
+    wait_until(lambda: "after" in names(pool), "what was left has gone on")
+
+
+def test_a_mount_whose_process_has_ended_is_a_failure(pool, start):
+    before = set(servers(pool))
+    script = f"echo ready; read word; ls {PREFIX} >&2; exit 0"
+    child = start("sh", "-c", script, stderr=subprocess.PIPE)
+    assert child.stdout.readline() == "ready\n"
+    (server,) = wait_until(lambda: set(servers(pool)) - before, "the mount is served")
+    os.kill(server, signal.SIGKILL)
+    _, said = child.communicate("go\n", timeout=20)
+    assert child.returncode == 1
+    assert "the process that served the mount has ended" in said
+
+
 def test_a_pipe_ends_with_the_command_and_not_with_the_front(start):
     """What the command closes is closed; the front holds nothing open."""
     child = start("sh", "-c", "echo x; exec >&-; sleep 1000.75")

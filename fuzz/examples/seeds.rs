@@ -11,7 +11,7 @@ use azekura_proto::attr::{
 };
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
-    Allocation, Answer, Challenge, Condition, EarlyProof, Hello, Lock, LockKind, LockMode, MAGIC,
+    Allocation, Answer, Challenge, Condition, Container, EarlyProof, Hello, Lock, LockKind, LockMode, MAGIC,
     Proof, Refusal, RenameMode, Reply, Request, RequestHead, Role, ShardRef, ShardStat, Ticket,
     VERSION, ValueUpdate, Welcome, XattrMode,
 };
@@ -132,6 +132,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::ContainerCreate { name: "c".to_owned(), inheritance: Inheritance::default() },
         Request::Lookup { dir: oid(0), name: b"name" },
         Request::Walk { dir: oid(0), path: b"some/path", with_dir: true },
+        Request::ContainerWalk { name: "c", path: b"some/path" },
         Request::Create { dir: oid(0), name: b"new", inode: new_inode(), open: true },
         Request::Rename {
             from_dir: oid(0),
@@ -218,6 +219,17 @@ fn answers() -> Vec<Answer> {
             dir: Some(Box::new(attr())),
             steps: vec![(Entry { oid: oid(1), kind: FileKind::Directory }, Some(Box::new(attr())))],
             is_absent: true,
+        }),
+        Ok(Reply::ContainerWalked {
+            container: Container {
+                id: ContainerId(1),
+                name: "c".to_owned(),
+                root: oid(0),
+                inheritance: Inheritance::default(),
+            },
+            dir: None,
+            steps: vec![(Entry { oid: oid(1), kind: FileKind::Regular }, None)],
+            is_absent: false,
         }),
         Ok(Reply::FileLeased {
             lease_ms: 1000,

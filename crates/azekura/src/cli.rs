@@ -84,6 +84,8 @@ enum Command {
     Completions(completions::CompletionsArgs),
     #[command(name = run::INSIDE_COMMAND, hide = true)]
     RunInside(run::InsideArgs),
+    #[command(name = run::SERVE_COMMAND, hide = true)]
+    RunServe(run::ServingArgs),
     /// A command of azekura-lab
     #[command(hide = true)]
     Netlab(lab::LabArgs),
@@ -147,6 +149,7 @@ impl Cli {
             Command::Run(args) => return run::run(args, self.verbose),
             Command::Stage(command) => return stage::run(command, self.verbose),
             Command::RunInside(args) => return run::run_inside(args),
+            Command::RunServe(args) => return run::run_serve(&args),
             Command::Fs(command) => return fs::run(command),
             Command::Bench(command) => return bench::run(&command),
             Command::Calibrate(args) => return calibrate::run(&args),

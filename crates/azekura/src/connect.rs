@@ -3,10 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use azekura_client::{ClientConfig, ClientError, Pool, PoolFile};
-use azekura_posix::{CachePolicy, FileSystem, FsConfig};
+use azekura_posix::{CachePolicy, FileSystem, FsConfig, Trust};
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message::typed::{ContainerCreate, ContainerList, Report};
 use azekura_proto::{EngineId, ObjectClass, TargetId};
@@ -15,6 +16,9 @@ use crate::names::{self, DEFAULT_CONTAINER};
 use crate::outcome::usage;
 use crate::reading::ReadArgs;
 use crate::watch;
+
+/// How long a mount believes attributes of directories and names of them.
+const CACHE_LIFE: Duration = Duration::from_secs(1);
 
 /// The pool file that a person means by a name, a file or a URL.
 ///
@@ -79,4 +83,18 @@ pub(crate) fn file_system(
 ) -> Result<Arc<FileSystem>> {
     let config = FsConfig { cache, check_permissions: true, ..FsConfig::default() };
     Ok(FileSystem::mount(pool, container, reading.apply(config)?)?)
+}
+
+/// How the file system behind a kernel is unless something else is asked for.
+pub(crate) fn behind_kernel() -> FsConfig {
+    FsConfig {
+        cache: CachePolicy::Auto { ttl: CACHE_LIFE },
+        // The kernel checks permissions, and knows the caller's groups better.
+        check_permissions: false,
+        descriptors: false,
+        changes_in_flight: true,
+        listed_from_us: Some(FsConfig::LISTED_FROM_US),
+        listed_trust: Trust::Leased,
+        ..FsConfig::default()
+    }
 }

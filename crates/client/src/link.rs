@@ -395,10 +395,12 @@ impl Link {
             self.claims.note_first(welcome.incarnation);
         }
         if let Some(ticket) = said.ticket.get()
-            && round_trip.as_micros() >= FAR_US.into()
             && self.is_remote()
+            && let Ok(round_trip_us) = u64::try_from(round_trip.as_micros())
+            && round_trip_us >= FAR_US
         {
-            self.identity.memory.links().note_ticket(&self.shown_addresses(), *ticket);
+            let mut links = self.identity.memory.links();
+            links.note_ticket(&self.shown_addresses(), *ticket, round_trip_us);
         }
     }
 
@@ -721,7 +723,7 @@ mod tests {
             engine.join().unwrap();
             *words.said.ticket.get().unwrap()
         });
-        link.identity.memory.links().note_ticket(&link.shown_addresses(), given);
+        link.identity.memory.links().note_ticket(&link.shown_addresses(), given, 50_000);
         let next = link_to(listener.address().unwrap(), &secret);
         let mut identity = Identity::clone(&next.identity);
         identity.memory = Arc::clone(&link.identity.memory);

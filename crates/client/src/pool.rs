@@ -199,7 +199,19 @@ impl Pool {
         self.session().links().iter().filter_map(|link| link.round_trip_us()).max().unwrap_or(0)
     }
 
-    /// The same for a target's engine.
+    /// How long a round trip took to the farthest engine when this user's processes last met it, in microseconds; 0 where
+    /// all are on this host. `None` if that is not on record for one of them, as of those that are near.
+    pub fn remembered_round_trip_us(&self) -> Option<u64> {
+        let session = self.session();
+        let known = session.identity().memory.links();
+        let links = session.links();
+        let remote = links.iter().filter(|link| link.is_remote());
+        remote
+            .map(|link| known.round_trip_us(&link.shown_addresses()))
+            .try_fold(0, |most, us| Some(us?.max(most)))
+    }
+
+    /// [`Pool::round_trip_us`] for a target's engine.
     pub fn round_trip_us_to(&self, target: TargetId) -> u64 {
         self.link(target).ok().and_then(|link| link.round_trip_us()).unwrap_or(0)
     }

@@ -53,6 +53,9 @@ struct RememberedTicket {
     /// As in [`RememberedLink`].
     addresses: String,
     ticket: Ticket,
+    /// How long a round trip took then; 0 where an older version did not note it.
+    #[serde(default)]
+    round_trip_us: u64,
     /// When, in seconds since 1970.
     seen_s: u64,
 }
@@ -63,11 +66,15 @@ fn is_younger_than(seen_s: u64, age: Duration, now_s: u64) -> bool {
     seen_s <= now_s && now_s - seen_s < age.as_secs()
 }
 
+/// Whether two round trips may be those of one link.
+fn is_like(one_us: u64, other_us: u64) -> bool {
+    (one_us / 2..=one_us.saturating_mul(2)).contains(&other_us)
+}
+
 impl RememberedLink {
     /// Whether it is about the link that has this round trip now.
     fn is_like(&self, round_trip_us: u64) -> bool {
-        let (least, most) = (self.round_trip_us / 2, self.round_trip_us.saturating_mul(2));
-        (least..=most).contains(&round_trip_us)
+        is_like(self.round_trip_us, round_trip_us)
     }
 
     fn is_younger_than(&self, age: Duration, now_s: u64) -> bool {
@@ -127,14 +134,26 @@ impl RememberedLinks {
 
     /// The ticket of an engine with these addresses.
     pub(crate) fn ticket(&self, addresses: &str) -> Option<Ticket> {
-        let now_s = now_s();
-        let known = self.tickets.iter().find(|known| known.addresses == addresses)?;
-        is_younger_than(known.seen_s, LIFE, now_s).then_some(known.ticket)
+        self.call(addresses).map(|known| known.ticket)
     }
 
-    /// Puts on record what an engine has given.
-    pub(crate) fn note_ticket(&mut self, addresses: &str, ticket: Ticket) {
-        if self.ticket(addresses) == Some(ticket) {
+    /// How long a round trip took to an engine with these addresses when it was called last, in microseconds.
+    pub(crate) fn round_trip_us(&self, addresses: &str) -> Option<u64> {
+        self.call(addresses).map(|known| known.round_trip_us).filter(|us| *us > 0)
+    }
+
+    fn call(&self, addresses: &str) -> Option<&RememberedTicket> {
+        let now_s = now_s();
+        let known = self.tickets.iter().find(|known| known.addresses == addresses)?;
+        is_younger_than(known.seen_s, LIFE, now_s).then_some(known)
+    }
+
+    /// Puts on record what an engine has given, and how long a round trip to it took.
+    pub(crate) fn note_ticket(&mut self, addresses: &str, ticket: Ticket, round_trip_us: u64) {
+        let is_known = self.call(addresses).is_some_and(|known| {
+            known.ticket == ticket && is_like(known.round_trip_us, round_trip_us)
+        });
+        if is_known {
             return;
         }
         self.renew();
@@ -145,7 +164,8 @@ impl RememberedLinks {
         });
         tickets.sort_by_key(|known| std::cmp::Reverse(known.seen_s));
         tickets.truncate(LINKS_MAX - 1);
-        tickets.push(RememberedTicket { addresses: addresses.to_owned(), ticket, seen_s: now_s });
+        let addresses = addresses.to_owned();
+        tickets.push(RememberedTicket { addresses, ticket, round_trip_us, seen_s: now_s });
         self.save();
     }
 
@@ -225,18 +245,25 @@ mod tests {
         let mut one = links(dir.path());
         assert_eq!(one.ticket("10.0.0.1:7070"), None);
         one.note("10.0.0.1:7070", 100_000_000, 50_000);
-        links(dir.path()).note_ticket("10.0.0.1:7070", Ticket([1; 32]));
-        one.note_ticket("10.0.0.2:7070", Ticket([2; 32]));
-        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]));
+        links(dir.path()).note_ticket("10.0.0.1:7070", Ticket([1; 32]), 50_000);
+        one.note_ticket("10.0.0.2:7070", Ticket([2; 32]), 2_000);
+        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]), 3_000);
         one.note("10.0.0.3:7070", 5_000_000, 9_000);
         let next = links(dir.path());
         assert_eq!(next.ticket("10.0.0.1:7070"), Some(Ticket([1; 32])));
         assert_eq!(next.ticket("10.0.0.2:7070"), Some(Ticket([3; 32])));
         assert_eq!(next.ticket("10.0.0.3:7070"), None);
+        let round_trips_us =
+            ["1", "2", "3"].map(|end| next.round_trip_us(&format!("10.0.0.{end}:7070")));
+        assert_eq!(round_trips_us, [Some(50_000), Some(3_000), None]);
+        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]), 4_000);
+        assert_eq!(one.round_trip_us("10.0.0.2:7070"), Some(3_000), "that is no other link");
+        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]), 9_000);
+        assert_eq!(one.round_trip_us("10.0.0.2:7070"), Some(9_000));
         assert_eq!(next.rate("10.0.0.1:7070", 60_000), Some(100_000_000));
         assert_eq!(next.rate("10.0.0.3:7070", 9_000), Some(5_000_000));
         let memory = LinkMemory::of_this_process();
-        memory.links().note_ticket("10.0.0.1:7070", Ticket([1; 32]));
+        memory.links().note_ticket("10.0.0.1:7070", Ticket([1; 32]), 50_000);
         assert!(memory.links().ticket("10.0.0.1:7070").is_some());
     }
 

@@ -188,7 +188,9 @@ pub fn attach(config: &AttachConfig) -> Result<OwnedFd, MountError> {
 impl Mount {
     /// Waits until the mount is gone.
     pub fn wait(&self) {
-        self.server.wait();
+        if let Err(errno) = self.server.wait() {
+            tracing::error!("not all that was written has arrived: {errno}");
+        }
     }
 
     /// What ends the mount, to be given to another thread.

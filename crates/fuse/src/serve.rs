@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use azekura_posix::FileSystem;
+use azekura_posix::{Errno, FileSystem};
 
 use crate::background::{self, Ticker};
 use crate::cache::CacheMode;
@@ -105,14 +105,19 @@ fn may_lend() -> bool {
 
 impl Server {
     /// Waits until the mount is gone.
-    pub fn wait(&self) {
+    pub fn wait_over(&self) {
         self.session.wait();
+    }
+
+    /// Waits until the mount is gone, and what programs were answered for has arrived.
+    ///
+    /// # Errors
+    /// What became of that, if not all of it has.
+    pub fn wait(&self) -> Result<(), Errno> {
+        self.wait_over();
         self.front_end.waiters.close();
         self.ticker.stop();
-        // What programs were answered for and is still on its way.
-        if let Err(errno) = self.front_end.fs.drain_for_good() {
-            tracing::error!("not all that was written has arrived: {errno}");
-        }
+        self.front_end.fs.drain_for_good()
     }
 
     /// Becomes true when the mount is gone.

@@ -69,12 +69,6 @@ impl Changes {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// The count of all changes of all files, for whoever does not know yet which file it will be about.
-    pub(crate) fn of_all(&self) -> u64 {
-        let counters = self.counters.iter().chain([&self.names]);
-        counters.map(|counter| counter.load(Ordering::SeqCst)).fold(0, u64::wrapping_add)
-    }
-
     /// Whether there are counters.
     pub(crate) fn are_counted(&self) -> bool {
         !self.counters.is_empty()

@@ -2,23 +2,25 @@
 //! operations share: requests about entries and inodes, and what is known of directories. The
 //! operations themselves stand in [`crate::ops`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use azekura_client::{ClientError, Objects as _, OpenReference, Pool};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{ReadPolicy, WritePolicy};
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::typed::GetAttr;
+use azekura_proto::message::typed::{ContainerWalk, GetAttr};
 use azekura_proto::message::{Container, TypedRequest};
 use azekura_proto::{Attr, Oid, Status, TargetId};
 
 use crate::cache::DirCache;
 use crate::changes::Changes;
+use crate::closed::ClosedFiles;
 use crate::errno::of_client;
 use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
 use crate::listed::{Listings, Trust};
+use crate::namespace::{FirstWalk, names_at_once};
 use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
@@ -116,12 +118,18 @@ pub enum MountError {
 /// One container seen as a file system. Shared by all threads of a front end.
 #[derive(Debug)]
 pub struct FileSystem {
+    /// Itself, for what goes on beside the one who has begun it.
+    pub(crate) me: Weak<Self>,
     pool: Arc<Pool>,
     container: Container,
     config: FsConfig,
     pub(crate) cache: DirCache,
     /// What listings have brought along.
     pub(crate) listed: Listings,
+    /// Where a path led that was asked for with the container.
+    pub(crate) first_walk: FirstWalk,
+    /// Far files that were open a moment ago.
+    pub(crate) closed: ClosedFiles,
     /// Files that nobody here has open.
     pub(crate) files: KnownFiles,
     /// Objects that nobody else can reach yet.
@@ -134,6 +142,16 @@ pub struct FileSystem {
     pub(crate) writing: Arc<Writing>,
 }
 
+fn not_mounted(pool: &Pool, name: &str, error: ClientError) -> MountError {
+    match error {
+        ClientError::Status(Status::NotFound) => {
+            let (pool, container) = (pool.map().name.clone(), name.to_owned());
+            MountError::NoContainer { pool, container }
+        }
+        other => MountError::Client(other),
+    }
+}
+
 impl FileSystem {
     /// Opens a container of the pool (the one that each pool starts with is called `default`).
     ///
@@ -144,14 +162,35 @@ impl FileSystem {
         name: &str,
         config: FsConfig,
     ) -> std::result::Result<Arc<Self>, MountError> {
-        let container = pool.container_open(name).map_err(|error| match error {
-            ClientError::Status(Status::NotFound) => MountError::NoContainer {
-                pool: pool.map().name.clone(),
-                container: name.to_owned(),
-            },
-            other => MountError::Client(other),
-        })?;
+        let container = pool.container_open(name);
+        let container = container.map_err(|error| not_mounted(&pool, name, error))?;
         Ok(Self::of_container(pool, container, config))
+    }
+
+    /// As [`FileSystem::mount`], for a program that is about to look at a path, from the root on: from far away that
+    /// comes along. What was told of it is believed for a moment, as what listings bring is
+    /// ([`FsConfig::listed_from_us`]).
+    ///
+    /// # Errors
+    /// Those of [`FileSystem::mount`].
+    pub fn mount_towards(
+        pool: Arc<Pool>,
+        name: &str,
+        config: FsConfig,
+        path: &[u8],
+    ) -> std::result::Result<Arc<Self>, MountError> {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let path = names_at_once(names);
+        if path.is_empty() {
+            return Self::mount(pool, name, config);
+        }
+        let at = config.platform.now();
+        let walk = ContainerWalk { name, path: &path };
+        let (container, walked) =
+            pool.call(TargetId(0), walk).map_err(|error| not_mounted(&pool, name, error))?;
+        let fs = Self::of_container(pool, container, config);
+        fs.keep_first_walk(at, &path, walked);
+        Ok(fs)
     }
 
     /// A container of the pool that somebody has opened before.
@@ -186,12 +225,15 @@ impl FileSystem {
             Arc::clone(&changes),
             Arc::clone(&config.platform),
         );
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
             pool,
             container,
             config,
             cache,
             listed,
+            first_walk: FirstWalk::default(),
+            closed: ClosedFiles::default(),
             files,
             newborns: Newborns::default(),
             changes,

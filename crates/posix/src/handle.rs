@@ -63,6 +63,11 @@ impl OpenFile {
         }
     }
 
+    /// What keeps the file open, and how it is read.
+    pub(crate) fn into_parts(self) -> (Arc<OpenReference>, FileReader) {
+        (self.reference, self.reader)
+    }
+
     /// By what a change of the attributes is judged before the engine says whether it still holds.
     pub(crate) fn guess(&self) -> FileGuard {
         *self.guess.lock()

@@ -10,6 +10,7 @@
 
 mod cache;
 mod changes;
+mod closed;
 mod contents;
 mod credentials;
 pub mod errno;

@@ -121,6 +121,21 @@ fn files_that_are_read_in_the_order_of_a_listing_are_there() {
 }
 
 #[test]
+fn a_file_that_is_opened_again_and_again_between_the_others_does_not_end_their_order() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    make_files(&cluster, "/dir", 60);
+    let client = far_client(&cluster);
+    let mut paths = list(&client, "/dir");
+    let header = paths.pop().unwrap();
+    for path in &paths {
+        assert_eq!(read(&client, path), contents(number_of(path)), "{path}");
+        assert_eq!(read(&client, &header), contents(number_of(&header)));
+    }
+    let foreseen = client.filesystem().foreseen();
+    assert!(foreseen.opened_files >= 30, "{foreseen:?}");
+}
+
+#[test]
 fn files_that_are_read_by_name_are_there_without_a_listing_of_the_program() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     make_files(&cluster, "/dir", 100);

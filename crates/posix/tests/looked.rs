@@ -15,16 +15,20 @@ use azekura_testkit::Cluster;
 
 const CALLER: Credentials = Credentials::ROOT;
 
-/// A client that believes what it has heard for so long.
-fn client_believing(cluster: &Cluster, ttl: Duration) -> Namespace {
+/// How somebody is set up who believes what he has heard for so long.
+fn believing(ttl: Duration) -> FsConfig {
     let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
-    let config = FsConfig {
+    FsConfig {
         cache: CachePolicy::Auto { ttl },
         read_policy: ReadPolicy::Predictive(parameters),
         listed_from_us: Some(0),
         ..FsConfig::default()
-    };
-    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    }
+}
+
+/// A client that believes what it has heard for so long.
+fn client_believing(cluster: &Cluster, ttl: Duration) -> Namespace {
+    let fs = FileSystem::mount(cluster.pool(), "default", believing(ttl)).unwrap();
     Namespace::new(fs, CALLER)
 }
 
@@ -79,6 +83,59 @@ fn read(fs: &FileSystem, oid: Oid) -> Result<(Attr, Vec<u8>), Errno> {
     let got = fs.read(&file, 0, &mut buffer)?;
     buffer.truncate(got);
     Ok((attr, buffer))
+}
+
+#[test]
+fn where_the_first_path_leads_is_told_with_the_container() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir/below", 3);
+    let mount = |container, path: &str| {
+        let config = believing(Duration::from_secs(1));
+        FileSystem::mount_towards(cluster.pool(), container, config, path.as_bytes())
+    };
+    let towards = |path| Namespace::new(mount("default", path).unwrap(), CALLER);
+    let waits = |work: &dyn Fn()| {
+        let walks = || cluster.count("walk");
+        let before = walks();
+        asked(&cluster, work) + walks() - before
+    };
+    let client = towards("//dir/below//file1");
+    let size = |path: &str| client.look_at(path, true).unwrap().size;
+    assert_eq!(waits(&|| assert_eq!(size("/dir/below/file1"), 101)), 0);
+    assert_eq!(waits(&|| assert_eq!(size("/dir/below/file2"), 102)), 1, "its directory is known");
+    let client = towards("/dir/below");
+    let look = || assert!(client.look_at("/dir/below", true).is_ok());
+    assert_eq!(waits(&look), 0);
+    let client = towards("/dir/none");
+    let look = || assert_eq!(client.look_at("/dir/none", true).err(), Some(Errno::NOENT));
+    assert_eq!(waits(&look), 0);
+    cluster.root().write("/dir/none", b"made").unwrap();
+    assert_eq!(client.look_at("/dir/none", true).unwrap().size, 4);
+    // What it has changed itself.
+    let client = towards("/dir/new");
+    client.write("/dir/new", b"newly").unwrap();
+    assert_eq!(client.look_at("/dir/new", true).unwrap().size, 5);
+    let client = towards("/dir/new");
+    client.write("/dir/new", b"changed").unwrap();
+    assert_eq!(client.look_at("/dir/new", true).unwrap().size, 7);
+    let client = towards("/dir/new");
+    client.remove_file("/dir/new").unwrap();
+    assert_eq!(client.look_at("/dir/new", true).err(), Some(Errno::NOENT));
+    // Where it does not lead by names alone.
+    for path in ["", "/", "/../dir", "/dir/../dir", &"/x".repeat(200)] {
+        assert!(towards(path).look_at("/dir", true).is_ok(), "{path}");
+    }
+    assert!(mount("nowhere", "/dir").is_err());
+}
+
+#[test]
+fn where_the_first_path_led_is_asked_for_by_whoever_looks_later() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    let config = believing(Duration::from_secs(600));
+    let fs = FileSystem::mount_towards(cluster.pool(), "default", config, b"/late").unwrap();
+    cluster.root().write("/late", b"made").unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(Namespace::new(fs, CALLER).look_at("/late", true).unwrap().size, 4);
 }
 
 #[test]
@@ -238,4 +295,33 @@ fn files_that_are_looked_up_and_opened_in_order_come_along() {
         assert!(waits <= 30, "{waits} of 60, {engines} engines");
         assert!(fs.foreseen().opened_files >= 30, "{:?}", fs.foreseen());
     }
+}
+
+#[test]
+fn a_file_that_was_closed_just_now_is_opened_again_without_asking() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    make_files(&cluster, "/dir", 2);
+    let client = far_client(&cluster);
+    let fs = client.filesystem();
+    let (dir, _) = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap();
+    let (file, _) = fs.lookup_for(&CALLER, dir.oid, b"file1").unwrap();
+    let read = || {
+        let (attr, file) = fs.open_looked_up(&CALLER, file.oid, OFlags::RDONLY)?;
+        let mut buffer = vec![0; 4096];
+        let got = fs.read(&file, 0, &mut buffer)?;
+        assert_eq!(got as u64, attr.size);
+        fs.close(file);
+        buffer.truncate(got);
+        Ok::<_, Errno>(buffer)
+    };
+    assert_eq!(read().unwrap(), contents(1));
+    let again = || (0..10).for_each(|_| assert_eq!(read().unwrap(), contents(1)));
+    assert_eq!(asked(&cluster, again), 0);
+    // Whoever changes it waits until that is over.
+    cluster.root().write("/dir/file1", b"by others").unwrap();
+    assert_eq!(read().unwrap(), b"by others");
+    client.write("/dir/file1", b"by itself").unwrap();
+    assert_eq!(read().unwrap(), b"by itself");
+    cluster.root().remove_file("/dir/file1").unwrap();
+    assert!(matches!(read(), Err(Errno::STALE | Errno::NOENT)));
 }

@@ -66,7 +66,7 @@ pub(crate) fn known(directory: Option<(Oid, Vec<u8>)>) -> Option<Vec<u8>> {
     handed_on.to_text()
 }
 
-fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> {
+fn connect(settings: &Settings, path: &[u8]) -> std::result::Result<Arc<FileSystem>, String> {
     let file = PoolFile::find(&settings.pool).map_err(|error| error.to_string())?;
     let config = ClientConfig {
         settle_descriptor: Some(reserve::move_away),
@@ -96,11 +96,17 @@ fn connect(settings: &Settings) -> std::result::Result<Arc<FileSystem>, String> 
         pool.suppose_round_trip_us(received.round_trip_us);
         return Ok(FileSystem::of_container(pool, received.container.clone(), config));
     }
-    FileSystem::mount(pool, &settings.container, config).map_err(|error| error.to_string())
+    let mounted = FileSystem::mount_towards(pool, &settings.container, config, path);
+    mounted.map_err(|error| error.to_string())
 }
 
 /// The container's name space as this process's user sees it, standing at the prefix.
 pub(crate) fn root() -> Result<Namespace> {
+    root_towards(b"")
+}
+
+/// The same, for a call about a path from there on: if this is the first, where that leads comes along.
+pub(crate) fn root_towards(path: &[u8]) -> Result<Namespace> {
     match &*STATE.read() {
         State::Open(root) => return Ok(root.clone()),
         State::Failed(since) if since.elapsed() < PAUSE => return Err(Errno::IO),
@@ -111,7 +117,7 @@ pub(crate) fn root() -> Result<Namespace> {
     if let State::Open(root) = &*state {
         return Ok(root.clone());
     }
-    match connect(settings) {
+    match connect(settings, path) {
         Ok(fs) => {
             let root = namespace(&fs, settings);
             *state = State::Open(root.clone());

@@ -24,8 +24,6 @@ use crate::report;
 
 /// Connecting to engines that are just starting may take a while.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long attributes of directories and names of them are believed.
-const CACHE_LIFE: Duration = Duration::from_secs(1);
 
 /// What the mount may answer from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -314,9 +312,9 @@ fn start(args: &MountArgs, dir: &Path) -> Result<(Mount, Arc<Pool>)> {
 pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> Result<Mount> {
     let (policy, cache) = match args.cache {
         Cache::None => (CachePolicy::None, CacheMode::None),
-        Cache::Auto => (usual_file_system().cache, CacheMode::Auto),
+        Cache::Auto => (connect::behind_kernel().cache, CacheMode::Auto),
     };
-    let fs = FsConfig { cache: policy, ..usual_file_system() };
+    let fs = FsConfig { cache: policy, ..connect::behind_kernel() };
     let usual = usual_mount(pool, dir);
     let config = MountConfig {
         cache,
@@ -341,20 +339,6 @@ pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> R
         FarNames::Listed => (Some(FsConfig::LISTED_FROM_US), Trust::ForAWhile),
     };
     begin(pool, args.name.container(), fs, config)
-}
-
-/// How the file system behind a mount is unless something else is asked for.
-pub(crate) fn usual_file_system() -> FsConfig {
-    FsConfig {
-        cache: CachePolicy::Auto { ttl: CACHE_LIFE },
-        // The kernel checks permissions, and knows the caller's groups better.
-        check_permissions: false,
-        descriptors: false,
-        changes_in_flight: true,
-        listed_from_us: Some(FsConfig::LISTED_FROM_US),
-        listed_trust: Trust::Leased,
-        ..FsConfig::default()
-    }
 }
 
 /// How a pool's default container is mounted unless something else is asked for.

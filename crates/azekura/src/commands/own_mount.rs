@@ -297,7 +297,7 @@ fn mount_once(pool: &Arc<Pool>, dir: &Path, wish: Wish<'_>) -> Result<Mount> {
     if pool.map().engines.len() == 1 {
         connect::make_default_container(pool)?;
     }
-    mount::begin(pool, DEFAULT_CONTAINER, mount::usual_file_system(), mount::usual_mount(pool, dir))
+    mount::begin(pool, DEFAULT_CONTAINER, connect::behind_kernel(), mount::usual_mount(pool, dir))
 }
 
 fn is_unreached(error: &anyhow::Error) -> bool {

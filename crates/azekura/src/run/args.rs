@@ -2,17 +2,15 @@
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
 
 use azekura_fuse::CacheMode;
 use azekura_posix::CachePolicy;
 use clap::{Args, ValueEnum};
 
+use crate::connect;
 use crate::names::{ContainerName, check_name};
 use crate::reading::{ReadArgs, WriteArgs};
 
-/// How long attributes of directories and names of them are believed.
-const CACHE_LIFE: Duration = Duration::from_secs(1);
 /// How the command reaches the container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Via {
@@ -40,7 +38,7 @@ impl Cache {
     pub(super) fn policy(self) -> CachePolicy {
         match self {
             Self::None => CachePolicy::None,
-            Self::Auto => CachePolicy::Auto { ttl: CACHE_LIFE },
+            Self::Auto => connect::behind_kernel().cache,
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Choice {
     pub(super) way: Way,
     /// A sentence's end that says what the program is.
     pub(super) why: String,
+    /// Whether there is such a program at all.
+    pub(super) is_there: bool,
     /// What to run instead of the command's first word, where the kernel itself would not find it:
     /// the interpreter of a script in the container, and the script.
     pub(super) instead: Option<Vec<OsString>>,
@@ -43,7 +45,7 @@ pub(super) struct Choice {
 
 impl Choice {
     fn new(way: Way, why: impl Into<String>) -> Self {
-        Self { way, why: why.into(), instead: None }
+        Self { way, why: why.into(), is_there: true, instead: None }
     }
 }
 
@@ -89,7 +91,10 @@ impl<'a> Chooser<'a> {
     /// The way for the command `program`.
     pub(super) fn choose(&mut self, program: &OsStr) -> Choice {
         match self.find(program) {
-            Found::Nowhere => Choice::new(Way::Preload, "it was not found"),
+            Found::Nowhere => {
+                let choice = Choice::new(Way::Preload, "it was not found");
+                Choice { is_there: false, ..choice }
+            }
             Found::Host(path) => self.on_host(&path, 0),
             Found::Container(path) => self.in_container(&path),
         }

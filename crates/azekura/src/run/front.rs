@@ -1,18 +1,14 @@
-//! `--via fuse`, the side that stays: serves the mount that its child has made in a namespace, waits
-//! for the command, and ends as the command did.
+//! `--via fuse`, the side that stays: has the mount that its child has made in a namespace served by another
+//! one, waits for the command, and ends as the command did.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use azekura_fuse::{ServeConfig, Server, Transport, View};
-use azekura_posix::{Credentials, FileSystem, FsConfig, Pool};
+use anyhow::{Context as _, Result, bail};
+use azekura_proto::pool_map::PoolMap;
 use clap::ValueEnum as _;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, waitpid};
 use signal_hook::consts::SIGINT;
@@ -22,19 +18,17 @@ use super::environment::{LD_PRELOAD, Variables};
 use super::handover::{self, ToFront};
 use super::inside::INSIDE_COMMAND;
 use super::launch::{self, Program};
-use super::namespace::Users;
+use super::serving::{Left, Serving};
 use super::{descriptors, signals};
 use crate::connect;
 use crate::host::mounts;
 use crate::names::ContainerName;
 use crate::outcome::Verdict;
 use crate::reading::ReadArgs;
+use crate::report;
 
 /// Tells commands started from within which container is mounted already.
 const MOUNTED: &str = "AZEKURA_MOUNTED";
-/// After the command has ended, its mount goes within moments, unless something that it has left
-/// in the background still uses it; that is not waited for.
-const LINGER: Duration = Duration::from_millis(500);
 
 /// What is to be run, and how.
 #[derive(Debug)]
@@ -42,6 +36,8 @@ pub(super) struct MountedCommand {
     pub(super) name: ContainerName,
     pub(super) prefix: PathBuf,
     pub(super) cache: Cache,
+    /// The library reads and writes data, past the mount.
+    pub(super) beside_library: bool,
     pub(super) reading: ReadArgs,
     pub(super) program: Program,
     /// For the command; where it has `LD_PRELOAD`, only the command gets that.
@@ -50,6 +46,8 @@ pub(super) struct MountedCommand {
     pub(super) cwd: Option<PathBuf>,
     /// Files of the mount to be opened under given numbers.
     pub(super) reopen: Vec<OsString>,
+    /// How much is said of what goes on.
+    pub(super) verbose: u8,
 }
 
 /// Runs the command, and comes to what it came to.
@@ -58,44 +56,57 @@ pub(super) struct MountedCommand {
 /// If the pool cannot be reached, or there cannot be a mount. The command was not started then.
 pub(super) fn run(mounted: &MountedCommand) -> Result<Verdict> {
     let inherited = descriptors::inherited();
-    let pool = connect::pool(&mounted.name.pool)?;
-    let mark = mark(&pool, mounted);
+    let map = connect::pool_file(&mounted.name.pool)?.map;
+    let mark = mark(&map, mounted);
     if std::env::var_os(MOUNTED).is_some_and(|value| value == *mark) && is_mounted(&mounted.prefix)
     {
         return start_here(mounted);
     }
-    let fsname = mounts::source(&pool.map(), mounted.name.container());
+    let fsname = mounts::source(&map, mounted.name.container());
     let caught = signals::catch()?;
+    // It reaches for the pool while the child makes the mount.
+    let serving = Serving::start(mounted)?;
     let (socket, pid) = spawn(mounted, &fsname, &mark)?;
     caught.pass_on_to(pid)?;
     handover::send_begin(&socket, rustix::stdio::stdin())?;
-    let server = match serve(mounted, pool, &socket) {
-        Ok(Some(server)) => server,
-        Ok(None) => return wait(pid).map(verdict),
+    match serve(mounted, &serving, &socket) {
+        Ok(true) => {}
+        Ok(false) => {
+            serving.give_up();
+            return wait(pid).map(verdict);
+        }
         Err(error) => {
             // It sees that it gets no further when the socket closes.
             drop(socket);
+            serving.give_up();
             wait(pid)?;
             return Err(error);
         }
-    };
+    }
     release(&inherited)?;
     // One that is gone already needs no word.
     let _ = handover::send_go(&socket);
     drop(socket);
     let end = wait(pid)?;
-    linger(&server);
+    let left = serving.end()?;
     if end.terminating_signal() == Some(SIGINT) {
         // A shell that runs a script goes on after an exit code, but not after Ctrl-C.
         signal_hook::low_level::emulate_default_handler(SIGINT).context("cannot end")?;
     }
-    Ok(verdict(end))
+    Ok(match left {
+        Left::Nothing | Left::InUse => verdict(end),
+        Left::Lost(reason) => {
+            report::note(format_args!(
+                "azekura: not all that the command has written has arrived: {reason}"
+            ));
+            if end.exit_status() == Some(0) { Verdict::Bad } else { verdict(end) }
+        }
+    })
 }
 
 /// What distinguishes this mount from others, whatever their names.
-fn mark(pool: &Pool, mounted: &MountedCommand) -> String {
+fn mark(map: &PoolMap, mounted: &MountedCommand) -> String {
     let cache = if mounted.cache == Cache::None { "none" } else { "auto" };
-    let map = pool.map();
     format!("{}/{}/{cache}@{}", map.pool, mounted.name.container(), mounted.prefix.display())
 }
 
@@ -158,34 +169,15 @@ fn joined(option: &str, value: &OsString) -> OsString {
     text
 }
 
-/// Serves the mount that the child makes. `None` if the child has ended instead, by a signal.
-fn serve(mounted: &MountedCommand, pool: Arc<Pool>, socket: &OwnedFd) -> Result<Option<Server>> {
-    let (device, users) = match handover::receive_as_front(socket)? {
-        None => return Ok(None),
-        Some(ToFront::Mounted(device, users)) => (device, users),
+/// Has the mount served that the child makes. `false` if the child has ended instead, by a signal.
+fn serve(mounted: &MountedCommand, serving: &Serving, socket: &OwnedFd) -> Result<bool> {
+    match handover::receive_as_front(socket)? {
+        None => Ok(false),
+        Some(ToFront::Mounted(device, users)) => serving.begin((device, users)).map(|()| true),
         Some(ToFront::Refused(reason)) => {
             bail!("cannot mount at {}: {reason}", mounted.prefix.display())
         }
-    };
-    // Either the kernel checks permissions, or it knows nobody but this user.
-    let view = match users {
-        Users::Everybody => View::Everybody,
-        Users::OneUser => View::OneUser(Credentials::of_process()),
-    };
-    let config = FsConfig {
-        cache: mounted.cache.policy(),
-        check_permissions: users == Users::OneUser,
-        ..FsConfig::default()
-    };
-    let fs =
-        FileSystem::mount(pool, mounted.name.container(), mounted.reading.apply_to_mount(config)?)?;
-    let cache = mounted.cache.of_mount();
-    let config =
-        ServeConfig { cache, threads: None, transport: Transport::Auto, view, passthrough: true };
-    let server = azekura_fuse::serve(device, fs, config).map_err(|error| {
-        anyhow!("cannot serve the mount at {}: {error}", mounted.prefix.display())
-    })?;
-    Ok(Some(server))
+    }
 }
 
 /// Lets go of what belongs to the command, so that whoever waits for the end of a pipe or for a
@@ -217,16 +209,4 @@ fn wait(pid: Pid) -> Result<WaitStatus> {
 fn verdict(end: WaitStatus) -> Verdict {
     let code = end.exit_status().or(end.terminating_signal().map(|signal| 128 + signal));
     Verdict::Ended(code.unwrap_or(1) as u8)
-}
-
-fn linger(server: &Server) {
-    let over = server.over();
-    let started = Instant::now();
-    while !over.load(Ordering::Acquire) {
-        if started.elapsed() > LINGER {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    server.wait();
 }

@@ -1,11 +1,12 @@
 //! `azekura run`: runs a command that finds a container below a prefix, without a mount that others
-//! see. By the preload library the command takes this process's place ([`launch`]); by FUSE this
-//! process serves a mount ([`front`]) that a child makes in a namespace of its own ([`inside`])
-//! before it becomes the command.
+//! see. By the preload library the command takes this process's place ([`launch`]). By FUSE this process
+//! waits ([`front`]) for a child that makes a mount in a namespace of its own and becomes the command ([`inside`]),
+//! while another one serves that mount ([`serving`]).
 
 mod args;
 mod choice;
 mod descriptors;
+mod distance;
 mod environment;
 mod front;
 mod handover;
@@ -14,6 +15,7 @@ mod launch;
 mod namespace;
 mod program;
 mod root;
+mod serving;
 mod signals;
 
 use std::ffi::{OsStr, OsString};
@@ -37,6 +39,7 @@ pub(crate) use args::RunArgs;
 pub(crate) use environment::{BINARY, LD_PRELOAD, Variables, not_preloaded, preloaded, recording};
 pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
 pub(crate) use launch::{Program, become_program, not_started};
+pub(crate) use serving::{SERVE_COMMAND, ServingArgs, run as run_serve};
 pub(crate) use signals::catch as catch_signals;
 
 /// How long a pool may take to say whether it has a container, before the command is run anyway.
@@ -52,38 +55,66 @@ pub(crate) fn run(args: RunArgs, verbose: u8) -> Result<Verdict> {
         None => args.pool.clone(),
     };
     let mut program = Program { words: args.command.clone(), argv0: args.argv0.clone() };
-    let via = match args.via {
-        Via::Auto => {
-            let cwd = args.cwd.as_deref();
-            let choice = Chooser::new(&name, &args.prefix, cwd).choose(program.name());
-            if verbose > 0 {
-                let way = match choice.way {
-                    Way::Preload => "preload",
-                    Way::Fuse => "fuse",
-                };
-                let shown = program.name().display();
-                report::note(format_args!("azekura: {shown} via {way}: {}", choice.why));
-            }
-            if let Some(instead) = choice.instead {
-                program.words.splice(..1, instead);
-            }
-            match choice.way {
-                Way::Preload => Via::Preload,
-                Way::Fuse => Via::Fuse,
-            }
-        }
+    let chosen = match args.via {
+        Via::Auto => choose(&args, &name, &mut program, verbose),
         named => {
             if verbose > 0 {
                 note_named(&args, &name, program.name());
             }
-            named
+            Chosen { via: named, or_preload: false }
         }
     };
-    match via {
+    match chosen.via {
         Via::Auto | Via::Preload => run_preloaded(&args, &name, &program),
-        Via::Fuse => run_mounted(args, name, program, false),
-        Via::FuseData => run_mounted(args, name, program, true),
+        Via::Fuse if chosen.or_preload => {
+            let mounted = run_mounted(&args, name.clone(), program.clone(), false, verbose);
+            mounted.or_else(|error| {
+                // The command was not started.
+                if verbose > 0 {
+                    let why = report::explain(&error);
+                    report::note(format_args!("azekura: preload instead: {why}"));
+                }
+                run_preloaded(&args, &name, &program)
+            })
+        }
+        Via::Fuse => run_mounted(&args, name, program, false, verbose),
+        Via::FuseData => run_mounted(&args, name, program, true, verbose),
     }
+}
+
+/// The way that was chosen for a command.
+struct Chosen {
+    via: Via,
+    /// It can be reached by the preload library too, where there can be no mount.
+    or_preload: bool,
+}
+
+/// Chooses the way by what the program is, and where both are open to it by how far the pool is.
+fn choose(args: &RunArgs, name: &ContainerName, program: &mut Program, verbose: u8) -> Chosen {
+    let mut choice = Chooser::new(name, &args.prefix, args.cwd.as_deref()).choose(program.name());
+    // Reports are written by the library, and what was named for it is.
+    let is_free = choice.way == Way::Preload && choice.is_there && args.report.is_none();
+    let far = if is_free { distance::far(name) } else { None };
+    if let Some(far) = &far {
+        choice.way = Way::Fuse;
+        choice.why = format!("{}, and {far}", choice.why);
+    }
+    if verbose > 0 {
+        let way = match choice.way {
+            Way::Preload => "preload",
+            Way::Fuse => "fuse",
+        };
+        let shown = program.name().display();
+        report::note(format_args!("azekura: {shown} via {way}: {}", choice.why));
+    }
+    if let Some(instead) = choice.instead {
+        program.words.splice(..1, instead);
+    }
+    let via = match choice.way {
+        Way::Preload => Via::Preload,
+        Way::Fuse => Via::Fuse,
+    };
+    Chosen { via, or_preload: far.is_some() }
 }
 
 /// Says of a way that the user has named whether it reaches the program.
@@ -157,15 +188,16 @@ fn run_preloaded(args: &RunArgs, name: &ContainerName, program: &Program) -> Res
 }
 
 fn run_mounted(
-    args: RunArgs,
+    args: &RunArgs,
     mut name: ContainerName,
     program: Program,
-    with_library: bool,
+    beside_library: bool,
+    verbose: u8,
 ) -> Result<Verdict> {
     if args.report.is_some() && args.via == Via::Fuse {
         return Err(usage("--report needs the preload library, which --via fuse does not use"));
     }
-    let cache = match (args.cache, with_library) {
+    let cache = match (args.cache, beside_library) {
         (Some(Cache::Auto), true) => {
             return Err(usage(
                 "--cache auto does not go with --via fuse+data: the kernel would not see what the \
@@ -175,14 +207,23 @@ fn run_mounted(
         (None | Some(Cache::None), true) => Cache::None,
         (cache, false) => cache.unwrap_or(Cache::Auto),
     };
-    let variables = if with_library {
-        environment::for_preload(&name, &args, Intercept::Data)?
+    let variables = if beside_library {
+        environment::for_preload(&name, args, Intercept::Data)?
     } else {
         Vec::new()
     };
     // The pool file is found before the command's environment or directory matters.
     name.pool = environment::pool_reference(&name)?.to_string_lossy().into_owned();
-    let RunArgs { prefix, cwd, reopen, reading, write, .. } = args;
-    let reading = reading.writing(&write);
-    front::run(&MountedCommand { name, prefix, cache, reading, program, variables, cwd, reopen })
+    front::run(&MountedCommand {
+        name,
+        prefix: args.prefix.clone(),
+        cache,
+        beside_library,
+        reading: args.reading.writing(&args.write),
+        program,
+        variables,
+        cwd: args.cwd.clone(),
+        reopen: args.reopen.clone(),
+        verbose,
+    })
 }

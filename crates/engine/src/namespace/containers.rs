@@ -28,10 +28,13 @@ fn check_place(target: &Target) -> Result<(), Status> {
 
 /// Answer to `ContainerOpen`.
 pub(crate) fn open(target: &Target, name: &str) -> Answer {
+    find(target, name).map(Reply::Container)
+}
+
+/// Finds a container.
+pub(crate) fn find(target: &Target, name: &str) -> Result<Container, Status> {
     check_place(target)?;
-    load::<Container>(&target.store, Space::System, &key(name))?
-        .map(Reply::Container)
-        .ok_or(Status::NotFound)
+    load(&target.store, Space::System, &key(name))?.ok_or(Status::NotFound)
 }
 
 /// Answer to `ContainerList`.
@@ -105,13 +108,9 @@ pub(crate) fn change(
     name: &str,
     inheritance: Inheritance,
 ) -> Answer {
-    check_place(target)?;
-    let find = || -> Result<Container, Status> {
-        load(&target.store, Space::System, &key(name))?.ok_or(Status::NotFound)
-    };
-    let root = find()?.root;
+    let root = find(target, name)?.root;
     let _state = leased_names::lock_to_rejudge(node, target, root, asker)?;
-    let mut container = find()?;
+    let mut container = find(target, name)?;
     if container.root != root {
         // Another one of this name.
         return Err(Status::Busy);

@@ -2,16 +2,25 @@
 //! follows no symlink and judges no permission: both are the client's, which is told of every step.
 
 use azekura_proto::limits::WALK_NAMES_MAX;
-use azekura_proto::message::{Answer, Reply};
-use azekura_proto::{FileKind, Oid, SessionId, Status};
+use azekura_proto::message::{Answer, Container, Reply};
+use azekura_proto::transaction::Entry;
+use azekura_proto::{Attr, FileKind, Oid, SessionId, Status};
 
 use crate::namespace::attributes::local_attributes;
 use crate::namespace::entries::look;
 use crate::node::Node;
 use crate::target::Target;
 
-/// Answer to `Walk`. What goes wrong behind the first name only ends the walk: whoever looks up the next name
-/// by itself is told.
+/// Where a path leads, as far as it was walked.
+#[derive(Default)]
+struct Walked {
+    /// Attributes of the directory where it begins.
+    above: Option<Box<Attr>>,
+    steps: Vec<(Entry, Option<Box<Attr>>)>,
+    is_absent: bool,
+}
+
+/// Answer to `Walk`.
 pub(crate) fn walk(
     node: &Node,
     target: &Target,
@@ -19,6 +28,35 @@ pub(crate) fn walk(
     (dir, path): (Oid, &[u8]),
     with_dir: bool,
 ) -> Answer {
+    let Walked { above, steps, is_absent } = along(node, target, asker, (dir, path), with_dir)?;
+    Ok(Reply::Walked { dir: above, steps, is_absent })
+}
+
+/// Answer to `ContainerWalk`, of a container that was found. What goes wrong on the path is told to whoever looks up its
+/// names by themselves.
+pub(crate) fn walk_container(
+    node: &Node,
+    asker: Option<SessionId>,
+    container: Container,
+    path: &[u8],
+) -> Answer {
+    let root = container.root;
+    let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+    let local = node.local(node.entry_target(root, first)).filter(|_| !first.is_empty());
+    let walked = local.and_then(|local| along(node, local, asker, (root, path), true).ok());
+    let Walked { above, steps, is_absent } = walked.unwrap_or_default();
+    Ok(Reply::ContainerWalked { container, dir: above, steps, is_absent })
+}
+
+/// Walks along a path. What goes wrong behind the first name only ends the walk: whoever looks up the next name
+/// by itself is told.
+fn along(
+    node: &Node,
+    target: &Target,
+    asker: Option<SessionId>,
+    (dir, path): (Oid, &[u8]),
+    with_dir: bool,
+) -> Result<Walked, Status> {
     let names = || path.split(|byte| *byte == b'/');
     if names().nth(WALK_NAMES_MAX).is_some() {
         return Err(Status::TooLarge);
@@ -50,5 +88,5 @@ pub(crate) fn walk(
             break;
         }
     }
-    Ok(Reply::Walked { dir: above, steps, is_absent })
+    Ok(Walked { above, steps, is_absent })
 }

@@ -76,6 +76,9 @@ pub(crate) fn dispatch(
             containers::create(target, caller, name, *inheritance)
         }
         Request::ContainerOpen { name } => containers::open(target, name),
+        Request::ContainerWalk { name, path } => {
+            walk::walk_container(node, asker, containers::find(target, name)?, path)
+        }
         Request::ContainerList => containers::list(target),
         Request::ContainerDestroy { name } => containers::destroy(node, target, caller, name),
         Request::ContainerReclaim { container } => {

@@ -1,5 +1,6 @@
 //! Open files: reading, writing, and the rest that works on a handle.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, Privileges, SeekTo};
@@ -159,10 +160,14 @@ impl FrontEnd {
         for owner in file.take_range_owners() {
             result = result.and(self.fs.unlock_owner(oid, LockKind::Range, owner));
         }
-        match flock_owner {
-            Some(owner) => result.and(self.fs.unlock_owner(oid, LockKind::Whole, owner)),
-            None => result,
+        if let Some(owner) = flock_owner {
+            result = result.and(self.fs.unlock_owner(oid, LockKind::Whole, owner));
         }
+        // Otherwise a request of it is still under way.
+        if let Some(file) = Arc::into_inner(file) {
+            self.fs.close(file.open);
+        }
+        result
     }
 
     pub(crate) fn fsync(&self, fh: u64, data_only: bool) -> Result<()> {

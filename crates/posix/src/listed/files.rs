@@ -11,6 +11,7 @@ use azekura_proto::{Attr, Oid};
 
 use super::entry::{Entry, Stamp};
 use super::order::ListedFile;
+use super::paths::NameIn;
 use crate::reader::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, FileReader, HELD_BYTES_MAX};
 
 /// Files that are brought at first, and at most: as many as one exchange has room for beside the leases of
@@ -103,6 +104,8 @@ struct Unlisted {
 #[derive(Debug, Default)]
 pub(super) struct BroughtFiles {
     files: Vec<(Stamp, BroughtFile)>,
+    /// Files that somebody is asking for just now, beside the program.
+    coming: Vec<NameIn>,
     pub(super) bytes: Arc<BroughtBytes>,
     growth: Growth,
     pace: Pace,
@@ -205,6 +208,21 @@ impl BroughtFiles {
         file.reader.attr().filter(|_| now < file.named_until)
     }
 
+    /// Somebody begins to ask for these files, beside the program.
+    pub(super) fn begin_bringing(&mut self, coming: Vec<NameIn>) {
+        self.coming = coming;
+    }
+
+    /// That is over.
+    pub(super) fn end_bringing(&mut self) {
+        self.coming.clear();
+    }
+
+    /// Whether somebody asks for a file just now.
+    pub(super) fn is_coming(&self, dir: Oid, name: &[u8]) -> bool {
+        self.coming.iter().any(|(of, coming)| *of == dir && **coming == *name)
+    }
+
     pub(super) fn is_here(&self, oid: Oid) -> bool {
         self.files.iter().any(|(_, file)| file.reference.oid() == oid)
     }
@@ -223,7 +241,7 @@ impl BroughtFiles {
         let left = self.files.iter().filter(|(_, file)| file.dir == dir).count();
         // Contents of those that are here keep the link busy while further ones are asked for, and these come.
         let is_time = !is_here || left <= self.growth.chosen;
-        run >= enough && !self.growth.is_paused(now) && is_time
+        run >= enough && !self.growth.is_paused(now) && is_time && self.coming.is_empty()
     }
 
     /// Of files that could be brought next those that are. Their contents come to `bytes_max` at most, but
@@ -235,7 +253,8 @@ impl BroughtFiles {
         now: Instant,
     ) -> Vec<ListedFile> {
         let count = self.growth.next(now, &self.bytes);
-        let count = count.min(self.pace.files_in(AHEAD).max(FILES_FIRST));
+        // Of a slow program the next one at least.
+        let count = count.min(self.pace.files_in(AHEAD).max(1));
         let held_max = HELD_BYTES_MAX.saturating_sub(self.bytes.held());
         let at_once_max = (count as u64 * BYTES_EACH).min(BROUGHT_BYTES_MAX);
         let mut room = bytes_max.min(held_max).min(at_once_max);

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_client::OpenReference;
-use azekura_platform::SharedPlatform;
+use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::{Attr, FileKind, Oid};
 use parking_lot::Mutex;
 
@@ -55,6 +55,8 @@ const BESIDE: Duration = Duration::from_secs(2);
 const RENEWED_BEFORE: Duration = Duration::from_millis(500);
 /// Directories of more entries are listed again by themselves.
 const RENEWED_ENTRIES_MAX: usize = 96;
+/// For so long whoever opens a file waits for another one who asks for it: by then its leases are over.
+const COMING_MAX: Duration = Duration::from_secs(1);
 /// Entries kept, of all directories.
 const ENTRIES_MAX: usize = 32 * 1024;
 
@@ -94,6 +96,8 @@ pub(crate) struct Listings {
     name_changes: NameChanges,
     is_stopped: AtomicBool,
     known: Mutex<Known>,
+    /// Files that somebody has asked for have come, or do not.
+    arrived: Signal,
 }
 
 #[derive(Debug, Default)]
@@ -182,6 +186,7 @@ impl Listings {
             name_changes: NameChanges::default(),
             is_stopped: AtomicBool::new(false),
             known: Mutex::default(),
+            arrived: Signal::new(),
         }
     }
 
@@ -246,6 +251,15 @@ impl Listings {
     fn believes_names(&self, dir: Oid, page: &Page) -> bool {
         let is_leased = || page.leased_until.is_some_and(|until| self.platform.now() < until);
         self.believes(dir, page.stamp) && (self.trust == Trust::ForAWhile || is_leased())
+    }
+
+    /// Whether this client has changed neither the names of a directory nor an object in it since then.
+    pub(crate) fn is_unchanged_since(&self, dir: Oid, object: Option<Oid>, asked: &Asked) -> bool {
+        let is_unchanged = |oid| {
+            self.is_unchanged(oid, asked.stamp)
+                && self.changes.count_if_unchanged(oid, &asked.data).is_some()
+        };
+        self.may_keep(dir, asked) && object.is_none_or(is_unchanged)
     }
 
     fn may_keep(&self, dir: Oid, asked: &Asked) -> bool {
@@ -561,6 +575,31 @@ impl Listings {
             wanted.insert(0, file);
         }
         (here, Wanted::Files(wanted))
+    }
+
+    /// Somebody begins to ask for files of a directory, beside the program that goes on.
+    pub(crate) fn begin_bringing(&self, dir: Oid, files: &[ListedFile]) {
+        let coming = files.iter().map(|file| (dir, file.name.clone())).collect();
+        self.known.lock().files.begin_bringing(coming);
+    }
+
+    /// They are here, or will not come.
+    pub(crate) fn end_bringing(&self) {
+        self.known.lock().files.end_bringing();
+        self.arrived.notify_all();
+    }
+
+    /// Waits for a file that somebody is asking for: to ask for it once more would take no less time.
+    pub(crate) fn wait_for_coming(&self, dir: Oid, name: &[u8]) {
+        let mut known = self.known.lock();
+        let mut deadline = None;
+        while known.files.is_coming(dir, name) {
+            let deadline = *deadline.get_or_insert_with(|| self.platform.now() + COMING_MAX);
+            if self.arrived.wait_until(&*self.platform, &mut known, deadline) {
+                // In a forked child nobody asks any more.
+                known.files.end_bringing();
+            }
+        }
     }
 
     /// Takes files away that are good no more; dropping one may speak to an engine.

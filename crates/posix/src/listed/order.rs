@@ -10,6 +10,9 @@ use azekura_proto::attr::FileKind;
 
 use super::entry::Entry;
 
+/// Files that were opened last. One of them that is opened again, as a header between sources is, says nothing of
+/// the order.
+const AGAIN_MAX: usize = 8;
 /// So many files that were expected may be left out without an end to the order.
 const LEFT_OUT_MAX: usize = 3;
 /// The ways in which files can follow each other.
@@ -37,6 +40,8 @@ enum Order {
 #[derive(Debug, Default)]
 pub(super) struct FileOrder {
     last: Option<ListedFile>,
+    /// The last ones, the latest at the end.
+    recent: VecDeque<Oid>,
     /// How many opens up to the last one follow each other in each of the orders.
     runs: [u32; ORDERS.len()],
     /// Those that come next, as far as they were asked for.
@@ -114,7 +119,9 @@ impl FileOrder {
 
     /// Files have been opened by name, up to this one.
     pub(super) fn begin_after(&mut self, last: ListedFile) {
-        *self = Self { last: Some(last), runs: [1; ORDERS.len()], expected: VecDeque::new() };
+        let recent = VecDeque::from([last.oid]);
+        *self =
+            Self { last: Some(last), recent, runs: [1; ORDERS.len()], expected: VecDeque::new() };
     }
 
     /// A file is opened, one of these entries. Tells how many opens now follow each other.
@@ -123,9 +130,13 @@ impl FileOrder {
         entries: &(impl Iterator<Item = &'e Entry> + Clone),
         file: ListedFile,
     ) -> u32 {
-        if self.last.as_ref().is_some_and(|last| last.oid == file.oid) {
+        if self.recent.contains(&file.oid) {
             return self.run();
         }
+        if self.recent.len() == AGAIN_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(file.oid);
         let place = self.expected.iter().take(LEFT_OUT_MAX + 1).position(|oid| *oid == file.oid);
         if let Some(place) = place {
             self.expected.drain(..=place);

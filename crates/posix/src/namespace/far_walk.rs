@@ -8,7 +8,7 @@ use azekura_proto::{FileKind, Oid};
 
 use super::Namespace;
 use crate::cache::{AskedAny, Step};
-use crate::{Errno, Result};
+use crate::{Errno, FileSystem, Result};
 
 /// What an engine has told of a name.
 #[derive(Debug)]
@@ -29,38 +29,44 @@ pub(super) struct End {
 impl End {
     /// What was told of a name, if it is this one.
     pub(super) fn of(self, dir: Oid, name: &[u8]) -> Option<Told> {
-        (self.dir == dir && self.name == name).then_some(self.told)
+        self.is_of(dir, name).then_some(self.told)
+    }
+
+    /// Whether it is about this name.
+    pub(super) fn is_of(&self, dir: Oid, name: &[u8]) -> bool {
+        self.dir == dir && self.name == name
+    }
+
+    /// What was told.
+    pub(super) fn told(&self) -> &Told {
+        &self.told
     }
 }
 
 /// The names of a path that one request asks for, of those that follow each other in it.
-pub(super) fn names_at_once<'n>(names: impl Iterator<Item = &'n [u8]>) -> Vec<u8> {
+pub(crate) fn names_at_once<'n>(names: impl Iterator<Item = &'n [u8]>) -> Vec<u8> {
     let is_plain = |name: &&[u8]| !matches!(*name, b"." | b"..") && name.len() <= NAME_BYTES_MAX;
     let names: Vec<_> = names.take_while(is_plain).take(WALK_NAMES_MAX).collect();
     names.join(&b'/')
 }
 
-impl Namespace {
-    /// Whether names are looked up together. What is on its way to the engine is not known to it.
-    pub(super) fn looks_along(&self) -> bool {
-        self.fs.keeps_listed() && self.fs.newborns.are_none()
-    }
-
-    /// Looks up the names of a path from a directory on. Leaves the steps where they are believed for a moment,
-    /// as far as they lead to directories, and gives where they end, if that is within the path or its last
-    /// name.
-    pub(super) fn look_along(&self, dir: Oid, path: &[u8]) -> Result<Option<End>> {
-        let cache = &self.fs.cache;
-        let names = || path.split(|byte| *byte == b'/');
-        let first = names().next().unwrap_or_default();
-        let with_dir = self.fs.checks() && !self.caller.is_root() && cache.dir(dir).is_none();
-        let asked = cache.ask_any_dir();
-        let walked = self.fs.call_entry(dir, first, Walk { dir, path, with_dir })?;
+impl FileSystem {
+    /// Keeps what an engine has told of the names of a path from a directory on: the steps, as far as they lead to
+    /// directories. Gives where they end, if that is within the path or its last name.
+    pub(super) fn keep_walked(
+        &self,
+        asked: AskedAny,
+        dir: Oid,
+        path: &[u8],
+        walked: WalkedPath,
+    ) -> Option<End> {
+        let cache = &self.cache;
         let WalkedPath { dir: above, steps, is_absent } = walked;
         if let Some(attr) = above {
             cache.keep_met_dir(asked, dir, attr);
         }
-        let (mut at, mut end, mut names) = (dir, None, names());
+        let mut names = path.split(|byte| *byte == b'/');
+        let (mut at, mut end) = (dir, None);
         for (found, name) in steps.into_iter().zip(names.by_ref()) {
             let (dir, Found { entry, attr }) = (at, &found);
             if entry.kind == FileKind::Directory {
@@ -76,7 +82,24 @@ impl Namespace {
         if let Some(name) = names.next().filter(|_| is_absent) {
             end = Some(End { dir: at, name: name.to_vec(), told: Told::Absent });
         }
-        Ok(end)
+        end
+    }
+}
+
+impl Namespace {
+    /// Whether names are looked up together. What is on its way to the engine is not known to it.
+    pub(super) fn looks_along(&self) -> bool {
+        self.fs.keeps_listed() && self.fs.newborns.are_none()
+    }
+
+    /// Looks up the names of a path from a directory on; see [`FileSystem::keep_walked`].
+    pub(super) fn look_along(&self, dir: Oid, path: &[u8]) -> Result<Option<End>> {
+        let cache = &self.fs.cache;
+        let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let with_dir = self.fs.checks() && !self.caller.is_root() && cache.dir(dir).is_none();
+        let asked = cache.ask_any_dir();
+        let walked = self.fs.call_entry(dir, first, Walk { dir, path, with_dir })?;
+        Ok(self.fs.keep_walked(asked, dir, path, walked))
     }
 
     /// Where the next name leads by which a walk goes on, by what its end was last time or by another one from

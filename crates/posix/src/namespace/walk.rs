@@ -144,6 +144,9 @@ impl Namespace {
     fn place_to_look_at(&self, path: &[u8]) -> Walked<(Place, Option<End>)> {
         let mut walk = Walk { wants_last: true, ..Walk::new(path, 0) };
         let place = self.walk(self.base, path, &mut walk)?;
+        if let (Place::Name { dir, name, .. }, None) = (&place, &walk.end) {
+            walk.end = self.fs.first_end(*dir, name);
+        }
         Ok((place, walk.end))
     }
 

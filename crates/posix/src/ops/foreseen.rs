@@ -16,7 +16,7 @@ use azekura_proto::message::typed::{FileLeased, LeaseRead, OpenEntry, OpenedEntr
 use azekura_proto::{Attr, FileKind, Oid, TargetId};
 use rustix::fs::OFlags;
 
-use crate::listed::{BroughtFile, Foreseen, ListedFile, PartOf, Wanted};
+use crate::listed::{BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
 use crate::reader::FileReader;
 use crate::{Credentials, FileSystem, OpenFile, Result};
 
@@ -43,6 +43,15 @@ struct Opened {
     leased: Option<(Instant, FileReader)>,
 }
 
+/// Files are being asked for beside the program, until this is dropped.
+struct Bringing<'l>(&'l Listings);
+
+impl Drop for Bringing<'_> {
+    fn drop(&mut self) {
+        self.0.end_bringing();
+    }
+}
+
 impl FileSystem {
     /// What became of files that were opened and read before the program asked for them.
     pub fn foreseen(&self) -> Foreseen {
@@ -61,6 +70,7 @@ impl FileSystem {
         if !self.keeps_listed() || flags.contains(OFlags::DIRECTORY) {
             return Ok(None);
         }
+        self.listed.wait_for_coming(dir, name);
         let bytes_max = self.bytes_ahead(dir, name);
         let (mut here, mut wanted) = self.listed.open_file(dir, name, bytes_max);
         if let Wanted::Listing(last) = wanted {
@@ -72,17 +82,17 @@ impl FileSystem {
             (here, wanted) = self.listed.open_file(dir, name, bytes_max);
         }
         let brought = here.and_then(|file| self.brought(caller, file, flags));
-        let files = match &wanted {
-            Wanted::Files(files) => &**files,
-            Wanted::Nothing | Wanted::Listing(_) => &[],
+        let files = match wanted {
+            Wanted::Files(files) => files,
+            Wanted::Nothing | Wanted::Listing(_) => Vec::new(),
         };
         if let Some(opened) = brought {
             let opened = opened?;
-            self.bring(dir, files, false);
+            self.bring_beside(dir, files);
             return Ok(Some(opened));
         }
         let is_first = files.first().is_some_and(|file| *file.name == *name);
-        let Some(opened) = self.bring(dir, files, is_first) else { return Ok(None) };
+        let Some(opened) = self.bring(dir, &files, is_first) else { return Ok(None) };
         let Opened { attr, reference, leased } = opened;
         let (attr, mut file) = self.opened(caller, *attr, reference, flags)?;
         if let Some((_, reader)) = leased {
@@ -116,6 +126,26 @@ impl FileSystem {
         }))
     }
 
+    /// Has files asked for while the program goes on with the one that it has. In somebody else's process nobody but
+    /// its own threads may be at work.
+    fn bring_beside(&self, dir: Oid, files: Vec<ListedFile>) {
+        if files.is_empty() {
+            return;
+        }
+        let fs = self.me.upgrade().filter(|_| !self.pool().is_guest());
+        let Some(fs) = fs else { return drop(self.bring(dir, &files, false)) };
+        self.listed.begin_bringing(dir, &files);
+        let work = move || {
+            let bringing = Bringing(&fs.listed);
+            fs.bring(dir, &files, false);
+            drop(bringing);
+        };
+        if self.config().platform.spawn("azekura-brings", Box::new(work)).is_err() {
+            // They are asked for one by one.
+            self.listed.end_bringing();
+        }
+    }
+
     /// Asks for files all at once, and keeps what comes. With `is_first` the first of them is wanted now,
     /// and given back if its name leads to it.
     fn bring(&self, dir: Oid, files: &[ListedFile], is_first: bool) -> Option<Opened> {
@@ -123,7 +153,7 @@ impl FileSystem {
             return None;
         }
         let asked = self.listed.ask();
-        let (at, changes) = (self.now(), self.changes.of_all());
+        let (at, changes) = (self.now(), self.changes.counts());
         let mut batch = Batch::with_capacity(files.len() + 1);
         let names = self.ask_names(dir, files, &mut batch);
         let questions: Vec<_> =
@@ -143,7 +173,12 @@ impl FileSystem {
         for question in questions {
             let file = question.file;
             let until = named_until.get(&question.entry_target).copied();
-            let opened = self.answered(question, &mut replies, at, until);
+            let opened = self.answered(question, &mut replies, at, until).map(|mut opened| {
+                // What was looked at may be from before an own change. Its reader counts those from now on.
+                let oid = opened.reference.oid();
+                opened.leased.take_if(|_| !self.changes.has_attributes_of(oid, &changes));
+                opened
+            });
             match opened {
                 // By its name: others of these may be names of the same file.
                 opened if is_first && file.name == files[0].name => first = opened,
@@ -153,11 +188,6 @@ impl FileSystem {
                 }
                 _ => {}
             }
-        }
-        if changes != self.changes.of_all() {
-            // What was looked at may be from before an own change.
-            self.listed.keep_files((dir, &asked), files.len(), Vec::new());
-            return first.map(|opened| Opened { leased: None, ..opened });
         }
         // In the order in which they are expected to be read.
         let bytes = self.listed.brought_bytes();

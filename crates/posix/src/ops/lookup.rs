@@ -89,6 +89,7 @@ impl FileSystem {
         ttl: Duration,
     ) -> Result<(Attr, Duration, bool)> {
         self.check_search(caller, dir)?;
+        self.listed.wait_for_coming(dir, name);
         let brought = self.listed.brought_attr(dir, name);
         if let Some(attr) = brought.filter(|attr| !self.writing.has_unsettled(attr.oid)) {
             return Ok((attr, ttl, false));

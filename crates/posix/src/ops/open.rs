@@ -1,5 +1,6 @@
 //! `open` of an object that is there. Owns which access mode needs which permission.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::{OpenReference, OpenedName};
@@ -69,6 +70,9 @@ impl FileSystem {
         let may_be_brought = access_of(flags) == READING
             && !flags.contains(OFlags::DIRECTORY)
             && self.reading.is_far(oid.home());
+        if may_be_brought && let Some(opened) = self.open_again(caller, oid, flags) {
+            return opened;
+        }
         let found = if may_be_brought { self.listed.name_of(oid) } else { None };
         let Some(FoundName { dir, name, looked_up }) = found else {
             return self.open(caller, oid, flags);
@@ -94,6 +98,39 @@ impl FileSystem {
             _ => {}
         }
         self.open(caller, oid, flags)
+    }
+
+    /// Opens a file for reading that was closed a moment ago, if it is under its leases what it was.
+    fn open_again(
+        &self,
+        caller: &Credentials,
+        oid: Oid,
+        flags: OFlags,
+    ) -> Option<Result<(Attr, OpenFile)>> {
+        let (attr, reference, reader) = self.closed.take(oid)?;
+        if self.writing.has_unsettled(oid) {
+            return None;
+        }
+        let opened = self.opened(caller, attr, reference, flags);
+        Some(opened.map(|(attr, mut file)| {
+            file.reader = reader;
+            (attr, file)
+        }))
+    }
+
+    /// Closes a file, as dropping it does, for a front end that opens files by [`FileSystem::open_looked_up`]: a small one
+    /// that was read from far away is kept for as long as its leases hold, in case it is opened again. To be followed by
+    /// [`FileSystem::forget_closed`] from time to time.
+    pub fn close(&self, file: OpenFile) {
+        if self.keeps_listed() && file.kind() == FileKind::Regular && !file.is_writable() {
+            let (reference, reader) = file.into_parts();
+            self.closed.keep(reference, reader);
+        }
+    }
+
+    /// Lets files go that were closed and whose leases are over.
+    pub fn forget_closed(&self) {
+        self.closed.remove_old();
     }
 
     /// Opens what a name leads to, by one request where its entry and its inode are at one engine: a regular file for
@@ -192,7 +229,7 @@ impl FileSystem {
         &self,
         caller: &Credentials,
         mut attr: Attr,
-        reference: OpenReference,
+        reference: impl Into<Arc<OpenReference>>,
         flags: OFlags,
     ) -> Result<(Attr, OpenFile)> {
         let (oid, truncates) = (attr.oid, flags.contains(OFlags::TRUNC));

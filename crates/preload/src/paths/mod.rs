@@ -120,14 +120,15 @@ fn classify_descriptor(number: c_int) -> Route {
 }
 
 fn spot(base: &Base, path: Vec<u8>) -> Result<Spot> {
-    let root = service::root()?;
     let (ns, base) = match base {
-        Base::Root => (root, Vec::new()),
-        Base::WorkingDirectory => match working_directory::get() {
-            Some(at) => (root.at(at.oid()?), at.path.clone()),
-            None => return Err(Errno::NOENT),
-        },
+        Base::Root => (service::root_towards(&path)?, Vec::new()),
+        Base::WorkingDirectory => {
+            let root = service::root()?;
+            let at = working_directory::get().ok_or(Errno::NOENT)?;
+            (root.at(at.oid()?), at.path.clone())
+        }
         Base::Descriptor(fd) => {
+            let root = service::root()?;
             let description = table::get(*fd).ok_or(Errno::BADF)?;
             (root.at(description.dir()?), description.path().to_vec())
         }

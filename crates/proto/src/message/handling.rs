@@ -50,6 +50,7 @@ impl Request<'_> {
             | Self::Claim { .. }
             | Self::Space
             | Self::ContainerOpen { .. }
+            | Self::ContainerWalk { .. }
             | Self::ContainerList
             | Self::ContainerReclaim { .. }
             | Self::ContainerChange { .. }
@@ -158,6 +159,7 @@ impl Request<'_> {
                 | Self::Report
                 | Self::Space
                 | Self::ContainerOpen { .. }
+                | Self::ContainerWalk { .. }
                 | Self::ContainerList
                 | Self::Lookup { .. }
                 | Self::Walk { .. }

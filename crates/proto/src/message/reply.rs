@@ -164,6 +164,17 @@ pub enum Reply {
         /// ([`Geometry::tail`](crate::Geometry::tail)): so many, fewer than were asked for where a hole follows.
         brought_bytes: Option<u32>,
     },
+    /// A container, and where a path from its root leads.
+    ContainerWalked {
+        /// The container.
+        container: Container,
+        /// Attributes of its root, if that is at home here.
+        dir: Option<Box<Attr>>,
+        /// As in `Walked`; none where the first name is not here.
+        steps: Vec<(Entry, Option<Box<Attr>>)>,
+        /// As in `Walked`.
+        is_absent: bool,
+    },
 }
 
 impl Reply {

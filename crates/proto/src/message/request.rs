@@ -664,6 +664,16 @@ pub enum Request<'a> {
         /// The shard.
         names: ShardRef,
     },
+
+    // -- containers, once more
+    /// The container with a name, and what each name on a path from its root leads to, as `Walk` tells it: what a program
+    /// that comes from far asks for first. Answer: `ContainerWalked`.
+    ContainerWalk {
+        /// Its name.
+        name: &'a str,
+        /// As in `Walk`.
+        path: &'a [u8],
+    },
 }
 
 impl Request<'_> {
@@ -749,6 +759,7 @@ impl Request<'_> {
             Self::SettleTimes { .. } => "settle_times",
             Self::LeaseAllNames { .. } => "lease_all_names",
             Self::ShardWriteDescriptor { .. } => "shard_write_descriptor",
+            Self::ContainerWalk { .. } => "container_walk",
         }
     }
 }

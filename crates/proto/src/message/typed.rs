@@ -322,6 +322,9 @@ requests! {
     LeaseAllNames { names: ShardRef } -> Leased,
         Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
     SettleTimes { oid: Oid, mtime: Timestamp, ctime: Timestamp } -> (), Reply::Done => ();
+    ContainerWalk<'a> { name: &'a str, path: &'a [u8] } -> (Container, WalkedPath),
+        Reply::ContainerWalked { container, dir, steps, is_absent } =>
+            (container, walked(dir, steps, is_absent));
     CreateNumbered<'a> {
         dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,
         guard: DirectoryGuard, under: Option<NamesLease>

@@ -1,4 +1,4 @@
-//! The ways by which a program reaches what lies far away: three of Azekura's, and two others that
+//! The ways by which a program reaches what lies far away: four of Azekura's, and two others that
 //! people use. Owns the commands that open and close each of them, where what opens a mount goes on
 //! to serve it; knows no hosts.
 
@@ -25,6 +25,8 @@ const SSH_OPTIONS: &str = "UserKnownHostsFile=/dev/null,StrictHostKeyChecking=no
 pub(super) enum Door {
     /// `azekura run --via preload`.
     Preload,
+    /// `azekura run`, which chooses the way by itself.
+    Run,
     /// `azekura mount`.
     Mount,
     /// The same, believing names that it has from listings for a moment.
@@ -53,13 +55,14 @@ fn words<const N: usize>(words: [&str; N]) -> Words {
 }
 
 impl Door {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Preload, Self::Mount, Self::MountListed, Self::Sshfs, Self::Rclone];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Preload, Self::Run, Self::Mount, Self::MountListed, Self::Sshfs, Self::Rclone];
 
     /// In the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Preload => "preload",
+            Self::Run => "run",
             Self::Mount => "mount",
             Self::MountListed => "mount-listed",
             Self::Sshfs => "sshfs",
@@ -75,7 +78,7 @@ impl Door {
     /// Whether a pool is behind it, and not a server of sftp.
     pub(super) fn leads_to_pool(self) -> bool {
         match self {
-            Self::Preload | Self::Mount | Self::MountListed => true,
+            Self::Preload | Self::Run | Self::Mount | Self::MountListed => true,
             Self::Sshfs | Self::Rclone => false,
         }
     }
@@ -83,7 +86,7 @@ impl Door {
     /// A program that it takes and that is not there.
     pub(super) fn lacks(self) -> Option<&'static str> {
         first_missing(match self {
-            Self::Preload | Self::Mount | Self::MountListed => &[],
+            Self::Preload | Self::Run | Self::Mount | Self::MountListed => &[],
             Self::Sshfs => &["sshfs", "sshd", "ssh-keygen"],
             Self::Rclone => &["rclone", "fusermount", "sshd", "ssh-keygen"],
         })
@@ -98,9 +101,10 @@ pub(super) fn mount(azekura: &str, options: &[&str], pool: &str, at: &str) -> Wo
     all
 }
 
-/// A command that finds a pool at a path by `azekura run`.
-pub(super) fn preloaded(azekura: &str, pool: &str, at: &str, command: &[&str]) -> Words {
-    let mut all = words([azekura, "run", "--via", "preload", "--pool", pool, "--prefix", at, "--"]);
+/// A command that finds a pool at a path by `azekura run`, by way of the library or by what that chooses.
+pub(super) fn run(azekura: &str, door: Door, pool: &str, at: &str, command: &[&str]) -> Words {
+    let via = if door == Door::Preload { "preload" } else { "auto" };
+    let mut all = words([azekura, "run", "--via", via, "--pool", pool, "--prefix", at, "--"]);
     all.extend(command.iter().map(|&word| word.to_owned()));
     all
 }
@@ -144,7 +148,9 @@ pub(super) fn has_sent_all(answer: &[u8]) -> bool {
 /// Takes a mount away, when all that was written to it has arrived.
 pub(super) fn take_away(door: Door, azekura: &str, at: &str) -> Words {
     match door {
-        Door::Preload | Door::Mount | Door::MountListed => words([azekura, "umount", at]),
+        Door::Preload | Door::Run | Door::Mount | Door::MountListed => {
+            words([azekura, "umount", at])
+        }
         Door::Sshfs | Door::Rclone => words(["umount", at]),
     }
 }

@@ -174,7 +174,7 @@ impl FarHosts {
     fn in_pool(&self, script: &str, run: &Run) -> Result<()> {
         let pool = self.engine.pool_name();
         let shell = ["sh", "-c", script];
-        self.at(SERVER, &door::preloaded(&self.azekura, &pool, &run.far, &shell), run)
+        self.at(SERVER, &door::run(&self.azekura, Door::Preload, &pool, &run.far, &shell), run)
     }
 
     /// Puts everything where the program looks for it, without the link.
@@ -209,15 +209,16 @@ impl FarHosts {
         if program.writes { self.in_pool(EMPTY, run) } else { Ok(()) }
     }
 
-    /// Opens the door; the preload library's has nothing that stays open, but what its first program has found out.
+    /// Opens the door; that of `azekura run` has nothing that stays open, but what its first program has found out.
     fn open(&self, run: &Run) -> Result<Option<Mounted>> {
         let place = || self.sftp.as_ref().map(SftpServer::place).context("there is no server");
         let words: Words = match run.door {
-            Door::Preload => {
+            Door::Preload | Door::Run => {
                 // As the mounts have been asked once before the program begins.
                 let words = ["stat", run.far.as_str()];
                 let pool = self.engine.pool_name();
-                self.at(CLIENT, &door::preloaded(&self.azekura, &pool, &run.far, &words), run)?;
+                let words = door::run(&self.azekura, run.door, &pool, &run.far, &words);
+                self.at(CLIENT, &words, run)?;
                 return Ok(None);
             }
             Door::Mount => door::mount(&self.azekura, &[], &self.engine.pool_name(), &run.far),
@@ -272,8 +273,9 @@ impl FarHosts {
     ) -> Result<Outcome> {
         let shell = ["sh", "-c", program.script];
         let words = match run.door {
-            Door::Preload => {
-                door::preloaded(&self.azekura, &self.engine.pool_name(), &run.far, &shell)
+            Door::Preload | Door::Run => {
+                let pool = self.engine.pool_name();
+                door::run(&self.azekura, run.door, &pool, &run.far, &shell)
             }
             Door::Mount | Door::MountListed | Door::Sshfs | Door::Rclone => {
                 shell.map(str::to_owned).into()

@@ -184,13 +184,13 @@ impl Experiment for FarPrograms {
         let text = format!(
             "A program runs on one host, and its files lie on another, over a link of 1 Gbit/s \
              made by `azekura-lab netlab`, to which a round trip is added (half of it in each \
-             direction). *preload* is `azekura run`, *mount* is `azekura mount`, *mount-listed* \
+             direction). *preload* is `azekura run --via preload`, *run* is `azekura run`, *mount* is `azekura mount`, *mount-listed* \
              the same with `--far-names listed`, of a pool with one engine in memory; *sshfs* and \
              *rclone* (`rclone mount` by sftp, with its full cache) reach the same files in memory by the far host's sshd. Every run begins cold: \
              with a mount, a process and a home directory of its own; the files are not cached on \
              this side. A mount is there before the time begins, and has been asked for its root \
-             once; by preload another program has asked for that, and the program connects within \
-             its time. The time of a program that writes ends when its mount, which has to send \
+             once; by preload and run another program has asked for that, and the program connects, and \
+             is given its mount, within its time. The time of a program that writes ends when its mount, which has to send \
              all of it, is gone again. A program is ended after {:.0} s; what is told of it then \
              is a bound (\"over\"). *Round trips* are what a run takes longer than the same \
              without a round trip, over the round trip. *The link allows* one round trip and the \
