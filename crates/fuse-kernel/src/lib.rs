@@ -8,6 +8,7 @@ mod dirent;
 mod dispatch;
 mod entry;
 mod handler;
+mod latch;
 mod lent;
 mod mount;
 mod negotiate;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::channel::{Channel, Received};
 use crate::dispatch::Dispatcher;
 use crate::handler::{Handler, Workers};
+use crate::latch::Latch;
 use crate::lent::Lender;
 use crate::negotiate::{Negotiated, RingOffer, SessionConfig, negotiate};
 use crate::notify::Notifier;
@@ -36,6 +37,8 @@ pub struct Session {
     channel: Arc<Channel>,
     negotiated: Negotiated,
     over: Arc<AtomicBool>,
+    /// No further request comes from the device.
+    ended: Arc<Latch>,
 }
 
 impl Session {
@@ -52,7 +55,7 @@ impl Session {
     ) -> Result<Self, SessionError> {
         let channel = Arc::new(Channel::new(device));
         let dispatcher = Arc::new(Dispatcher { channel: Arc::clone(&channel), handler });
-        let over = Arc::new(AtomicBool::new(false));
+        let (over, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(Latch::default()));
         let mut buffer = vec![0; config.max_write_bytes as usize + HEAD_ROOM_BYTES];
         let mut queues = None;
         let mut negotiated = negotiate(&channel, config, &mut buffer, |offer| {
@@ -62,6 +65,7 @@ impl Session {
         let pool = Arc::new(Pool {
             dispatcher,
             over: Arc::clone(&over),
+            ended: Arc::clone(&ended),
             buffer_bytes: buffer.len(),
             threads_max: config.threads.max(1),
             over_io_uring: AtomicBool::new(false),
@@ -79,7 +83,7 @@ impl Session {
         }
         pool.over_io_uring.store(negotiated.over_io_uring, Ordering::Relaxed);
         let queues = queues.map(|queues| queues as Arc<dyn Workers>);
-        Ok(Self { pool, queues, channel, negotiated, over })
+        Ok(Self { pool, queues, channel, negotiated, over, ended })
     }
 
     /// What the kernel has agreed to.
@@ -100,6 +104,11 @@ impl Session {
     /// Becomes true when the mount is gone.
     pub fn over(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.over)
+    }
+
+    /// Waits until the mount is gone; what has been asked before may still be worked at, and nobody waits for it.
+    pub fn wait_gone(&self) {
+        self.ended.wait();
     }
 
     /// Waits until the mount is gone and all threads have ended.
@@ -147,6 +156,7 @@ struct Pool<H> {
     dispatcher: Arc<Dispatcher<H>>,
     /// The kernel has said that the mount is gone.
     over: Arc<AtomicBool>,
+    ended: Arc<Latch>,
     buffer_bytes: usize,
     threads_max: usize,
     /// Requests come another way.
@@ -227,9 +237,11 @@ impl<H: Handler> Pool<H> {
                 }
                 Ok(Received::Unmounted) => {
                     pool.over.store(true, Ordering::Release);
+                    pool.ended.set();
                     return;
                 }
                 Err(errno) => {
+                    pool.ended.set();
                     tracing::error!("reading /dev/fuse failed, a FUSE thread ends: {errno}");
                     return;
                 }

@@ -104,20 +104,28 @@ fn may_lend() -> bool {
 }
 
 impl Server {
-    /// Waits until the mount is gone.
-    pub fn wait_over(&self) {
-        self.session.wait();
+    /// Waits until the mount is gone; what was asked before, and nobody waits for, may still be worked at.
+    pub fn wait_gone(&self) {
+        self.session.wait_gone();
     }
 
-    /// Waits until the mount is gone, and what programs were answered for has arrived.
+    /// The mount is gone, and the process ends soon: waits until what programs were answered for has arrived.
     ///
     /// # Errors
     /// What became of that, if not all of it has.
-    pub fn wait(&self) -> Result<(), Errno> {
-        self.wait_over();
+    pub fn settle(&self) -> Result<(), Errno> {
         self.front_end.waiters.close();
-        self.ticker.stop();
         self.front_end.fs.drain_for_good()
+    }
+
+    /// Waits until the mount is gone, all that was asked is done, and what programs were answered for has arrived.
+    ///
+    /// # Errors
+    /// As of [`Server::settle`].
+    pub fn wait(&self) -> Result<(), Errno> {
+        self.session.wait();
+        self.ticker.stop();
+        self.settle()
     }
 
     /// Becomes true when the mount is gone.

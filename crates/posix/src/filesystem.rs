@@ -181,9 +181,6 @@ impl FileSystem {
     ) -> std::result::Result<Arc<Self>, MountError> {
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let path = names_at_once(names);
-        if path.is_empty() {
-            return Self::mount(pool, name, config);
-        }
         let at = config.platform.now();
         let walk = ContainerWalk { name, path: &path };
         let (container, walked) =

@@ -50,6 +50,14 @@ pub(super) struct MountedCommand {
     pub(super) verbose: u8,
 }
 
+impl MountedCommand {
+    /// What the command is likely to look at first, by its words: below the prefix.
+    pub(super) fn first_path(&self) -> Option<&Path> {
+        let words = self.program.words.iter();
+        words.filter_map(|word| Path::new(word).strip_prefix(&self.prefix).ok()).next()
+    }
+}
+
 /// Runs the command, and comes to what it came to.
 ///
 /// # Errors

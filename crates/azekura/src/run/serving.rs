@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -40,6 +41,9 @@ pub(crate) struct ServingArgs {
     container: String,
     #[arg(long, value_enum)]
     cache: Cache,
+    /// What the command is likely to look at first, from the root on
+    #[arg(long)]
+    towards: Option<OsString>,
     /// The library reads and writes data, past the mount
     #[arg(long)]
     beside_library: bool,
@@ -73,15 +77,16 @@ pub(crate) fn run(args: &ServingArgs) -> Result<Verdict> {
         return Ok(Verdict::Bad);
     }
     hang_up_with_front(socket)?;
-    server.wait_over();
+    // What is still read ahead, nobody waits for.
+    server.wait_gone();
     // Nobody hears it where the command's end was not to wait for this one.
     let _ = handover::send_as_server(socket, &FromServer::Gone);
-    let arrived = match server.wait() {
+    let arrived = match server.settle() {
         Ok(()) => FromServer::Arrived,
         Err(errno) => FromServer::Lost(errno.to_string()),
     };
     let _ = handover::send_as_server(socket, &arrived);
-    // The process ends now, and need not wait for engines that do not answer.
+    // The front does not wait for that.
     fs.pool().leave();
     Ok(Verdict::Good)
 }
@@ -104,7 +109,8 @@ fn serve(args: &ServingArgs, socket: impl AsFd) -> Result<Option<(Arc<FileSystem
         ..usual
     };
     let config = args.reading.writing(&args.write).apply_to_mount(config)?;
-    let fs = FileSystem::mount(pool, &args.container, config)?;
+    let towards = args.towards.as_deref().unwrap_or_default().as_bytes();
+    let fs = FileSystem::mount_towards(pool, &args.container, config, towards)?;
     let config = ServeConfig {
         cache: args.cache.of_mount(),
         threads: None,
@@ -170,6 +176,9 @@ impl Serving {
         if mounted.beside_library {
             command.arg("--beside-library");
         }
+        if let Some(path) = mounted.first_path() {
+            command.arg("--towards").arg(path);
+        }
         let options: Vec<OsString> = mounted.reading.options()?;
         command.args(options).env_remove(LD_PRELOAD);
         command.stdin(Stdio::from(theirs)).stdout(Stdio::null());
@@ -203,25 +212,22 @@ impl Serving {
     ///
     /// # Errors
     /// If the process cannot be heard.
-    pub(super) fn end(mut self) -> Result<Left> {
+    pub(super) fn end(self) -> Result<Left> {
         let deadline = Instant::now() + LINGER;
         let mut is_gone = false;
         loop {
             if !is_gone && !self.says_something(deadline)? {
                 return Ok(Left::InUse);
             }
-            let left = match handover::receive_from_server(&self.socket)? {
-                Some(FromServer::Gone) => {
-                    is_gone = true;
-                    continue;
+            match handover::receive_from_server(&self.socket)? {
+                Some(FromServer::Gone) => is_gone = true,
+                Some(FromServer::Arrived) => return Ok(Left::Nothing),
+                Some(FromServer::Lost(reason)) => return Ok(Left::Lost(reason)),
+                _ => {
+                    let reason = "the process that served the mount has ended".to_owned();
+                    return Ok(Left::Lost(reason));
                 }
-                Some(FromServer::Arrived) => Left::Nothing,
-                Some(FromServer::Lost(reason)) => Left::Lost(reason),
-                _ => Left::Lost("the process that served the mount has ended".to_owned()),
-            };
-            // It has said its last word, so this does not take long.
-            let _ = self.process.wait();
-            return Ok(left);
+            }
         }
     }
 

@@ -43,9 +43,10 @@ pub(crate) fn walk_container(
     let root = container.root;
     let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
     let local = node.local(node.entry_target(root, first)).filter(|_| !first.is_empty());
-    let walked = local.and_then(|local| along(node, local, asker, (root, path), true).ok());
-    let Walked { above, steps, is_absent } = walked.unwrap_or_default();
-    Ok(Reply::ContainerWalked { container, dir: above, steps, is_absent })
+    let walked = local.and_then(|local| along(node, local, asker, (root, path), false).ok());
+    let Walked { steps, is_absent, .. } = walked.unwrap_or_default();
+    let dir = local_attributes(node, asker, root).unwrap_or_default();
+    Ok(Reply::ContainerWalked { container, dir, steps, is_absent })
 }
 
 /// Walks along a path. What goes wrong behind the first name only ends the walk: whoever looks up the next name

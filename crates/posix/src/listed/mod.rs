@@ -230,8 +230,12 @@ impl Listings {
 
     /// To be called before anything is asked for.
     pub(crate) fn ask(&self) -> Asked {
-        let name_changes = self.name_changes.count();
-        let stamp = Stamp { since: self.platform.now(), name_changes };
+        self.ask_since(self.platform.now())
+    }
+
+    /// The same of what was asked for a while ago, when nobody here could change anything yet.
+    pub(crate) fn ask_since(&self, since: Instant) -> Asked {
+        let stamp = Stamp { since, name_changes: self.name_changes.count() };
         Asked { stamp, data: self.changes.counts() }
     }
 

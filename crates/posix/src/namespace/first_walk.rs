@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use azekura_proto::Oid;
 use azekura_proto::message::typed::WalkedPath;
+use azekura_proto::{Attr, Oid};
 use parking_lot::Mutex;
 
 use super::far_walk::{End, Told};
@@ -33,7 +33,15 @@ impl FileSystem {
         }
         let answered = self.now();
         let age = answered.saturating_duration_since(at);
-        let (asked, asked_any) = (self.listed.ask(), self.cache.ask_any_dir().earlier_by(age));
+        let (asked, asked_any) =
+            (self.listed.ask_since(at), self.cache.ask_any_dir().earlier_by(age));
+        let mut dir = self.root();
+        for (found, name) in walked.steps.iter().zip(path.split(|byte| *byte == b'/')) {
+            if let Some(attr) = &found.attr {
+                self.listed.keep_told(&asked, (dir, name.into()), Attr::clone(attr));
+            }
+            dir = found.entry.oid;
+        }
         let end = self.keep_walked(asked_any, self.root(), path, walked);
         *self.first_walk.0.lock() = end.map(|end| FirstEnd { end, asked, answered });
     }

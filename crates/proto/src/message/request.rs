@@ -671,7 +671,7 @@ pub enum Request<'a> {
     ContainerWalk {
         /// Its name.
         name: &'a str,
-        /// As in `Walk`.
+        /// As in `Walk`, or nothing.
         path: &'a [u8],
     },
 }

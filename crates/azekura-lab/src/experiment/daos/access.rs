@@ -54,8 +54,9 @@ impl Experiment for Access {
     fn method(&self, settings: &Settings) -> String {
         format!(
             "{PROCESSES} processes write and then read a file each (N-N) of up to {}, sequentially \
-             and in transfers of one size. {PATHS} All but the mount read through descriptors that \
-             the engine passes, past it. The pool is one engine with one target in memory, on \
+             and in transfers of one size. {PATHS} All but the mount read and write through descriptors \
+             that the engine passes, past it; for the mount the kernel does so, where root has made \
+             it and Linux is 6.9 or later. The pool is one engine with one target in memory, on \
              the same host; the chunk size is 1 MiB. Pages that the kernel keeps of a \
              mount's files are dropped before reading. The paper's processes move 5 GiB each. {} {}",
             format_bytes(bandwidth::part_bytes(settings)),

@@ -193,7 +193,7 @@ impl Experiment for Ior {
             "{PROCESSES} processes write and then read up to {} each, sequentially, their parts of \
              one file (N-1) or a file each (N-N), which lies on all of {TARGETS} targets of one \
              engine in memory on the same host; the chunk size is 1 MiB. All but the mount read \
-             through descriptors that the engine passes, past it. {} Of our load: {} IOR moves all \
+             and write through descriptors that the engine passes, past it. {} Of our load: {} IOR moves all \
              of it once in each repetition.",
             azekura::report::format_bytes(bandwidth::part_bytes(settings)),
             Tool::Ior.told(),
