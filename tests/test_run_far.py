@@ -1,4 +1,4 @@
-"""`azekura run` where the pool is far: what a command starts shares one mount, unless there can be none."""
+"""`azekura run` where the pool is far: what a command starts shares a mount unless there can be none."""
 
 import re
 import time
@@ -19,7 +19,7 @@ def far(world):
 
 
 def run(far, *command, around=(), options=()):
-    """What came of a command for which nobody has said how it reaches the pool, and by which way it did."""
+    """What came of a command of which nobody has said how it reaches the pool, and by which way."""
     words = (*around, BINARY, "run", "-v", "--pool", "far", *options, "--", *command)
     done = far.lab.exec("near", *words, check=False)
     return done, re.findall(r" via ([a-z]+): (.*)", done.stderr)

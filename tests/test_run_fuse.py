@@ -437,7 +437,7 @@ def test_what_the_command_leaves_in_the_background_keeps_its_mount(pool, run):
 
 
 def test_whoever_reads_to_the_end_does_not_wait_for_what_was_left(pool, run):
-    """Pipes of the caller end with the command, also standard error, and whatever else it has inherited."""
+    """Pipes of the caller end with the command: standard error, and whatever else it has inherited."""
     read, write = os.pipe()
     script = f"(sleep 3; : >{PREFIX}/after) >{PREFIX}/said 2>&1 {write}>&- & exit 0"
     started = time.monotonic()

@@ -57,7 +57,7 @@ impl Ticker {
         let thread = std::thread::Builder::new().name("fuse-ticker".into()).spawn(move || {
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 fs.pool().tick();
-                fs.forget_closed();
+                fs.forget_opened();
                 if let Err(errno) = fs.look_after_changes() {
                     tracing::debug!("changes in flight wait for their engine: {errno}");
                 }

@@ -9,22 +9,22 @@ use azekura_client::{ClientError, Objects as _, OpenReference, Pool};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{ReadPolicy, WritePolicy};
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::typed::{ContainerWalk, GetAttr};
+use azekura_proto::message::typed::GetAttr;
 use azekura_proto::message::{Container, TypedRequest};
 use azekura_proto::{Attr, Oid, Status, TargetId};
 
 use crate::cache::DirCache;
 use crate::changes::Changes;
-use crate::closed::ClosedFiles;
 use crate::errno::of_client;
 use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
 use crate::listed::{Listings, Trust};
-use crate::namespace::{FirstWalk, names_at_once};
 use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
+use crate::reopened::ReopenedFiles;
 use crate::unsynced::Unsynced;
+use crate::walked::FirstWalk;
 use crate::writer::{Settled, Writing};
 use crate::{Access, Credentials, Errno, OFlags, OpenFile, Result, permission};
 
@@ -128,8 +128,8 @@ pub struct FileSystem {
     pub(crate) listed: Listings,
     /// Where a path led that was asked for with the container.
     pub(crate) first_walk: FirstWalk,
-    /// Far files that were open a moment ago.
-    pub(crate) closed: ClosedFiles,
+    /// Far files that were opened a moment ago.
+    pub(crate) reopened: ReopenedFiles,
     /// Files that nobody here has open.
     pub(crate) files: KnownFiles,
     /// Objects that nobody else can reach yet.
@@ -142,7 +142,8 @@ pub struct FileSystem {
     pub(crate) writing: Arc<Writing>,
 }
 
-fn not_mounted(pool: &Pool, name: &str, error: ClientError) -> MountError {
+/// Why a container could not be opened.
+pub(crate) fn not_mounted(pool: &Pool, name: &str, error: ClientError) -> MountError {
     match error {
         ClientError::Status(Status::NotFound) => {
             let (pool, container) = (pool.map().name.clone(), name.to_owned());
@@ -165,29 +166,6 @@ impl FileSystem {
         let container = pool.container_open(name);
         let container = container.map_err(|error| not_mounted(&pool, name, error))?;
         Ok(Self::of_container(pool, container, config))
-    }
-
-    /// As [`FileSystem::mount`], for a program that is about to look at a path, from the root on: from far away that
-    /// comes along. What was told of it is believed for a moment, as what listings bring is
-    /// ([`FsConfig::listed_from_us`]).
-    ///
-    /// # Errors
-    /// Those of [`FileSystem::mount`].
-    pub fn mount_towards(
-        pool: Arc<Pool>,
-        name: &str,
-        config: FsConfig,
-        path: &[u8],
-    ) -> std::result::Result<Arc<Self>, MountError> {
-        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-        let path = names_at_once(names);
-        let at = config.platform.now();
-        let walk = ContainerWalk { name, path: &path };
-        let (container, walked) =
-            pool.call(TargetId(0), walk).map_err(|error| not_mounted(&pool, name, error))?;
-        let fs = Self::of_container(pool, container, config);
-        fs.keep_first_walk(at, &path, walked);
-        Ok(fs)
     }
 
     /// A container of the pool that somebody has opened before.
@@ -230,7 +208,7 @@ impl FileSystem {
             cache,
             listed,
             first_walk: FirstWalk::default(),
-            closed: ClosedFiles::default(),
+            reopened: ReopenedFiles::default(),
             files,
             newborns: Newborns::default(),
             changes,

@@ -26,7 +26,7 @@ pub struct OpenFile {
     kind: FileKind,
     flags: OFlags,
     pub(crate) layout: FileLayout,
-    pub(crate) reader: FileReader,
+    pub(crate) reader: Arc<FileReader>,
     /// Its data, as far as they can be read and written past the engine.
     pub(crate) local: LocalFile,
     /// Opening has cut the file, which took set-id bits from it.
@@ -54,7 +54,7 @@ impl OpenFile {
             kind: attr.kind,
             flags: flags & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC),
             layout,
-            reader: FileReader::new(attr.size),
+            reader: Arc::new(FileReader::new(attr.size)),
             local: LocalFile::new(),
             has_lost_bits: false,
             is_written: AtomicBool::new(at_first_write.is_none()),
@@ -63,9 +63,9 @@ impl OpenFile {
         }
     }
 
-    /// What keeps the file open, and how it is read.
-    pub(crate) fn into_parts(self) -> (Arc<OpenReference>, FileReader) {
-        (self.reference, self.reader)
+    /// What keeps the file open.
+    pub(crate) fn reference(&self) -> &Arc<OpenReference> {
+        &self.reference
     }
 
     /// By what a change of the attributes is judged before the engine says whether it still holds.

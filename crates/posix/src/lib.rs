@@ -10,7 +10,6 @@
 
 mod cache;
 mod changes;
-mod closed;
 mod contents;
 mod credentials;
 pub mod errno;
@@ -26,7 +25,9 @@ mod ops;
 mod permission;
 mod privileges;
 mod reader;
+mod reopened;
 mod unsynced;
+mod walked;
 mod writer;
 
 pub use azekura_client::{ClientError, LocalUse, Pool};

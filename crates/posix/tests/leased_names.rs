@@ -290,3 +290,41 @@ fn directories_that_are_looked_at_are_listed_again_together() {
     look_around(dirs[0]);
     assert!(cluster.asked(|| dirs.into_iter().for_each(look_around)).is_empty());
 }
+
+#[test]
+fn files_that_were_made_here_are_opened_ahead_as_any_others() {
+    let cluster = cluster();
+    cluster.root().create_dir("/new", 0o755).unwrap();
+    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
+    let config = FsConfig {
+        cache: CachePolicy::AUTO,
+        check_permissions: false,
+        read_policy: ReadPolicy::Predictive(parameters),
+        listed_from_us: Some(0),
+        listed_trust: Trust::Leased,
+        changes_in_flight: true,
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let dir = find(&fs, "/new");
+    let names: Vec<String> = (0..20).map(|number| format!("part_{number:02}.o")).collect();
+    for name in &names {
+        assert_eq!(look(&fs, dir, name), Err(Errno::NOENT));
+        let (_, file) = fs.create(&CALLER, dir, name.as_bytes(), 0o644, OFlags::WRONLY).unwrap();
+        fs.write(&file, 0, name.as_bytes()).unwrap();
+        fs.flush(&file).unwrap();
+    }
+    // As a linker does.
+    assert_eq!(look(&fs, dir, "program"), Err(Errno::NOENT));
+    let (_, program) = fs.create(&CALLER, dir, b"program", 0o755, OFlags::WRONLY).unwrap();
+    for name in &names {
+        let (attr, _) = fs.lookup_for(&CALLER, dir, name.as_bytes()).unwrap();
+        let (_, file) = fs.open_looked_up(&CALLER, attr.oid, OFlags::RDONLY).unwrap();
+        let mut buffer = [0; 64];
+        let got = fs.read(&file, 0, &mut buffer).unwrap();
+        assert_eq!(&buffer[..got], name.as_bytes());
+    }
+    drop(program);
+    let foreseen = fs.foreseen();
+    assert!(foreseen.opened_files >= 10, "{foreseen:?}");
+}

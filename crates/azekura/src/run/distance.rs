@@ -5,9 +5,10 @@ use std::time::Duration;
 use azekura_client::{ClientConfig, Pool, PoolFile};
 use azekura_posix::{FileSystem, FsConfig};
 
-use super::LOOK_TIMEOUT;
 use crate::names::ContainerName;
 
+/// How long a pool may take to answer, before the command is run anyway.
+pub(super) const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// From this round trip on, in microseconds, a mount is the better way: each process that has the library connects for
 /// itself and knows nothing of what the others have looked up, while one mount serves all that a command starts. Below it
 /// what the kernel adds to each call counts for more.

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -14,49 +14,20 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process
 use signal_hook::consts::SIGINT;
 
 use super::args::Cache;
-use super::environment::{LD_PRELOAD, Variables};
+use super::environment::LD_PRELOAD;
 use super::handover::{self, ToFront};
 use super::inside::INSIDE_COMMAND;
-use super::launch::{self, Program};
+use super::launch;
+use super::mounted::MountedCommand;
 use super::serving::{Left, Serving};
 use super::{descriptors, signals};
 use crate::connect;
 use crate::host::mounts;
-use crate::names::ContainerName;
 use crate::outcome::Verdict;
-use crate::reading::ReadArgs;
 use crate::report;
 
 /// Tells commands started from within which container is mounted already.
 const MOUNTED: &str = "AZEKURA_MOUNTED";
-
-/// What is to be run, and how.
-#[derive(Debug)]
-pub(super) struct MountedCommand {
-    pub(super) name: ContainerName,
-    pub(super) prefix: PathBuf,
-    pub(super) cache: Cache,
-    /// The library reads and writes data, past the mount.
-    pub(super) beside_library: bool,
-    pub(super) reading: ReadArgs,
-    pub(super) program: Program,
-    /// For the command; where it has `LD_PRELOAD`, only the command gets that.
-    pub(super) variables: Variables,
-    /// Where the command starts, if not here.
-    pub(super) cwd: Option<PathBuf>,
-    /// Files of the mount to be opened under given numbers.
-    pub(super) reopen: Vec<OsString>,
-    /// How much is said of what goes on.
-    pub(super) verbose: u8,
-}
-
-impl MountedCommand {
-    /// What the command is likely to look at first, by its words: below the prefix.
-    pub(super) fn first_path(&self) -> Option<&Path> {
-        let words = self.program.words.iter();
-        words.filter_map(|word| Path::new(word).strip_prefix(&self.prefix).ok()).next()
-    }
-}
 
 /// Runs the command, and comes to what it came to.
 ///

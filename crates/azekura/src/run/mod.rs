@@ -12,6 +12,7 @@ mod front;
 mod handover;
 mod inside;
 mod launch;
+mod mounted;
 mod namespace;
 mod program;
 mod root;
@@ -19,7 +20,6 @@ mod serving;
 mod signals;
 
 use std::ffi::{OsStr, OsString};
-use std::time::Duration;
 
 use anyhow::Result;
 use azekura_client::{ClientConfig, Pool, PoolFile};
@@ -30,7 +30,7 @@ use clap::builder::PossibleValue;
 use self::args::{Cache, Via};
 use self::choice::{Chooser, Way};
 use self::environment::Intercept;
-use self::front::MountedCommand;
+use self::mounted::MountedCommand;
 use crate::names::{ContainerName, DEFAULT_CONTAINER};
 use crate::outcome::{Verdict, usage};
 use crate::report;
@@ -41,9 +41,6 @@ pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
 pub(crate) use launch::{Program, become_program, not_started};
 pub(crate) use serving::{SERVE_COMMAND, ServingArgs, run as run_serve};
 pub(crate) use signals::catch as catch_signals;
-
-/// How long a pool may take to say whether it has a container, before the command is run anyway.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 ///
@@ -170,7 +167,8 @@ fn check_container(name: &ContainerName) -> Result<()> {
         return Ok(());
     }
     let file = PoolFile::find(&name.pool)?;
-    let config = ClientConfig { request_timeout: LOOK_TIMEOUT, ..ClientConfig::default() };
+    let config =
+        ClientConfig { request_timeout: distance::LOOK_TIMEOUT, ..ClientConfig::default() };
     let Ok(pool) = Pool::connect(&file, config) else { return Ok(()) };
     match FileSystem::mount(pool, name.container(), FsConfig::default()) {
         Err(error @ MountError::NoContainer { .. }) => Err(error.into()),

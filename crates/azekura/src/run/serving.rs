@@ -17,10 +17,11 @@ use clap::{Args, ValueEnum as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::args::Cache;
+use super::descriptors;
 use super::environment::LD_PRELOAD;
 use super::handover::{self, FromServer, MountedDevice};
+use super::mounted::MountedCommand;
 use super::namespace::Users;
-use super::{descriptors, front::MountedCommand};
 use crate::connect;
 use crate::outcome::Verdict;
 use crate::reading::{ReadArgs, WriteArgs};

@@ -1,6 +1,5 @@
 //! Open files: reading, writing, and the rest that works on a handle.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use azekura_posix::{Allocation, Attr, Errno, LockKind, OFlags, OpenFile, Privileges, SeekTo};
@@ -160,14 +159,10 @@ impl FrontEnd {
         for owner in file.take_range_owners() {
             result = result.and(self.fs.unlock_owner(oid, LockKind::Range, owner));
         }
-        if let Some(owner) = flock_owner {
-            result = result.and(self.fs.unlock_owner(oid, LockKind::Whole, owner));
+        match flock_owner {
+            Some(owner) => result.and(self.fs.unlock_owner(oid, LockKind::Whole, owner)),
+            None => result,
         }
-        // Otherwise a request of it is still under way.
-        if let Some(file) = Arc::into_inner(file) {
-            self.fs.close(file.open);
-        }
-        result
     }
 
     pub(crate) fn fsync(&self, fh: u64, data_only: bool) -> Result<()> {

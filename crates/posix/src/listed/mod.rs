@@ -35,8 +35,8 @@ use crate::reader::BroughtBytes;
 pub(crate) use directory::Look;
 use directory::{Directory, PAGE_ENTRIES, Page};
 pub use entry::Listed;
+use entry::{Entry, Seen, Stamp};
 pub(crate) use entry::{Part, PartOf};
-use entry::{Seen, Stamp};
 pub use files::Foreseen;
 pub(crate) use files::{BroughtFile, Wanted};
 use files::{BroughtFiles, may_be_brought};
@@ -397,7 +397,10 @@ impl Listings {
     ) -> Look {
         let now = self.platform.now();
         let Known { directories, relied, .. } = known;
-        let directory = directories.get_mut(&dir);
+        let mut directory = directories.get_mut(&dir);
+        let is_void = directory.as_deref_mut().is_some_and(|directory| {
+            directory.is_whole(|page| !self.is_unchanged(dir, page.stamp))
+        });
         match directory.and_then(|directory| self.leased_answer(directory, (dir, name))) {
             Some(answer @ (Look::Known(..) | Look::Absent)) => {
                 relied.note_answered(dir, name, now);
@@ -405,7 +408,7 @@ impl Listings {
                 answer
             }
             Some(look @ Look::Incomplete(_)) if !is_again => look,
-            None if !is_again && relied.note_asked(dir, name, now) => Look::Unlisted,
+            None if !is_again && relied.note_asked(dir, name, now, is_void) => Look::Unlisted,
             _ => Look::Unknown,
         }
     }
@@ -550,12 +553,13 @@ impl Listings {
     }
 
     /// A file is opened for reading: the file itself, if it was brought, and what is worth being asked for,
-    /// with contents of `bytes_max` at most, but for the first.
+    /// with contents of `bytes_max` at most, but for the first, and none that `is_open` says need not be asked for.
     pub(crate) fn open_file(
         &self,
         dir: Oid,
         name: &[u8],
         bytes_max: u64,
+        is_open: impl Fn(Oid) -> bool,
     ) -> (Option<BroughtFile>, Wanted) {
         let _old;
         let now = self.platform.now();
@@ -567,7 +571,9 @@ impl Listings {
             return (here, files.note_unlisted(dir, name));
         };
         let Some((file, run)) = directory.note_file(name) else { return (here, Wanted::Nothing) };
-        let is_wanted = |entry: &_| may_be_brought(entry) && !files.is_here(entry.oid);
+        let is_wanted = |entry: &Entry| {
+            may_be_brought(entry) && !files.is_here(entry.oid) && !is_open(entry.oid)
+        };
         let are_worth_more = files.are_worth_more(dir, run, here.is_some(), now);
         let next = if are_worth_more { directory.next_files(is_wanted) } else { Vec::new() };
         if next.is_empty() {

@@ -130,13 +130,15 @@ impl FileOrder {
         entries: &(impl Iterator<Item = &'e Entry> + Clone),
         file: ListedFile,
     ) -> u32 {
-        if self.recent.contains(&file.oid) {
-            return self.run();
-        }
+        let again = self.recent.iter().position(|oid| *oid == file.oid);
+        let is_again = again.and_then(|place| self.recent.remove(place)).is_some();
         if self.recent.len() == AGAIN_MAX {
             self.recent.pop_front();
         }
         self.recent.push_back(file.oid);
+        if is_again {
+            return self.run();
+        }
         let place = self.expected.iter().take(LEFT_OUT_MAX + 1).position(|oid| *oid == file.oid);
         if let Some(place) = place {
             self.expected.drain(..=place);

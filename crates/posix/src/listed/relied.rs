@@ -55,9 +55,17 @@ impl ReliedWalks {
         &mut self.0[last]
     }
 
-    /// A name is looked at that no lease tells of: whether the directory is to be listed now.
-    pub(super) fn note_asked(&mut self, dir: Oid, name: &[u8], now: Instant) -> bool {
+    /// A name is looked at that no lease tells of: whether the directory is to be listed now. `is_void`: an own change has
+    /// voided the last listing, which says nothing of its use.
+    pub(super) fn note_asked(
+        &mut self,
+        dir: Oid,
+        name: &[u8],
+        now: Instant,
+        is_void: bool,
+    ) -> bool {
         let walk = self.walk(dir, now);
+        walk.answered = walk.answered.filter(|answered| *answered > 0 || !is_void);
         if now.saturating_duration_since(walk.at) > APART_MAX {
             walk.asked = 0;
         }
@@ -136,29 +144,29 @@ mod tests {
     #[test]
     fn the_second_name_has_the_directory_listed_and_the_next_lease_follows_if_that_was_worth_it() {
         let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
-        let looks = [b"a", b"a", b"b"].map(|name| walks.note_asked(dir(1), name, now));
+        let looks = [b"a", b"a", b"b"].map(|name| walks.note_asked(dir(1), name, now, false));
         assert_eq!(looks, [false, false, true]);
         for name in [b"c", b"c", b"d"] {
             walks.note_answered(dir(1), name, now);
         }
         now += Duration::from_secs(1);
-        assert!(walks.note_asked(dir(1), b"e", now), "at once");
+        assert!(walks.note_asked(dir(1), b"e", now, false), "at once");
         walks.note_answered(dir(1), b"f", now);
-        assert!(!walks.note_asked(dir(1), b"g", now), "one look was all that it answered");
-        assert!(walks.note_asked(dir(1), b"h", now));
-        assert!(!walks.note_asked(dir(1), b"i", now), "in vain");
-        assert!(!walks.note_asked(dir(1), b"j", now));
+        assert!(!walks.note_asked(dir(1), b"g", now, false), "one look was all that it answered");
+        assert!(walks.note_asked(dir(1), b"h", now, false));
+        assert!(!walks.note_asked(dir(1), b"i", now, false), "in vain");
+        assert!(!walks.note_asked(dir(1), b"j", now, false));
         now += PAUSE;
-        assert!(!walks.note_asked(dir(1), b"k", now), "that was another walk");
-        assert!(walks.note_asked(dir(1), b"l", now));
+        assert!(!walks.note_asked(dir(1), b"k", now, false), "that was another walk");
+        assert!(walks.note_asked(dir(1), b"l", now, false));
     }
 
     #[test]
     fn directories_that_are_looked_at_are_listed_again_together() {
         let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
         for serial in 1..=3 {
-            assert!(!walks.note_asked(dir(serial), b"a", now));
-            assert!(walks.note_asked(dir(serial), b"b", now));
+            assert!(!walks.note_asked(dir(serial), b"a", now, false));
+            assert!(walks.note_asked(dir(serial), b"b", now, false));
         }
         for (serial, names) in [(1, &[b"c", b"d"][..]), (2, &[b"c", b"d"]), (3, &[b"c"])] {
             for name in names {
@@ -171,7 +179,10 @@ mod tests {
         walks.note_answered(dir(2), b"e", now);
         assert!(walks.worth_renewing(dir(1), now, |_| false).is_empty());
         assert_eq!(walks.worth_renewing(dir(1), now, |_| true), [dir(2)]);
-        assert!(!walks.note_asked(dir(2), b"f", now) && walks.note_asked(dir(2), b"g", now));
+        assert!(
+            !walks.note_asked(dir(2), b"f", now, false)
+                && walks.note_asked(dir(2), b"g", now, false)
+        );
         for serial in 10..30 {
             walks.note_answered(dir(serial), b"a", now);
             walks.note_answered(dir(serial), b"b", now);
@@ -185,14 +196,20 @@ mod tests {
     fn looks_that_lie_far_apart_ask_for_no_lease_and_who_is_refused_one_waits() {
         let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
         for turn in 0..10_u8 {
-            assert!(!walks.note_asked(dir(1), &[turn], now));
+            assert!(!walks.note_asked(dir(1), &[turn], now, false));
             now += APART_MAX + Duration::from_millis(1);
         }
-        assert!(!walks.note_asked(dir(1), b"a", now) && walks.note_asked(dir(1), b"b", now));
+        assert!(
+            !walks.note_asked(dir(1), b"a", now, false)
+                && walks.note_asked(dir(1), b"b", now, false)
+        );
         walks.note_refused(dir(1), now);
-        assert!(!walks.note_asked(dir(1), b"c", now) && !walks.note_asked(dir(1), b"d", now));
+        assert!(
+            !walks.note_asked(dir(1), b"c", now, false)
+                && !walks.note_asked(dir(1), b"d", now, false)
+        );
         for serial in 2..200 {
-            walks.note_asked(dir(serial), b"a", now);
+            walks.note_asked(dir(serial), b"a", now, false);
         }
         assert_eq!(walks.0.len(), DIRECTORIES_MAX);
     }

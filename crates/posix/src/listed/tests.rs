@@ -35,6 +35,11 @@ fn files(count: u64) -> Part {
     part(FileKind::Regular, count, PartOf::Listing)
 }
 
+/// No file need not be asked for.
+fn not_open(_: Oid) -> bool {
+    false
+}
+
 fn dir() -> Oid {
     object(1_000_000)
 }
@@ -285,14 +290,15 @@ fn it_stays_bounded() {
 
 /// Opens files, none of which comes, in an order; how many were worth asking for.
 fn open_files(listings: &Listings, order: impl Iterator<Item = u64>) -> usize {
-    let wanted = order.map(|number| match listings.open_file(dir(), &name(number), u64::MAX) {
-        (None, Wanted::Files(files)) => {
-            assert_eq!(files[0].oid, object(number), "the one that is opened is in front");
-            files.len() - 1
-        }
-        (None, _) => 0,
-        (Some(_), _) => panic!("nobody has brought it"),
-    });
+    let wanted =
+        order.map(|number| match listings.open_file(dir(), &name(number), u64::MAX, not_open) {
+            (None, Wanted::Files(files)) => {
+                assert_eq!(files[0].oid, object(number), "the one that is opened is in front");
+                files.len() - 1
+            }
+            (None, _) => 0,
+            (Some(_), _) => panic!("nobody has brought it"),
+        });
     wanted.sum()
 }
 
@@ -322,7 +328,9 @@ fn files_that_come_to_nothing_are_not_asked_for_for_long() {
     listings.keep(&listings.ask(), dir(), files(1000));
     let mut asked = 0;
     for number in 1..1000 {
-        if let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(number), u64::MAX) {
+        if let (_, Wanted::Files(files)) =
+            listings.open_file(dir(), &name(number), u64::MAX, not_open)
+        {
             asked += files.len();
             listings.keep_files((dir(), &listings.ask()), files.len(), Vec::new());
         }
@@ -338,15 +346,17 @@ fn no_more_is_brought_at_a_time_than_the_link_carries() {
         entry.attr = entry.attr.take().map(|attr| Attr { size: 1000, ..attr });
     }
     listings.keep(&listings.ask(), dir(), part);
-    listings.open_file(dir(), &name(0), 2500);
-    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(1), 2500) else { panic!() };
+    listings.open_file(dir(), &name(0), 2500, not_open);
+    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(1), 2500, not_open) else {
+        panic!()
+    };
     assert_eq!(files.iter().map(|file| file.oid).collect::<Vec<_>>(), [1, 2, 3].map(object));
 }
 
 #[test]
 fn names_that_are_opened_one_after_the_other_make_a_directory_worth_listing_once() {
     let listings = listings(LONG);
-    let wants = |number: u64| match listings.open_file(dir(), &name(number), u64::MAX).1 {
+    let wants = |number: u64| match listings.open_file(dir(), &name(number), u64::MAX, not_open).1 {
         Wanted::Listing(last) => Some(last),
         _ => None,
     };
@@ -355,7 +365,9 @@ fn names_that_are_opened_one_after_the_other_make_a_directory_worth_listing_once
     assert_eq!([wants(8), wants(9)], [None, None]);
     listings.keep(&listings.ask(), dir(), files(20));
     listings.begin_files_after(dir(), &name(8));
-    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(9), u64::MAX) else { panic!() };
+    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(9), u64::MAX, not_open) else {
+        panic!()
+    };
     // By number, or as they are listed; by name there is none behind it.
     assert_eq!(files[..2].iter().map(|file| file.oid).collect::<Vec<_>>(), [9, 10].map(object));
 }

@@ -5,7 +5,6 @@
 mod directory;
 mod far_walk;
 mod file;
-mod first_walk;
 mod paths;
 mod walk;
 
@@ -16,9 +15,7 @@ use azekura_proto::Oid;
 use crate::{Credentials, FileSystem};
 
 pub use directory::{Directory, DirectoryEntry};
-pub(crate) use far_walk::names_at_once;
 pub use file::{File, OpenOptions};
-pub(crate) use first_walk::FirstWalk;
 pub use walk::{LEFT, below_prefix};
 
 /// A file system by path, for one user. Cheap to clone.

@@ -11,8 +11,8 @@ use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, Oid};
 
 use super::Namespace;
-use super::far_walk::{End, Told, names_at_once};
 use crate::cache::Step;
+use crate::walked::{End, Told, names_at_once};
 use crate::{Errno, Result};
 
 /// What stands at the end of a path.

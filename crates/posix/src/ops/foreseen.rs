@@ -8,6 +8,7 @@
 //! data and attributes are as they were. Whoever changes either waits for them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_client::{Batch, BatchReplies, Call, OpenReference, Ticket};
@@ -72,14 +73,15 @@ impl FileSystem {
         }
         self.listed.wait_for_coming(dir, name);
         let bytes_max = self.bytes_ahead(dir, name);
-        let (mut here, mut wanted) = self.listed.open_file(dir, name, bytes_max);
+        let is_open = |oid| self.reopened.is_known(oid);
+        let (mut here, mut wanted) = self.listed.open_file(dir, name, bytes_max, is_open);
         if let Wanted::Listing(last) = wanted {
             let what = (PartOf::Looks, LISTED_BYTES);
             if !matches!(self.list_and_keep(dir, 0, None, what), Ok((_, true))) {
                 return Ok(None);
             }
             self.listed.begin_files_after(dir, &last);
-            (here, wanted) = self.listed.open_file(dir, name, bytes_max);
+            (here, wanted) = self.listed.open_file(dir, name, bytes_max, is_open);
         }
         let brought = here.and_then(|file| self.brought(caller, file, flags));
         let files = match wanted {
@@ -96,7 +98,7 @@ impl FileSystem {
         let Opened { attr, reference, leased } = opened;
         let (attr, mut file) = self.opened(caller, *attr, reference, flags)?;
         if let Some((_, reader)) = leased {
-            file.reader = reader;
+            file.reader = Arc::new(reader);
         }
         Ok(Some((attr, file)))
     }
@@ -121,7 +123,7 @@ impl FileSystem {
             return None;
         }
         Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
-            file.reader = reader;
+            file.reader = Arc::new(reader);
             (attr, file)
         }))
     }

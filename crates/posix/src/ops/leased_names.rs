@@ -141,14 +141,14 @@ impl FileSystem {
     /// Asks for leases of a directory's names, then for the directory and all names in it, and for numbers where
     /// few are left, at once; and looks up one of them. Leases that were given are held also if something is missing.
     fn ask_for_names(&self, dir: Oid, look: Option<&[u8]>) -> Asked {
-        let (pool, asked) = (self.pool(), self.now());
+        let (pool, asked, asked_listed) = (self.pool(), self.now(), self.listed.ask());
         let shards: Vec<(u16, TargetId)> = {
             let placement = pool.placement();
             let with_target = |shard| (shard, placement.shard_target(dir, shard));
             (0..placement.shards(dir)).map(with_target).collect()
         };
         let few = |target: &TargetId| self.newborns.serials_left(*target) < u64::from(SERIALS) / 4;
-        let mut batch = Batch::with_capacity(3 * shards.len() + 2);
+        let mut batch = Batch::with_capacity(4 * shards.len() + 2);
         let leases: Vec<_> = shards
             .iter()
             .map(|(shard, target)| {
@@ -165,6 +165,10 @@ impl FileSystem {
                 batch.add(Call::new(*target, request))
             })
             .collect();
+        // Whoever looks at one name looks at others, and names that are there have attributes.
+        let lists =
+            if look.is_some() && self.keeps_listed() { self.lists(dir, false) } else { Vec::new() };
+        let lists: Vec<_> = lists.into_iter().map(|list| batch.add(list)).collect();
         let look = look
             .map(|name| batch.add(Call::new(self.entry_target(dir, name), Lookup { dir, name })));
         let serials: Vec<_> = (0..pool.target_count())
@@ -177,13 +181,20 @@ impl FileSystem {
             .collect();
         let mut replies = pool.call_batch(batch);
         let mut is_whole = replies.are_in_order();
+        let mut leased_ms = u32::MAX;
         for ((shard, target), ticket) in shards.into_iter().zip(leases) {
             match replies.take(ticket) {
                 Ok(Leased { lease_ms, version }) if lease_ms > 0 => {
                     pool.hold_names((dir, shard), target, version, asked, lease_ms);
+                    leased_ms = leased_ms.min(lease_ms);
                 }
                 _ => is_whole = false,
             }
+        }
+        if is_whole && !lists.is_empty() {
+            let until = asked + Duration::from_millis(leased_ms.into());
+            let pages = lists.into_iter().map(|ticket| replies.take(ticket).ok()).collect();
+            self.keep_brought(&asked_listed, dir, pages, Some(until));
         }
         for (target, ticket) in serials {
             if let Ok(first) = replies.take(ticket) {

@@ -268,7 +268,7 @@ impl FileSystem {
     }
 
     /// What asks for the beginning of a directory, one request for each of its shards.
-    fn lists<'a>(&self, dir: Oid, is_wanted: bool) -> Vec<Call<'a, ReadDirectory>> {
+    pub(super) fn lists<'a>(&self, dir: Oid, is_wanted: bool) -> Vec<Call<'a, ReadDirectory>> {
         let placement = self.pool().placement();
         let shards = placement.shards(dir);
         let bytes = if is_wanted { PAGE_BYTES } else { BESIDE_BYTES };
@@ -279,7 +279,7 @@ impl FileSystem {
     }
 
     /// Keeps the beginning of a directory as its shards have told it, if all of them have.
-    fn keep_brought(
+    pub(super) fn keep_brought(
         &self,
         asked: &Asked,
         dir: Oid,

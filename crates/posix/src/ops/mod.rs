@@ -6,6 +6,7 @@ pub(crate) mod changed_dir;
 pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod data;
+mod first_walk;
 mod foreseen;
 mod in_flight;
 mod leased_names;

@@ -70,7 +70,10 @@ impl FileSystem {
         let may_be_brought = access_of(flags) == READING
             && !flags.contains(OFlags::DIRECTORY)
             && self.reading.is_far(oid.home());
-        if may_be_brought && let Some(opened) = self.open_again(caller, oid, flags) {
+        if may_be_brought
+            && self.keeps_listed()
+            && let Some(opened) = self.open_again(caller, oid, flags)
+        {
             return opened;
         }
         let found = if may_be_brought { self.listed.name_of(oid) } else { None };
@@ -83,7 +86,12 @@ impl FileSystem {
             && !self.listed.are_leased()
             && looked_up.is_none_or(|at| age(at) > LOOKED_UP_JUST_NOW);
         match self.open_name(caller, dir, &name, flags) {
-            Ok(Named::Open(opened)) if opened.1.oid() == oid => return Ok(*opened),
+            Ok(Named::Open(opened)) if opened.1.oid() == oid => {
+                if self.keeps_listed() {
+                    self.reopened.keep(opened.1.reference(), &opened.1.reader);
+                }
+                return Ok(*opened);
+            }
             Err(Errno::IO) => return Err(Errno::IO),
             // Replaced or gone.
             Ok(Named::Open(_) | Named::Symlink(_)) | Err(Errno::NOENT | Errno::STALE)
@@ -100,14 +108,14 @@ impl FileSystem {
         self.open(caller, oid, flags)
     }
 
-    /// Opens a file for reading that was closed a moment ago, if it is under its leases what it was.
+    /// Opens a file for reading that was opened so a moment ago, if it is under its leases what it was.
     fn open_again(
         &self,
         caller: &Credentials,
         oid: Oid,
         flags: OFlags,
     ) -> Option<Result<(Attr, OpenFile)>> {
-        let (attr, reference, reader) = self.closed.take(oid)?;
+        let (attr, reference, reader) = self.reopened.find(oid)?;
         if self.writing.has_unsettled(oid) {
             return None;
         }
@@ -118,19 +126,10 @@ impl FileSystem {
         }))
     }
 
-    /// Closes a file, as dropping it does, for a front end that opens files by [`FileSystem::open_looked_up`]: a small one
-    /// that was read from far away is kept for as long as its leases hold, in case it is opened again. To be followed by
-    /// [`FileSystem::forget_closed`] from time to time.
-    pub fn close(&self, file: OpenFile) {
-        if self.keeps_listed() && file.kind() == FileKind::Regular && !file.is_writable() {
-            let (reference, reader) = file.into_parts();
-            self.closed.keep(reference, reader);
-        }
-    }
-
-    /// Lets files go that were closed and whose leases are over.
-    pub fn forget_closed(&self) {
-        self.closed.remove_old();
+    /// Forgets files that were opened a moment ago and whose leases are over: for a front end that opens files by
+    /// [`FileSystem::open_looked_up`], from time to time.
+    pub fn forget_opened(&self) {
+        self.reopened.remove_old();
     }
 
     /// Opens what a name leads to, by one request where its entry and its inode are at one engine: a regular file for

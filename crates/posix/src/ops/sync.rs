@@ -150,7 +150,7 @@ impl FileSystem {
     /// `EIO` if that cannot be brought about.
     pub fn drain(&self) -> Result<()> {
         self.listed.stop();
-        self.closed.clear();
+        self.reopened.clear();
         let published = self.publish_all();
         let drained = self.writing.settle_all(WriteLeases::ReleaseFirst);
         self.writing.close();
