@@ -146,7 +146,7 @@ impl Cli {
             Command::Mount(args) => mount::run(&args),
             Command::Umount(args) => umount::run(&args),
             Command::Nfs(args) => nfs::run(&args),
-            Command::Run(args) => return run::run(args, self.verbose),
+            Command::Run(args) => return run::run(&args, self.verbose),
             Command::Stage(command) => return stage::run(command, self.verbose),
             Command::RunInside(args) => return run::run_inside(args),
             Command::RunServe(args) => return run::run_serve(&args),

@@ -35,7 +35,9 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting = [(); 3].map(|()| scope.spawn(|| latch.wait()));
             latch.set();
-            waiting.into_iter().for_each(|thread| thread.join().unwrap());
+            for thread in waiting {
+                thread.join().unwrap();
+            }
         });
         latch.wait();
     }

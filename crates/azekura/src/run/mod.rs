@@ -46,36 +46,36 @@ pub(crate) use signals::catch as catch_signals;
 ///
 /// # Errors
 /// If it could not be started for a reason that is not its own: no pool, no library, no mount.
-pub(crate) fn run(args: RunArgs, verbose: u8) -> Result<Verdict> {
+pub(crate) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     let name = match &args.container {
         Some(container) => args.pool.clone().with_container(container.clone()),
         None => args.pool.clone(),
     };
     let mut program = Program { words: args.command.clone(), argv0: args.argv0.clone() };
     let chosen = match args.via {
-        Via::Auto => choose(&args, &name, &mut program, verbose),
+        Via::Auto => choose(args, &name, &mut program, verbose),
         named => {
             if verbose > 0 {
-                note_named(&args, &name, program.name());
+                note_named(args, &name, program.name());
             }
             Chosen { via: named, or_preload: false }
         }
     };
     match chosen.via {
-        Via::Auto | Via::Preload => run_preloaded(&args, &name, &program),
+        Via::Auto | Via::Preload => run_preloaded(args, &name, &program),
         Via::Fuse if chosen.or_preload => {
-            let mounted = run_mounted(&args, name.clone(), program.clone(), false, verbose);
+            let mounted = run_mounted(args, name.clone(), program.clone(), false, verbose);
             mounted.or_else(|error| {
                 // The command was not started.
                 if verbose > 0 {
                     let why = report::explain(&error);
                     report::note(format_args!("azekura: preload instead: {why}"));
                 }
-                run_preloaded(&args, &name, &program)
+                run_preloaded(args, &name, &program)
             })
         }
-        Via::Fuse => run_mounted(&args, name, program, false, verbose),
-        Via::FuseData => run_mounted(&args, name, program, true, verbose),
+        Via::Fuse => run_mounted(args, name, program, false, verbose),
+        Via::FuseData => run_mounted(args, name, program, true, verbose),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) struct MountedCommand {
 impl MountedCommand {
     /// What the command is likely to look at first, by its words: below the prefix.
     pub(super) fn first_path(&self) -> Option<&Path> {
-        let words = self.program.words.iter();
-        words.filter_map(|word| Path::new(word).strip_prefix(&self.prefix).ok()).next()
+        let mut words = self.program.words.iter();
+        words.find_map(|word| Path::new(word).strip_prefix(&self.prefix).ok())
     }
 }

@@ -32,21 +32,21 @@ pub(crate) fn walk(
     Ok(Reply::Walked { dir: above, steps, is_absent })
 }
 
-/// Answer to `ContainerWalk`, of a container that was found. What goes wrong on the path is told to whoever looks up its
+/// What `ContainerWalk` is answered, of a container that was found. What goes wrong on the path is told to whoever looks up its
 /// names by themselves.
 pub(crate) fn walk_container(
     node: &Node,
     asker: Option<SessionId>,
     container: Container,
     path: &[u8],
-) -> Answer {
+) -> Reply {
     let root = container.root;
     let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
     let local = node.local(node.entry_target(root, first)).filter(|_| !first.is_empty());
     let walked = local.and_then(|local| along(node, local, asker, (root, path), false).ok());
     let Walked { steps, is_absent, .. } = walked.unwrap_or_default();
     let dir = local_attributes(node, asker, root).unwrap_or_default();
-    Ok(Reply::ContainerWalked { container, dir, steps, is_absent })
+    Reply::ContainerWalked { container, dir, steps, is_absent }
 }
 
 /// Walks along a path. What goes wrong behind the first name only ends the walk: whoever looks up the next name

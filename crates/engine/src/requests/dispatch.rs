@@ -77,7 +77,8 @@ pub(crate) fn dispatch(
         }
         Request::ContainerOpen { name } => containers::open(target, name),
         Request::ContainerWalk { name, path } => {
-            walk::walk_container(node, asker, containers::find(target, name)?, path)
+            let container = containers::find(target, name)?;
+            Ok(walk::walk_container(node, asker, container, path))
         }
         Request::ContainerList => containers::list(target),
         Request::ContainerDestroy { name } => containers::destroy(node, target, caller, name),
