@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    AttrsWanted, CachePolicy, Credentials, Errno, FileSystem, FsConfig, NewEntry, OFlags, Oid,
-    ReadPolicy, RenameMode, Trust,
+    AttrsWanted, CachePolicy, Credentials, Errno, FileSystem, FsConfig, Namespace, NewEntry,
+    OFlags, Oid, ReadPolicy, RenameMode, Trust,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
@@ -289,6 +289,22 @@ fn directories_that_are_looked_at_are_listed_again_together() {
     std::thread::sleep(Duration::from_millis(1050));
     look_around(dirs[0]);
     assert!(cluster.asked(|| dirs.into_iter().for_each(look_around)).is_empty());
+}
+
+#[test]
+fn a_name_that_is_too_long_is_so_also_where_all_names_are_known() {
+    let cluster = cluster();
+    make_files(&cluster, "/dir", 3);
+    let fs = mount(&cluster);
+    let dir = find(&fs, "/dir");
+    for name in ["a", "b", "c"] {
+        assert_eq!(look(&fs, dir, name), Err(Errno::NOENT));
+    }
+    let client = Namespace::new(fs, CALLER).at(dir);
+    assert_eq!(client.read_link("a").err(), Some(Errno::NOENT));
+    let long = "n".repeat(256);
+    assert_eq!(client.read_link(&long).err(), Some(Errno::NAMETOOLONG));
+    assert_eq!(client.look_at(&long, false).err(), Some(Errno::NAMETOOLONG));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use azekura_client::{Batch, Call, Opened};
 use azekura_proto::attr::FileKind;
+use azekura_proto::limits::NAME_BYTES_MAX;
 use azekura_proto::message::ShardRef;
 use azekura_proto::message::typed::{EntryPage, GetAttr, LeaseAllNames, ReadDirectory};
 use azekura_proto::{Attr, Oid};
@@ -41,7 +42,7 @@ impl FileSystem {
         dir: Oid,
         name: &[u8],
     ) -> Result<Option<(Box<Attr>, Instant)>> {
-        if !self.keeps_listed() {
+        if !self.keeps_listed() || name.len() > NAME_BYTES_MAX {
             return Ok(None);
         }
         self.check_search(caller, dir)?;
