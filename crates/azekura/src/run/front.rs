@@ -2,7 +2,7 @@
 //! one, waits for the command, and ends as the command did.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,58 +29,91 @@ use crate::report;
 /// Tells commands started from within which container is mounted already.
 const MOUNTED: &str = "AZEKURA_MOUNTED";
 
-/// Runs the command, and comes to what it came to.
+/// How far a command has come.
+#[must_use = "somebody has to wait for it"]
+pub(super) enum Begun {
+    /// It runs.
+    Running(Running),
+    /// It has ended already.
+    Over(Verdict),
+}
+
+/// A command that runs.
+pub(super) struct Running {
+    pid: Pid,
+    serving: Serving,
+    inherited: Vec<RawFd>,
+}
+
+/// Starts the command.
 ///
 /// # Errors
-/// If the pool cannot be reached, or there cannot be a mount. The command was not started then.
-pub(super) fn run(mounted: &MountedCommand) -> Result<Verdict> {
+/// If the pool cannot be reached, or there cannot be a mount. The command was not started then, and nothing is left of
+/// what was to serve it.
+pub(super) fn begin(mounted: &MountedCommand) -> Result<Begun> {
     let inherited = descriptors::inherited();
     let map = connect::pool_file(&mounted.name.pool)?.map;
     let mark = mark(&map, mounted);
     if std::env::var_os(MOUNTED).is_some_and(|value| value == *mark) && is_mounted(&mounted.prefix)
     {
-        return start_here(mounted);
+        return start_here(mounted).map(Begun::Over);
     }
     let fsname = mounts::source(&map, mounted.name.container());
     let caught = signals::catch()?;
     // It reaches for the pool while the child makes the mount.
     let serving = Serving::start(mounted)?;
-    let (socket, pid) = spawn(mounted, &fsname, &mark)?;
-    caught.pass_on_to(pid)?;
-    handover::send_begin(&socket, rustix::stdio::stdin())?;
-    match serve(mounted, &serving, &socket) {
-        Ok(true) => {}
-        Ok(false) => {
-            serving.give_up();
-            return wait(pid).map(verdict);
-        }
+    let (socket, pid) = match spawn(mounted, &fsname, &mark) {
+        Ok(spawned) => spawned,
         Err(error) => {
-            // It sees that it gets no further when the socket closes.
-            drop(socket);
             serving.give_up();
-            wait(pid)?;
             return Err(error);
         }
+    };
+    let served = caught.pass_on_to(pid).and_then(|()| serve(mounted, &serving, &socket));
+    if let Ok(true) = served {
+        // One that is gone already needs no word.
+        let _ = handover::send_go(&socket);
+        return Ok(Begun::Running(Running { pid, serving, inherited }));
     }
-    release(&inherited)?;
-    // One that is gone already needs no word.
-    let _ = handover::send_go(&socket);
+    // It sees that it gets no further when the socket closes.
     drop(socket);
+    serving.give_up();
     let end = wait(pid)?;
-    let left = serving.end()?;
-    if end.terminating_signal() == Some(SIGINT) {
-        // A shell that runs a script goes on after an exit code, but not after Ctrl-C.
-        signal_hook::low_level::emulate_default_handler(SIGINT).context("cannot end")?;
-    }
-    Ok(match left {
-        Left::Nothing | Left::InUse => verdict(end),
-        Left::Lost(reason) => {
-            report::note(format_args!(
-                "azekura: not all that the command has written has arrived: {reason}"
-            ));
-            if end.exit_status() == Some(0) { Verdict::Bad } else { verdict(end) }
+    served.map(|_| Begun::Over(verdict(end)))
+}
+
+impl Begun {
+    /// Waits for the command, and comes to what it came to.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub(super) fn end(self) -> Result<Verdict> {
+        match self {
+            Self::Running(running) => running.end(),
+            Self::Over(verdict) => Ok(verdict),
         }
-    })
+    }
+}
+
+impl Running {
+    fn end(self) -> Result<Verdict> {
+        release(&self.inherited)?;
+        let end = wait(self.pid)?;
+        let left = self.serving.end()?;
+        if end.terminating_signal() == Some(SIGINT) {
+            // A shell that runs a script goes on after an exit code, but not after Ctrl-C.
+            signal_hook::low_level::emulate_default_handler(SIGINT).context("cannot end")?;
+        }
+        Ok(match left {
+            Left::Nothing | Left::InUse => verdict(end),
+            Left::Lost(reason) => {
+                report::note(format_args!(
+                    "azekura: not all that the command has written has arrived: {reason}"
+                ));
+                if end.exit_status() == Some(0) { Verdict::Bad } else { verdict(end) }
+            }
+        })
+    }
 }
 
 /// What distinguishes this mount from others, whatever their names.
@@ -150,6 +183,7 @@ fn joined(option: &str, value: &OsString) -> OsString {
 
 /// Has the mount served that the child makes. `false` if the child has ended instead, by a signal.
 fn serve(mounted: &MountedCommand, serving: &Serving, socket: &OwnedFd) -> Result<bool> {
+    handover::send_begin(socket, rustix::stdio::stdin())?;
     match handover::receive_as_front(socket)? {
         None => Ok(false),
         Some(ToFront::Mounted(device, users)) => serving.begin((device, users)).map(|()| true),

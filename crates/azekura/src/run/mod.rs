@@ -30,6 +30,7 @@ use clap::builder::PossibleValue;
 use self::args::{Cache, Via};
 use self::choice::{Chooser, Way};
 use self::environment::Intercept;
+use self::front::Begun;
 use self::mounted::MountedCommand;
 use crate::names::{ContainerName, DEFAULT_CONTAINER};
 use crate::outcome::{Verdict, usage};
@@ -64,18 +65,19 @@ pub(crate) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
     match chosen.via {
         Via::Auto | Via::Preload => run_preloaded(args, &name, &program),
         Via::Fuse if chosen.or_preload => {
-            let mounted = run_mounted(args, name.clone(), program.clone(), false, verbose);
-            mounted.or_else(|error| {
-                // The command was not started.
-                if verbose > 0 {
-                    let why = report::explain(&error);
-                    report::note(format_args!("azekura: preload instead: {why}"));
+            match begin_mounted(args, name.clone(), program.clone(), false, verbose) {
+                Ok(begun) => begun.end(),
+                Err(error) => {
+                    if verbose > 0 {
+                        let why = report::explain(&error);
+                        report::note(format_args!("azekura: preload instead: {why}"));
+                    }
+                    run_preloaded(args, &name, &program)
                 }
-                run_preloaded(args, &name, &program)
-            })
+            }
         }
-        Via::Fuse => run_mounted(args, name, program, false, verbose),
-        Via::FuseData => run_mounted(args, name, program, true, verbose),
+        Via::Fuse => begin_mounted(args, name, program, false, verbose)?.end(),
+        Via::FuseData => begin_mounted(args, name, program, true, verbose)?.end(),
     }
 }
 
@@ -185,13 +187,17 @@ fn run_preloaded(args: &RunArgs, name: &ContainerName, program: &Program) -> Res
     Ok(launch::become_program(program, &variables))
 }
 
-fn run_mounted(
+/// Starts the command with a mount.
+///
+/// # Errors
+/// If it was not started.
+fn begin_mounted(
     args: &RunArgs,
     mut name: ContainerName,
     program: Program,
     beside_library: bool,
     verbose: u8,
-) -> Result<Verdict> {
+) -> Result<Begun> {
     if args.report.is_some() && args.via == Via::Fuse {
         return Err(usage("--report needs the preload library, which --via fuse does not use"));
     }
@@ -212,7 +218,7 @@ fn run_mounted(
     };
     // The pool file is found before the command's environment or directory matters.
     name.pool = environment::pool_reference(&name)?.to_string_lossy().into_owned();
-    front::run(&MountedCommand {
+    front::begin(&MountedCommand {
         name,
         prefix: args.prefix.clone(),
         cache,
