@@ -397,10 +397,12 @@ impl Link {
         if let Some(ticket) = said.ticket.get()
             && self.is_remote()
             && let Ok(round_trip_us) = u64::try_from(round_trip.as_micros())
-            && round_trip_us >= FAR_US
         {
-            let mut links = self.identity.memory.links();
-            links.note_ticket(&self.shown_addresses(), *ticket, round_trip_us);
+            let (mut links, addresses) = (self.identity.memory.links(), self.shown_addresses());
+            // What was far, or seemed so, and is near now is to be known as near.
+            if round_trip_us >= FAR_US || links.ticket(&addresses).is_some() {
+                links.note_ticket(&addresses, *ticket, round_trip_us);
+            }
         }
     }
 
