@@ -212,6 +212,9 @@ impl FarHosts {
     /// Opens the door; that of `azekura run` has nothing that stays open, but what its first program has found out.
     fn open(&self, run: &Run) -> Result<Option<Mounted>> {
         let place = || self.sftp.as_ref().map(SftpServer::place).context("there is no server");
+        if run.door != Door::Preload {
+            std::fs::create_dir(&run.far).with_context(|| format!("cannot make {}", run.far))?;
+        }
         let words: Words = match run.door {
             Door::Preload | Door::Run => {
                 // As the mounts have been asked once before the program begins.
@@ -229,7 +232,6 @@ impl FarHosts {
             Door::Sshfs => door::sshfs(place()?, &run.far),
             Door::Rclone => door::rclone(place()?, &run.state.join("cache"), &run.far),
         };
-        std::fs::create_dir(&run.far).with_context(|| format!("cannot make {}", run.far))?;
         let log = run.state.join("mount.log");
         let said = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
         let mut command = self.command(&words, run)?;
