@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use crate::claims::Claims;
 use crate::health::Health;
 use crate::open_references::OpenReferences;
-use crate::remembered_links::{FAR_US, LinkMemory};
+use crate::remembered_links::LinkMemory;
 use crate::slots::Slots;
 
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
@@ -398,11 +398,8 @@ impl Link {
             && self.is_remote()
             && let Ok(round_trip_us) = u64::try_from(round_trip.as_micros())
         {
-            let (mut links, addresses) = (self.identity.memory.links(), self.shown_addresses());
-            // What was far, or seemed so, and is near now is to be known as near.
-            if round_trip_us >= FAR_US || links.ticket(&addresses).is_some() {
-                links.note_ticket(&addresses, *ticket, round_trip_us);
-            }
+            let mut links = self.identity.memory.links();
+            links.note_ticket(&self.shown_addresses(), *ticket, round_trip_us);
         }
     }
 

@@ -148,10 +148,13 @@ impl RememberedLinks {
         is_younger_than(known.seen_s, LIFE, now_s).then_some(known)
     }
 
-    /// Puts on record what an engine has given, and how long a round trip to it took.
+    /// Puts on record what an engine has given, and how long a round trip to it took. An engine that is near is put on
+    /// record only if it was far, or seemed so.
     pub(crate) fn note_ticket(&mut self, addresses: &str, ticket: Ticket, round_trip_us: u64) {
-        let is_known = self.call(addresses).is_some_and(|known| {
-            known.ticket == ticket && is_like(known.round_trip_us, round_trip_us)
+        let is_near = round_trip_us < FAR_US;
+        let is_known = self.call(addresses).map_or(is_near, |known| {
+            let are_both_near = is_near && (1..FAR_US).contains(&known.round_trip_us);
+            known.ticket == ticket && (are_both_near || is_like(known.round_trip_us, round_trip_us))
         });
         if is_known {
             return;
@@ -260,6 +263,11 @@ mod tests {
         assert_eq!(one.round_trip_us("10.0.0.2:7070"), Some(3_000), "that is no other link");
         one.note_ticket("10.0.0.2:7070", Ticket([3; 32]), 9_000);
         assert_eq!(one.round_trip_us("10.0.0.2:7070"), Some(9_000));
+        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]), 100);
+        one.note_ticket("10.0.0.2:7070", Ticket([3; 32]), 900);
+        assert_eq!(one.round_trip_us("10.0.0.2:7070"), Some(100), "it is near now, and stays so");
+        one.note_ticket("10.0.0.4:7070", Ticket([4; 32]), 100);
+        assert_eq!(one.ticket("10.0.0.4:7070"), None, "it has always been near");
         assert_eq!(next.rate("10.0.0.1:7070", 60_000), Some(100_000_000));
         assert_eq!(next.rate("10.0.0.3:7070", 9_000), Some(5_000_000));
         let memory = LinkMemory::of_this_process();

@@ -241,7 +241,10 @@ impl<H: Handler> Pool<H> {
                     return;
                 }
                 Err(errno) => {
-                    pool.ended.set();
+                    if pool.threads.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        // Nobody is left who could hear that the mount is gone.
+                        pool.ended.set();
+                    }
                     tracing::error!("reading /dev/fuse failed, a FUSE thread ends: {errno}");
                     return;
                 }

@@ -19,8 +19,8 @@ fn cluster() -> Cluster {
     Cluster::start_far(1, 3, Inheritance::default())
 }
 
-/// A front end as a mount is one.
-fn mount(cluster: &Cluster) -> std::sync::Arc<FileSystem> {
+/// A front end as a mount is one; whether what it changes is answered before it has arrived.
+fn mount_changing(cluster: &Cluster, changes_in_flight: bool) -> std::sync::Arc<FileSystem> {
     let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
     let config = FsConfig {
         cache: CachePolicy::AUTO,
@@ -28,9 +28,15 @@ fn mount(cluster: &Cluster) -> std::sync::Arc<FileSystem> {
         read_policy: ReadPolicy::Predictive(parameters),
         listed_from_us: Some(0),
         listed_trust: Trust::Leased,
+        changes_in_flight,
         ..FsConfig::default()
     };
     FileSystem::mount(cluster.pool(), "default", config).unwrap()
+}
+
+/// One that waits for what it changes.
+fn mount(cluster: &Cluster) -> std::sync::Arc<FileSystem> {
+    mount_changing(cluster, false)
 }
 
 fn make_files(cluster: &Cluster, dir: &str, count: usize) {
@@ -311,17 +317,7 @@ fn a_name_that_is_too_long_is_so_also_where_all_names_are_known() {
 fn files_that_were_made_here_are_opened_ahead_as_any_others() {
     let cluster = cluster();
     cluster.root().create_dir("/new", 0o755).unwrap();
-    let parameters = PredictiveParameters { round_trip_min_us: 0, ..Default::default() };
-    let config = FsConfig {
-        cache: CachePolicy::AUTO,
-        check_permissions: false,
-        read_policy: ReadPolicy::Predictive(parameters),
-        listed_from_us: Some(0),
-        listed_trust: Trust::Leased,
-        changes_in_flight: true,
-        ..FsConfig::default()
-    };
-    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let fs = mount_changing(&cluster, true);
     let dir = find(&fs, "/new");
     let names: Vec<String> = (0..20).map(|number| format!("part_{number:02}.o")).collect();
     for name in &names {

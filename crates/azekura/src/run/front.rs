@@ -3,9 +3,8 @@
 
 use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use azekura_proto::pool_map::PoolMap;
@@ -140,9 +139,8 @@ fn start_here(mounted: &MountedCommand) -> Result<Verdict> {
 /// Starts the child. Gives the front's end of the socket that is the child's standard input.
 fn spawn(mounted: &MountedCommand, fsname: &str, mark: &str) -> Result<(OwnedFd, Pid)> {
     let (ours, theirs) = handover::pair()?;
-    // This very program, even if its file has been replaced since.
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("azekura").arg(INSIDE_COMMAND).arg("--prefix").arg(&mounted.prefix);
+    let mut command = launch::this_program(INSIDE_COMMAND);
+    command.arg("--prefix").arg(&mounted.prefix);
     command.arg("--fsname").arg(fsname);
     if let Some(cache) = mounted.cache.to_possible_value() {
         command.arg("--cache").arg(cache.get_name());

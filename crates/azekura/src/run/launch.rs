@@ -30,6 +30,13 @@ impl Program {
     }
 }
 
+/// A command of this very program, even if its file has been replaced since.
+pub(super) fn this_program(subcommand: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("azekura").arg(subcommand);
+    command
+}
+
 /// Replaces this process by the command. Comes back only if that fails; the reason has then been
 /// shown.
 pub(crate) fn become_program(program: &Program, variables: &Variables) -> Verdict {

@@ -5,8 +5,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use super::args::Cache;
 use super::descriptors;
 use super::environment::LD_PRELOAD;
 use super::handover::{self, FromServer, MountedDevice};
+use super::launch;
 use super::mounted::MountedCommand;
 use super::namespace::Users;
 use crate::connect;
@@ -164,12 +164,10 @@ impl Serving {
     /// If it cannot be started.
     pub(super) fn start(mounted: &MountedCommand) -> Result<Self> {
         let (ours, theirs) = handover::pair()?;
-        // This very program, even if its file has been replaced since.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("azekura");
+        let mut command = launch::this_program(SERVE_COMMAND);
         // As much of a log as this process would write.
         command.args((1..mounted.verbose).map(|_| "-v"));
-        command.arg(SERVE_COMMAND).arg("--pool").arg(&mounted.name.pool);
+        command.arg("--pool").arg(&mounted.name.pool);
         command.arg("--container").arg(mounted.name.container());
         if let Some(cache) = mounted.cache.to_possible_value() {
             command.arg("--cache").arg(cache.get_name());

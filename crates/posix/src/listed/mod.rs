@@ -397,10 +397,7 @@ impl Listings {
     ) -> Look {
         let now = self.platform.now();
         let Known { directories, relied, .. } = known;
-        let mut directory = directories.get_mut(&dir);
-        let is_void = directory.as_deref_mut().is_some_and(|directory| {
-            directory.is_whole(|page| !self.is_unchanged(dir, page.stamp))
-        });
+        let directory = directories.get_mut(&dir);
         match directory.and_then(|directory| self.leased_answer(directory, (dir, name))) {
             Some(answer @ (Look::Known(..) | Look::Absent)) => {
                 relied.note_answered(dir, name, now);
@@ -408,7 +405,12 @@ impl Listings {
                 answer
             }
             Some(look @ Look::Incomplete(_)) if !is_again => look,
-            None if !is_again && relied.note_asked(dir, name, now, is_void) => Look::Unlisted,
+            None if !is_again => {
+                let is_changed = |page: &Page| !self.is_unchanged(dir, page.stamp);
+                let is_void = directories.get(&dir).is_some_and(|known| known.is_whole(is_changed));
+                let is_worth = relied.note_asked(dir, name, now, is_void);
+                if is_worth { Look::Unlisted } else { Look::Unknown }
+            }
             _ => Look::Unknown,
         }
     }

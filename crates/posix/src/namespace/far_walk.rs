@@ -15,7 +15,7 @@ impl Namespace {
         self.fs.keeps_listed() && self.fs.newborns.are_none()
     }
 
-    /// Looks up the names of a path from a directory on; see [`FileSystem::keep_walked`].
+    /// Looks up the names of a path from a directory on; see [`crate::FileSystem::keep_walked`].
     pub(super) fn look_along(&self, dir: Oid, path: &[u8]) -> Result<Option<End>> {
         let cache = &self.fs.cache;
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();

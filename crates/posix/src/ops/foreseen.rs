@@ -138,9 +138,8 @@ impl FileSystem {
         let Some(fs) = fs else { return drop(self.bring(dir, &files, false)) };
         self.listed.begin_bringing(dir, &files);
         let work = move || {
-            let bringing = Bringing(&fs.listed);
+            let _bringing = Bringing(&fs.listed);
             fs.bring(dir, &files, false);
-            drop(bringing);
         };
         if self.config().platform.spawn("azekura-brings", Box::new(work)).is_err() {
             // They are asked for one by one.
