@@ -112,10 +112,14 @@ def test_a_source_that_changes_on_its_way_comes_anew(world, change):
 @pytest.mark.parametrize("change", CHANGES)
 def test_who_has_read_of_what_changes_gets_an_error_and_never_two_versions(world, change):
     site, data, option = slow_site(world)
-    again = f"{reads(site, data / 'large')}; echo SECOND; {reads(site, data / 'large')}"
+    changed = world.base / "changed"
+    # Who reads again while it is still being written may well see that it changes once more.
+    wait = f"until [ -e {changed} ]; do sleep 0.02; done"
+    again = f"{reads(site, data / 'large')}; {wait}; echo SECOND; {reads(site, data / 'large')}"
     job = under_way(site, option, again)
     other = LARGE[::-1]
     CHANGES[change](data / "large", other)
+    changed.touch()
     assert job.wait() == 0, job.text
     first, second = job.text.split("SECOND\n")
     new = hashlib.sha256(other).hexdigest()
