@@ -168,6 +168,35 @@ fn directories_beside_each_other_come_along_and_have_what_was_made_in_them() {
     assert!(asked <= 3 * 22, "{asked} parts of listings");
 }
 
+#[test]
+fn who_goes_from_directory_to_directory_has_the_next_ones_listed_by_the_first_look() {
+    let cluster = cluster();
+    // Neither the order in which they were made nor that of a listing.
+    let mut dirs: Vec<String> = (1..=48).map(|number| format!("d{number}")).collect();
+    dirs.sort();
+    for dir in &dirs {
+        make_files(&cluster, &format!("/tree/{dir}"), 4);
+    }
+    let fs = mount(&cluster);
+    let tree = find(&fs, "/tree");
+    let looks = || cluster.count("lookup") + cluster.count("walk");
+    let mut looked_up = Vec::new();
+    for (turn, name) in dirs.iter().enumerate() {
+        let before = looks();
+        // The leases of the directory above run out meanwhile.
+        std::thread::sleep(Duration::from_millis(30));
+        let dir = fs.lookup_for(&CALLER, tree, name.as_bytes()).unwrap().0.oid;
+        for file in 0..4 {
+            assert_eq!(look(&fs, dir, &format!("file{file}")), Ok(100 + file));
+        }
+        if looks() > before {
+            looked_up.push(turn);
+        }
+    }
+    // Until it is known that one directory follows the other.
+    assert!(looked_up.len() <= 5 && looked_up.last() < Some(&8), "{looked_up:?}");
+}
+
 /// Follows a path as a kernel does that believes nothing of before.
 fn follow(fs: &FileSystem, path: &str) -> Oid {
     path.split('/')

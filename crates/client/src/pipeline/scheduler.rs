@@ -25,6 +25,10 @@ const TRUST: u64 = 4;
 
 /// A connection may be asked for so much however little the link carries, in bytes.
 const MOST_BYTES_MIN: u64 = 1 << 20;
+/// What all connections to an engine may be asked for together, as a share of the bandwidth-delay product, in eighths. The
+/// link is kept full by less; what is beyond that stands in a queue of the way, and where that overflows every
+/// connection loses much of what it had shown it can carry.
+const TOGETHER_EIGHTHS: u64 = 13;
 
 /// What is kept of a request in flight.
 #[derive(Debug)]
@@ -128,6 +132,12 @@ impl Scheduler {
         self.channels.iter().filter(|open| open.engine == engine).count()
     }
 
+    /// What an engine has been asked for and has not come, in bytes.
+    fn pending_bytes(&self, engine: EngineId) -> u64 {
+        let open = self.channels.iter().filter(|open| open.engine == engine);
+        open.map(ReadChannel::pending_bytes).sum()
+    }
+
     /// The connection of a number, while it is good.
     pub(super) fn channel(&mut self, number: u64) -> Option<&mut ReadChannel> {
         self.channels.iter_mut().find(|open| open.number == number)
@@ -162,7 +172,10 @@ impl Scheduler {
         let product_bytes = self.way(engine).link.estimate().hoped_product_bytes();
         let connections = self.channels_of(engine).max(1) as u64;
         let most_bytes = (product_bytes.saturating_mul(TRUST) / connections).max(MOST_BYTES_MIN);
+        let together_bytes = (product_bytes.saturating_mul(TOGETHER_EIGHTHS) / 8)
+            .max(MOST_BYTES_MIN.saturating_mul(connections));
         loop {
+            let pending_bytes = self.pending_bytes(engine);
             let way = self.ways.entry(engine).or_default();
             let Some(fetch) = way.queue.pop_front() else { return false };
             if fetch.is_over() {
@@ -175,8 +188,10 @@ impl Scheduler {
             let carries = |open: &ReadChannel| {
                 open.brought_bytes.saturating_mul(TRUST).max(first_bytes).min(most_bytes)
             };
+            let is_full = pending_bytes >= together_bytes;
             let free = self.channels.iter_mut().filter(|open| {
-                open.engine == engine && (is_light || open.pending_bytes() < carries(open))
+                let has_room = || !is_full && open.pending_bytes() < carries(open);
+                open.engine == engine && (is_light || has_room())
             });
             // Whoever reads waits for the first of what is asked for: it goes where least time is taken by
             // what lies before it.

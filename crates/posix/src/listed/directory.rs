@@ -193,10 +193,14 @@ impl Directory {
 
     /// Somebody lists it from the start: what was learned is of an earlier walk.
     pub(super) fn begin(&mut self) {
+        self.begin_walk();
+        self.files.begin();
+    }
+
+    fn begin_walk(&mut self) {
         self.entered.clear();
         self.last_entered.clear();
         self.beside = Beside::default();
-        self.files.begin();
     }
 
     pub(super) fn insert(&mut self, after: u64, page: Page) {
@@ -308,22 +312,39 @@ impl Directory {
     pub(super) fn note_entered(&mut self, below: Oid, was_brought: bool) {
         self.beside.used += usize::from(was_brought);
         self.entered.insert(below);
-        self.last_entered.push_back(below);
+        if self.last_entered.back() != Some(&below) {
+            self.last_entered.push_back(below);
+        }
         if self.last_entered.len() > LAST_ENTERED {
             self.last_entered.pop_front();
         }
     }
 
+    /// Whether a directory below is likely to be gone through as a whole: most of those that were brought along for
+    /// somebody who goes from one directory to the next have been entered.
+    pub(super) fn is_followed(&self, below: Oid) -> bool {
+        let Beside { brought, used, .. } = self.beside;
+        !self.entered.contains(&below) && brought > 0 && 2 * used >= brought
+    }
+
     /// The directories that come next after one, as many as it seems worth to bring: none unless those that
     /// were opened last follow each other in some order, and none any more once that was in vain twice.
     pub(super) fn beside(&mut self, below: Oid, is_here: impl Fn(Oid) -> bool) -> Vec<Oid> {
+        if self.entered.contains(&below) && self.last_entered.back() != Some(&below) {
+            // It is gone through once more.
+            self.begin_walk();
+        }
         self.note_entered(below, false);
         let Some(rest) = self.next_in_order() else { return Vec::new() };
         let Beside { next, brought, used, in_vain } = &mut self.beside;
-        if 2 * *used < *brought {
+        if *used == 0 && *brought > 0 {
             (*next, *in_vain) = (0, *in_vain + 1);
+        } else if 2 * *used < *brought {
+            // Whoever is slow comes to few of them while they are believed.
+            *next = *used;
         }
-        let wanted = if *in_vain < IN_VAIN_MAX { (*next).max(BESIDE_FIRST) } else { 0 };
+        let next_wanted = if *next == 0 { BESIDE_FIRST } else { *next };
+        let wanted = if *in_vain < IN_VAIN_MAX { next_wanted } else { 0 };
         *next = (wanted * 4).min(BESIDE_MAX);
         let is_wanted = |oid: &Oid| !self.entered.contains(oid) && !is_here(*oid);
         let found: Vec<Oid> = rest.into_iter().filter(is_wanted).take(wanted).collect();

@@ -30,6 +30,8 @@ const IN_VAIN_MAX: u32 = 2;
 const PAUSE: Duration = Duration::from_secs(5);
 /// By so many opens it is known how fast the program goes on.
 const PACE_OPENS: usize = 64;
+/// For this part of the time at least a program is taken to have worked.
+const WORKED_PART: u32 = 4;
 /// No more files are brought than it opens in this time: while their leases hold.
 const AHEAD: Duration = Duration::from_millis(700);
 
@@ -46,6 +48,15 @@ pub struct Foreseen {
     pub read_bytes: u64,
     /// Bytes that were thrown away unread.
     pub wasted_bytes: u64,
+}
+
+/// What bounds the files that are brought when one is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Their contents come to this at most, but for the first, in bytes.
+    pub(crate) bytes_max: u64,
+    /// For how long the program has waited so far: it could have gone on by so much faster.
+    pub(crate) waited: Duration,
 }
 
 /// A file that nobody has asked for yet.
@@ -78,6 +89,8 @@ struct Growth {
     /// What became of them since.
     used: usize,
     unused: usize,
+    /// Of these, those whose time was over.
+    late: usize,
     read_bytes: u64,
     wasted_bytes: u64,
     in_vain: u32,
@@ -86,9 +99,9 @@ struct Growth {
     chosen: usize,
 }
 
-/// How fast a program opens files.
+/// How fast a program opens files: when it has, and for how long it had waited by then.
 #[derive(Debug, Default)]
-struct Pace(VecDeque<Instant>);
+struct Pace(VecDeque<(Instant, Duration)>);
 
 /// Names opened in a directory of which no listing is known.
 #[derive(Debug, Default)]
@@ -124,11 +137,14 @@ impl Growth {
     }
 
     /// How many to bring now: twice as many as the last time if all of these were of use, as many as were
-    /// if not all, and few if most were not.
+    /// if not all, and few if most were not. Those that came too late for their leases say nothing of the order.
     fn next(&mut self, now: Instant, bytes: &BroughtBytes) -> usize {
         let (read, wasted) = (bytes.read() - self.read_bytes, bytes.wasted() - self.wasted_bytes);
-        let (used, unused) = (self.used, self.unused);
-        if unused > used || wasted > read {
+        let (used, unused, late) = (self.used, self.unused, self.late);
+        let are_late = used > 0 && 2 * late > unused;
+        if are_late {
+            self.files = used;
+        } else if unused > used || wasted > read {
             self.files = FILES_FIRST;
             self.in_vain += 1;
         } else if used > 0 {
@@ -136,7 +152,7 @@ impl Growth {
             self.in_vain = 0;
         }
         self.files = self.files.clamp(FILES_FIRST, FILES_MAX);
-        (self.used, self.unused) = (0, 0);
+        (self.used, self.unused, self.late) = (0, 0, 0);
         (self.read_bytes, self.wasted_bytes) = (bytes.read(), bytes.wasted());
         if self.in_vain >= IN_VAIN_MAX {
             *self = Self { paused_until: Some(now + PAUSE), ..Self::begun_at(bytes) };
@@ -151,17 +167,20 @@ impl Growth {
 }
 
 impl Pace {
-    fn note(&mut self, now: Instant) {
+    fn note(&mut self, now: Instant, waited: Duration) {
         if self.0.len() == PACE_OPENS {
             self.0.pop_front();
         }
-        self.0.push_back(now);
+        self.0.push_back((now, waited));
     }
 
-    /// How many files it opens in a time.
+    /// How many files it opens in a time, if it has to wait for none.
     fn files_in(&self, time: Duration) -> usize {
         let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return 0 };
-        let took = last.saturating_duration_since(*first).max(Duration::from_micros(1));
+        let took = last.0.saturating_duration_since(first.0);
+        // Of several programs each may have waited for all of the time.
+        let worked = took.saturating_sub(last.1.saturating_sub(first.1)).max(took / WORKED_PART);
+        let took = worked.max(Duration::from_micros(1));
         (time.as_secs_f64() * (self.0.len() - 1) as f64 / took.as_secs_f64()) as usize
     }
 }
@@ -188,12 +207,18 @@ impl BroughtFiles {
         let (kept, old): (Vec<_>, Vec<_>) = files.into_iter().partition(is_good);
         self.files = kept;
         self.growth.unused += old.len();
+        self.growth.late += old.iter().filter(|(_, file)| now >= file.named_until).count();
         old.into_iter().map(|(_, file)| file).collect()
     }
 
     /// A file is opened by its name: takes it, if it was brought.
-    pub(super) fn take(&mut self, dir: Oid, name: &[u8], now: Instant) -> Option<BroughtFile> {
-        self.pace.note(now);
+    pub(super) fn take(
+        &mut self,
+        dir: Oid,
+        name: &[u8],
+        (now, waited): (Instant, Duration),
+    ) -> Option<BroughtFile> {
+        self.pace.note(now, waited);
         let is_it = |(_, file): &(Stamp, BroughtFile)| file.dir == dir && *file.name == *name;
         let place = self.files.iter().position(is_it)?;
         self.growth.used += 1;
@@ -297,5 +322,42 @@ impl BroughtFiles {
             read_bytes: self.bytes.read(),
             wasted_bytes: self.bytes.wasted(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_come_too_late_are_fewer_the_next_time_and_not_in_vain() {
+        let (now, bytes) = (Instant::now(), BroughtBytes::default());
+        let mut growth = Growth { files: 64, ..Growth::default() };
+        for _ in 0..4 {
+            (growth.used, growth.unused, growth.late) = (10, 54, 54);
+            assert_eq!(growth.next(now, &bytes), 10);
+        }
+        for expected in [FILES_FIRST, 0] {
+            (growth.used, growth.unused, growth.late) = (10, 54, 0);
+            assert_eq!(growth.next(now, &bytes), expected, "others were opened than these");
+        }
+        assert!(growth.is_paused(now));
+    }
+
+    #[test]
+    fn a_programs_pace_is_that_at_which_it_goes_on_by_itself() {
+        let (begun, mut waits) = (Instant::now(), Pace::default());
+        let (ms, at) = (Duration::from_millis, |count: u64| Duration::from_millis(100 * count));
+        for open in 0..11 {
+            waits.note(begun + at(open), at(open) / 2);
+        }
+        assert_eq!(waits.files_in(ms(1000)), 20, "half of the time it has waited");
+        let (mut several, mut works) = (Pace::default(), Pace::default());
+        for open in 0..11 {
+            several.note(begun + at(open), at(open) * 3);
+            works.note(begun + at(open), Duration::ZERO);
+        }
+        assert_eq!(works.files_in(ms(1000)), 10);
+        assert_eq!(several.files_in(ms(1000)), 40, "three that wait are no faster than that");
     }
 }

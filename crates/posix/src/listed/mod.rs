@@ -38,7 +38,7 @@ pub use entry::Listed;
 use entry::{Entry, Seen, Stamp};
 pub(crate) use entry::{Part, PartOf};
 pub use files::Foreseen;
-pub(crate) use files::{BroughtFile, Wanted};
+pub(crate) use files::{Bounds, BroughtFile, Wanted};
 use files::{BroughtFiles, may_be_brought};
 pub(crate) use looked::FoundName;
 use looked::Looked;
@@ -47,7 +47,7 @@ use name_changes::{NameChanges, Where};
 pub(crate) use order::ListedFile;
 pub(crate) use paths::NameIn;
 use paths::Paths;
-use relied::ReliedWalks;
+use relied::{Hint, ReliedWalks};
 
 /// A way through directories that was taken no longer ago than this is asked for together with another one.
 const BESIDE: Duration = Duration::from_secs(2);
@@ -338,7 +338,9 @@ impl Listings {
         let mut known = self.known.lock();
         let replaced_until = if end { None } else { Some(until.unwrap_or(last)) };
         known.remove_part(dir, after, replaced_until);
-        if after == 0 && what != PartOf::Looks {
+        // What is leased again while somebody goes through it is no other walk.
+        let is_begun = what == PartOf::Listing || what == PartOf::Gift && leased_until.is_none();
+        if after == 0 && is_begun {
             known.directories.entry(dir).or_default().begin();
         }
         let mut rest = entries.into_iter().peekable();
@@ -396,7 +398,7 @@ impl Listings {
         is_again: bool,
     ) -> Look {
         let now = self.platform.now();
-        let Known { directories, relied, .. } = known;
+        let Known { directories, above, relied, .. } = known;
         let directory = directories.get_mut(&dir);
         match directory.and_then(|directory| self.leased_answer(directory, (dir, name))) {
             Some(answer @ (Look::Known(..) | Look::Absent)) => {
@@ -408,7 +410,10 @@ impl Listings {
             None if !is_again => {
                 let is_changed = |page: &Page| !self.is_unchanged(dir, page.stamp);
                 let is_void = directories.get(&dir).is_some_and(|known| known.is_whole(is_changed));
-                let is_worth = relied.note_asked(dir, name, now, is_void);
+                let above = above.get(&dir).and_then(|above| directories.get(above));
+                let is_followed = above.is_some_and(|above| above.is_followed(dir));
+                let hint = Hint { is_void, is_followed };
+                let is_worth = relied.note_asked(dir, name, now, hint);
                 if is_worth { Look::Unlisted } else { Look::Unknown }
             }
             _ => Look::Unknown,
@@ -555,12 +560,12 @@ impl Listings {
     }
 
     /// A file is opened for reading: the file itself, if it was brought, and what is worth being asked for,
-    /// with contents of `bytes_max` at most, but for the first, and none that `is_open` says need not be asked for.
+    /// within these bounds, and none that `is_open` says need not be asked for.
     pub(crate) fn open_file(
         &self,
         dir: Oid,
         name: &[u8],
-        bytes_max: u64,
+        bounds: Bounds,
         is_open: impl Fn(Oid) -> bool,
     ) -> (Option<BroughtFile>, Wanted) {
         let _old;
@@ -568,7 +573,7 @@ impl Listings {
         let mut known = self.known.lock();
         _old = self.remove_old_files(&mut known);
         let Known { directories, files, .. } = &mut *known;
-        let here = files.take(dir, name, now);
+        let here = files.take(dir, name, (now, bounds.waited));
         let Some(directory) = directories.get_mut(&dir) else {
             return (here, files.note_unlisted(dir, name));
         };
@@ -581,7 +586,7 @@ impl Listings {
         if next.is_empty() {
             return (here, Wanted::Nothing);
         }
-        let mut wanted = files.choose(next, bytes_max, now);
+        let mut wanted = files.choose(next, bounds.bytes_max, now);
         directory.expect_files(&wanted);
         if here.is_none() && !wanted.is_empty() {
             wanted.insert(0, file);

@@ -32,6 +32,15 @@ struct Walk {
     paused_until: Option<Instant>,
 }
 
+/// What else is known of a directory that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hint {
+    /// An own change has voided the last listing, which says nothing of its use.
+    pub(super) is_void: bool,
+    /// Somebody goes through one directory after the other, and comes to this one.
+    pub(super) is_followed: bool,
+}
+
 /// What was looked at lately.
 #[derive(Debug, Default)]
 pub(super) struct ReliedWalks(VecDeque<Walk>);
@@ -55,17 +64,10 @@ impl ReliedWalks {
         &mut self.0[last]
     }
 
-    /// A name is looked at that no lease tells of: whether the directory is to be listed now. `is_void`: an own change has
-    /// voided the last listing, which says nothing of its use.
-    pub(super) fn note_asked(
-        &mut self,
-        dir: Oid,
-        name: &[u8],
-        now: Instant,
-        is_void: bool,
-    ) -> bool {
+    /// A name is looked at that no lease tells of: whether the directory is to be listed now.
+    pub(super) fn note_asked(&mut self, dir: Oid, name: &[u8], now: Instant, hint: Hint) -> bool {
         let walk = self.walk(dir, now);
-        walk.answered = walk.answered.filter(|answered| *answered > 0 || !is_void);
+        walk.answered = walk.answered.filter(|answered| *answered > 0 || !hint.is_void);
         if now.saturating_duration_since(walk.at) > APART_MAX {
             walk.asked = 0;
         }
@@ -82,7 +84,7 @@ impl ReliedWalks {
             (walk.answered, walk.paused_until) = (None, Some(now + PAUSE));
             return false;
         }
-        let is_worth = was_worth_it || walk.asked >= LOOKS;
+        let is_worth = was_worth_it || hint.is_followed || walk.asked >= LOOKS;
         if is_worth {
             (walk.asked, walk.answered) = (0, Some(0));
         }
@@ -137,6 +139,8 @@ mod tests {
 
     use super::*;
 
+    const NO_HINT: Hint = Hint { is_void: false, is_followed: false };
+
     fn dir(serial: u64) -> Oid {
         Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), serial)
     }
@@ -144,29 +148,29 @@ mod tests {
     #[test]
     fn the_second_name_has_the_directory_listed_and_the_next_lease_follows_if_that_was_worth_it() {
         let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
-        let looks = [b"a", b"a", b"b"].map(|name| walks.note_asked(dir(1), name, now, false));
+        let looks = [b"a", b"a", b"b"].map(|name| walks.note_asked(dir(1), name, now, NO_HINT));
         assert_eq!(looks, [false, false, true]);
         for name in [b"c", b"c", b"d"] {
             walks.note_answered(dir(1), name, now);
         }
         now += Duration::from_secs(1);
-        assert!(walks.note_asked(dir(1), b"e", now, false), "at once");
+        assert!(walks.note_asked(dir(1), b"e", now, NO_HINT), "at once");
         walks.note_answered(dir(1), b"f", now);
-        assert!(!walks.note_asked(dir(1), b"g", now, false), "one look was all that it answered");
-        assert!(walks.note_asked(dir(1), b"h", now, false));
-        assert!(!walks.note_asked(dir(1), b"i", now, false), "in vain");
-        assert!(!walks.note_asked(dir(1), b"j", now, false));
+        assert!(!walks.note_asked(dir(1), b"g", now, NO_HINT), "one look was all that it answered");
+        assert!(walks.note_asked(dir(1), b"h", now, NO_HINT));
+        assert!(!walks.note_asked(dir(1), b"i", now, NO_HINT), "in vain");
+        assert!(!walks.note_asked(dir(1), b"j", now, NO_HINT));
         now += PAUSE;
-        assert!(!walks.note_asked(dir(1), b"k", now, false), "that was another walk");
-        assert!(walks.note_asked(dir(1), b"l", now, false));
+        assert!(!walks.note_asked(dir(1), b"k", now, NO_HINT), "that was another walk");
+        assert!(walks.note_asked(dir(1), b"l", now, NO_HINT));
     }
 
     #[test]
     fn directories_that_are_looked_at_are_listed_again_together() {
         let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
         for serial in 1..=3 {
-            assert!(!walks.note_asked(dir(serial), b"a", now, false));
-            assert!(walks.note_asked(dir(serial), b"b", now, false));
+            assert!(!walks.note_asked(dir(serial), b"a", now, NO_HINT));
+            assert!(walks.note_asked(dir(serial), b"b", now, NO_HINT));
         }
         for (serial, names) in [(1, &[b"c", b"d"][..]), (2, &[b"c", b"d"]), (3, &[b"c"])] {
             for name in names {
@@ -180,8 +184,8 @@ mod tests {
         assert!(walks.worth_renewing(dir(1), now, |_| false).is_empty());
         assert_eq!(walks.worth_renewing(dir(1), now, |_| true), [dir(2)]);
         assert!(
-            !walks.note_asked(dir(2), b"f", now, false)
-                && walks.note_asked(dir(2), b"g", now, false)
+            !walks.note_asked(dir(2), b"f", now, NO_HINT)
+                && walks.note_asked(dir(2), b"g", now, NO_HINT)
         );
         for serial in 10..30 {
             walks.note_answered(dir(serial), b"a", now);
@@ -196,20 +200,20 @@ mod tests {
     fn looks_that_lie_far_apart_ask_for_no_lease_and_who_is_refused_one_waits() {
         let (mut walks, mut now) = (ReliedWalks::default(), Instant::now());
         for turn in 0..10_u8 {
-            assert!(!walks.note_asked(dir(1), &[turn], now, false));
+            assert!(!walks.note_asked(dir(1), &[turn], now, NO_HINT));
             now += APART_MAX + Duration::from_millis(1);
         }
         assert!(
-            !walks.note_asked(dir(1), b"a", now, false)
-                && walks.note_asked(dir(1), b"b", now, false)
+            !walks.note_asked(dir(1), b"a", now, NO_HINT)
+                && walks.note_asked(dir(1), b"b", now, NO_HINT)
         );
         walks.note_refused(dir(1), now);
         assert!(
-            !walks.note_asked(dir(1), b"c", now, false)
-                && !walks.note_asked(dir(1), b"d", now, false)
+            !walks.note_asked(dir(1), b"c", now, NO_HINT)
+                && !walks.note_asked(dir(1), b"d", now, NO_HINT)
         );
         for serial in 2..200 {
-            walks.note_asked(dir(serial), b"a", now, false);
+            walks.note_asked(dir(serial), b"a", now, NO_HINT);
         }
         assert_eq!(walks.0.len(), DIRECTORIES_MAX);
     }

@@ -5,6 +5,7 @@ use super::directory::{BESIDE_FIRST, BESIDE_MAX};
 use super::files::FILES_FIRST;
 use super::*;
 
+const UNBOUND: Bounds = Bounds { bytes_max: u64::MAX, waited: Duration::ZERO };
 const LONG: Duration = Duration::from_secs(60);
 
 fn object(serial: u64) -> Oid {
@@ -247,6 +248,24 @@ fn directories_come_along_with_their_siblings_as_long_as_they_are_used() {
     assert!(known.above.is_empty());
 }
 
+#[test]
+fn who_comes_to_few_of_the_directories_that_came_along_gets_as_many_again() {
+    let listings = listings(LONG);
+    listings.keep(&listings.ask(), dir(), part(FileKind::Directory, 200, PartOf::Listing));
+    let note = |number| {
+        let mut known = listings.known.lock();
+        known.directories.get_mut(&dir()).unwrap().note_entered(object(number), true);
+    };
+    assert!(listings.beside(object(0)).is_empty());
+    let mut brought = Vec::new();
+    for number in (1..30).step_by(2) {
+        brought.push(listings.beside(object(number)).len());
+        note(number + 1);
+    }
+    assert_eq!(brought[..4], [BESIDE_FIRST, 1, 4, 1], "one of them is used each time");
+    assert_eq!(brought.iter().skip(1).step_by(2).max(), Some(&1));
+}
+
 /// Opens directories in an order; how many had not come along, and how many came in all.
 fn walk(listings: &Listings, order: impl Iterator<Item = u64>) -> (usize, usize) {
     listings.keep(&listings.ask(), dir(), part(FileKind::Directory, 200, PartOf::Listing));
@@ -291,7 +310,7 @@ fn it_stays_bounded() {
 /// Opens files, none of which comes, in an order; how many were worth asking for.
 fn open_files(listings: &Listings, order: impl Iterator<Item = u64>) -> usize {
     let wanted =
-        order.map(|number| match listings.open_file(dir(), &name(number), u64::MAX, not_open) {
+        order.map(|number| match listings.open_file(dir(), &name(number), UNBOUND, not_open) {
             (None, Wanted::Files(files)) => {
                 assert_eq!(files[0].oid, object(number), "the one that is opened is in front");
                 files.len() - 1
@@ -329,7 +348,7 @@ fn files_that_come_to_nothing_are_not_asked_for_for_long() {
     let mut asked = 0;
     for number in 1..1000 {
         if let (_, Wanted::Files(files)) =
-            listings.open_file(dir(), &name(number), u64::MAX, not_open)
+            listings.open_file(dir(), &name(number), UNBOUND, not_open)
         {
             asked += files.len();
             listings.keep_files((dir(), &listings.ask()), files.len(), Vec::new());
@@ -346,8 +365,10 @@ fn no_more_is_brought_at_a_time_than_the_link_carries() {
         entry.attr = entry.attr.take().map(|attr| Attr { size: 1000, ..attr });
     }
     listings.keep(&listings.ask(), dir(), part);
-    listings.open_file(dir(), &name(0), 2500, not_open);
-    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(1), 2500, not_open) else {
+    listings.open_file(dir(), &name(0), Bounds { bytes_max: 2500, ..UNBOUND }, not_open);
+    let (_, Wanted::Files(files)) =
+        listings.open_file(dir(), &name(1), Bounds { bytes_max: 2500, ..UNBOUND }, not_open)
+    else {
         panic!()
     };
     assert_eq!(files.iter().map(|file| file.oid).collect::<Vec<_>>(), [1, 2, 3].map(object));
@@ -356,7 +377,7 @@ fn no_more_is_brought_at_a_time_than_the_link_carries() {
 #[test]
 fn names_that_are_opened_one_after_the_other_make_a_directory_worth_listing_once() {
     let listings = listings(LONG);
-    let wants = |number: u64| match listings.open_file(dir(), &name(number), u64::MAX, not_open).1 {
+    let wants = |number: u64| match listings.open_file(dir(), &name(number), UNBOUND, not_open).1 {
         Wanted::Listing(last) => Some(last),
         _ => None,
     };
@@ -365,7 +386,7 @@ fn names_that_are_opened_one_after_the_other_make_a_directory_worth_listing_once
     assert_eq!([wants(8), wants(9)], [None, None]);
     listings.keep(&listings.ask(), dir(), files(20));
     listings.begin_files_after(dir(), &name(8));
-    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(9), u64::MAX, not_open) else {
+    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(9), UNBOUND, not_open) else {
         panic!()
     };
     // By number, or as they are listed; by name there is none behind it.

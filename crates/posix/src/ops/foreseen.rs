@@ -17,7 +17,7 @@ use azekura_proto::message::typed::{FileLeased, LeaseRead, OpenEntry, OpenedEntr
 use azekura_proto::{Attr, FileKind, Oid, TargetId};
 use rustix::fs::OFlags;
 
-use crate::listed::{BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
+use crate::listed::{Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
 use crate::reader::FileReader;
 use crate::{Credentials, FileSystem, OpenFile, Result};
 
@@ -25,8 +25,10 @@ use crate::{Credentials, FileSystem, OpenFile, Result};
 const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
 /// Contents are brought that the link carries in this time: they are used while the leases hold.
 const AHEAD: Duration = Duration::from_millis(400);
-/// The same while it is not known what the link carries, in bytes.
-const UNTRIED_BYTES: u64 = 4 << 20;
+/// The same while it is not known what the link carries, in bytes: what young connections carry in a round trip, which
+/// doubles with each, up to the second bound.
+const UNTRIED_FIRST_BYTES: u64 = 64 << 10;
+const UNTRIED_BYTES_MAX: u64 = 4 << 20;
 
 /// The request for a file.
 struct Question<'f> {
@@ -71,17 +73,19 @@ impl FileSystem {
         if !self.keeps_listed() || flags.contains(OFlags::DIRECTORY) {
             return Ok(None);
         }
-        self.listed.wait_for_coming(dir, name);
-        let bytes_max = self.bytes_ahead(dir, name);
+        let waits = &self.reading.waits;
+        waits.during(|| self.listed.wait_for_coming(dir, name));
+        let bounds = Bounds { bytes_max: self.bytes_ahead(dir, name), waited: waits.total() };
         let is_open = |oid| self.reopened.is_known(oid);
-        let (mut here, mut wanted) = self.listed.open_file(dir, name, bytes_max, is_open);
+        let (mut here, mut wanted) = self.listed.open_file(dir, name, bounds, is_open);
         if let Wanted::Listing(last) = wanted {
             let what = (PartOf::Looks, LISTED_BYTES);
-            if !matches!(self.list_and_keep(dir, 0, None, what), Ok((_, true))) {
+            let listed = waits.during(|| self.list_and_keep(dir, 0, None, what));
+            if !matches!(listed, Ok((_, true))) {
                 return Ok(None);
             }
             self.listed.begin_files_after(dir, &last);
-            (here, wanted) = self.listed.open_file(dir, name, bytes_max, is_open);
+            (here, wanted) = self.listed.open_file(dir, name, bounds, is_open);
         }
         let brought = here.and_then(|file| self.brought(caller, file, flags));
         let files = match wanted {
@@ -94,7 +98,8 @@ impl FileSystem {
             return Ok(Some(opened));
         }
         let is_first = files.first().is_some_and(|file| *file.name == *name);
-        let Some(opened) = self.bring(dir, &files, is_first) else { return Ok(None) };
+        let opened = waits.during(|| self.bring(dir, &files, is_first));
+        let Some(opened) = opened else { return Ok(None) };
         let Opened { attr, reference, leased } = opened;
         let (attr, mut file) = self.opened(caller, *attr, reference, flags)?;
         if let Some((_, reader)) = leased {
@@ -107,7 +112,12 @@ impl FileSystem {
     fn bytes_ahead(&self, dir: Oid, name: &[u8]) -> u64 {
         let link = self.reading.link(self.entry_target(dir, name));
         let bytes = link.bytes_per_second.saturating_mul(AHEAD.as_millis() as u64) / 1000;
-        if link.untried { bytes.max(UNTRIED_BYTES) } else { bytes }
+        if !link.untried {
+            return bytes;
+        }
+        let round_trips = AHEAD.as_micros() as u64 / link.round_trip_us.max(1);
+        let doubled = UNTRIED_FIRST_BYTES << round_trips.min(6);
+        bytes.max(doubled.min(UNTRIED_BYTES_MAX))
     }
 
     /// Opens a file that was brought, if its leases still hold.

@@ -14,6 +14,7 @@ use azekura_proto::{Attr, Layout};
 
 use super::leased_attr::{AttrAsked, LeasedAttr};
 use super::reading::Reading;
+use super::waits::Waits;
 use crate::changes::ChangeCount;
 use crate::layout::{FileLayout, Piece};
 
@@ -111,6 +112,7 @@ pub(super) struct FarFile {
     length: Option<Length>,
     pool: Arc<Pool>,
     platform: SharedPlatform,
+    pub(super) waits: Arc<Waits>,
 }
 
 impl Lease {
@@ -137,6 +139,7 @@ impl FarFile {
             length: None,
             pool: Arc::clone(reading.pool()),
             platform: Arc::clone(&reading.platform),
+            waits: Arc::clone(&reading.waits),
         }
     }
 

@@ -10,6 +10,7 @@ mod leased_attr;
 mod readahead;
 mod reading;
 mod trace;
+mod waits;
 mod whole;
 mod window;
 

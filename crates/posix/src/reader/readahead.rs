@@ -123,12 +123,11 @@ impl Readahead {
         let read = readahead.step_of(rest);
         let buffer = &mut buffer[..read.bytes as usize];
         let pipeline = Arc::clone(&readahead.file.pipeline);
+        let waits = Arc::clone(&readahead.file.waits);
         let Awaited { kept, fresh } = readahead.begin(link, read).ok_or(Direct::NoLease)?;
         drop(readahead);
         let parts = || fresh.iter().chain(&kept);
-        for part in parts() {
-            pipeline.wait(&part.fetch);
-        }
+        waits.during(|| parts().for_each(|part| pipeline.wait(&part.fetch)));
         if !kept.is_empty() && !state.lock().may_use(&kept, changes) {
             return Err(Direct::NoLease);
         }

@@ -10,6 +10,7 @@ use azekura_proto::limits::BROUGHT_BYTES_MAX;
 use azekura_proto::{EngineId, TargetId};
 
 use super::trace::Trace;
+use super::waits::Waits;
 use crate::changes::Changes;
 use crate::layout::FileLayout;
 
@@ -30,6 +31,7 @@ pub(crate) struct Reading {
     /// The own changes of files' data.
     pub(super) changes: Arc<Changes>,
     pub(super) platform: SharedPlatform,
+    pub(crate) waits: Arc<Waits>,
     /// Where requests are written down, if they are.
     pub(super) trace: Option<Arc<Trace>>,
     pool: Arc<Pool>,
@@ -50,6 +52,7 @@ impl Reading {
             policy,
             budget: Arc::new(Budget::new(BUDGET_BYTES)),
             changes,
+            waits: Arc::new(Waits::new(Arc::clone(&platform))),
             platform,
             trace,
             pool,
