@@ -342,7 +342,9 @@ impl Pipeline {
         let mut scheduler = self.scheduler();
         for (taken, is_ready) in taken.iter().zip(ready) {
             let silent = if is_ready { Duration::ZERO } else { took };
-            scheduler.give_back(taken.number, silent, patience);
+            if scheduler.give_back(taken.number, silent, patience) {
+                scheduler.end_and_dispatch(taken, self.now_us());
+            }
         }
         drop(scheduler);
         self.changed.notify_all();
@@ -354,7 +356,7 @@ impl Pipeline {
         let mut reader = taken.channel.reader();
         loop {
             let Ok(arrival) = reader.poll(&**self.pool.platform()) else {
-                self.scheduler().end(taken.number);
+                self.scheduler().end_and_dispatch(taken, self.now_us());
                 return;
             };
             let is_over = arrival.reply.is_some();

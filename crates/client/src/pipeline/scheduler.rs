@@ -247,16 +247,14 @@ impl Scheduler {
             .collect()
     }
 
-    /// Gives a reading side back, on which nothing has come for so long as it was waited on now. After
-    /// `patience` in all the connection is ended.
-    pub(super) fn give_back(&mut self, number: u64, silent: Duration, patience: Duration) {
-        if let Some(open) = self.channel(number) {
+    /// Gives a reading side back, on which nothing has come for so long as it was waited on now. Tells whether that is
+    /// `patience` in all: such a connection is to be ended.
+    pub(super) fn give_back(&mut self, number: u64, silent: Duration, patience: Duration) -> bool {
+        self.channel(number).is_some_and(|open| {
             open.is_read = false;
             open.silent += silent;
-            if open.silent >= patience {
-                self.end(number);
-            }
-        }
+            open.silent >= patience
+        })
     }
 
     /// Notes what was read on a connection, whose reading side is still away. `waited` tells whether
@@ -322,6 +320,12 @@ impl Scheduler {
         let free = self.channels.iter().enumerate().filter(|(_, open)| is_free(open));
         let (at, _) = free.min_by_key(|(_, open)| open.brought_bytes)?;
         Some(self.channels.swap_remove(at).channel)
+    }
+
+    /// Ends a connection, and sends over others what waited for room on it: no answer may come on those that would.
+    pub(super) fn end_and_dispatch(&mut self, taken: &Taken, now_us: u64) {
+        self.end(taken.number);
+        self.dispatch(taken.engine, now_us);
     }
 
     /// Ends a connection: what was under way on it will not come.

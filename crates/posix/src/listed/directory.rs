@@ -8,7 +8,7 @@ use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
 
 use super::entry::{Entry, Listed, Seen, Stamp};
-use super::order::{FileOrder, ListedFile};
+use super::order::{FileOrder, ListedFile, Runs};
 
 /// Entries whose attributes are asked for anew together.
 pub(super) const PAGE_ENTRIES: usize = 256;
@@ -23,6 +23,12 @@ pub(super) const BESIDE_MAX: usize = 32;
 const IN_VAIN_MAX: u32 = 2;
 /// Directories by which the order is known in which a program opens them.
 const LAST_ENTERED: usize = 16;
+/// So many steps in one order tell whose files come next: one may be chance, and files are more than a listing.
+const FOLLOWING_STEPS: usize = 2;
+/// So many of those that come next are looked at for files that are worth being brought, in directories of at most so many
+/// entries: that is done while a program waits.
+const FOLLOWING_MAX: usize = 4;
+const FOLLOWED_ENTRIES_MAX: usize = 2048;
 
 /// What a look at a name comes to.
 #[derive(Debug)]
@@ -288,6 +294,25 @@ impl Directory {
         self.files.next(self.pages.values().flat_map(|page| &page.entries), is_wanted)
     }
 
+    /// The files of a directory that comes after this one, if they are wanted by what is known of them.
+    pub(super) fn files_of_next(
+        &self,
+        next: &Self,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Vec<ListedFile> {
+        self.files.continued(next.pages.values().flat_map(|page| &page.entries), is_wanted)
+    }
+
+    /// How its files have been opened.
+    pub(super) fn runs(&self) -> Runs {
+        self.files.runs()
+    }
+
+    /// Files of it have been asked for while those of a directory before it are read so.
+    pub(super) fn follow(&mut self, runs: Runs) {
+        self.files.follow(runs);
+    }
+
     /// These have been asked for.
     pub(super) fn expect_files(&mut self, files: &[ListedFile]) {
         self.files.expect(files);
@@ -320,6 +345,15 @@ impl Directory {
         }
     }
 
+    /// The directories that come next after the one that was entered last, as far as files of theirs are worth a look.
+    pub(super) fn following(&self, below: Oid) -> Vec<Oid> {
+        if self.last_entered.back() != Some(&below) || self.entries() > FOLLOWED_ENTRIES_MAX {
+            return Vec::new();
+        }
+        let rest = self.next_in_order(FOLLOWING_STEPS).unwrap_or_default().into_iter();
+        rest.filter(|oid| !self.entered.contains(oid)).take(FOLLOWING_MAX).collect()
+    }
+
     /// Whether a directory below is likely to be gone through as a whole: most of those that were brought along for
     /// somebody who goes from one directory to the next have been entered.
     pub(super) fn is_followed(&self, below: Oid) -> bool {
@@ -335,7 +369,7 @@ impl Directory {
             self.begin_walk();
         }
         self.note_entered(below, false);
-        let Some(rest) = self.next_in_order() else { return Vec::new() };
+        let Some(rest) = self.next_in_order(1) else { return Vec::new() };
         let Beside { next, brought, used, in_vain } = &mut self.beside;
         if *used == 0 && *brought > 0 {
             (*next, *in_vain) = (0, *in_vain + 1);
@@ -353,8 +387,8 @@ impl Directory {
     }
 
     /// The directories that come next in the order in which those that were opened last follow each other:
-    /// that of the listing, of the names (`ls`), or of the inode numbers (`tar`).
-    fn next_in_order(&self) -> Option<Vec<Oid>> {
+    /// that of the listing, of the names (`ls`), or of the inode numbers (`tar`); `None` if so many last steps do not.
+    fn next_in_order(&self, steps_min: usize) -> Option<Vec<Oid>> {
         let entries = self.pages.values().flat_map(|page| &page.entries);
         let mut dirs: Vec<_> = entries.filter(|e| e.kind == FileKind::Directory).collect();
         let listed: Vec<Oid> = dirs.iter().map(|entry| entry.oid).collect();
@@ -370,7 +404,7 @@ impl Directory {
                 Some((steps, at, order))
             })
             .max_by_key(|(steps, ..)| *steps)?;
-        (steps > 0).then(|| order[at + 1..].to_vec())
+        (steps >= steps_min).then(|| order[at + 1..].to_vec())
     }
 
     /// How many of the last steps from directory to directory went along an order, and to which place.

@@ -77,8 +77,11 @@ pub(crate) enum Wanted {
     Nothing,
     /// The directory's listing, since files of it were opened by name, this one before.
     Listing(Box<[u8]>),
-    /// These files; the one that is opened in front, unless it is here.
-    Files(Vec<ListedFile>),
+    /// These files of a directory; the one that is opened in front, unless it is here.
+    Files {
+        dir: Oid,
+        files: Vec<ListedFile>,
+    },
 }
 
 /// How many files are brought at a time.
@@ -259,14 +262,17 @@ impl BroughtFiles {
         self.files.extend(files.into_iter().map(|file| (stamp, file)));
     }
 
-    /// Whether more files of a directory are worth being brought, after so many opens that follow each
-    /// other. `is_here`: the file that is opened was brought.
-    pub(super) fn are_worth_more(&self, dir: Oid, run: u32, is_here: bool, now: Instant) -> bool {
+    /// Whether more files are worth being brought, after so many opens that follow each other.
+    pub(super) fn are_worth_more(&self, run: u32, now: Instant) -> bool {
         let enough = if self.growth.is_trusted() { RUN_TRUSTED } else { RUN_FIRST };
-        let left = self.files.iter().filter(|(_, file)| file.dir == dir).count();
-        // Contents of those that are here keep the link busy while further ones are asked for, and these come.
-        let is_time = !is_here || left <= self.growth.chosen;
-        run >= enough && !self.growth.is_paused(now) && is_time && self.coming.is_empty()
+        run >= enough && !self.growth.is_paused(now) && self.coming.is_empty()
+    }
+
+    /// Whether so few of these directories are left that it is time to ask for further ones: contents of those that are here
+    /// keep the link busy meanwhile.
+    pub(super) fn are_few(&self, dirs: &[Oid]) -> bool {
+        let left = self.files.iter().filter(|(_, file)| dirs.contains(&file.dir)).count();
+        left <= self.growth.chosen
     }
 
     /// Of files that could be brought next those that are. Their contents come to `bytes_max` at most, but

@@ -159,6 +159,32 @@ impl Known {
         }
     }
 
+    /// The first directory behind one of which files are worth being brought, once those of that one are here, and these
+    /// files.
+    fn files_of_next(
+        &self,
+        dir: Oid,
+        is_open: impl Fn(Oid) -> bool,
+    ) -> Option<(Oid, Vec<ListedFile>)> {
+        let above = self.directories.get(self.above.get(&dir)?)?;
+        let mut dirs = above.following(dir);
+        dirs.push(dir);
+        if !self.files.are_few(&dirs) {
+            return None;
+        }
+        let directory = self.directories.get(&dir)?;
+        let is_wanted = |entry: &Entry| {
+            may_be_brought(entry) && !self.files.is_here(entry.oid) && !is_open(entry.oid)
+        };
+        // One of which no listing has come may be the one that is wanted.
+        let known = dirs.into_iter().filter(|next| *next != dir);
+        let mut known = known.map_while(|next| Some((next, self.directories.get(&next)?)));
+        known.find_map(|(next, listed)| {
+            let files = directory.files_of_next(listed, is_wanted);
+            (!files.is_empty()).then_some((next, files))
+        })
+    }
+
     /// Makes room for a part of a directory that has been listed anew.
     fn remove_part(&mut self, dir: Oid, after: u64, until: Option<u64>) {
         let pages = self.directories.get(&dir).map(|known| known.pages_in(after, until));
@@ -578,20 +604,32 @@ impl Listings {
             return (here, files.note_unlisted(dir, name));
         };
         let Some((file, run)) = directory.note_file(name) else { return (here, Wanted::Nothing) };
+        if !files.are_worth_more(run, now) || here.is_some() && !files.are_few(&[dir]) {
+            return (here, Wanted::Nothing);
+        }
         let is_wanted = |entry: &Entry| {
             may_be_brought(entry) && !files.is_here(entry.oid) && !is_open(entry.oid)
         };
-        let are_worth_more = files.are_worth_more(dir, run, here.is_some(), now);
-        let next = if are_worth_more { directory.next_files(is_wanted) } else { Vec::new() };
-        if next.is_empty() {
-            return (here, Wanted::Nothing);
+        let next = directory.next_files(is_wanted);
+        if !next.is_empty() {
+            let mut wanted = files.choose(next, bounds.bytes_max, now);
+            directory.expect_files(&wanted);
+            if here.is_none() && !wanted.is_empty() {
+                wanted.insert(0, file);
+            }
+            return (here, Wanted::Files { dir, files: wanted });
         }
-        let mut wanted = files.choose(next, bounds.bytes_max, now);
-        directory.expect_files(&wanted);
-        if here.is_none() && !wanted.is_empty() {
-            wanted.insert(0, file);
+        // All of them are here, so the link has time for those of the next directory.
+        let runs = directory.runs();
+        let next = here.as_ref().and_then(|_| known.files_of_next(dir, &is_open));
+        let Some((dir, next)) = next else { return (here, Wanted::Nothing) };
+        let Known { directories, files, .. } = &mut *known;
+        let wanted = files.choose(next, bounds.bytes_max, now);
+        if let Some(directory) = directories.get_mut(&dir) {
+            directory.follow(runs);
+            directory.expect_files(&wanted);
         }
-        (here, Wanted::Files(wanted))
+        (here, Wanted::Files { dir, files: wanted })
     }
 
     /// Somebody begins to ask for files of a directory, beside the program that goes on.

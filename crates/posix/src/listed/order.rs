@@ -36,14 +36,16 @@ enum Order {
     Listing,
 }
 
+/// How many opens up to the last one follow each other in each of the orders.
+pub(super) type Runs = [u32; ORDERS.len()];
+
 /// How files of a directory have been opened.
 #[derive(Debug, Default)]
 pub(super) struct FileOrder {
     last: Option<ListedFile>,
     /// The last ones, the latest at the end.
     recent: VecDeque<Oid>,
-    /// How many opens up to the last one follow each other in each of the orders.
-    runs: [u32; ORDERS.len()],
+    runs: Runs,
     /// Those that come next, as far as they were asked for.
     expected: VecDeque<Oid>,
 }
@@ -60,6 +62,14 @@ impl ListedFile {
 }
 
 impl Order {
+    /// The files of these entries.
+    fn sort<'e>(self, entries: impl Iterator<Item = &'e Entry>) -> Vec<ListedFile> {
+        let files = entries.filter(|entry| entry.kind == FileKind::Regular).map(ListedFile::of);
+        let mut files: Vec<ListedFile> = files.collect();
+        files.sort_by(|one, other| self.compare_files(one, other));
+        files
+    }
+
     fn compare(self, entry: &Entry, file: &ListedFile) -> Ordering {
         match self {
             Self::Number => entry.oid.inode_number().cmp(&file.oid.inode_number()),
@@ -173,12 +183,27 @@ impl FileOrder {
     ) -> Vec<ListedFile> {
         let Some(last) = &self.last else { return Vec::new() };
         let order = ORDERS[self.best()];
-        let is_next =
-            |entry: &&Entry| entry.kind == FileKind::Regular && order.compare(entry, last).is_gt();
-        let mut next: Vec<ListedFile> =
-            entries.filter(is_next).filter(|entry| is_wanted(entry)).map(ListedFile::of).collect();
-        next.sort_by(|one, other| order.compare_files(one, other));
-        next
+        order.sort(entries.filter(|entry| order.compare(entry, last).is_gt() && is_wanted(entry)))
+    }
+
+    /// All files of another directory, if they are opened in the order of these, without those that are not wanted.
+    pub(super) fn continued<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e Entry>,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Vec<ListedFile> {
+        ORDERS[self.best()].sort(entries.filter(|entry| is_wanted(entry)))
+    }
+
+    /// This directory comes after another one: it is taken to be read in the order of that, unless it has one.
+    pub(super) fn follow(&mut self, runs: Runs) {
+        if self.last.is_none() {
+            self.runs = runs;
+        }
+    }
+
+    pub(super) fn runs(&self) -> Runs {
+        self.runs
     }
 
     /// These come next, and have been asked for.

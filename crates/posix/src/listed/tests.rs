@@ -311,7 +311,7 @@ fn it_stays_bounded() {
 fn open_files(listings: &Listings, order: impl Iterator<Item = u64>) -> usize {
     let wanted =
         order.map(|number| match listings.open_file(dir(), &name(number), UNBOUND, not_open) {
-            (None, Wanted::Files(files)) => {
+            (None, Wanted::Files { files, .. }) => {
                 assert_eq!(files[0].oid, object(number), "the one that is opened is in front");
                 files.len() - 1
             }
@@ -347,7 +347,7 @@ fn files_that_come_to_nothing_are_not_asked_for_for_long() {
     listings.keep(&listings.ask(), dir(), files(1000));
     let mut asked = 0;
     for number in 1..1000 {
-        if let (_, Wanted::Files(files)) =
+        if let (_, Wanted::Files { files, .. }) =
             listings.open_file(dir(), &name(number), UNBOUND, not_open)
         {
             asked += files.len();
@@ -366,7 +366,7 @@ fn no_more_is_brought_at_a_time_than_the_link_carries() {
     }
     listings.keep(&listings.ask(), dir(), part);
     listings.open_file(dir(), &name(0), Bounds { bytes_max: 2500, ..UNBOUND }, not_open);
-    let (_, Wanted::Files(files)) =
+    let (_, Wanted::Files { files, .. }) =
         listings.open_file(dir(), &name(1), Bounds { bytes_max: 2500, ..UNBOUND }, not_open)
     else {
         panic!()
@@ -386,7 +386,8 @@ fn names_that_are_opened_one_after_the_other_make_a_directory_worth_listing_once
     assert_eq!([wants(8), wants(9)], [None, None]);
     listings.keep(&listings.ask(), dir(), files(20));
     listings.begin_files_after(dir(), &name(8));
-    let (_, Wanted::Files(files)) = listings.open_file(dir(), &name(9), UNBOUND, not_open) else {
+    let (_, Wanted::Files { files, .. }) = listings.open_file(dir(), &name(9), UNBOUND, not_open)
+    else {
         panic!()
     };
     // By number, or as they are listed; by name there is none behind it.

@@ -25,10 +25,10 @@ use crate::{Credentials, FileSystem, OpenFile, Result};
 const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
 /// Contents are brought that the link carries in this time: they are used while the leases hold.
 const AHEAD: Duration = Duration::from_millis(400);
-/// The same while it is not known what the link carries, in bytes: what young connections carry in a round trip, which
-/// doubles with each, up to the second bound.
-const UNTRIED_FIRST_BYTES: u64 = 64 << 10;
-const UNTRIED_BYTES_MAX: u64 = 4 << 20;
+/// The same while it is not known what the link carries: what young connections carry in a round trip, in bytes, which
+/// doubles with each, and how often that is relied on.
+const UNTRIED_BYTES: u64 = 64 << 10;
+const UNTRIED_DOUBLINGS_MAX: u64 = 6;
 
 /// The request for a file.
 struct Question<'f> {
@@ -88,17 +88,17 @@ impl FileSystem {
             (here, wanted) = self.listed.open_file(dir, name, bounds, is_open);
         }
         let brought = here.and_then(|file| self.brought(caller, file, flags));
-        let files = match wanted {
-            Wanted::Files(files) => files,
-            Wanted::Nothing | Wanted::Listing(_) => Vec::new(),
+        let (of, files) = match wanted {
+            Wanted::Files { dir, files } => (dir, files),
+            Wanted::Nothing | Wanted::Listing(_) => (dir, Vec::new()),
         };
         if let Some(opened) = brought {
             let opened = opened?;
-            self.bring_beside(dir, files);
+            self.bring_beside(of, files);
             return Ok(Some(opened));
         }
-        let is_first = files.first().is_some_and(|file| *file.name == *name);
-        let opened = waits.during(|| self.bring(dir, &files, is_first));
+        let is_first = of == dir && files.first().is_some_and(|file| *file.name == *name);
+        let opened = waits.during(|| self.bring(of, &files, is_first));
         let Some(opened) = opened else { return Ok(None) };
         let Opened { attr, reference, leased } = opened;
         let (attr, mut file) = self.opened(caller, *attr, reference, flags)?;
@@ -116,8 +116,7 @@ impl FileSystem {
             return bytes;
         }
         let round_trips = AHEAD.as_micros() as u64 / link.round_trip_us.max(1);
-        let doubled = UNTRIED_FIRST_BYTES << round_trips.min(6);
-        bytes.max(doubled.min(UNTRIED_BYTES_MAX))
+        bytes.max(UNTRIED_BYTES << round_trips.min(UNTRIED_DOUBLINGS_MAX))
     }
 
     /// Opens a file that was brought, if its leases still hold.
