@@ -19,8 +19,9 @@ const MISSING_MAX: usize = 128;
 /// Directories brought along with the second one that is opened, and at most.
 pub(super) const BESIDE_FIRST: usize = 4;
 pub(super) const BESIDE_MAX: usize = 32;
-/// So often they may be brought in vain.
+/// So often they may be brought in vain; after so many further ones that are opened it is tried again.
 const IN_VAIN_MAX: u32 = 2;
+const TRIED_AGAIN_AFTER: u32 = 4;
 /// Directories by which the order is known in which a program opens them.
 const LAST_ENTERED: usize = 16;
 /// So many steps in one order tell whose files come next: one may be chance, and files are more than a listing.
@@ -170,6 +171,8 @@ struct Beside {
     brought: usize,
     used: usize,
     in_vain: u32,
+    /// Since it was in vain for the last time.
+    without: u32,
 }
 
 /// What is known of a directory.
@@ -362,7 +365,7 @@ impl Directory {
     }
 
     /// The directories that come next after one, as many as it seems worth to bring: none unless those that
-    /// were opened last follow each other in some order, and none any more once that was in vain twice.
+    /// were opened last follow each other in some order, and none for a while once that was in vain twice.
     pub(super) fn beside(&mut self, below: Oid, is_here: impl Fn(Oid) -> bool) -> Vec<Oid> {
         if self.entered.contains(&below) && self.last_entered.back() != Some(&below) {
             // It is gone through once more.
@@ -370,12 +373,19 @@ impl Directory {
         }
         self.note_entered(below, false);
         let Some(rest) = self.next_in_order(1) else { return Vec::new() };
-        let Beside { next, brought, used, in_vain } = &mut self.beside;
+        let Beside { next, brought, used, in_vain, without } = &mut self.beside;
         if *used == 0 && *brought > 0 {
             (*next, *in_vain) = (0, *in_vain + 1);
         } else if 2 * *used < *brought {
             // Whoever is slow comes to few of them while they are believed.
             *next = *used;
+        }
+        if *in_vain == IN_VAIN_MAX {
+            *without += 1;
+            if *without > TRIED_AGAIN_AFTER {
+                // It may have been slow, not elsewhere.
+                (*next, *in_vain, *without) = (1, IN_VAIN_MAX - 1, 0);
+            }
         }
         let next_wanted = if *next == 0 { BESIDE_FIRST } else { *next };
         let wanted = if *in_vain < IN_VAIN_MAX { next_wanted } else { 0 };

@@ -167,9 +167,8 @@ impl Known {
         is_open: impl Fn(Oid) -> bool,
     ) -> Option<(Oid, Vec<ListedFile>)> {
         let above = self.directories.get(self.above.get(&dir)?)?;
-        let mut dirs = above.following(dir);
-        dirs.push(dir);
-        if !self.files.are_few(&dirs) {
+        let following = above.following(dir);
+        if !self.files.are_few(&[&[dir], &*following].concat()) {
             return None;
         }
         let directory = self.directories.get(&dir)?;
@@ -177,9 +176,8 @@ impl Known {
             may_be_brought(entry) && !self.files.is_here(entry.oid) && !is_open(entry.oid)
         };
         // One of which no listing has come may be the one that is wanted.
-        let known = dirs.into_iter().filter(|next| *next != dir);
-        let mut known = known.map_while(|next| Some((next, self.directories.get(&next)?)));
-        known.find_map(|(next, listed)| {
+        let listed = |next| Some((next, self.directories.get(&next)?));
+        following.into_iter().map_while(listed).find_map(|(next, listed)| {
             let files = directory.files_of_next(listed, is_wanted);
             (!files.is_empty()).then_some((next, files))
         })

@@ -237,10 +237,12 @@ fn directories_come_along_with_their_siblings_as_long_as_they_are_used() {
     };
     came.into_iter().for_each(note);
     assert_eq!(listings.beside(object(6)).len(), 4 * BESIDE_FIRST);
-    // None of these was wanted: once more, and then no more.
+    // None of these was wanted: once more, and then none for a while.
     assert!(listings.beside(object(150)).is_empty());
     assert_eq!(listings.beside(object(151)).len(), BESIDE_FIRST);
     assert!(listings.beside(object(180)).is_empty() && listings.beside(object(181)).is_empty());
+    assert!((182..185).all(|number| listings.beside(object(number)).is_empty()));
+    assert_eq!(listings.beside(object(185)).len(), 1);
     let mut known = listings.known.lock();
     assert_eq!(known.above.len(), 200);
     let last = known.count;
