@@ -322,7 +322,7 @@ impl Scheduler {
         Some(self.channels.swap_remove(at).channel)
     }
 
-    /// Ends a connection, and sends over others what waited for room on it: no answer may come on those that would.
+    /// Ends a connection, and sends over others what waited for its answers: where nothing else is under way, nobody else would.
     pub(super) fn end_and_dispatch(&mut self, taken: &Taken, now_us: u64) {
         self.end(taken.number);
         self.dispatch(taken.engine, now_us);
