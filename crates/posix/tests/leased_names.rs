@@ -11,7 +11,7 @@ use azekura_posix::{
     OFlags, Oid, ReadPolicy, RenameMode, Trust,
 };
 use azekura_proto::attr::Inheritance;
-use azekura_testkit::Cluster;
+use azekura_testkit::{Cluster, skip};
 
 const CALLER: Credentials = Credentials::ROOT;
 
@@ -180,7 +180,7 @@ fn who_goes_from_directory_to_directory_has_the_next_ones_listed_by_the_first_lo
     let fs = mount(&cluster);
     let tree = find(&fs, "/tree");
     let looks = || cluster.count("lookup") + cluster.count("walk");
-    let mut looked_up = Vec::new();
+    let (mut looked_up, begun) = (Vec::new(), Instant::now());
     for (turn, name) in dirs.iter().enumerate() {
         let before = looks();
         // The leases of the directory above run out meanwhile.
@@ -192,6 +192,9 @@ fn who_goes_from_directory_to_directory_has_the_next_ones_listed_by_the_first_lo
         if looks() > before {
             looked_up.push(turn);
         }
+    }
+    if begun.elapsed() > Duration::from_secs(3) {
+        return skip("leases do not last as long as this machine takes");
     }
     // Until it is known that one directory follows the other.
     assert!(looked_up.len() <= 5 && looked_up.last() < Some(&8), "{looked_up:?}");
