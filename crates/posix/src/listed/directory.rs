@@ -24,6 +24,8 @@ const IN_VAIN_MAX: u32 = 2;
 const TRIED_AGAIN_AFTER: u32 = 4;
 /// Directories by which the order is known in which a program opens them.
 const LAST_ENTERED: usize = 16;
+/// So many are remembered as having been opened: a mount lives long, and they may be gone.
+const ENTERED_MAX: usize = 16 * 1024;
 /// So many steps in one order tell whose files come next: one may be chance, and files are more than a listing.
 const FOLLOWING_STEPS: usize = 2;
 /// So many of those that come next are looked at for files that are worth being brought, in directories of at most so many
@@ -338,6 +340,9 @@ impl Directory {
 
     /// A directory below was opened, `was_brought` if it had been brought along.
     pub(super) fn note_entered(&mut self, below: Oid, was_brought: bool) {
+        if self.entered.len() == ENTERED_MAX {
+            self.begin_walk();
+        }
         self.beside.used += usize::from(was_brought);
         self.entered.insert(below);
         if self.last_entered.back() != Some(&below) {
