@@ -132,12 +132,6 @@ impl Scheduler {
         self.channels.iter().filter(|open| open.engine == engine).count()
     }
 
-    /// What an engine has been asked for and has not come, in bytes.
-    fn pending_bytes(&self, engine: EngineId) -> u64 {
-        let open = self.channels.iter().filter(|open| open.engine == engine);
-        open.map(ReadChannel::pending_bytes).sum()
-    }
-
     /// The connection of a number, while it is good.
     pub(super) fn channel(&mut self, number: u64) -> Option<&mut ReadChannel> {
         self.channels.iter_mut().find(|open| open.number == number)
@@ -175,7 +169,6 @@ impl Scheduler {
         let together_bytes = (product_bytes.saturating_mul(TOGETHER_EIGHTHS) / 8)
             .max(MOST_BYTES_MIN.saturating_mul(connections));
         loop {
-            let pending_bytes = self.pending_bytes(engine);
             let way = self.ways.entry(engine).or_default();
             let Some(fetch) = way.queue.pop_front() else { return false };
             if fetch.is_over() {
@@ -188,6 +181,8 @@ impl Scheduler {
             let carries = |open: &ReadChannel| {
                 open.brought_bytes.saturating_mul(TRUST).max(first_bytes).min(most_bytes)
             };
+            let connected = self.channels.iter().filter(|open| open.engine == engine);
+            let pending_bytes: u64 = connected.map(ReadChannel::pending_bytes).sum();
             let is_full = pending_bytes >= together_bytes;
             let free = self.channels.iter_mut().filter(|open| {
                 let has_room = || !is_full && open.pending_bytes() < carries(open);

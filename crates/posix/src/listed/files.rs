@@ -189,7 +189,7 @@ impl Pace {
 }
 
 /// Whether a file may be brought, as far as a listing tells: it lies at home as a whole.
-pub(super) fn may_be_brought(entry: &Entry) -> bool {
+fn may_be_brought(entry: &Entry) -> bool {
     entry.seen.as_ref().is_none_or(|seen| !seen.attr.striped && seen.attr.size <= FILE_BYTES_MAX)
 }
 
@@ -251,8 +251,13 @@ impl BroughtFiles {
         self.coming.iter().any(|(of, coming)| *of == dir && **coming == *name)
     }
 
-    pub(super) fn is_here(&self, oid: Oid) -> bool {
+    fn is_here(&self, oid: Oid) -> bool {
         self.files.iter().any(|(_, file)| file.reference.oid() == oid)
+    }
+
+    /// Whether a file may be brought, and neither was nor is open.
+    pub(super) fn is_wanted(&self, entry: &Entry, is_open: impl Fn(Oid) -> bool) -> bool {
+        may_be_brought(entry) && !self.is_here(entry.oid) && !is_open(entry.oid)
     }
 
     /// Keeps files that have come, of so many that were asked for.

@@ -37,9 +37,9 @@ use directory::{Directory, PAGE_ENTRIES, Page};
 pub use entry::Listed;
 use entry::{Entry, Seen, Stamp};
 pub(crate) use entry::{Part, PartOf};
+use files::BroughtFiles;
 pub use files::Foreseen;
 pub(crate) use files::{Bounds, BroughtFile, Wanted};
-use files::{BroughtFiles, may_be_brought};
 pub(crate) use looked::FoundName;
 use looked::Looked;
 pub(crate) use name_changes::NameChange;
@@ -172,9 +172,7 @@ impl Known {
             return None;
         }
         let directory = self.directories.get(&dir)?;
-        let is_wanted = |entry: &Entry| {
-            may_be_brought(entry) && !self.files.is_here(entry.oid) && !is_open(entry.oid)
-        };
+        let is_wanted = |entry: &Entry| self.files.is_wanted(entry, &is_open);
         // One of which no listing has come may be the one that is wanted.
         let listed = |next| Some((next, self.directories.get(&next)?));
         following.into_iter().map_while(listed).find_map(|(next, listed)| {
@@ -605,10 +603,7 @@ impl Listings {
         if !files.are_worth_more(run, now) || here.is_some() && !files.are_few(&[dir]) {
             return (here, Wanted::Nothing);
         }
-        let is_wanted = |entry: &Entry| {
-            may_be_brought(entry) && !files.is_here(entry.oid) && !is_open(entry.oid)
-        };
-        let next = directory.next_files(is_wanted);
+        let next = directory.next_files(|entry| files.is_wanted(entry, &is_open));
         if !next.is_empty() {
             let mut wanted = files.choose(next, bounds.bytes_max, now);
             directory.expect_files(&wanted);
