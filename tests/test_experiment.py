@@ -199,6 +199,7 @@ def test_claims_are_held_against_the_table_beside_them(world, tmp_path, words):
     (directory / "claims.toml").write_text(
         f"[[claim]]\ntext = '{text}'\nexpression = '{expression}'\nvalue = {made}\n"
     )
+    world.run_lab("experiment", "pages", "daos-metadata", "--out", tmp_path)
 
     def check():
         return world.run_lab("experiment", *words, "--out", tmp_path, check=False)
