@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use crate::claims::Claims;
 use crate::health::Health;
 use crate::open_references::OpenReferences;
-use crate::remembered_links::LinkMemory;
+use crate::remembered_links::{FAR_US, LinkMemory};
 use crate::slots::Slots;
 
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
@@ -133,9 +133,15 @@ impl Link {
         }
     }
 
-    /// Takes a slot if one is idle or can be made.
+    /// Takes a slot if one is idle or can be made. Of an engine that is far away one for which nobody waits: a
+    /// connection is made in two round trips, and who needs one is not to wait for that.
     pub(crate) fn borrow_idle(self: Arc<Self>) -> Option<Borrowed> {
-        let slot = self.slots.take(&*self.identity.platform, Duration::ZERO)?;
+        let is_far = self.round_trip_us().is_some_and(|us| us >= FAR_US);
+        let slot = if is_far {
+            self.slots.take_spare()?
+        } else {
+            self.slots.take(&*self.identity.platform, Duration::ZERO)?
+        };
         Some(Borrowed { link: self, slot: Some(slot) })
     }
 
@@ -548,6 +554,18 @@ mod tests {
         let mut again: Vec<&mut Slot> = slots.iter_mut().collect();
         assert!(link.connect_several(&mut again, SECOND).is_ok());
         assert!(link.connect_several(&mut [], SECOND).is_ok());
+    }
+
+    #[test]
+    fn who_has_time_leaves_a_connection_to_others() {
+        let (link, slots, _) = connect_to_engines(&[0; 2], 2);
+        for slot in slots {
+            link.slots.put(Box::new(slot));
+        }
+        let spare: Vec<_> = (0..3).map(|_| link.slots.take_spare().unwrap()).collect();
+        let are_connected: Vec<_> = spare.iter().map(|slot| slot.is_connected()).collect();
+        assert_eq!(are_connected, [true, false, false]);
+        assert!(link.slots.take(&*system(), SECOND).unwrap().is_connected());
     }
 
     /// A frozen engine: its connections stand, and nobody answers on them.

@@ -50,18 +50,31 @@ impl Slots {
             if let Some(at) = connected.or(state.idle.len().checked_sub(1)) {
                 return Some(state.idle.remove(at));
             }
-            if state.made < SLOTS_MAX {
-                state.made += 1;
-                let releases = Some(Arc::clone(&self.releases));
-                return Some(Box::new(Slot::new(
-                    state.made - 1,
-                    Arc::clone(&self.conversations),
-                    releases,
-                )));
+            if let Some(slot) = self.make(&mut state) {
+                return Some(slot);
             }
             if self.returned.wait_for(platform, &mut state, limit) {
                 return None;
             }
+        }
+    }
+
+    fn make(&self, state: &mut State) -> Option<Box<Slot>> {
+        let number = (state.made < SLOTS_MAX).then_some(state.made)?;
+        state.made += 1;
+        let releases = Some(Arc::clone(&self.releases));
+        Some(Box::new(Slot::new(number, Arc::clone(&self.conversations), releases)))
+    }
+
+    /// Takes a slot for somebody for whom nobody waits, so that another one with a connection stays for who comes next;
+    /// `None` if there is none to spare.
+    pub(crate) fn take_spare(&self) -> Option<Box<Slot>> {
+        let mut state = self.state.lock();
+        let connected = state.idle.iter().filter(|slot| slot.is_connected()).count();
+        let is_spare = |slot: &Slot| slot.is_connected() == (connected > 1);
+        match state.idle.iter().position(|slot| is_spare(slot)) {
+            Some(at) => Some(state.idle.remove(at)),
+            None => self.make(&mut state),
         }
     }
 
