@@ -6,14 +6,15 @@ use std::sync::Arc;
 use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
 use azekura_proto::limits::RELEASES_MAX;
 use azekura_proto::message::typed::{
-    Claim, Create, CreateGuarded, CreateUnlinked, Creation, Leased, LockAcquire, LockRelease, Open,
-    OpenEntry, OpenedEntry, Ping,
+    Claim, Create, CreateGuarded, CreateUnlinked, Creation, LeaseRead, Leased, LockAcquire,
+    LockRelease, Open, OpenEntry, OpenedEntry, Ping,
 };
-use azekura_proto::message::{Lock, LockKind, TypedRequest};
+use azekura_proto::message::{Lock, LockKind, ShardRef, TypedRequest};
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, ContainerId, Oid, Status, TargetId};
 use azekura_rpc::Failure;
 
+use crate::batch::Batch;
 use crate::error::{ClientError, Result};
 use crate::fan_out::Call;
 use crate::pool::Pool;
@@ -76,6 +77,9 @@ pub struct OpenedName {
     pub lease: Leased,
     /// The versions of the file's other shards, if they are leased as long.
     pub others: Vec<u64>,
+    /// How long the names of the directory stay that were there, in ms from the question on, if that was asked for;
+    /// else 0.
+    pub names_ms: u32,
     /// How many of the file's last bytes have come under the lease, fewer than there was room for where a hole
     /// follows; `None` if they were not brought.
     pub brought_bytes: Option<usize>,
@@ -95,12 +99,51 @@ impl Pool {
         lease: bool,
         bring: &mut [u8],
     ) -> Result<Option<OpenedName>> {
+        self.open_name_and_keep(dir, name, (lease, None), bring)
+    }
+
+    /// As [`Pool::open_name`] with a lease, and in the same exchange a read lease of the directory's names among which
+    /// this one is, if there is one: then the name stays as it was found.
+    ///
+    /// # Errors
+    /// As [`Pool::call`].
+    pub fn open_name_leased(
+        self: &Arc<Self>,
+        dir: Oid,
+        name: &[u8],
+        bring: &mut [u8],
+    ) -> Result<Option<OpenedName>> {
+        let placement = self.placement();
+        let shard = placement.shard_on_target(dir, placement.entry_target(dir, name));
+        let names = shard.map(|shard| ShardRef { oid: dir, shard, is_file: false });
+        self.open_name_and_keep(dir, name, (true, names), bring)
+    }
+
+    fn open_name_and_keep(
+        self: &Arc<Self>,
+        dir: Oid,
+        name: &[u8],
+        (lease, names): (bool, Option<ShardRef>),
+        bring: &mut [u8],
+    ) -> Result<Option<OpenedName>> {
         let target = self.placement().entry_target(dir, name);
         let link = self.link(target)?;
         let claims = link.claim_count();
         let Some(opening) = link.open_references.begin_open_by_name() else { return Ok(None) };
         let request = OpenEntry { dir, name, lease, bring_bytes: bring.len() as u32 };
-        let reply = self.fetch(target, request, bring);
+        let (names_ms, reply) = match names {
+            None => (0, self.fetch(target, request, bring)),
+            Some(data) => {
+                let mut batch = Batch::with_capacity(2);
+                // What is told after the lease was given is what stays.
+                let names = batch.add(Call::new(target, LeaseRead { data }));
+                let opened = batch.add(Call::fetching(target, request, bring));
+                let mut replies = self.call_batch(batch);
+                let is_in_order = replies.are_in_order();
+                let leased = replies.take(names).ok().filter(|_| is_in_order);
+                (leased.map_or(0, |leased| leased.lease_ms), replies.take(opened))
+            }
+        };
         let is_held = |kind| matches!(kind, FileKind::Regular | FileKind::Directory);
         let held = reply.as_ref().ok().filter(|opened| opened.attr.is_some());
         let held = held.map(|opened| opened.entry).filter(|entry| is_held(entry.kind));
@@ -116,7 +159,7 @@ impl Pool {
             brought_bytes = None;
         }
         let brought_bytes = brought_bytes.map(|bytes| bytes as usize);
-        Ok(Some(OpenedName { entry, attr, reference, lease, others, brought_bytes }))
+        Ok(Some(OpenedName { entry, attr, reference, lease, others, names_ms, brought_bytes }))
     }
 
     /// Opens an object: it is kept until the reference is dropped, even if its last name goes.

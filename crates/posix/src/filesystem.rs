@@ -19,6 +19,7 @@ use crate::errno::of_client;
 use crate::known_files::KnownFiles;
 use crate::layout::FileLayout;
 use crate::listed::{Listings, Trust};
+use crate::looked_up::LookedUpFiles;
 use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
@@ -130,6 +131,8 @@ pub struct FileSystem {
     pub(crate) first_walk: FirstWalk,
     /// Far files that were opened a moment ago.
     pub(crate) reopened: ReopenedFiles,
+    /// Far files that were looked up a moment ago, and opened with that.
+    pub(crate) looked_up: LookedUpFiles,
     /// Files that nobody here has open.
     pub(crate) files: KnownFiles,
     /// Objects that nobody else can reach yet.
@@ -209,6 +212,7 @@ impl FileSystem {
             listed,
             first_walk: FirstWalk::default(),
             reopened: ReopenedFiles::default(),
+            looked_up: LookedUpFiles::default(),
             files,
             newborns: Newborns::default(),
             changes,

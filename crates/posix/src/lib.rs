@@ -19,6 +19,7 @@ mod known_files;
 mod layout;
 mod listed;
 mod local_file;
+mod looked_up;
 mod namespace;
 mod newborn;
 mod ops;

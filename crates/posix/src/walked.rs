@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use azekura_proto::Oid;
 use azekura_proto::limits::{NAME_BYTES_MAX, WALK_NAMES_MAX};
 use azekura_proto::message::typed::Found;
+use azekura_proto::{FileKind, Oid};
 use parking_lot::Mutex;
 
 use crate::cache::AskedAny;
-use crate::listed::Asked;
+use crate::listed::{Asked, NameIn};
 
 /// Whoever looks later than this at what the first walk has told looks for another reason, and asks: above all whether a
 /// name is there by now.
@@ -57,6 +57,18 @@ impl FirstWalk {
     /// A walk has ended there, as was answered now.
     pub(crate) fn keep(&self, end: Option<End>, asked: Asked, answered: Instant) {
         *self.0.lock() = end.map(|end| FirstEnd { end, asked, answered });
+    }
+
+    /// The regular file to which it has led, if it is one.
+    pub(crate) fn file(&self) -> Option<NameIn> {
+        let first = self.0.lock();
+        let End { dir, name, told } = &first.as_ref()?.end;
+        match told {
+            Told::There(found, _) if found.entry.kind == FileKind::Regular => {
+                Some((*dir, name.as_slice().into()))
+            }
+            _ => None,
+        }
     }
 
     /// Where it has ended, and when that was asked for, for the first one that looks at any name: if it is this name, and at

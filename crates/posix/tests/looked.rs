@@ -328,3 +328,132 @@ fn a_file_that_was_opened_just_now_is_opened_again_without_asking() {
     cluster.root().remove_file("/dir/file1").unwrap();
     assert!(matches!(read(), Err(Errno::STALE | Errno::NOENT)));
 }
+
+/// A mount's kernel looks a file up and opens it.
+struct Kernel<'a> {
+    fs: &'a FileSystem,
+    dir: Oid,
+}
+
+impl Kernel<'_> {
+    fn look(&self, number: usize) -> Oid {
+        let name = format!("file{number}");
+        self.fs.lookup_for(&CALLER, self.dir, name.as_bytes()).unwrap().0.oid
+    }
+}
+
+#[test]
+fn a_file_is_opened_with_the_look_at_its_name() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    make_files(&cluster, "/dir", 3);
+    cluster.root().symlink(b"file1", "/dir/link").unwrap();
+    let client = far_client(&cluster);
+    let fs = client.filesystem();
+    let dir = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap().0.oid;
+    let kernel = Kernel { fs, dir };
+    for number in [1, 2] {
+        let exchanges = asked(&cluster, || {
+            let (attr, found) = read(fs, kernel.look(number)).unwrap();
+            assert_eq!((attr.size as usize, found), (100 + number, contents(number)));
+        });
+        assert_eq!(exchanges, 1, "file{number}");
+    }
+    let link = fs.lookup_for(&CALLER, dir, b"link").unwrap().0;
+    assert_eq!(fs.readlink(link.oid).unwrap(), b"file1");
+    assert_eq!(fs.lookup_for(&CALLER, dir, b"none").err(), Some(Errno::NOENT));
+}
+
+#[test]
+fn what_happened_between_the_look_and_the_open_is_seen() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    make_files(&cluster, "/dir", 5);
+    let (client, other) = (far_client(&cluster), cluster.root());
+    let fs = client.filesystem();
+    let dir = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap().0.oid;
+    let kernel = Kernel { fs, dir };
+    // By others.
+    let file = kernel.look(0);
+    other.write("/dir/file0", b"by others").unwrap();
+    assert_eq!(read(fs, file).unwrap().1, b"by others");
+    let file = kernel.look(1);
+    other.remove_file("/dir/file1").unwrap();
+    assert!(matches!(read(fs, file), Err(Errno::STALE | Errno::NOENT)));
+    let file = kernel.look(2);
+    other.write("/dir/.new", b"replaced").unwrap();
+    other.rename("/dir/.new", "/dir/file2", RenameMode::Replace).unwrap();
+    // The kernel means the one that it has looked up, and looks again where that is gone.
+    assert!(matches!(read(fs, file), Err(Errno::STALE)));
+    assert_eq!(read(fs, kernel.look(2)).unwrap().1, b"replaced");
+    // By itself.
+    let file = kernel.look(3);
+    client.write("/dir/file3", b"by itself").unwrap();
+    assert_eq!(read(fs, file).unwrap().1, b"by itself");
+    let file = kernel.look(4);
+    client.remove_file("/dir/file4").unwrap();
+    assert!(matches!(read(fs, file), Err(Errno::STALE | Errno::NOENT)));
+}
+
+#[test]
+fn looks_that_no_open_follows_soon_open_nothing() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    for number in 0..20 {
+        make_files(&cluster, &format!("/dir{number}"), 1);
+    }
+    let client = far_client(&cluster);
+    let fs = client.filesystem();
+    let look = |number: usize| {
+        let name = format!("dir{number}");
+        let dir = fs.lookup_for(&CALLER, fs.root(), name.as_bytes()).unwrap().0.oid;
+        Kernel { fs, dir }.look(0)
+    };
+    let opened = |work: &dyn Fn()| {
+        let before = cluster.count("open_entry");
+        work();
+        cluster.count("open_entry") - before
+    };
+    let looks = opened(&|| (0..16).for_each(|number| _ = look(number)));
+    // And of a few directories, which are looked at in the same way.
+    assert!((1..=11).contains(&looks), "{looks}");
+    assert_eq!(opened(&|| _ = look(16)), 0);
+    // Until one is opened again.
+    read(fs, look(17)).unwrap();
+    assert_eq!(asked(&cluster, || assert_eq!(read(fs, look(18)).unwrap().1, contents(0))), 1);
+}
+
+#[test]
+fn what_was_looked_up_is_not_kept_open_for_long() {
+    let cluster = Cluster::start_far(1, 1, Inheritance::default());
+    make_files(&cluster, "/dir", 1);
+    let (client, other) = (far_client(&cluster), cluster.root());
+    let fs = client.filesystem();
+    let dir = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap().0.oid;
+    let file = Kernel { fs, dir }.look(0);
+    other.remove_file("/dir/file0").unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    fs.forget_opened();
+    fs.pool().tick();
+    // Nobody has it open any more, so it is gone.
+    assert_eq!(other.filesystem().getattr(file).err(), Some(Errno::STALE));
+}
+
+#[test]
+fn the_first_file_is_opened_while_its_program_is_started() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir", 3);
+    let config = believing(Duration::from_secs(1));
+    let fs = FileSystem::mount_towards(cluster.pool(), "default", config, b"/dir/file1").unwrap();
+    fs.open_first_file();
+    std::thread::sleep(Duration::from_millis(100));
+    let exchanges = asked(&cluster, || {
+        let dir = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap().0.oid;
+        assert_eq!(read(&fs, Kernel { fs: &fs, dir }.look(1)).unwrap().1, contents(1));
+    });
+    assert_eq!(exchanges, 0);
+    for towards in [&b"/dir"[..], b"/dir/none", b""] {
+        let config = believing(Duration::from_secs(1));
+        let fs = FileSystem::mount_towards(cluster.pool(), "default", config, towards).unwrap();
+        fs.open_first_file();
+        let dir = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap().0.oid;
+        assert_eq!(read(&fs, Kernel { fs: &fs, dir }.look(2)).unwrap().1, contents(2));
+    }
+}

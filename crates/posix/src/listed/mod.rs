@@ -626,8 +626,7 @@ impl Listings {
     }
 
     /// Somebody begins to ask for files of a directory, beside the program that goes on.
-    pub(crate) fn begin_bringing(&self, dir: Oid, files: &[ListedFile]) {
-        let coming = files.iter().map(|file| (dir, file.name.clone())).collect();
+    pub(crate) fn begin_bringing(&self, coming: Vec<NameIn>) {
         self.known.lock().files.begin_bringing(coming);
     }
 

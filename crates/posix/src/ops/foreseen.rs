@@ -18,6 +18,7 @@ use azekura_proto::{Attr, FileKind, Oid, TargetId};
 use rustix::fs::OFlags;
 
 use crate::listed::{Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
+use crate::looked_up::LookedUpFile;
 use crate::reader::FileReader;
 use crate::{Credentials, FileSystem, OpenFile, Result};
 
@@ -47,7 +48,7 @@ struct Opened {
 }
 
 /// Files are being asked for beside the program, until this is dropped.
-struct Bringing<'l>(&'l Listings);
+pub(super) struct Bringing<'l>(pub(super) &'l Listings);
 
 impl Drop for Bringing<'_> {
     fn drop(&mut self) {
@@ -75,6 +76,7 @@ impl FileSystem {
         }
         let waits = &self.reading.waits;
         waits.during(|| self.listed.wait_for_coming(dir, name));
+        let looked_up = self.opened_by_look(caller, dir, name, flags);
         let bounds = Bounds { bytes_max: self.bytes_ahead(dir, name), waited: waits.total() };
         let is_open = |oid| self.reopened.is_known(oid);
         let (mut here, mut wanted) = self.listed.open_file(dir, name, bounds, is_open);
@@ -87,11 +89,14 @@ impl FileSystem {
             self.listed.begin_files_after(dir, &last);
             (here, wanted) = self.listed.open_file(dir, name, bounds, is_open);
         }
-        let brought = here.and_then(|file| self.brought(caller, file, flags));
-        let (of, files) = match wanted {
+        let (of, mut files) = match wanted {
             Wanted::Files { dir, files } => (dir, files),
             Wanted::Nothing | Wanted::Listing(_) => (dir, Vec::new()),
         };
+        if looked_up.is_some() {
+            files.retain(|file| of != dir || *file.name != *name);
+        }
+        let brought = looked_up.or_else(|| here.and_then(|file| self.brought(caller, file, flags)));
         if let Some(opened) = brought {
             let opened = opened?;
             self.bring_beside(of, files);
@@ -131,10 +136,39 @@ impl FileSystem {
         if self.writing.has_unsettled(attr.oid) {
             return None;
         }
-        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
-            file.reader = Arc::new(reader);
-            (attr, file)
-        }))
+        Some(self.opened_with(caller, attr, reference, (reader, flags)))
+    }
+
+    /// Opens a file that was opened with the look at its name, if its leases still hold.
+    fn opened_by_look(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Option<Result<(Attr, OpenFile)>> {
+        let LookedUpFile { asked, reference, reader, .. } =
+            self.looked_up.take(dir, name, self.now())?;
+        let oid = reference.oid();
+        if self.writing.has_unsettled(oid)
+            || !self.listed.is_unchanged_since(dir, Some(oid), &asked)
+        {
+            return None;
+        }
+        let attr = reader.attr()?;
+        Some(self.opened_with(caller, attr, reference, (reader, flags)))
+    }
+
+    fn opened_with(
+        &self,
+        caller: &Credentials,
+        attr: Attr,
+        reference: OpenReference,
+        (reader, flags): (FileReader, OFlags),
+    ) -> Result<(Attr, OpenFile)> {
+        let (attr, mut file) = self.opened(caller, attr, reference, flags)?;
+        file.reader = Arc::new(reader);
+        Ok((attr, file))
     }
 
     /// Has files asked for while the program goes on with the one that it has. In somebody else's process nobody but
@@ -145,7 +179,7 @@ impl FileSystem {
         }
         let fs = self.me.upgrade().filter(|_| !self.pool().is_guest());
         let Some(fs) = fs else { return drop(self.bring(dir, &files, false)) };
-        self.listed.begin_bringing(dir, &files);
+        self.listed.begin_bringing(files.iter().map(|file| (dir, file.name.clone())).collect());
         let work = move || {
             let _bringing = Bringing(&fs.listed);
             fs.bring(dir, &files, false);

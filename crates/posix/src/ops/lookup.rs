@@ -17,6 +17,14 @@ use crate::{CachePolicy, Credentials, Errno, FileSystem, Result};
 /// A name that is moved away again and again is given up after so many looks.
 const LOOKS: u32 = 4;
 
+/// What whoever looks a name up is likely to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Open it, as a kernel does that looks up what it opens.
+    Open,
+    Anything,
+}
+
 impl FileSystem {
     /// What a name leads to, with attributes. `.` and `..` are understood.
     ///
@@ -89,7 +97,9 @@ impl FileSystem {
         ttl: Duration,
     ) -> Result<(Attr, Duration, bool)> {
         self.check_search(caller, dir)?;
-        self.listed.wait_for_coming(dir, name);
+        if self.listed.told(dir, name).is_none() {
+            self.listed.wait_for_coming(dir, name);
+        }
         let brought = self.listed.brought_attr(dir, name);
         if let Some(attr) = brought.filter(|attr| !self.writing.has_unsettled(attr.oid)) {
             return Ok((attr, ttl, false));
@@ -105,17 +115,21 @@ impl FileSystem {
         {
             return Ok((*attr, left, true));
         }
-        Ok((*self.lookup_unchecked(dir, name)?, ttl, false))
+        Ok((*self.look_up(dir, name, Next::Open)?, ttl, false))
     }
 
     /// What a name leads to, as an engine has it; and in the same exchange those that were looked up below it last, which
     /// are going to be looked up next.
-    fn ask_along(&self, dir: Oid, name: &[u8]) -> Result<Found> {
+    fn ask_along(&self, dir: Oid, name: &[u8], next: Next) -> Result<Found> {
         let along =
             if self.keeps_listed() { self.listed.names_along(dir, name) } else { Vec::new() };
         let beside = along.first().map(|name| self.listed.names_beside(name)).unwrap_or_default();
         if along.len() < 2 && beside.is_empty() {
-            return self.call_entry(dir, name, Lookup { dir, name });
+            let found = match next {
+                Next::Open => self.look_and_open(dir, name)?,
+                Next::Anything => None,
+            };
+            return found.map_or_else(|| self.call_entry(dir, name, Lookup { dir, name }), Ok);
         }
         let (asked, asked_dir) = (self.listed.ask(), self.cache.ask_dir(dir));
         // Who looks at names of a directory has its attributes looked at as well, to see whether that is allowed.
@@ -210,6 +224,10 @@ impl FileSystem {
     }
 
     pub(crate) fn lookup_unchecked(&self, dir: Oid, name: &[u8]) -> Result<Box<Attr>> {
+        self.look_up(dir, name, Next::Anything)
+    }
+
+    fn look_up(&self, dir: Oid, name: &[u8], next: Next) -> Result<Box<Attr>> {
         if let Some(attr) = self.newborn_attr_named(dir, name) {
             return Ok(Box::new(attr));
         }
@@ -219,7 +237,7 @@ impl FileSystem {
         for _ in 0..LOOKS {
             let looked = match self.look_and_lease(dir, name)? {
                 Some(looked) => looked,
-                None => self.ask_along(dir, name),
+                None => self.ask_along(dir, name, next),
             };
             let Found { entry, attr } = looked?;
             if let Some(attr) = attr

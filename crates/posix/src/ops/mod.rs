@@ -13,6 +13,7 @@ mod leased_names;
 pub(crate) mod link;
 pub(crate) mod listed;
 pub(crate) mod lock;
+mod looked_open;
 pub(crate) mod lookup;
 mod moved_names;
 pub(crate) mod open;

@@ -80,6 +80,9 @@ impl FileSystem {
         let Some(FoundName { dir, name, looked_up }) = found else {
             return self.open(caller, oid, flags);
         };
+        if let Some(at) = looked_up {
+            self.looked_up.note_opened(at, self.now());
+        }
         let age = |at| self.now().saturating_duration_since(at);
         // Under leases a name leads where it led.
         let may_be_old = self.keeps_listed()
@@ -126,10 +129,11 @@ impl FileSystem {
         }))
     }
 
-    /// Forgets files that were opened a moment ago and whose leases are over: for a front end that opens files by
-    /// [`FileSystem::open_looked_up`], from time to time.
+    /// Forgets files that were opened or looked up a moment ago and that nobody is going to open again: for a front end
+    /// that opens files by [`FileSystem::open_looked_up`], from time to time.
     pub fn forget_opened(&self) {
         self.reopened.remove_old();
+        self.looked_up.remove_old(self.now());
     }
 
     /// Opens what a name leads to, by one request where its entry and its inode are at one engine: a regular file for
@@ -189,7 +193,7 @@ impl FileSystem {
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
         let opened = opened.map_err(|error| of_entry(&error));
         let Some(opened) = opened? else { return Ok(Named::Unclear) };
-        let OpenedName { entry, attr, reference, lease, others, brought_bytes } = opened;
+        let OpenedName { entry, attr, reference, lease, others, brought_bytes, .. } = opened;
         match (entry.kind, attr, reference) {
             (FileKind::Symlink, ..) => Ok(Named::Symlink(entry.oid)),
             // What this process has written to it may not have arrived.

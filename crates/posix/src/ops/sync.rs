@@ -151,6 +151,7 @@ impl FileSystem {
     pub fn drain(&self) -> Result<()> {
         self.listed.stop();
         self.reopened.clear();
+        self.looked_up.clear();
         let published = self.publish_all();
         let drained = self.writing.settle_all(WriteLeases::ReleaseFirst);
         self.writing.close();
