@@ -15,7 +15,15 @@ import time
 
 import nfs_protocol as p
 import pytest
-from gateways import LOOPBACK, OPEN, Gateway, build_conformance, export, write_as_a_client
+from gateways import (
+    LOOPBACK,
+    OPEN,
+    Gateway,
+    build_conformance,
+    export,
+    run_conformance,
+    write_as_a_client,
+)
 from pools import alive, wait_until
 
 SERVER_IS_BUSY = 10008
@@ -27,20 +35,6 @@ needs_tools = pytest.mark.skipif(shutil.which("nfs-cp") is None, reason="needs l
 def conformance(tmp_path_factory):
     """The conformance program, built."""
     return build_conformance(tmp_path_factory.mktemp("nfs"))
-
-
-def run_conformance(program, gateway, path, *options):
-    where = [gateway.host, gateway.port, gateway.mount_port, path, "--nlm-port", gateway.port]
-    done = subprocess.run(
-        [str(word) for word in [program, *where, *options]],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=250,
-        check=False,
-    )
-    failed = [line for line in done.stdout.splitlines() if not line.startswith("ok")]
-    assert done.returncode == 0, "\n".join([*failed, done.stderr])
 
 
 def open_to_all(gateway):

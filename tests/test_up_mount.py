@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -466,6 +467,7 @@ def test_what_cannot_be_mounted_is_refused_and_leaves_nothing(world):
 
 
 @pytest.mark.root
+@pytest.mark.skipif(not shutil.which("fusermount3"), reason="needs fusermount3")
 def test_an_ordinary_user_has_one_too():
     with World(user=1000) as world:
         path = directory(world)

@@ -13,6 +13,7 @@ mod socket;
 mod tickets;
 
 pub use connection::Connection;
+pub use descriptor::{receive_with_descriptor, send_with_descriptor};
 pub use early::{EarlyCaller, begin_early};
 pub use frames::{FrameReader, FrameWriter, RecvError};
 pub use handshake::{

@@ -220,7 +220,13 @@ fn warn_of_users(name: &str) -> Result<()> {
         ));
     }
     for gateway in gateways::of_named(name)? {
-        let Identity { address, pid, .. } = gateway.identity;
+        let Identity { address, pid, by_engine, .. } = gateway.identity;
+        if by_engine {
+            report::note(format_args!(
+                "azekura: pool '{name}' is no longer served by NFS at {address}: its engine did that"
+            ));
+            continue;
+        }
         report::note(format_args!(
             "azekura: process {pid} serves pool '{name}' by NFS at {address}: its clients wait until \
              the pool is up again; 'kill {pid}' ends it"

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use azekura_client::{ClientConfig, Pool};
+use azekura_client::{ClientConfig, Pool, PoolFile};
 use azekura_nfs::exports::Exports;
 use azekura_nfs::metrics_server::MetricsServer;
 use azekura_nfs::{Gateway, GatewayConfig, PortMapper, PortMapping, Server, ServerConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches as _, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -46,9 +46,11 @@ enum Coalesce {
 #[command(after_long_help = "Example:\n  \
     azekura nfs default                                     for programs of this host\n  \
     azekura nfs big/scratch --listen 0.0.0.0:2049 --exports exports.toml --background\n  \
-    mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock HOST:/ /mnt     (on a client, as root)\n\n\
+    mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock HOST:/ /mnt     (on a client, as root)\n  \
+    azekura nfs default --with-engine                       in the engine's own process, without messages\n\n\
     A gateway is one more client of the pool: start as many as wanted, on any hosts; clients may move\n\
     from one to another. SIGHUP reads the exports again, SIGTERM lets calls under way finish and ends it.")]
+#[allow(clippy::struct_excessive_bools)] // Flags of a command line are independent of each other.
 pub(crate) struct NfsArgs {
     /// Container: POOL or POOL/CONTAINER
     #[arg(value_name = "POOL[/CONTAINER]")]
@@ -78,15 +80,88 @@ pub(crate) struct NfsArgs {
     /// Whether small writes are gathered into whole chunks
     #[arg(long, value_enum, default_value = "on")]
     coalesce: Coalesce,
+    /// Have the process of the pool's engine on this host serve, by calls and without messages; this command
+    /// stays, and the gateway ends with it or with the engine. A pool of this user that is down is started
+    #[arg(long)]
+    with_engine: bool,
     /// Was started by a command that waits to hear that the gateway serves
     #[arg(long, hide = true)]
     in_background: bool,
+    /// The process that is told of as the gateway's, where another one serves
+    #[arg(long, hide = true)]
+    on_behalf_of: Option<u32>,
 }
 
 impl NfsArgs {
-    /// Whether this process itself serves.
+    /// The arguments that another command has sent as words, the first of which is `nfs`.
+    ///
+    /// # Errors
+    /// If they make no sense to this program, which may be of another version.
+    pub(crate) fn of_words(words: &[OsString]) -> Result<Self> {
+        let command = Self::augment_args(clap::Command::new("nfs"));
+        let matches = command.try_get_matches_from(words);
+        Ok(Self::from_arg_matches(&matches.context("cannot do what 'azekura nfs' asks for")?)?)
+    }
+
+    /// The words for a process that serves instead of this one, which is told of as the gateway's.
+    ///
+    /// # Errors
+    /// If a path among them cannot be made absolute.
+    pub(crate) fn words_for_server(&self) -> Result<Vec<OsString>> {
+        let mut all = vec!["nfs".into(), "--on-behalf-of".into()];
+        all.push(std::process::id().to_string().into());
+        all.extend(self.words()?);
+        Ok(all)
+    }
+
+    /// Whether this process stays as long as the gateway.
     pub(crate) fn stays(&self) -> bool {
         !self.background
+    }
+
+    /// Whether the process of the pool's engine is to serve.
+    pub(crate) fn is_with_engine(&self) -> bool {
+        self.with_engine
+    }
+
+    /// Whether another command waits to hear that this one serves.
+    pub(crate) fn is_in_background(&self) -> bool {
+        self.in_background
+    }
+
+    /// The container.
+    pub(crate) fn name(&self) -> &ContainerName {
+        &self.name
+    }
+
+    /// The options again, and the container, for another process.
+    fn words(&self) -> Result<Vec<OsString>> {
+        let mut all: Vec<OsString> = vec!["--listen".into(), self.listen.to_string().into()];
+        if let Some(port) = self.mount_port {
+            all.extend(["--mount-port".into(), port.to_string().into()]);
+        }
+        if let Some(exports) = &self.exports {
+            all.extend(["--exports".into(), places::absolute(exports)?.into()]);
+        }
+        if self.portmap {
+            all.push("--portmap".into());
+        }
+        if let Some(metrics) = &self.metrics {
+            all.extend(["--metrics".into(), metrics.into()]);
+        }
+        if let Some(block) = self.block {
+            all.extend(["--block".into(), block.to_string().into()]);
+        }
+        if self.coalesce == Coalesce::Off {
+            all.extend(["--coalesce".into(), "off".into()]);
+        }
+        let mut name = self.name.clone();
+        if Path::new(&name.pool).exists() && name.pool.contains('/') {
+            // A pool file; the process leaves this directory.
+            name.pool = places::absolute(Path::new(&name.pool))?.to_string_lossy().into_owned();
+        }
+        all.extend(["--".into(), name.to_string().into()]);
+        Ok(all)
     }
 }
 
@@ -95,50 +170,29 @@ impl NfsArgs {
 /// # Errors
 /// If the exports cannot be used, the address is taken, or the pool does not answer.
 pub(crate) fn run(args: &NfsArgs) -> Result<()> {
-    if !args.background {
-        return stay(args, Starting::begin(args.in_background)?);
-    }
+    if args.stays() { stay(args, Starting::begin(args.in_background)?) } else { launch(args) }
+}
+
+/// Starts a process in the background that stays instead of this one.
+///
+/// # Errors
+/// What it says went wrong.
+pub(crate) fn launch(args: &NfsArgs) -> Result<()> {
     let log = places::gateway_log(&args.name.pool.replace('/', "_"), &args.listen.to_string())?;
     let what = format!("serving {} by NFS", args.name);
-    let (pid, line) =
-        daemon::launch_and_hear(&background_arguments(args)?, &log, READY_TIMEOUT, &what)?;
+    let mut words: Vec<OsString> = vec!["nfs".into(), "--in-background".into()];
+    if args.with_engine {
+        words.push("--with-engine".into());
+    }
+    words.extend(args.words()?);
+    let (pid, line) = daemon::launch_and_hear(&words, &log, READY_TIMEOUT, &what)?;
     report::say(format_args!("{line}"));
     report::note(format_args!("azekura: process {pid} serves; 'kill {pid}' ends it"));
     Ok(())
 }
 
-fn background_arguments(args: &NfsArgs) -> Result<Vec<OsString>> {
-    let mut all: Vec<OsString> = vec!["nfs".into(), "--in-background".into()];
-    all.extend(["--listen".into(), args.listen.to_string().into()]);
-    if let Some(port) = args.mount_port {
-        all.extend(["--mount-port".into(), port.to_string().into()]);
-    }
-    if let Some(exports) = &args.exports {
-        all.extend(["--exports".into(), places::absolute(exports)?.into()]);
-    }
-    if args.portmap {
-        all.push("--portmap".into());
-    }
-    if let Some(metrics) = &args.metrics {
-        all.extend(["--metrics".into(), metrics.into()]);
-    }
-    if let Some(block) = args.block {
-        all.extend(["--block".into(), block.to_string().into()]);
-    }
-    if args.coalesce == Coalesce::Off {
-        all.extend(["--coalesce".into(), "off".into()]);
-    }
-    let mut name = args.name.clone();
-    if Path::new(&name.pool).exists() && name.pool.contains('/') {
-        // A pool file; the process leaves this directory.
-        name.pool = places::absolute(Path::new(&name.pool))?.to_string_lossy().into_owned();
-    }
-    all.extend(["--".into(), name.to_string().into()]);
-    Ok(all)
-}
-
-/// A gateway that serves, and what has to be known of it.
-struct Serving {
+/// A gateway that this process serves, and what has to be known of it.
+pub(crate) struct Serving {
     gateway: Arc<Gateway>,
     server: Server,
     pool: Arc<Pool>,
@@ -148,7 +202,14 @@ struct Serving {
     metrics: Option<MetricsServer>,
 }
 
-fn start(args: &NfsArgs) -> Result<Serving> {
+/// Serves what the arguments say, of the pool that `connect` reaches once the addresses are found free.
+///
+/// # Errors
+/// As of [`run`].
+pub(crate) fn start(
+    args: &NfsArgs,
+    connect: impl FnOnce() -> Result<(PoolFile, Arc<Pool>)>,
+) -> Result<Serving> {
     let listener = listen(args.listen)?;
     let address = listener.local_addr().context("cannot tell the address")?;
     let mut listeners = vec![listener];
@@ -166,9 +227,7 @@ fn start(args: &NfsArgs) -> Result<Serving> {
         None
     };
     let mut metrics = args.metrics.as_deref().map(MetricsServer::listen).transpose()?;
-    let file = connect::pool_file(&args.name.pool)?;
-    watch::begin(&file);
-    let pool = Pool::connect(&file, ClientConfig::default())?;
+    let (file, pool) = connect()?;
     let config =
         FsConfig { cache: CachePolicy::AUTO, check_permissions: true, ..FsConfig::default() };
     let fs = FileSystem::mount(Arc::clone(&pool), args.name.container(), config)?;
@@ -201,7 +260,8 @@ fn start(args: &NfsArgs) -> Result<Serving> {
         container: args.name.container().to_owned(),
         address: address.to_string(),
         mount_port,
-        pid: std::process::id(),
+        pid: args.on_behalf_of.unwrap_or_else(std::process::id),
+        by_engine: args.on_behalf_of.is_some(),
     };
     let announced = announce(identity, &gateway, &server);
     Ok(Serving { gateway, server, pool, ready, announced, mapping, metrics })
@@ -234,45 +294,79 @@ fn exports(args: &NfsArgs, fs: &FileSystem) -> Result<Exports> {
     }
 }
 
+fn connect_by_name(name: &str) -> Result<(PoolFile, Arc<Pool>)> {
+    let file = connect::pool_file(name)?;
+    watch::begin(&file);
+    let pool = Pool::connect(&file, ClientConfig::default())?;
+    Ok((file, pool))
+}
+
 /// Serves until a signal ends it.
 fn stay(args: &NfsArgs, starting: Starting) -> Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
+    let mut signals = signals()?;
     allow_many_connections();
-    let serving = match start(args) {
+    let serving = match start(args, || connect_by_name(&args.name.pool)) {
         Ok(serving) => serving,
         Err(error) => return Err(starting.failed(error)),
     };
     tracing::info!(container = %args.name, "{}", serving.ready);
-    if args.in_background {
-        starting.ready_as(&serving.ready)?;
-    } else {
-        report::say(format_args!("{}", serving.ready));
-        starting.ready()?;
-    }
+    say_ready(args, starting, &serving.ready)?;
     for signal in &mut signals {
         if signal == SIGHUP {
-            reload(args, &serving.gateway);
+            serving.reload(args);
             continue;
         }
         break;
     }
-    tracing::info!("the gateway ends");
-    // Nobody is sent here any more.
-    drop((serving.mapping, serving.announced));
-    serving.server.stop(DRAIN_TIMEOUT);
-    drop(serving.metrics);
-    serving.pool.leave();
+    serving.end();
     Ok(())
 }
 
-/// Takes the exports anew; if they cannot be used the old ones stay.
-fn reload(args: &NfsArgs, gateway: &Gateway) {
-    match exports(args, gateway.file_system()) {
-        Ok(exports) => {
-            gateway.set_exports(exports);
-            tracing::info!("the exports are read again");
+/// What a gateway's process waits for: `SIGHUP` to read the exports again, all others to end.
+///
+/// # Errors
+/// If there are no descriptors for that.
+pub(crate) fn signals() -> Result<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")
+}
+
+/// Tells whoever waits for it that the gateway serves, and where.
+///
+/// # Errors
+/// If there is nothing to put in the place of standard output.
+pub(crate) fn say_ready(args: &NfsArgs, starting: Starting, ready: &str) -> Result<()> {
+    if args.in_background {
+        return starting.ready_as(ready);
+    }
+    report::say(format_args!("{ready}"));
+    starting.ready()
+}
+
+impl Serving {
+    /// Where it serves, as a client would write it.
+    pub(crate) fn ready(&self) -> &str {
+        &self.ready
+    }
+
+    /// Takes the exports anew; if they cannot be used the old ones stay.
+    pub(crate) fn reload(&self, args: &NfsArgs) {
+        match exports(args, self.gateway.file_system()) {
+            Ok(exports) => {
+                self.gateway.set_exports(exports);
+                tracing::info!("the exports are read again");
+            }
+            Err(error) => tracing::error!("the exports stay as they were: {error:#}"),
         }
-        Err(error) => tracing::error!("the exports stay as they were: {error:#}"),
+    }
+
+    /// Lets calls under way finish, and ends it.
+    pub(crate) fn end(self) {
+        tracing::info!("the gateway ends");
+        // Nobody is sent here any more.
+        drop((self.mapping, self.announced));
+        self.server.stop(DRAIN_TIMEOUT);
+        drop(self.metrics);
+        self.pool.leave();
     }
 }
 

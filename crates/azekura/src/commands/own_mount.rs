@@ -1,6 +1,5 @@
-//! The mounts that the process of an engine serves itself, so that what is asked there is a call into the
-//! engine and no message. Owns when they begin and end, and that the engine outlives them; how a container is
-//! mounted stands in `mount`. Engines of the pool in other processes are asked over sockets, as ever.
+//! The mounts that the process of an engine serves itself. Owns when they begin and end, and that the engine
+//! outlives them; how a container is mounted stands in `mount`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,16 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use azekura_client::{ClientConfig, ClientError, Pool, PoolFile, SecretSource};
-use azekura_engine::{Engine, Watch};
+use azekura_client::{ClientError, Pool};
 use azekura_fuse::{Mount, Unmounter};
 use azekura_posix::MountError;
-use azekura_proto::pool_map::PoolMap;
-use azekura_proto::{EngineId, PoolId};
-use azekura_rpc::transport::{Direct, Sockets};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::mount::{self, MountArgs};
+use super::own_engine::OwnEngine;
 use crate::connect;
 use crate::host::records::{self, LocalMount};
 use crate::names::DEFAULT_CONTAINER;
@@ -29,8 +25,6 @@ const OTHERS_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Between two looks whether what was to end has ended.
 const PAUSE_AT_END: Duration = Duration::from_millis(5);
-/// How long a mount waits for an engine that is starting anew.
-const ANEW_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long an engine that ends waits for a mount in which something is still open.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -46,33 +40,15 @@ pub(crate) enum Wish<'a> {
     Of(&'a MountArgs),
 }
 
-/// The mounts that this process serves beside its engine. The engine itself belongs to somebody else, who
-/// says when it is there.
+/// The mounts that this process serves beside its engine.
 #[derive(Debug)]
 pub(crate) struct OwnMounts {
-    network: Arc<Direct>,
-    secret_file: PathBuf,
-    /// Its directory, and those of its targets.
+    engine: Arc<OwnEngine>,
+    /// The engine's directory, and those of its targets.
     engine_places: Vec<PathBuf>,
-    engine: Mutex<Reach>,
-    /// The engine is there again, or nobody need wait for it any more.
-    is_there: Condvar,
     mounts: Mutex<Vec<OwnMount>>,
-}
-
-/// How the engine is reached.
-#[derive(Debug, Default)]
-struct Reach {
-    /// `None` while it is not there.
-    watch: Option<Watch>,
-    /// Its pool, as far as anybody has asked.
-    pool: Option<PoolId>,
-    /// By calls, under this number, since somebody needed it.
-    added: Option<EngineId>,
     /// Where mounts are under way.
-    beginning: Vec<PathBuf>,
-    /// No mount begins any more.
-    is_ending: bool,
+    beginning: Mutex<Vec<PathBuf>>,
 }
 
 /// A mount that this process serves.
@@ -85,30 +61,9 @@ struct OwnMount {
 
 impl OwnMounts {
     /// No mount yet.
-    pub(crate) fn beside(
-        engine: &Engine,
-        engine_places: Vec<PathBuf>,
-        secret_file: PathBuf,
-    ) -> Self {
-        let pool = engine.map().map(|map| map.pool);
-        let reach = Reach { watch: Some(engine.watch()), pool, ..Reach::default() };
-        Self {
-            network: Arc::new(Direct::beside(Arc::new(Sockets::default()))),
-            secret_file,
-            engine_places,
-            engine: Mutex::new(reach),
-            is_there: Condvar::new(),
-            mounts: Mutex::default(),
-        }
-    }
-
-    /// Whether the engine is of the pool with this id. One that is starting anew is still of its pool.
-    pub(crate) fn is_of(&self, pool: &str) -> bool {
-        let mut engine = self.engine.lock();
-        if let Some((_, map)) = engine.watch.as_ref().and_then(Watch::place) {
-            engine.pool = Some(map.pool);
-        }
-        engine.pool.is_some_and(|own| own.to_string() == pool)
+    pub(crate) fn beside(engine: Arc<OwnEngine>, engine_places: Vec<PathBuf>) -> Self {
+        let (mounts, beginning) = (Mutex::default(), Mutex::default());
+        Self { engine, engine_places, mounts, beginning }
     }
 
     /// Mounts at `dir`; ready when this returns.
@@ -119,16 +74,24 @@ impl OwnMounts {
     pub(crate) fn begin(&self, dir: &Path, wish: Wish<'_>) -> Result<()> {
         let dir = mount::prepare_dir(dir)?;
         check_apart(&dir, &self.engine_places)?;
-        let map = self.reach(&dir)?;
-        let begun = self.begin_at(&dir, map, wish);
-        self.engine.lock().beginning.retain(|other| *other != dir);
+        self.note_beginning(&dir)?;
+        let begun = self.begin_at(&dir, wish);
+        self.beginning.lock().retain(|other| *other != dir);
         begun
     }
 
-    fn begin_at(&self, dir: &Path, map: PoolMap, wish: Wish<'_>) -> Result<()> {
-        let file = PoolFile { map, secret: SecretSource::File(self.secret_file.clone()) };
-        let network = Some(Arc::clone(&self.network) as Arc<_>);
-        let pool = Pool::connect(&file, ClientConfig { network, ..ClientConfig::default() })?;
+    fn note_beginning(&self, dir: &Path) -> Result<()> {
+        let mut beginning = self.beginning.lock();
+        if beginning.iter().any(|other| other == dir) {
+            bail!("{} is being mounted already, which waits for other engines", dir.display());
+        }
+        beginning.push(dir.to_owned());
+        Ok(())
+    }
+
+    fn begin_at(&self, dir: &Path, wish: Wish<'_>) -> Result<()> {
+        let cannot = || format!("cannot mount at {}", dir.display());
+        let (_, pool) = self.engine.connect().with_context(cannot)?;
         let mount = self.mount_when_others_are_there(&pool, dir, wish)?;
         let mount = serve(mount, pool, dir)?;
         let mut mounts = self.mounts.lock();
@@ -149,7 +112,7 @@ impl OwnMounts {
                 Err(error)
                     if is_unreached(&error)
                         && Instant::now() < deadline
-                        && !self.engine.lock().is_ending =>
+                        && !self.engine.is_ending() =>
                 {
                     tracing::info!("waiting for the other engines: {error:#}");
                     std::thread::sleep(PAUSE);
@@ -159,72 +122,15 @@ impl OwnMounts {
         }
     }
 
-    /// Sees to it that the engine is reached by calls, gives the pool's map, and notes that a mount begins at
-    /// `dir`.
-    fn reach(&self, dir: &Path) -> Result<PoolMap> {
-        let deadline = Instant::now() + ANEW_TIMEOUT;
-        let mut engine = self.engine.lock();
-        while engine.watch.is_none() && !engine.is_ending {
-            if self.is_there.wait_until(&mut engine, deadline).timed_out() {
-                bail!("the engine is starting anew: try again");
-            }
-        }
-        if engine.is_ending {
-            bail!("the engine ends");
-        }
-        let watch = engine.watch.clone();
-        let Some((id, map)) = watch.as_ref().and_then(Watch::place) else {
-            bail!(
-                "the engine belongs to no pool yet, so there is nothing to mount at {}: start it without \
-                 --mount, run 'azekura pool create', and start it again with --mount",
-                dir.display()
-            )
-        };
-        if engine.beginning.iter().any(|other| other == dir) {
-            bail!("{} is being mounted already, which waits for other engines", dir.display());
-        }
-        if engine.added.is_none()
-            && let Some(door) = watch.as_ref().and_then(Watch::door)
-        {
-            self.network.add(id, door);
-            engine.added = Some(id);
-        }
-        engine.beginning.push(dir.to_owned());
-        Ok(map)
-    }
-
-    /// Has the mounts do without the engine until [`OwnMounts::go_on`]: what is asked meanwhile waits, as for
-    /// an engine that was killed.
-    pub(crate) fn pause(&self) {
-        let mut engine = self.engine.lock();
-        engine.watch = None;
-        if let Some(id) = engine.added {
-            self.network.remove(id);
-        }
-    }
-
-    /// The engine is there again.
-    pub(crate) fn go_on(&self, started: &Engine) {
-        let mut engine = self.engine.lock();
-        engine.watch = Some(started.watch());
-        if let Some(id) = engine.added {
-            self.network.add(id, started.door());
-        }
-        self.is_there.notify_all();
-    }
-
-    /// Takes the mounts away that are still there, and waits a little for those who use them. Whoever has
-    /// something open after that gets errors.
+    /// The engine ends: takes the mounts away that are still there, and waits a little for those who use them.
+    /// Whoever has something open after that gets errors.
     pub(crate) fn end(&self) {
         let deadline = Instant::now() + END_TIMEOUT;
-        self.engine.lock().is_ending = true;
-        self.is_there.notify_all();
         // One that has just come about would be left behind dead.
-        while !self.engine.lock().beginning.is_empty() && Instant::now() < deadline {
+        while !self.beginning.lock().is_empty() && Instant::now() < deadline {
             std::thread::sleep(PAUSE_AT_END);
         }
         self.take_away();
-        self.pause();
     }
 
     fn take_away(&self) {

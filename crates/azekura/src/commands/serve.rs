@@ -1,6 +1,7 @@
 //! `azekura serve`: one engine in the foreground. Also what `azekura up` starts in the background.
 //! Owns the layout of an engine's directory as far as the command line decides it.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,9 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use super::mount::MountArgs;
+use super::own_engine::OwnEngine;
 use super::own_mount::{OwnMounts, Wish};
+use super::own_services::OwnServices;
 use crate::host::daemon::Starting;
 use crate::host::engines::{self, Hearing, Order};
 use crate::host::interrupt::{Asked, EndSignals};
@@ -175,37 +178,73 @@ pub(crate) fn check_pool_name(dir: &Path, found: &str, wanted: &str) -> Result<(
     )
 }
 
-/// Starts the engine, serves its mount if it is to have one, and hears of further ones.
-fn start(args: &ServeArgs) -> Result<(Engine, Arc<OwnMounts>, Option<Hearing>)> {
+/// A running engine, and what this process serves beside it.
+struct Running {
+    engine: Engine,
+    beside: Arc<Beside>,
+    /// `None` if nobody can ask for more.
+    hearing: Option<Hearing>,
+}
+
+/// What this process serves beside its engine.
+struct Beside {
+    own_engine: Arc<OwnEngine>,
+    mounts: OwnMounts,
+    services: OwnServices,
+}
+
+impl Beside {
+    fn of(engine: &Engine, dir: &Path, secret_file: PathBuf) -> Self {
+        // Targets may be links to other disks.
+        let targets = std::fs::read_dir(dir.join(TARGETS_DIR)).into_iter().flatten().flatten();
+        let places = targets.map(|target| target.path()).chain([dir.to_owned()]).collect();
+        let own_engine = Arc::new(OwnEngine::of(engine, secret_file));
+        let mounts = OwnMounts::beside(Arc::clone(&own_engine), places);
+        let services = OwnServices::beside(Arc::clone(&own_engine));
+        Self { own_engine, mounts, services }
+    }
+
+    fn carry_out(&self, order: &Order, line: Option<OwnedFd>) -> Result<()> {
+        if let Some(line) = line {
+            return self.services.begin(&order.words, line);
+        }
+        let args = MountArgs::of_words(&order.words)?;
+        self.mounts.begin(args.dir(), Wish::Of(&args))
+    }
+
+    /// Ends all of it, while the engine still answers.
+    fn end(&self) {
+        self.own_engine.begin_to_end();
+        self.services.end();
+        self.mounts.end();
+        self.own_engine.pause();
+    }
+}
+
+/// Starts the engine, serves its mount if it is to have one, and hears what else to serve.
+fn start(args: &ServeArgs) -> Result<Running> {
     let (config, secret_file) = config_of(args)?;
     let dir = config.dir.clone();
     let engine = start_engine(args, config, &secret_file)?;
-    // Targets may be links to other disks.
-    let targets = std::fs::read_dir(dir.join(TARGETS_DIR)).into_iter().flatten().flatten();
-    let places = targets.map(|target| target.path()).chain([dir]).collect();
-    let own_mounts = Arc::new(OwnMounts::beside(&engine, places, secret_file));
+    let beside = Arc::new(Beside::of(&engine, &dir, secret_file));
     let begun = match &args.mount {
-        Some(mount) => own_mounts.begin(mount, Wish::Usual),
+        Some(mount) => beside.mounts.begin(mount, Wish::Usual),
         None => Ok(()),
     };
     if let Err(error) = begun {
-        own_mounts.end();
+        beside.end();
         engine.stop();
         return Err(error);
     }
-    let hearing = hear_orders(&own_mounts).inspect_err(|error| {
-        tracing::warn!("'azekura mount --with-engine' will not find this engine: {error:#}");
+    let (asked, heard) = (Arc::clone(&beside), Arc::clone(&beside));
+    let hearing = engines::hear(
+        move |pool| asked.own_engine.is_of(pool),
+        move |order, line| heard.carry_out(order, line),
+    );
+    let hearing = hearing.inspect_err(|error| {
+        tracing::warn!("'--with-engine' of other commands will not find this engine: {error:#}");
     });
-    Ok((engine, own_mounts, hearing.ok()))
-}
-
-fn hear_orders(own_mounts: &Arc<OwnMounts>) -> Result<Hearing> {
-    let (asked, mounts) = (Arc::clone(own_mounts), Arc::clone(own_mounts));
-    let carry_out = move |order: &Order| {
-        let args = MountArgs::of_words(&order.words)?;
-        mounts.begin(args.dir(), Wish::Of(&args))
-    };
-    engines::hear(move |pool| asked.is_of(pool), carry_out)
+    Ok(Running { engine, beside, hearing: hearing.ok() })
 }
 
 fn start_engine(args: &ServeArgs, config: EngineConfig, secret_file: &Path) -> Result<Engine> {
@@ -233,7 +272,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     // From here on a signal waits until the engine can be stopped in good order.
     let mut signals =
         Signals::new([SIGTERM, SIGINT, RESTART]).context("cannot wait for signals")?;
-    let (mut engine, own_mounts, hearing) = match start(args) {
+    let Running { mut engine, beside, hearing } = match start(args) {
         Ok(started) => started,
         Err(error) => return Err(starting.failed(error)),
     };
@@ -244,10 +283,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         match signals.forever().next() {
             Some(RESTART) => {
                 tracing::warn!("starting anew, without the commits that were taken back");
-                engine = match restart(engine, &own_mounts) {
+                engine = match restart(engine, &beside.own_engine) {
                     Ok(engine) => engine,
                     Err(error) => {
-                        own_mounts.end();
+                        beside.end();
                         return Err(error);
                     }
                 };
@@ -269,17 +308,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         }
     });
     drop(hearing);
-    own_mounts.end();
+    beside.end();
     engine.stop();
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Starts the engine anew; its own mounts wait for it.
-fn restart(engine: Engine, own_mounts: &OwnMounts) -> Result<Engine> {
-    own_mounts.pause();
+/// Starts the engine anew; what is served beside it waits for it.
+fn restart(engine: Engine, own_engine: &OwnEngine) -> Result<Engine> {
+    own_engine.pause();
     let engine = engine.restart()?;
-    own_mounts.go_on(&engine);
+    own_engine.go_on(&engine);
     Ok(engine)
 }
 

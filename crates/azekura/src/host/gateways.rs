@@ -42,7 +42,11 @@ pub(crate) struct Identity {
     /// `ADDR:PORT` of NFS.
     pub(crate) address: String,
     pub(crate) mount_port: u16,
+    /// Ends it when it is told to.
     pub(crate) pid: u32,
+    /// The process of an engine serves it, and it ends with that.
+    #[serde(default)]
+    pub(crate) by_engine: bool,
 }
 
 /// How a gateway is.
@@ -267,6 +271,7 @@ mod tests {
             address: "127.0.0.1:2049".to_owned(),
             mount_port: 20048,
             pid,
+            by_engine: false,
         }
     }
 

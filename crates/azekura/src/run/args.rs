@@ -78,6 +78,10 @@ pub(crate) struct RunArgs {
     /// File for what the preload library has counted; %p in it stands for the process
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
+    /// Have the process of the pool's engine on this host serve the mount itself, by calls and without messages;
+    /// the mount ends with the engine. Without --via, a mount it is
+    #[arg(long)]
+    pub(super) with_engine: bool,
     #[command(flatten)]
     pub(super) reading: ReadArgs,
     #[command(flatten)]

@@ -1,5 +1,5 @@
 //! `--via fuse`, the side that stays: has the mount that its child has made in a namespace served by another
-//! one, waits for the command, and ends as the command did.
+//! process, waits for the command, and ends as the command did.
 
 use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
@@ -60,7 +60,7 @@ pub(super) fn begin(mounted: &MountedCommand) -> Result<Begun> {
     let fsname = mounts::source(&map, mounted.name.container());
     let caught = signals::catch()?;
     // It reaches for the pool while the child makes the mount.
-    let serving = Serving::start(mounted)?;
+    let serving = Serving::start(mounted, map.pool)?;
     let (socket, pid) = match spawn(mounted, &fsname, &mark) {
         Ok(spawned) => spawned,
         Err(error) => {

@@ -1,15 +1,12 @@
 //! What `azekura run` says to its two children, the one that becomes the command and the one that serves its
 //! mount, and they to it: closed sets of messages over socket pairs, some of which carry a descriptor.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use azekura_wire::{receive_with_descriptor, send_with_descriptor};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::namespace::Users;
 
@@ -165,16 +162,9 @@ fn words(text: &[u8]) -> String {
 }
 
 fn send(socket: impl AsFd, kind: u8, text: &[u8], with: Option<BorrowedFd<'_>>) -> Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if let Some(descriptor) = &with {
-        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(descriptor)));
-    }
     let parts = [IoSlice::new(std::slice::from_ref(&kind)), IoSlice::new(text)];
-    rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(&socket, &parts, &mut control, SendFlags::NOSIGNAL)
-    })
-    .context("the other half of 'azekura run' is gone")?;
+    send_with_descriptor(socket, &parts, with)
+        .context("the other half of 'azekura run' is gone")?;
     Ok(())
 }
 
@@ -182,24 +172,14 @@ type Raw = (u8, Vec<u8>, Option<OwnedFd>);
 
 fn receive(socket: impl AsFd) -> Result<Option<Raw>> {
     let mut bytes = vec![0; TEXT_BYTES_MAX + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::io::retry_on_intr(|| {
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        rustix::net::recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
-    });
-    let count = match received {
-        Ok(message) => message.bytes,
-        Err(rustix::io::Errno::CONNRESET) => 0,
+    let (count, descriptor) = match receive_with_descriptor(socket, &mut bytes) {
+        Ok(received) => received,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
         Err(error) => return Err(error).context("cannot hear the other half of 'azekura run'"),
     };
     if count == 0 {
         return Ok(None);
     }
-    let descriptor = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
     Ok(Some((bytes[0], bytes[1..count].to_vec(), descriptor)))
 }
 

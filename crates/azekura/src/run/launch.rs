@@ -31,7 +31,7 @@ impl Program {
 }
 
 /// A command of this very program, even if its file has been replaced since.
-pub(super) fn this_program(subcommand: &str) -> Command {
+pub(super) fn this_program(subcommand: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("azekura").arg(subcommand);
     command

@@ -1,7 +1,7 @@
 //! `azekura run`: runs a command that finds a container below a prefix, without a mount that others
 //! see. By the preload library the command takes this process's place ([`launch`]). By FUSE this process
 //! waits ([`front`]) for a child that makes a mount in a namespace of its own and becomes the command ([`inside`]),
-//! while another one serves that mount ([`serving`]).
+//! while another one serves that mount ([`server`]).
 
 mod args;
 mod choice;
@@ -16,6 +16,7 @@ mod mounted;
 mod namespace;
 mod program;
 mod root;
+mod server;
 mod serving;
 mod signals;
 
@@ -40,7 +41,7 @@ pub(crate) use args::RunArgs;
 pub(crate) use environment::{BINARY, LD_PRELOAD, Variables, not_preloaded, preloaded, recording};
 pub(crate) use inside::{INSIDE_COMMAND, InsideArgs, run as run_inside};
 pub(crate) use launch::{Program, become_program, not_started};
-pub(crate) use serving::{SERVE_COMMAND, ServingArgs, run as run_serve};
+pub(crate) use server::{SERVE_COMMAND, ServedMount, ServingArgs, run as run_serve};
 pub(crate) use signals::catch as catch_signals;
 
 /// Runs the command.
@@ -53,7 +54,11 @@ pub(crate) fn run(args: &RunArgs, verbose: u8) -> Result<Verdict> {
         None => args.pool.clone(),
     };
     let mut program = Program { words: args.command.clone(), argv0: args.argv0.clone() };
+    if args.with_engine && args.via == Via::Preload {
+        return Err(usage("--with-engine is about a mount, which --via preload does without"));
+    }
     let chosen = match args.via {
+        Via::Auto if args.with_engine => Chosen { via: Via::Fuse, or_preload: false },
         Via::Auto => choose(args, &name, &mut program, verbose),
         named => {
             if verbose > 0 {
@@ -223,6 +228,7 @@ fn begin_mounted(
         prefix: args.prefix.clone(),
         cache,
         beside_library,
+        with_engine: args.with_engine,
         reading: args.reading.writing(&args.write),
         program,
         variables,

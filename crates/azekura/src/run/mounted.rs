@@ -17,6 +17,8 @@ pub(super) struct MountedCommand {
     pub(super) cache: Cache,
     /// The library reads and writes data, past the mount.
     pub(super) beside_library: bool,
+    /// The process of an engine serves the mount.
+    pub(super) with_engine: bool,
     pub(super) reading: ReadArgs,
     pub(super) program: Program,
     /// For the command; where it has `LD_PRELOAD`, only the command gets that.
