@@ -12,7 +12,8 @@ use azekura_proto::attr::Inheritance;
 use azekura_proto::message::typed::{ContainerCreate, ContainerList, Report};
 use azekura_proto::{EngineId, ObjectClass, TargetId};
 
-use crate::names::{self, DEFAULT_CONTAINER};
+use crate::host::places;
+use crate::names::{self, ContainerName, DEFAULT_CONTAINER};
 use crate::outcome::usage;
 use crate::reading::ReadArgs;
 use crate::watch;
@@ -29,6 +30,18 @@ pub(crate) fn pool_file(name: &str) -> Result<PoolFile> {
         Some(instead) if !Path::new(name).exists() => Err(usage(instead)),
         _ => Ok(PoolFile::find(name)?),
     }
+}
+
+/// A container as it is to be named to another process, which is in another directory.
+///
+/// # Errors
+/// If this process's directory is gone.
+pub(crate) fn named_from_elsewhere(name: &ContainerName) -> Result<ContainerName> {
+    let mut name = name.clone();
+    if name.pool.contains('/') && Path::new(&name.pool).exists() {
+        name.pool = places::absolute(Path::new(&name.pool))?.to_string_lossy().into_owned();
+    }
+    Ok(name)
 }
 
 /// Connects to a pool given by name, file or URL.

@@ -291,11 +291,7 @@ fn background_arguments(args: &MountArgs, dir: &Path) -> Result<Vec<OsString>> {
         all.extend(["-o".into(), option.name().into()]);
     }
     all.extend(args.reading.writing(&args.write).options()?);
-    let mut name = args.name.clone();
-    if std::path::Path::new(&name.pool).exists() && name.pool.contains('/') {
-        // A pool file; the process leaves this directory.
-        name.pool = places::absolute(Path::new(&name.pool))?.to_string_lossy().into_owned();
-    }
+    let name = connect::named_from_elsewhere(&args.name)?;
     all.extend(["--".into(), name.to_string().into(), dir.into()]);
     Ok(all)
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,11 +155,7 @@ impl NfsArgs {
         if self.coalesce == Coalesce::Off {
             all.extend(["--coalesce".into(), "off".into()]);
         }
-        let mut name = self.name.clone();
-        if Path::new(&name.pool).exists() && name.pool.contains('/') {
-            // A pool file; the process leaves this directory.
-            name.pool = places::absolute(Path::new(&name.pool))?.to_string_lossy().into_owned();
-        }
+        let name = connect::named_from_elsewhere(&self.name)?;
         all.extend(["--".into(), name.to_string().into()]);
         Ok(all)
     }
