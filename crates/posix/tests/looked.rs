@@ -440,10 +440,14 @@ fn what_was_looked_up_is_not_kept_open_for_long() {
 fn the_first_file_is_opened_while_its_program_is_started() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     make_files(&cluster, "/dir", 3);
-    let config = believing(Duration::from_secs(1));
+    let config = believing(Duration::from_secs(600));
     let fs = FileSystem::mount_towards(cluster.pool(), "default", config, b"/dir/file1").unwrap();
+    let opened = || cluster.count("open_entry");
+    let before = opened();
     fs.open_first_file();
-    std::thread::sleep(Duration::from_millis(100));
+    while opened() == before {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let exchanges = asked(&cluster, || {
         let dir = fs.lookup_for(&CALLER, fs.root(), b"dir").unwrap().0.oid;
         assert_eq!(read(&fs, Kernel { fs: &fs, dir }.look(1)).unwrap().1, contents(1));
