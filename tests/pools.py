@@ -109,6 +109,17 @@ def uring_switch(state):
             URING_SWITCH.write_text(before)
 
 
+def need_namespaces(user):
+    """Skips where this user cannot have a mount in a namespace."""
+    if user is not None:
+        done = subprocess.run([BINARY, "--version"], user=user, check=False, capture_output=True)
+        if done.returncode != 0:
+            pytest.skip("the binary is closed to ordinary users")
+    done = subprocess.run(["unshare", "-Ur", "true"], user=user, check=False, capture_output=True)
+    if done.returncode != 0:
+        pytest.skip("this machine allows no user namespaces")
+
+
 def is_mounted(path):
     """Whether something is mounted at `path`, asked without touching what is mounted."""
     name = str(path).replace(" ", "\\040")

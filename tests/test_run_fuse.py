@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pools import BINARY, World, alive, kill_hard, wait_until
+from pools import BINARY, World, alive, kill_hard, need_namespaces, wait_until
 
 USER = 1000 if os.geteuid() == 0 else None
 PREFIX = "/azekura"
@@ -60,13 +60,7 @@ func main() {
 
 @pytest.fixture(scope="module", autouse=True)
 def _usable():
-    if USER is not None:
-        done = subprocess.run([BINARY, "--version"], user=USER, check=False, capture_output=True)
-        if done.returncode != 0:
-            pytest.skip("the binary is closed to ordinary users")
-    done = subprocess.run(["unshare", "-Ur", "true"], user=USER, check=False, capture_output=True)
-    if done.returncode != 0:
-        pytest.skip("this machine allows no user namespaces")
+    need_namespaces(USER)
 
 
 @pytest.fixture(scope="module")

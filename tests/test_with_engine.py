@@ -10,22 +10,12 @@ from pathlib import Path
 import nfs_protocol as p
 import pytest
 from gateways import OPEN, Gateway, build_conformance, export, run_conformance, write_as_a_client
-from pools import BINARY, World, alive, kill_hard, wait_until
+from pools import World, alive, kill_hard, need_namespaces, wait_until
 
 PREFIX = "/azekura"
 USER = 1000 if os.geteuid() == 0 else None
 WITH_ENGINE = "--with-engine"
 WRITES_AND_WAITS = f"echo here > {PREFIX}/kept; echo begun; read word; cat {PREFIX}/kept"
-
-
-def need_namespaces(user):
-    if user is not None:
-        done = subprocess.run([BINARY, "--version"], user=user, check=False, capture_output=True)
-        if done.returncode != 0:
-            pytest.skip("the binary is closed to ordinary users")
-    done = subprocess.run(["unshare", "-Ur", "true"], user=user, check=False, capture_output=True)
-    if done.returncode != 0:
-        pytest.skip("this machine allows no user namespaces")
 
 
 @pytest.fixture(params=[USER, None] if USER else [None], ids=lambda user: "user" if user else "self")

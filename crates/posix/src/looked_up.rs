@@ -5,12 +5,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use azekura_client::OpenReference;
 use azekura_proto::Oid;
 use parking_lot::Mutex;
 
-use crate::listed::{Asked, NameIn};
-use crate::reader::FileReader;
+use crate::listed::{Asked, BroughtFile, NameIn};
 
 /// Files that are kept.
 const FILES_MAX: usize = 16;
@@ -27,14 +25,8 @@ const UNUSED_MAX: u32 = 8;
 /// A file that was opened with the look at its name.
 #[derive(Debug)]
 pub(crate) struct LookedUpFile {
-    pub(crate) dir: Oid,
-    pub(crate) name: Box<[u8]>,
+    pub(crate) brought: BroughtFile,
     pub(crate) asked: Asked,
-    /// Until when the name stays.
-    pub(crate) named_until: Instant,
-    pub(crate) reference: OpenReference,
-    /// Under the leases that came along.
-    pub(crate) reader: FileReader,
 }
 
 /// Those that nobody has opened yet, the latest at the end.
@@ -73,7 +65,7 @@ impl LookedUpFiles {
         let (_same, _oldest);
         let mut state = self.0.lock();
         let State { files, unused, .. } = &mut *state;
-        let same = files.iter().position(|other| other.is_of(file.dir, &file.name));
+        let same = files.iter().position(|other| other.is_of(file.brought.dir, &file.brought.name));
         _same = same.and_then(|place| files.remove(place));
         _oldest = if files.len() == FILES_MAX { files.pop_front() } else { None };
         files.push_back(file);
@@ -113,11 +105,11 @@ impl LookedUpFiles {
 
 impl LookedUpFile {
     fn is_of(&self, dir: Oid, name: &[u8]) -> bool {
-        self.dir == dir && *self.name == *name
+        self.brought.dir == dir && *self.brought.name == *name
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
-        now < self.named_until && self.reader.attr().is_some()
+        now < self.brought.named_until && self.brought.reader.attr().is_some()
     }
 }
 

@@ -136,7 +136,10 @@ impl FileSystem {
         if self.writing.has_unsettled(attr.oid) {
             return None;
         }
-        Some(self.opened_with(caller, attr, reference, (reader, flags)))
+        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
+            file.reader = Arc::new(reader);
+            (attr, file)
+        }))
     }
 
     /// Opens a file that was opened with the look at its name, if its leases still hold.
@@ -147,28 +150,12 @@ impl FileSystem {
         name: &[u8],
         flags: OFlags,
     ) -> Option<Result<(Attr, OpenFile)>> {
-        let LookedUpFile { asked, reference, reader, .. } =
-            self.looked_up.take(dir, name, self.now())?;
-        let oid = reference.oid();
-        if self.writing.has_unsettled(oid)
-            || !self.listed.is_unchanged_since(dir, Some(oid), &asked)
-        {
+        let LookedUpFile { brought, asked } = self.looked_up.take(dir, name, self.now())?;
+        let oid = brought.reference.oid();
+        if !self.listed.is_unchanged_since(dir, Some(oid), &asked) {
             return None;
         }
-        let attr = reader.attr()?;
-        Some(self.opened_with(caller, attr, reference, (reader, flags)))
-    }
-
-    fn opened_with(
-        &self,
-        caller: &Credentials,
-        attr: Attr,
-        reference: OpenReference,
-        (reader, flags): (FileReader, OFlags),
-    ) -> Result<(Attr, OpenFile)> {
-        let (attr, mut file) = self.opened(caller, attr, reference, flags)?;
-        file.reader = Arc::new(reader);
-        Ok((attr, file))
+        self.brought(caller, brought, flags)
     }
 
     /// Has files asked for while the program goes on with the one that it has. In somebody else's process nobody but

@@ -11,6 +11,7 @@ use azekura_proto::{FileKind, Oid};
 
 use super::foreseen::Bringing;
 use crate::errno::of_entry;
+use crate::listed::BroughtFile;
 use crate::looked_up::LookedUpFile;
 use crate::reader::FileReader;
 use crate::{FileSystem, Result};
@@ -52,8 +53,8 @@ impl FileSystem {
             if self.changes.has_attributes_of(entry.oid, &changes) {
                 let named_until = at + Duration::from_millis(names_ms.into());
                 let name = name.into();
-                let file = LookedUpFile { dir, name, asked, named_until, reference, reader };
-                self.looked_up.keep(file);
+                let brought = BroughtFile { dir, name, named_until, reference, reader };
+                self.looked_up.keep(LookedUpFile { brought, asked });
             }
         }
         Ok(Some(Found { entry, attr }))
