@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "platform": set(),
     "proto": set(),
-    "wire": {"proto"},
+    "wire": {"proto", "platform"},
     "store": {"proto", "platform"},
     "rpc": {"proto", "wire", "platform"},
     "engine": {"proto", "wire", "rpc", "store", "platform"},

@@ -13,6 +13,8 @@ mod failure;
 mod in_flight;
 mod peers;
 mod retry;
+#[cfg(test)]
+mod shared_memory_tests;
 mod slot;
 #[cfg(test)]
 mod test_engine;

@@ -2,12 +2,14 @@
 //! Owns how a request's head is made, and that releases travel in front of another request. Whether to
 //! try again is decided in [`crate::retry`].
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_proto::message::{Answer, Reply, Request, RequestHead};
 use azekura_proto::{Oid, TargetId};
+use azekura_wire::Rings;
 
 use crate::conversations::Conversations;
 use crate::failure::Failure;
@@ -65,6 +67,8 @@ pub struct Slot {
     /// Those of all slots of the session at the engine.
     all: Arc<Conversations>,
     leaving: Option<Leaving>,
+    /// The process had no room for memory that an engine shared.
+    shares_no_memory: bool,
 }
 
 impl Slot {
@@ -79,6 +83,7 @@ impl Slot {
             awaits_change: false,
             all,
             leaving,
+            shares_no_memory: false,
         }
     }
 
@@ -144,6 +149,9 @@ impl Slot {
         bulk_in: &mut [u8],
         gone: Duration,
     ) -> Result<Answer, Failure> {
+        if self.connected()?.is_to_share() && !self.shares_no_memory {
+            self.share_memory(to, gone)?;
+        }
         self.send(to, attempt, request, bulk_out)?;
         let answer = self.receive(bulk_in, request.may_be_slow(), gone)?;
         self.awaits_change = false;
@@ -165,6 +173,26 @@ impl Slot {
         self.note_reply();
         self.awaits_change = false;
         Ok(came)
+    }
+
+    /// Asks the engine for memory by which requests and answers go from here on. It may refuse.
+    fn share_memory(&mut self, to: Destination, gone: Duration) -> Result<(), Failure> {
+        let (answer, descriptor) = self.exchange_for_descriptor(to, &Request::ShareMemory, gone)?;
+        if answer.is_err() {
+            return Ok(());
+        }
+        // The engine goes on by that memory, so that a client that has no room for it has to call anew.
+        let opened = descriptor.and_then(|descriptor| Rings::open(descriptor).ok());
+        let Some(Rings { incoming, outgoing }) = opened else {
+            self.shares_no_memory = true;
+            return Err(Failure::Broken(io::ErrorKind::ConnectionAborted.into()));
+        };
+        let conversation = self.connected()?;
+        conversation.line.use_ring(incoming.look());
+        conversation.receiver.use_ring(incoming);
+        let sender = conversation.sender.as_mut().ok_or_else(Failure::not_connected)?;
+        sender.use_ring(outgoing);
+        Ok(())
     }
 
     /// Sends a request whose answer nobody waits for.

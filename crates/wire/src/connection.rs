@@ -10,6 +10,7 @@ use azekura_proto::frame::{FrameError, FrameHead};
 use serde::Serialize;
 
 use crate::frames::{FrameReader, FrameWriter, RecvError};
+use crate::ring::Rings;
 use crate::socket::Socket;
 
 /// A socket that carries frames.
@@ -103,6 +104,31 @@ impl Connection {
     /// If the socket fails.
     pub fn flush_before_bulk(&mut self, bulk_bytes: usize) -> io::Result<()> {
         self.writer.flush_before_bulk(bulk_bytes)
+    }
+
+    /// Sends bulk data that were announced by [`Connection::flush_before_bulk`].
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn continue_bulk(&mut self, bulk: &[u8]) -> io::Result<()> {
+        self.writer.continue_bulk(bulk)
+    }
+
+    /// What comes and goes from here on does so by rings; the socket wakes who sleeps, and carries what is large. Nothing
+    /// may wait to be sent, and the peer has to do the same at this place.
+    pub fn use_rings(&mut self, rings: Rings) {
+        self.reader.use_ring(rings.incoming);
+        self.writer.use_ring(rings.outgoing);
+    }
+
+    /// Whether it does.
+    pub fn goes_by_rings(&self) -> bool {
+        self.writer.has_ring()
+    }
+
+    /// As [`FrameReader::set_patience`].
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.reader.set_patience(patience);
     }
 
     /// As [`FrameWriter::flush_with_descriptor`].

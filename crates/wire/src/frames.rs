@@ -13,7 +13,10 @@ use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
 use serde::Serialize;
 
 use crate::congestion::Congestion;
+use crate::patience::Patience;
+use crate::ring::{Incoming, NUDGE, Outgoing};
 use crate::socket::Socket;
+use crate::source::Source;
 
 /// Holds any small frame and the head of a large one, so that those need one read. Bulk data that
 /// comes in behind a head is copied out of here, so it should not be much.
@@ -39,12 +42,12 @@ pub enum RecvError {
 /// The reading side of a socket that carries frames.
 #[derive(Debug)]
 pub struct FrameReader {
-    socket: Arc<Socket>,
+    source: Source,
     input: Box<[u8]>,
     start: usize,
     end: usize,
     body: Vec<u8>,
-    patience: Duration,
+    patience: Patience,
     stranger: Option<StrangerBounds>,
     /// Most bulk bytes of a frame.
     bulk_bytes_max: u32,
@@ -68,12 +71,12 @@ const RATE_MIN: u32 = 64 * 1024;
 impl FrameReader {
     pub(crate) fn new(socket: Arc<Socket>) -> Self {
         Self {
-            socket,
+            source: Source::new(socket),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
             body: Vec::new(),
-            patience: Duration::ZERO,
+            patience: Patience::default(),
             stranger: None,
             bulk_bytes_max: FRAME_BULK_BYTES_MAX,
             frame_time: None,
@@ -107,18 +110,23 @@ impl FrameReader {
 
     /// The socket, for options and shutdown.
     pub fn socket(&self) -> &Arc<Socket> {
-        &self.socket
+        self.source.socket()
     }
 
-    /// Before it sleeps, a wait for a frame looks again and again for this long, letting others
-    /// run in between. Waking a sleeper costs more than a short answer from the same host takes.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    /// The peer's next bytes come by a ring.
+    pub fn use_ring(&mut self, incoming: Incoming) {
+        self.source.use_ring(incoming);
+    }
+
+    /// Before it sleeps, a wait for a frame looks again and again for this long at most, letting others run in between.
+    /// Waking a sleeper costs more than a short answer from the same host takes.
+    pub fn set_patience(&mut self, most: Duration) {
+        self.patience = Patience::new(most);
     }
 
     /// Whether bytes of a further frame have been read already.
     pub fn has_buffered_input(&self) -> bool {
-        self.start < self.end
+        self.start < self.end || self.source.has_input()
     }
 
     /// Waits for a frame and reads its head and body; the bulk part is to be read next, by
@@ -167,9 +175,9 @@ impl FrameReader {
         &mut self,
     ) -> Result<(FrameHead, &[u8], Option<OwnedFd>), RecvError> {
         let mut descriptor = None;
-        if !self.has_buffered_input() {
+        if self.start == self.end {
             self.make_room();
-            match self.socket.read_with_descriptor(&mut self.input) {
+            match self.source.read_with_descriptor(&mut self.input) {
                 Ok((0, _)) => return Err(RecvError::Closed),
                 Ok((bytes, taken)) => (self.end, descriptor) = (bytes, taken),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -222,7 +230,7 @@ impl FrameReader {
             self.start += buffered;
             return Ok(buffered);
         }
-        match self.socket.try_read(buffer)? {
+        match self.source.try_read(buffer)? {
             Some(0) if !buffer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
             read => Ok(read.unwrap_or(0)),
         }
@@ -277,41 +285,37 @@ impl FrameReader {
             return self.read_in_time(buffer);
         }
         let began = Instant::now();
-        let read = self.socket.read(buffer);
+        let read = self.source.read(buffer);
         self.waited += began.elapsed();
         if self.waited > self.allowed { Err(io::ErrorKind::TimedOut.into()) } else { read }
     }
 
     /// Reads within a stranger's deadline, if there is one.
-    fn read_in_time(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_in_time(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(StrangerBounds { deadline, .. }) = self.stranger {
             let left = deadline.saturating_duration_since(Instant::now());
             // What lies there already is taken in any case; no time at all would mean for ever.
-            self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            self.socket().set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         }
-        self.socket.read(buffer)
+        self.source.read(buffer)
     }
 
+    /// Looks for what comes before it is slept for; `None` if that is to be slept for.
     fn read_patiently(&mut self) -> io::Result<Option<usize>> {
-        if self.patience.is_zero() {
-            return Ok(None);
-        }
-        let deadline = Instant::now() + self.patience;
-        loop {
-            if let Some(bytes) = self.socket.try_read(&mut self.input[self.end..])? {
+        let mut wait = self.patience.begin();
+        while wait.goes_on() {
+            if let Some(bytes) = self.source.look(&mut self.input[self.end..])? {
                 return Ok(Some(bytes));
-            }
-            if Instant::now() >= deadline {
-                return Ok(None);
             }
             rustix::thread::sched_yield();
         }
+        Ok(None)
     }
 
     /// Takes in what is there; false if nothing is.
     fn fill_now(&mut self) -> Result<bool, RecvError> {
         self.make_room();
-        match self.socket.try_read(&mut self.input[self.end..]) {
+        match self.source.try_read(&mut self.input[self.end..]) {
             Ok(None) => Ok(false),
             Ok(Some(0)) if self.start == self.end => Err(RecvError::Closed),
             Ok(Some(0)) => Err(RecvError::Io(io::ErrorKind::UnexpectedEof.into())),
@@ -348,7 +352,10 @@ impl FrameReader {
         let read = match self.read_patiently()? {
             Some(bytes) => Ok(bytes),
             None if at_frame_start && self.stranger.is_none() => {
-                self.socket.read(&mut self.input[self.end..])
+                let begun = Instant::now();
+                let read = self.source.read(&mut self.input[self.end..]);
+                self.patience.note_sleep(begun.elapsed());
+                read
             }
             None => self.fill_on(),
         };
@@ -372,18 +379,29 @@ impl FrameReader {
 pub struct FrameWriter {
     socket: Arc<Socket>,
     output: Vec<u8>,
+    ring: Option<Outgoing>,
     /// Where what is sent was asked for, and bounded so.
     congestion: Option<Congestion>,
 }
 
 impl FrameWriter {
     pub(crate) fn new(socket: Arc<Socket>) -> Self {
-        Self { socket, output: Vec::with_capacity(512), congestion: None }
+        Self { socket, output: Vec::with_capacity(512), ring: None, congestion: None }
     }
 
     /// What is sent was asked for by a peer who bounds what is on its way: see [`Congestion`].
     pub(crate) fn only_answers(&mut self) {
         self.congestion = Some(Congestion::new());
+    }
+
+    /// What is sent from here on goes by a ring. Nothing may wait to be sent.
+    pub fn use_ring(&mut self, outgoing: Outgoing) {
+        debug_assert!(self.output.is_empty(), "what waits belongs on the socket");
+        self.ring = Some(outgoing);
+    }
+
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.is_some()
     }
 
     /// Encodes a message behind those that wait to be sent.
@@ -410,10 +428,22 @@ impl FrameWriter {
     /// If the socket fails.
     pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
         self.before_sending(bulk.len());
-        let parts = &mut [IoSlice::new(&self.output), IoSlice::new(bulk)];
-        let sent = self.socket.write_all(parts, false);
+        let parts = [self.output.as_slice(), bulk];
+        let sent = match &mut self.ring {
+            _ if self.output.is_empty() && bulk.is_empty() => Ok(()),
+            Some(ring) => ring.send(&self.socket, parts),
+            None => self.socket.write_all(&mut parts.map(IoSlice::new), false),
+        };
         self.output.clear();
         sent
+    }
+
+    /// Sends bulk data on the socket, where those that were announced by [`FrameWriter::flush_before_bulk`] go.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub(crate) fn continue_bulk(&mut self, bulk: &[u8]) -> io::Result<()> {
+        self.socket.write_all(&mut [IoSlice::new(bulk)], false)
     }
 
     fn before_sending(&mut self, bulk_bytes: usize) {
@@ -427,9 +457,18 @@ impl FrameWriter {
     /// # Errors
     /// If the socket fails, or is none that carries any.
     pub fn flush_with_descriptor(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let sent = self.socket.write_with_descriptor(&self.output, descriptor);
+        let sent = self
+            .announce(self.output.len())
+            .and_then(|()| self.socket.write_with_descriptor(&self.output, descriptor));
         self.output.clear();
         sent
+    }
+
+    /// So many bytes go over the socket next, whatever the others do.
+    fn announce(&mut self, bytes: usize) -> io::Result<()> {
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        ring.announce(bytes)?;
+        self.socket.write_all(&mut [IoSlice::new(&NUDGE)], true)
     }
 
     /// Sends the waiting messages; so many bytes of bulk data follow at once through the socket.
@@ -438,7 +477,9 @@ impl FrameWriter {
     /// If the socket fails.
     pub(crate) fn flush_before_bulk(&mut self, bulk_bytes: usize) -> io::Result<()> {
         self.before_sending(bulk_bytes);
-        let sent = self.socket.write_all(&mut [IoSlice::new(&self.output)], true);
+        let sent = self
+            .announce(self.output.len() + bulk_bytes)
+            .and_then(|()| self.socket.write_all(&mut [IoSlice::new(&self.output)], true));
         self.output.clear();
         sent
     }

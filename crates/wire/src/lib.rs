@@ -8,8 +8,11 @@ mod descriptor;
 mod early;
 mod frames;
 mod handshake;
+mod patience;
+mod ring;
 mod secret;
 mod socket;
+mod source;
 mod tickets;
 
 pub use connection::Connection;
@@ -20,6 +23,7 @@ pub use handshake::{
     Acceptor, Arrival, ConnectError, Guest, HelloSent, ProofSent, begin, connect, prove_all,
     receive_welcome,
 };
+pub use ring::{Incoming, Look, Outgoing, Rings};
 pub use secret::{Secret, SecretError};
 pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};
 pub use tickets::Tickets;

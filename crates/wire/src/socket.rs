@@ -82,6 +82,14 @@ impl Socket {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Both);
     }
 
+    /// Whether one of the ends wants nothing more to come, though both are there.
+    pub(crate) fn takes_nothing_more(&self) -> bool {
+        let mut polled = [PollFd::new(self, PollFlags::RDHUP)];
+        let seen = poll(&mut polled, Duration::ZERO);
+        let events = polled[0].revents();
+        seen.is_ok() && events.contains(PollFlags::RDHUP) && !events.contains(PollFlags::HUP)
+    }
+
     /// Reads what is there, at least a byte unless the peer has closed.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use azekura_proto::Status;
 use azekura_proto::frame::decode_borrowed;
 use azekura_proto::limits::FRAME_MS;
-use azekura_proto::message::{Answer, Request, RequestHead};
-use azekura_wire::{Arrival, Connection, RecvError, Secret};
+use azekura_proto::message::{Answer, Reply, Request, RequestHead};
+use azekura_wire::{Arrival, Connection, RecvError, Rings, Secret, Socket};
 
 use crate::requests::attachment::Attachment;
 use crate::requests::bulk::{BulkIn, BulkOut, FileRange, Response};
@@ -20,6 +20,10 @@ const QUEUED_BYTES_MAX: usize = 32 * 1024;
 
 /// So many bytes of data wait with their answer: copying them costs less than a system call.
 const QUEUED_BULK_MAX: usize = 8 * 1024;
+
+/// How long the next request is looked for where it comes by a ring, before this thread sleeps: to be woken takes
+/// longer than most requests do. A mount's next request comes when its program and the kernel have run.
+const RING_PATIENCE: Duration = Duration::from_micros(100);
 
 /// Why a connection is over.
 enum End {
@@ -95,6 +99,9 @@ fn serve_one(
     };
     let (head, request): (RequestHead, Request<'_>) = decode_borrowed(body)
         .map_err(|_| End::CutOff("a request that cannot be decoded".to_owned()))?;
+    if matches!(request, Request::ShareMemory) {
+        return share_memory(connection).map_err(End::Lost);
+    }
     let response = match with_bulk(&request) {
         Some(request) => {
             let mut left = frame.bulk_bytes;
@@ -114,6 +121,24 @@ fn serve_one(
         None => attachment.serve(&head, &request, BulkIn::Bytes(&[]), buffer)?,
     };
     send(connection, response).map_err(End::Lost)
+}
+
+/// Goes on by rings, if the peer is on this host and has nothing else under way.
+fn share_memory(connection: &mut Connection) -> io::Result<()> {
+    // Earlier answers go where the peer looks for them.
+    connection.flush(&[])?;
+    let can = matches!(connection.socket(), Socket::Unix(_))
+        && !connection.goes_by_rings()
+        && !connection.has_buffered_input();
+    let Some((rings, descriptor)) = can.then(|| Rings::create().ok()).flatten() else {
+        connection.queue(&Answer::Err(Status::Unsupported), 0).map_err(io::Error::other)?;
+        return connection.flush(&[]);
+    };
+    connection.queue(&Answer::Ok(Reply::Done), 0).map_err(io::Error::other)?;
+    connection.flush_with_descriptor(descriptor.as_fd())?;
+    connection.use_rings(rings);
+    connection.set_patience(RING_PATIENCE);
+    Ok(())
 }
 
 /// The request, if bulk data come with it. It borrows nothing from its frame then, so that the socket
@@ -177,7 +202,7 @@ fn send_file(connection: &mut Connection, range: &FileRange) -> io::Result<()> {
     while left > 0 {
         match rustix::fs::sendfile(connection.as_fd(), file, Some(&mut at), left) {
             // The file was cut meanwhile; the frame's length stands, so zeros follow.
-            Ok(0) => return connection.flush(&vec![0; left]),
+            Ok(0) => return connection.continue_bulk(&vec![0; left]),
             Ok(sent) => left -= sent,
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),

@@ -286,6 +286,8 @@ pub(crate) fn dispatch(
         }
         Request::Repair { repair } => check::repair(node, target, repair),
         Request::Fence { slots } => fence(node, need(session)?, slots),
+        // It is the connection's, where there is one that can.
+        Request::ShareMemory => Err(Status::Unsupported),
     }
 }
 

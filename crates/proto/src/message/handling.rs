@@ -22,9 +22,12 @@ impl Request<'_> {
     /// How the request is dealt with on its way. Each request says it for itself: there is no default.
     const fn handling(&self) -> Handling {
         match self {
-            Self::Ping | Self::Map | Self::Adopt { .. } | Self::Report | Self::Fence { .. } => {
-                Handling { any_target: true, ..Handling::PLAIN }
-            }
+            Self::Ping
+            | Self::Map
+            | Self::Adopt { .. }
+            | Self::Report
+            | Self::Fence { .. }
+            | Self::ShareMemory => Handling { any_target: true, ..Handling::PLAIN },
             Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
             Self::ContainerCreate { .. }
             | Self::Create { .. }
@@ -189,6 +192,7 @@ impl Request<'_> {
                 | Self::ShardDescriptor { .. }
                 | Self::ShardWriteDescriptor { .. }
                 | Self::Fence { .. }
+                | Self::ShareMemory
         )
     }
 }

@@ -674,6 +674,10 @@ pub enum Request<'a> {
         /// As in `Walk`, or nothing.
         path: &'a [u8],
     },
+    /// From the answer on both ends write into rings in memory that they share, and the socket carries what is large. Over
+    /// UNIX sockets, with nothing else under way. Answer: `Done`, with the memory's descriptor; `Unsupported` where
+    /// there can be no such memory.
+    ShareMemory,
 }
 
 impl Request<'_> {
@@ -760,6 +764,7 @@ impl Request<'_> {
             Self::LeaseAllNames { .. } => "lease_all_names",
             Self::ShardWriteDescriptor { .. } => "shard_write_descriptor",
             Self::ContainerWalk { .. } => "container_walk",
+            Self::ShareMemory => "share_memory",
         }
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, PoolId, SessionId};
-use azekura_wire::Secret;
+use azekura_wire::{Incoming, Look, Outgoing, Secret};
 
 use crate::failure::Failure;
 
@@ -64,6 +64,9 @@ pub trait SendHalf: Debug + Send {
     /// # Errors
     /// The conversation is over.
     fn flush(&mut self) -> Result<(), Failure>;
+
+    /// What is sent from here on goes by a ring, where the other end has agreed to that.
+    fn use_ring(&mut self, _ring: Outgoing) {}
 }
 
 /// The half of a conversation that receives.
@@ -110,6 +113,9 @@ pub trait ReceiveHalf: Debug + Send {
 
     /// Whether something has come that waiting on the line would not show.
     fn has_buffered_input(&self) -> bool;
+
+    /// What comes from here on comes by a ring, where the other end has agreed to that.
+    fn use_ring(&mut self, _ring: Incoming) {}
 }
 
 /// What the halves of a conversation have in common; any thread may use it at any time.
@@ -119,6 +125,15 @@ pub trait Line: Any + Debug + Send + Sync {
 
     /// The descriptor that shows when something has come; none where no descriptor is behind it.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether something has come that the descriptor does not show. If not, the descriptor shows the next thing
+    /// that does.
+    fn is_ready(&self) -> bool {
+        false
+    }
+
+    /// What comes from here on comes by a ring.
+    fn use_ring(&self, _ring: Look) {}
 }
 
 /// Two halves and their line.
@@ -128,6 +143,8 @@ pub struct Conversation {
     pub(crate) sender: Option<Box<dyn SendHalf>>,
     pub(crate) receiver: Box<dyn ReceiveHalf>,
     pub(crate) line: Arc<dyn Line>,
+    /// After so many exchanges the engine is asked for memory to share.
+    share_after: Option<u32>,
 }
 
 impl Conversation {
@@ -137,7 +154,30 @@ impl Conversation {
         receiver: Box<dyn ReceiveHalf>,
         line: Arc<dyn Line>,
     ) -> Self {
-        Self { sender: Some(sender), receiver, line }
+        Self { sender: Some(sender), receiver, line, share_after: None }
+    }
+
+    /// One over which the engine's memory can be shared. That takes a round trip, and pays for whoever has more to
+    /// ask than `exchanges`.
+    #[must_use]
+    pub fn sharing_after(mut self, exchanges: u32) -> Self {
+        self.share_after = Some(exchanges);
+        self
+    }
+
+    /// Counts an exchange. Whether the engine is to be asked for memory before it: true once at most.
+    pub(crate) fn is_to_share(&mut self) -> bool {
+        match &mut self.share_after {
+            None => false,
+            Some(0) => {
+                self.share_after = None;
+                true
+            }
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+        }
     }
 
     /// What shows that something has come, and ends it.

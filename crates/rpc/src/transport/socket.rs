@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
@@ -12,8 +12,8 @@ use azekura_proto::limits::{FRAME_BULK_BYTES_MAX, READ_BULK_BYTES_MAX};
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_wire::{
-    ConnectError, Connection, Dialled, EarlyCaller, FrameReader, FrameWriter, ProofSent, RecvError,
-    Socket,
+    ConnectError, Connection, Dialled, EarlyCaller, FrameReader, FrameWriter, Incoming, Look,
+    Outgoing, ProofSent, RecvError, Socket,
 };
 
 use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, Said, SendHalf};
@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long a client's thread looks for an answer from an engine on its own host before it sleeps:
 /// about what a creation takes.
 const LOCAL_PATIENCE: Duration = Duration::from_micros(20);
+
+/// Who has asked an engine on its own host for so much asks it for memory to share.
+const EXCHANGES_BEFORE_SHARING: u32 = 32;
 
 /// Engines behind sockets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,11 +97,15 @@ impl Network for Sockets {
 
     fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
         let descriptors: Option<Vec<_>> = lines.iter().map(|line| line.descriptor()).collect();
-        match descriptors {
-            Some(descriptors) => azekura_wire::wait_for_any(&descriptors, limit),
-            // What is no socket has no place here; whoever reads finds out.
-            None => vec![true; lines.len()],
+        // What is no socket has no place here; whoever reads finds out.
+        let Some(descriptors) = descriptors else { return vec![true; lines.len()] };
+        let mut ready: Vec<bool> = lines.iter().map(|line| line.is_ready()).collect();
+        let limit = if ready.contains(&true) { Duration::ZERO } else { limit };
+        let shown = azekura_wire::wait_for_any(&descriptors, limit);
+        for (ready, shown) in ready.iter_mut().zip(shown) {
+            *ready |= shown;
         }
+        ready
     }
 
     fn is_near(&self, addresses: &[Address]) -> bool {
@@ -237,7 +244,8 @@ fn converse(
     connection.socket().set_write_timeout(Some(caller.timeout))?;
     let (writer, mut reader) = connection.split();
     let socket = Arc::clone(reader.socket());
-    if caller.role == Role::Client && matches!(*socket, Socket::Unix(_)) {
+    let is_local = caller.role == Role::Client && matches!(*socket, Socket::Unix(_));
+    if is_local {
         reader.set_patience(LOCAL_PATIENCE);
     }
     // A reply is checked against what its request allows it.
@@ -245,16 +253,35 @@ fn converse(
     let (timeout, turn) = (caller.timeout, caller.timeout);
     let early = awaited.as_ref().and_then(|awaited| awaited.early.clone());
     let receiver = Receiver { reader, timeout, turn, awaited, settle };
-    Ok(Conversation::new(Box::new(Sender { writer, early }), Box::new(receiver), socket))
+    let line = Arc::new(SocketLine { socket, ring: OnceLock::new() });
+    let conversation =
+        Conversation::new(Box::new(Sender { writer, early }), Box::new(receiver), line);
+    Ok(if is_local { conversation.sharing_after(EXCHANGES_BEFORE_SHARING) } else { conversation })
 }
 
-impl Line for Socket {
+#[derive(Debug)]
+struct SocketLine {
+    socket: Arc<Socket>,
+    /// Where a ring stands before the socket.
+    ring: OnceLock<Look>,
+}
+
+impl Line for SocketLine {
     fn shut_down(&self) {
-        Self::shut_down(self);
+        self.socket.shut_down();
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
+        Some(self.socket.as_fd())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ring.get().is_some_and(Look::is_ready)
+    }
+
+    fn use_ring(&self, ring: Look) {
+        // A conversation gets one at most.
+        let _first = self.ring.set(ring);
     }
 }
 
@@ -292,6 +319,10 @@ impl SendHalf for Sender {
 
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.writer.flush(&[])?)
+    }
+
+    fn use_ring(&mut self, ring: Outgoing) {
+        self.writer.use_ring(ring);
     }
 }
 
@@ -400,6 +431,10 @@ impl ReceiveHalf for Receiver {
 
     fn has_buffered_input(&self) -> bool {
         self.reader.has_buffered_input()
+    }
+
+    fn use_ring(&mut self, ring: Incoming) {
+        self.reader.use_ring(ring);
     }
 }
 
