@@ -190,9 +190,10 @@ class Rings:
 
     def send_on_socket(self, data):
         """The same where only the announcement goes through the ring."""
-        self.publish([ON_SOCKET << 32 | len(data), self.nudges_sent + 1])
+        announced = self.nudges_sent + 1
+        self.publish([ON_SOCKET << 32 | len(data), announced])
         # If the engine has slept it has got its nudge.
-        if self.nudges_sent < self.word(0, RECORDS + (self.tail - 1) % RING_WORDS):
+        if self.nudges_sent < announced:
             self.nudge()
         self.plug.sendall(data)
 

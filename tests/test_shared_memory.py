@@ -124,9 +124,6 @@ def test_over_a_network_there_is_none(world):
 )
 def test_who_breaks_the_ring_is_cut_off_and_nobody_else(rings, reach, words):
     slept(rings)
-    if words[:1] == [ON_SOCKET << 32 | 8] and len(words) == 2:
-        # A nudge that was sent is not counted.
-        rings.nudge()
     rings.publish(words)
     assert is_closed(rings.plug)
     assert ping(enter(reach))

@@ -1,8 +1,9 @@
 //! What a process takes from the machine that it runs on: the clocks, sleep, random numbers and
 //! threads. Everything in `store`, `engine`, `rpc` and `client` that depends on time or chance asks a
 //! [`Platform`] for it, so that a simulation can stand in: there, time passes only when somebody waits,
-//! and chance comes from a seed. The number of the process, and memory shared with another one, are no matter
-//! of chance. This crate never does file or network I/O; those have seams of their own (the store's disk, the transport of `rpc`).
+//! and chance comes from a seed. The number of the process, and memory shared with another one, are no
+//! matter of chance. This crate never does file or network I/O; those have seams of their own (the store's disk, the
+//! transport of `rpc`).
 
 mod process;
 mod shared_memory;

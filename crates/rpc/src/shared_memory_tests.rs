@@ -111,15 +111,20 @@ fn serve_one(
     connection.flush(&[]).is_ok()
 }
 
+/// An engine, and a slot with a conversation with it.
+fn meet(sharing: Sharing) -> (Engine, Slot) {
+    let (engine, mut slot) = (Engine::start(sharing), Slot::new(3, Arc::default(), None));
+    engine.call(&mut slot);
+    (engine, slot)
+}
+
 fn ask(slot: &mut Slot) -> Result<Answer, Failure> {
     slot.exchange(TARGET_0, Attempt::default(), &Request::Ping, &[], &mut [], Duration::ZERO)
 }
 
 #[test]
 fn who_asks_for_much_goes_on_through_memory() {
-    let engine = Engine::start(Sharing::Shares);
-    let mut slot = Slot::new(3, Arc::default(), None);
-    engine.call(&mut slot);
+    let (engine, mut slot) = meet(Sharing::Shares);
     for _ in 0..100 {
         assert_eq!(ask(&mut slot).unwrap(), Ok(Reply::Done));
     }
@@ -134,9 +139,7 @@ fn who_asks_for_much_goes_on_through_memory() {
 
 #[test]
 fn who_cannot_have_the_memory_calls_anew_and_does_without() {
-    let engine = Engine::start(Sharing::PassesNothing);
-    let mut slot = Slot::new(3, Arc::default(), None);
-    engine.call(&mut slot);
+    let (engine, mut slot) = meet(Sharing::PassesNothing);
     let mut failed = 0;
     for _ in 0..200 {
         match ask(&mut slot) {
@@ -155,9 +158,7 @@ fn who_cannot_have_the_memory_calls_anew_and_does_without() {
 
 #[test]
 fn an_engine_that_refuses_is_not_asked_again() {
-    let engine = Engine::start(Sharing::Refuses);
-    let mut slot = Slot::new(3, Arc::default(), None);
-    engine.call(&mut slot);
+    let (engine, mut slot) = meet(Sharing::Refuses);
     for _ in 0..200 {
         assert_eq!(ask(&mut slot).unwrap(), Ok(Reply::Done));
     }

@@ -352,10 +352,7 @@ impl FrameReader {
         let read = match self.read_patiently()? {
             Some(bytes) => Ok(bytes),
             None if at_frame_start && self.stranger.is_none() => {
-                let begun = Instant::now();
-                let read = self.source.read(&mut self.input[self.end..]);
-                self.patience.note_sleep(begun.elapsed());
-                read
+                self.patience.watch(|| self.source.read(&mut self.input[self.end..]))
             }
             None => self.fill_on(),
         };

@@ -1,6 +1,6 @@
 //! Blocking sockets that speak the protocol: dialling, listening, the mutual handshake, and frames
-//! in and out. Client and engine share this crate and `azekura_proto` only. It knows frames, not
-//! what is in them, and it starts no threads.
+//! in and out, over the socket or through memory that both ends share. Client and engine share this
+//! crate and `azekura_proto` only. It knows frames, not what is in them, and it starts no threads.
 
 mod congestion;
 mod connection;

@@ -1,5 +1,5 @@
 //! How long a thread looks for a message before it sleeps. Owns when that is worth it: as long as others leave the processor
-//! to it, and where the last ones came soon. It never sleeps itself.
+//! to it, and where the last one came soon.
 
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,15 @@ impl Patience {
         Looking { left: most, last: None, slow_yields: 0 }
     }
 
-    /// The message was slept for, for so long.
-    pub(crate) fn note_sleep(&mut self, time: Duration) {
-        self.is_lost = time > SOON;
+    /// Sleeps for the message, and remembers how long that took where somebody looks at all.
+    pub(crate) fn watch<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
+        if self.most.is_zero() {
+            return sleep();
+        }
+        let begun = Instant::now();
+        let slept = sleep();
+        self.is_lost = begun.elapsed() > SOON;
+        slept
     }
 }
 
@@ -94,9 +100,9 @@ mod tests {
     #[test]
     fn what_takes_long_is_not_looked_for_the_next_time() {
         let mut patience = Patience::new(MOST);
-        patience.note_sleep(2 * SOON);
+        patience.watch(|| std::thread::sleep(2 * SOON));
         assert!(!patience.begin().goes_on());
-        patience.note_sleep(SOON / 2);
+        patience.watch(|| ());
         assert!(patience.begin().goes_on());
     }
 }

@@ -38,8 +38,6 @@ const ON_SOCKET: u64 = 1;
 pub(crate) const NUDGE: [u8; 1] = [0];
 /// How long a full ring is waited for.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
-/// A ring that never runs empty would hide that the socket has been shut down.
-const RECORDS_BETWEEN_LOOKS: u32 = 64;
 
 /// One of the two rings of a connection.
 #[derive(Clone, Debug)]
@@ -107,7 +105,7 @@ impl Rings {
     }
 }
 
-fn broken(reason: &'static str) -> io::Error {
+pub(crate) fn broken(reason: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
@@ -234,8 +232,8 @@ impl WordWriter<'_> {
 }
 
 /// What is next in a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
     /// So many bytes were taken.
     Taken(usize),
     /// So many follow on the socket, behind so many nudges in all.
@@ -263,8 +261,24 @@ impl Incoming {
         Look { ring: self.ring.clone() }
     }
 
+    /// Whether nothing is left to be taken, not even of a record that has begun.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Whether a part of a record has been taken, and the rest is still there.
+    pub(crate) fn is_amid_a_record(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Says that its reader is going to sleep; whether that is so, since nothing has come before.
+    pub(crate) fn falls_asleep(&self) -> bool {
+        self.ring.arm();
+        self.is_empty()
+    }
+
     /// Takes what is next, as far as it fits.
-    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+    pub(crate) fn next(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
         if self.left == 0 {
             let tail = self.ring.word(TAIL).load(Ordering::Acquire);
             if tail == self.head {
@@ -339,162 +353,6 @@ impl Look {
             self.ring.arm();
         }
         !self.ring.is_empty()
-    }
-}
-
-/// What is read where a ring stands before the socket: one order of bytes.
-#[derive(Debug)]
-pub(crate) struct RingReader {
-    incoming: Incoming,
-    /// Bytes that come next, on the socket.
-    on_socket: u64,
-    /// How many have been read from the socket.
-    nudges: u64,
-    until_look: u32,
-}
-
-impl RingReader {
-    pub(crate) fn new(incoming: Incoming) -> Self {
-        Self { incoming, on_socket: 0, nudges: 0, until_look: RECORDS_BETWEEN_LOOKS }
-    }
-
-    /// Whether there is something to read, as far as that is known without asking the kernel.
-    pub(crate) fn has_input(&self) -> bool {
-        self.on_socket > 0 || self.incoming.left > 0 || !self.incoming.ring.is_empty()
-    }
-
-    /// Reads what is there; `None` if nothing is. It does not see that the peer has gone as long as nothing else makes
-    /// it look at the socket.
-    pub(crate) fn look(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        if self.on_socket == 0 {
-            if self.is_over(socket) {
-                return Ok(Some(0));
-            }
-            match self.incoming.next(buffer)? {
-                Next::Taken(count) => return Ok(Some(count)),
-                Next::Nothing => return Ok(None),
-                Next::OnSocket { bytes, nudges } => self.go_to_socket(socket, bytes, nudges)?,
-            }
-        }
-        let part = self.part_on_socket(buffer);
-        let Some(count) = socket.try_read(part)? else { return Ok(None) };
-        self.on_socket -= count as u64;
-        Ok(Some(count))
-    }
-
-    /// As [`RingReader::look`], and sees that the peer has gone. If nothing is there the socket shows the next thing
-    /// that comes.
-    pub(crate) fn try_read(
-        &mut self,
-        socket: &Socket,
-        buffer: &mut [u8],
-    ) -> io::Result<Option<usize>> {
-        loop {
-            let seen = self.look(socket, buffer)?;
-            if seen.is_some() || self.on_socket > 0 {
-                return Ok(seen);
-            }
-            self.incoming.ring.arm();
-            if !self.incoming.ring.is_empty() {
-                continue;
-            }
-            // With an empty ring nothing but nudges can be there.
-            match socket.try_read(&mut [0; NUDGE.len()])? {
-                Some(0) => return Ok(Some(0)),
-                Some(_) => self.nudges += 1,
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// Reads what is there, at least a byte unless the peer has closed; sleeps until then.
-    pub(crate) fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
-        self.wait(socket)?.map_or_else(|| self.read_on(socket, buffer), Ok)
-    }
-
-    /// As [`RingReader::read`], with a descriptor that comes with what is read.
-    pub(crate) fn read_with_descriptor(
-        &mut self,
-        socket: &Socket,
-        buffer: &mut [u8],
-    ) -> io::Result<(usize, Option<OwnedFd>)> {
-        if let Some(end) = self.wait(socket)? {
-            return Ok((end, None));
-        }
-        if self.on_socket == 0 {
-            match self.incoming.next(buffer)? {
-                Next::Taken(count) => return Ok((count, None)),
-                Next::Nothing => return Err(io::ErrorKind::WouldBlock.into()),
-                Next::OnSocket { bytes, nudges } => self.go_to_socket(socket, bytes, nudges)?,
-            }
-        }
-        let part = self.part_on_socket(buffer);
-        let (count, descriptor) = socket.read_with_descriptor(part)?;
-        self.on_socket -= count as u64;
-        Ok((count, descriptor))
-    }
-
-    /// Sleeps until there is something; gives 0 if that is the end.
-    fn wait(&mut self, socket: &Socket) -> io::Result<Option<usize>> {
-        while !self.has_input() {
-            self.incoming.ring.arm();
-            if self.has_input() {
-                break;
-            }
-            match socket.read(&mut [0; NUDGE.len()])? {
-                0 => return Ok(Some(0)),
-                _ => self.nudges += 1,
-            }
-        }
-        Ok(None)
-    }
-
-    fn read_on(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(count) = self.look(socket, buffer)? {
-                return Ok(count);
-            }
-            if self.on_socket > 0 {
-                let part = self.part_on_socket(buffer);
-                let count = socket.read(part)?;
-                self.on_socket -= count as u64;
-                return Ok(count);
-            }
-            if let Some(end) = self.wait(socket)? {
-                return Ok(end);
-            }
-        }
-    }
-
-    fn part_on_socket<'b>(&self, buffer: &'b mut [u8]) -> &'b mut [u8] {
-        let count = self.on_socket.min(buffer.len() as u64) as usize;
-        &mut buffer[..count]
-    }
-
-    /// Passes over the nudges that lie on the socket before the bytes that were announced.
-    fn go_to_socket(&mut self, socket: &Socket, bytes: u64, nudges: u64) -> io::Result<()> {
-        let due = nudges.checked_sub(self.nudges).ok_or_else(|| broken("a ring lacks nudges"))?;
-        for _ in 0..due {
-            if socket.read(&mut [0; NUDGE.len()])? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        (self.nudges, self.on_socket) = (nudges, bytes);
-        Ok(())
-    }
-
-    /// Whether this end is to take nothing more, seen now and then. What a peer left behind that has gone is read to
-    /// the end.
-    fn is_over(&mut self, socket: &Socket) -> bool {
-        if self.incoming.left > 0 || self.incoming.ring.is_empty() {
-            return false;
-        }
-        self.until_look -= 1;
-        if self.until_look > 0 {
-            return false;
-        }
-        self.until_look = RECORDS_BETWEEN_LOOKS;
-        socket.takes_nothing_more()
     }
 }
 

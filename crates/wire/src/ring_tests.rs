@@ -8,6 +8,7 @@ use azekura_proto::frame::{self, HEAD_BYTES};
 use super::*;
 use crate::connection::Connection;
 use crate::frames::RecvError;
+use crate::source::RECORDS_BETWEEN_LOOKS;
 
 fn pair() -> (Connection, Connection) {
     let (one, other, _) = pair_over_memory();
