@@ -106,7 +106,7 @@ pub(crate) fn behind_kernel() -> FsConfig {
         check_permissions: false,
         descriptors: false,
         changes_in_flight: true,
-        listed_from_us: Some(FsConfig::LISTED_FROM_US),
+        listed_from_us: Some(FsConfig::LISTED_FOR_ALL_FROM_US),
         listed_trust: Trust::Leased,
         ..FsConfig::default()
     }

@@ -199,6 +199,17 @@ impl Pool {
         self.session().links().iter().filter_map(|link| link.round_trip_us()).max().unwrap_or(0)
     }
 
+    /// [`Pool::round_trip_us`] if that is `from_us` at least and the engine is reached over a network; 0 otherwise.
+    pub fn far_us(&self, from_us: u64) -> u64 {
+        let links = self.session().links();
+        let far = links.iter().filter_map(|link| {
+            let us = link.round_trip_us().filter(|us| *us >= from_us)?;
+            // Last, since it takes looking at the host's files.
+            link.is_remote().then_some(us)
+        });
+        far.max().unwrap_or(0)
+    }
+
     /// How long a round trip took to the farthest engine when this user's processes last met it, in microseconds; 0 where
     /// all are on this host. `None` if that is not on record for one of them, as of those that are near.
     pub fn remembered_round_trip_us(&self) -> Option<u64> {

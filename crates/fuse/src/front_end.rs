@@ -144,6 +144,17 @@ impl FrontEnd {
         entry
     }
 
+    /// The same of what was asked for a while ago, and may be believed for so long from now on.
+    pub(crate) fn entry_told(&self, dir: Oid, name: &[u8], attr: &Attr, left: Duration) -> Entry {
+        let entry = self.named_entry(dir, name, attr);
+        let left = left.min(self.ttl());
+        if let Some(asked) = self.now().checked_sub(self.ttl().saturating_sub(left)) {
+            // Not known since now.
+            self.plain.note(attr, asked);
+        }
+        entry.believed_for(left)
+    }
+
     /// What came of asking for an object, or what `act` says if that is a directory which was removed
     /// while the kernel has it in use. One that another client has removed counts while it is open
     /// here: of one that is not, the kernel has to hear that the name is gone.

@@ -62,8 +62,8 @@ pub struct FsConfig {
     /// passes.
     pub descriptors: bool,
     /// What listings of directories bring along (attributes, and the directories beside those that are
-    /// listed) is believed for as long as `cache` says, where a round trip takes at least so many
-    /// microseconds: for calls by path that only look. `None`: never. It also needs a `read_policy` that
+    /// listed) is believed for as long as `cache` says, where a round trip over a network takes at least so many
+    /// microseconds (with 0 everywhere): for calls by path that only look. `None`: never. It also needs a `read_policy` that
     /// reads ahead.
     pub listed_from_us: Option<u64>,
     /// Whether it is believed for that long in any case, or only under leases.
@@ -79,8 +79,11 @@ pub struct FsConfig {
 }
 
 impl FsConfig {
-    /// What front ends that believe listings take for [`FsConfig::listed_from_us`], in microseconds.
-    pub const LISTED_FROM_US: u64 = 1_000;
+    /// What processes that believe listings by themselves take for [`FsConfig::listed_from_us`], in microseconds: what
+    /// a network takes.
+    pub const LISTED_FROM_US: u64 = 50;
+    /// What front ends take under whose leases others wait, or whose kernel believes as well.
+    pub const LISTED_FOR_ALL_FROM_US: u64 = 1_000;
 }
 
 impl Default for FsConfig {

@@ -331,8 +331,8 @@ pub(crate) fn begin_as_said(args: &MountArgs, pool: &Arc<Pool>, dir: &Path) -> R
     let mut fs = args.reading.writing(&args.write).apply_to_mount(fs)?;
     (fs.listed_from_us, fs.listed_trust) = match args.far_names {
         FarNames::Asked => (None, Trust::Leased),
-        FarNames::Leased => (Some(FsConfig::LISTED_FROM_US), Trust::Leased),
-        FarNames::Listed => (Some(FsConfig::LISTED_FROM_US), Trust::ForAWhile),
+        FarNames::Leased => (Some(FsConfig::LISTED_FOR_ALL_FROM_US), Trust::Leased),
+        FarNames::Listed => (Some(FsConfig::LISTED_FOR_ALL_FROM_US), Trust::ForAWhile),
     };
     begin(pool, args.name.container(), fs, config)
 }

@@ -72,6 +72,8 @@ impl FrontEnd {
                 other => other,
             },
         )?;
+        // What came along is as old as it was then.
+        let since = page.since.map_or(since, |before| before.min(since));
         Ok(Page { after, entries: page.entries, end: page.end, since, changes })
     }
 
@@ -97,7 +99,7 @@ impl FrontEnd {
         let node = match (&listed.attr, attrs_left) {
             // The page may be older than what the kernel was told since, and would take it back.
             (Some(attr), Some(left)) if !self.told.is_past(attr) => {
-                self.named_entry(dir, &listed.name, attr).believed_for(left)
+                self.entry_told(dir, &listed.name, attr, left)
             }
             _ => Entry::default(),
         };

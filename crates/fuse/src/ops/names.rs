@@ -17,13 +17,7 @@ impl FrontEnd {
             // A listing had it before the kernel was told otherwise.
             (attr, left) = (self.fs.lookup(&caller, dir, name)?, self.ttl());
         }
-        let entry = self.named_entry(dir, name, &attr);
-        let left = left.min(self.ttl());
-        if let Some(asked) = self.now().checked_sub(self.ttl().saturating_sub(left)) {
-            // Not known since now, if a listing has told it.
-            self.plain.note(&attr, asked);
-        }
-        Ok(entry.believed_for(left))
+        Ok(self.entry_told(dir, name, &attr, left))
     }
 
     pub(crate) fn symlink(&self, header: &Header<'_>, name: &[u8], target: &[u8]) -> Result<Entry> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use azekura_proto::attr::FileKind;
 use azekura_proto::{Attr, Oid};
 
-use super::entry::{Entry, Listed, Seen, Stamp};
+use super::entry::{Entry, Given, Listed, Seen, Stamp};
 use super::order::{FileOrder, ListedFile, Runs};
 
 /// Entries whose attributes are asked for anew together.
@@ -152,17 +152,22 @@ impl Page {
         }
     }
 
-    /// The entries, for whoever lists the directory, and whether they are the last.
-    pub(super) fn give(&mut self) -> (Vec<Listed>, bool) {
+    /// The entries, for whoever lists the directory, with the attributes that hold.
+    pub(super) fn give(&mut self, holds: impl Fn(&Seen) -> bool) -> Given {
         self.is_given = true;
-        let entries = self.entries.iter().map(|entry| Listed {
-            name: entry.name.to_vec(),
-            oid: entry.oid,
-            kind: entry.kind,
-            cookie: entry.cookie,
-            attr: None,
+        let mut since = self.stamp.since;
+        let entries = self.entries.iter().map(|entry| {
+            let seen = entry.seen.as_ref().filter(|seen| holds(seen));
+            since = seen.map_or(since, |seen| since.min(seen.stamp.since));
+            Listed {
+                name: entry.name.to_vec(),
+                oid: entry.oid,
+                kind: entry.kind,
+                cookie: entry.cookie,
+                attr: seen.map(|seen| seen.attr.clone()),
+            }
         });
-        (entries.collect(), self.is_end)
+        Given { entries: entries.collect(), end: self.is_end, since }
     }
 }
 

@@ -38,6 +38,17 @@ pub(crate) struct Part {
     pub(crate) leased_until: Option<Instant>,
 }
 
+/// A part of a directory that came along, as whoever lists the directory gets it.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// The entries, with the attributes that are still believed, if those were wanted.
+    pub(crate) entries: Vec<Listed>,
+    /// The directory ends with them.
+    pub(crate) end: bool,
+    /// From when all that it says may be believed.
+    pub(crate) since: Instant,
+}
+
 /// What a part of a directory was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartOf {

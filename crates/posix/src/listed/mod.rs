@@ -36,7 +36,7 @@ pub(crate) use directory::Look;
 use directory::{Directory, PAGE_ENTRIES, Page};
 pub use entry::Listed;
 use entry::{Entry, Seen, Stamp};
-pub(crate) use entry::{Part, PartOf};
+pub(crate) use entry::{Given, Part, PartOf};
 use files::BroughtFiles;
 pub use files::Foreseen;
 pub(crate) use files::{Bounds, BroughtFile, Wanted};
@@ -212,11 +212,11 @@ impl Listings {
         }
     }
 
-    /// Whether anything may be kept for a pool; `round_trip_us` tells how far it is.
-    pub(crate) fn is_on(&self, round_trip_us: impl FnOnce() -> u64) -> bool {
+    /// Whether anything may be kept for a pool; `far_us` tells how far it is, if that is as far as it is given.
+    pub(crate) fn is_on(&self, far_us: impl FnOnce(u64) -> u64) -> bool {
         self.ttl.is_some()
             && !self.is_stopped.load(Ordering::SeqCst)
-            && round_trip_us() >= self.round_trip_min_us
+            && far_us(self.round_trip_min_us) >= self.round_trip_min_us
     }
 
     /// From now on others share what this process does: nothing is kept any more.
@@ -453,12 +453,7 @@ impl Listings {
         }
         let leased_until = page.leased_until;
         Some(match page.look(after, place, |_| true, |seen| self.holds(seen)) {
-            Look::Known(attr, since) => {
-                // As if it had been asked for so early that it is believed for no longer than the lease holds.
-                let by_lease = leased_until.zip(self.ttl);
-                let by_lease = by_lease.and_then(|(until, ttl)| until.checked_sub(ttl));
-                Look::Known(attr, by_lease.map_or(since, |by_lease| since.min(by_lease)))
-            }
+            Look::Known(attr, since) => Look::Known(attr, self.since_by_lease(since, leased_until)),
             look => look,
         })
     }
@@ -509,16 +504,30 @@ impl Listings {
         }
     }
 
-    /// Entries of a directory after a cookie that were brought along and that nobody has been given, without
-    /// attributes, and whether they are the last. They are given once.
-    pub(crate) fn take(&self, dir: Oid, after: u64) -> Option<(Vec<Listed>, bool)> {
+    /// Entries of a directory after a cookie that were brought along and that nobody has been given, with attributes if
+    /// those are wanted. They are given once.
+    pub(crate) fn take(&self, dir: Oid, after: u64, with_attrs: bool) -> Option<Given> {
         let mut known = self.known.lock();
         let page = known.directories.get_mut(&dir)?.page(after)?;
-        let given = (!page.is_given && self.believes_names(dir, page)).then(|| page.give());
-        if given.is_some() {
-            known.note_used(dir);
+        if page.is_given || !self.believes_names(dir, page) {
+            return None;
         }
-        given
+        let leased_until = page.leased_until;
+        let mut given = page.give(|seen| with_attrs && self.holds(seen));
+        given.since = self.since_by_lease(given.since, leased_until);
+        if let (true, Some(first)) = (with_attrs && self.are_leased(), given.entries.first()) {
+            // Whoever gets attributes has no need to look: the lease was of use.
+            known.relied.note_answered(dir, &first.name, self.platform.now());
+        }
+        known.note_used(dir);
+        Some(given)
+    }
+
+    /// As if it had been asked for so early that it is believed for no longer than a lease holds.
+    fn since_by_lease(&self, since: Instant, leased_until: Option<Instant>) -> Instant {
+        let by_lease = leased_until.zip(self.ttl);
+        let by_lease = by_lease.and_then(|(until, ttl)| until.checked_sub(ttl));
+        by_lease.map_or(since, |by_lease| since.min(by_lease))
     }
 
     /// A directory that was opened beside another one.

@@ -136,18 +136,18 @@ fn with_children_or_near_nothing_is_kept() {
     let listings = listings(LONG);
     listings.keep(&listings.ask(), dir(), files(3));
     listings.stop();
-    assert!(!listings.is_on(|| 50_000) && !is_known(&listings, 1));
+    assert!(!listings.is_on(|_| 50_000) && !is_known(&listings, 1));
     listings.keep(&listings.ask(), dir(), files(3));
     assert!(!is_known(&listings, 1));
     let changes = || Arc::new(Changes::new(true));
     let of = |from, changes| {
         Listings::new(Some(LONG), (Trust::ForAWhile, from), azekura_platform::system(), changes)
     };
-    assert!(of(Some(1_000), changes()).is_on(|| 1_000));
-    assert!(!of(Some(1_000), changes()).is_on(|| 999));
-    assert!(!of(None, changes()).is_on(|| 50_000));
+    assert!(of(Some(1_000), changes()).is_on(|_| 1_000));
+    assert!(!of(Some(1_000), changes()).is_on(|_| 999));
+    assert!(!of(None, changes()).is_on(|_| 50_000));
     // Own changes would go unnoticed.
-    assert!(!of(Some(0), Arc::new(Changes::new(false))).is_on(|| 50_000));
+    assert!(!of(Some(0), Arc::new(Changes::new(false))).is_on(|_| 50_000));
 }
 
 #[test]
@@ -211,15 +211,50 @@ fn attributes_that_did_not_come_along_are_asked_for_together() {
 fn a_listing_that_came_along_is_given_once() {
     let listings = listings(LONG);
     listings.keep(&listings.ask(), dir(), part(FileKind::Regular, 300, PartOf::Gift));
-    let (first, end) = listings.take(dir(), 0).unwrap();
-    assert_eq!((first.len(), end), (PAGE_ENTRIES, false));
-    let (rest, end) = listings.take(dir(), first.last().unwrap().cookie).unwrap();
-    assert_eq!((rest.len(), end), (300 - PAGE_ENTRIES, true));
-    assert!(listings.take(dir(), 0).is_none(), "who lists it again wants to know it anew");
+    let take = |after| listings.take(dir(), after, true);
+    let first = take(0).unwrap();
+    assert_eq!((first.entries.len(), first.end), (PAGE_ENTRIES, false));
+    let rest = take(first.entries.last().unwrap().cookie).unwrap();
+    assert_eq!((rest.entries.len(), rest.end), (300 - PAGE_ENTRIES, true));
+    assert!(take(0).is_none(), "who lists it again wants to know it anew");
     listings.keep(&listings.ask(), dir(), files(3));
-    assert!(listings.take(dir(), 0).is_none(), "it was given to who asked for it");
+    assert!(take(0).is_none(), "it was given to who asked for it");
     listings.keep(&listings.ask(), dir(), part(FileKind::Regular, 0, PartOf::Gift));
-    assert_eq!(listings.take(dir(), 0), Some((Vec::new(), true)));
+    assert!(take(0).is_some_and(|given| given.entries.is_empty() && given.end));
+}
+
+#[test]
+fn a_listing_that_came_along_has_the_attributes_that_still_hold() {
+    let changes = Arc::new(Changes::new(true));
+    let (trust, platform) = ((Trust::ForAWhile, Some(0)), azekura_platform::system());
+    let listings = Listings::new(Some(LONG), trust, platform, Arc::clone(&changes));
+    let gift = || part(FileKind::Regular, 3, PartOf::Gift);
+    let asked = listings.ask();
+    listings.keep(&asked, dir(), gift());
+    let given = listings.take(dir(), 0, true).unwrap();
+    assert!(
+        given.entries.iter().all(|entry| entry.attr.is_some()) && given.since <= asked.stamp.since
+    );
+    listings.keep(&listings.ask(), dir(), gift());
+    let given = listings.take(dir(), 0, false).unwrap();
+    assert!(given.entries.iter().all(|entry| entry.attr.is_none()), "not wanted");
+    listings.keep(&listings.ask(), dir(), gift());
+    changes.note(object(1));
+    let given = listings.take(dir(), 0, true).unwrap();
+    let has_attrs: Vec<_> = given.entries.iter().map(|entry| entry.attr.is_some()).collect();
+    assert_eq!(has_attrs, [true, false, true], "what was changed here since is not believed");
+}
+
+#[test]
+fn what_was_leased_is_given_to_be_believed_no_longer_than_the_lease() {
+    let (ttl, left) = (Duration::from_secs(10), Duration::from_secs(4));
+    let (trust, changes) = ((Trust::Leased, Some(0)), Arc::new(Changes::new(true)));
+    let listings = Listings::new(Some(ttl), trust, azekura_platform::system(), changes);
+    let asked = listings.ask();
+    let until = asked.stamp.since + left;
+    let leased = Part { leased_until: Some(until), ..part(FileKind::Regular, 3, PartOf::Gift) };
+    listings.keep(&asked, dir(), leased);
+    assert_eq!(listings.take(dir(), 0, true).unwrap().since + ttl, until);
 }
 
 #[test]

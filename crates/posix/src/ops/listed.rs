@@ -17,7 +17,7 @@ use super::readdir::{
     ATTR_BYTES, DOT_DOT, DirPage, ENTRY_BYTES, Filling, SHARDS_AT_ONCE, shard_page_bytes,
 };
 use crate::errno::of_client;
-use crate::listed::{Asked, Listed, Look, Part, PartOf};
+use crate::listed::{Asked, Given, Listed, Look, Part, PartOf};
 use crate::{Credentials, Errno, FileSystem, Result};
 
 /// Names and attributes that are asked for at a time, in bytes: what an engine gives at most.
@@ -30,7 +30,7 @@ const REQUESTS_MAX: usize = 128;
 impl FileSystem {
     /// Whether what listings bring along is believed for a moment, as the pool is far now.
     pub fn keeps_listed(&self) -> bool {
-        self.listed.is_on(|| self.pool().round_trip_us())
+        self.listed.is_on(|from_us| self.pool().far_us(from_us))
     }
 
     /// Attributes of a name, and when they were asked for, if a listing has brought them along and they are
@@ -145,9 +145,8 @@ impl FileSystem {
         }
     }
 
-    /// A page of a directory after a cookie as it came along, without attributes: for a front end that lists
-    /// with them, and finds them by [`FileSystem::lookup_for`]. Where one directory after the other is listed
-    /// those that come next come along. `None` if it is to be asked for by itself.
+    /// A page of a directory after a cookie as it came along, with the attributes that are believed still. Where one
+    /// directory after the other is listed those that come next come along. `None` if it is to be asked for by itself.
     pub(super) fn readdir_brought(
         &self,
         caller: &Credentials,
@@ -155,22 +154,25 @@ impl FileSystem {
         cookie: u64,
     ) -> Result<Option<DirPage>> {
         let after = if cookie <= DOT_DOT { 0 } else { cookie };
-        let mut found = self.listed.take(dir, after);
+        let asked = self.cache.ask_any_dir();
+        let mut found = self.listed.take(dir, after, true);
         if found.is_none() && after == 0 {
             let beside = self.listed.beside(dir);
             if !beside.is_empty() {
                 self.list_together([&[dir], &*beside].concat());
-                found = self.listed.take(dir, after);
+                found = self.listed.take(dir, after, true);
             }
         }
-        let Some((entries, end)) = found else { return Ok(None) };
+        let Some(Given { entries, end, since }) = found else { return Ok(None) };
         let mut page = Filling::new(0);
         if cookie < DOT_DOT {
             self.list_dots(caller, dir, cookie, &mut page)?;
         }
         let mut page = page.into_page();
         page.entries.extend(entries);
-        page.end = end;
+        (page.end, page.since) = (end, Some(since));
+        let age = self.now().saturating_duration_since(since);
+        self.keep_met_dirs(asked.earlier_by(age), &page);
         Ok(Some(page))
     }
 
@@ -196,8 +198,8 @@ impl FileSystem {
             self.list_dots(caller, dir, cookie, &mut dots)?;
         }
         let after = if cookie <= DOT_DOT { 0 } else { cookie };
-        let (entries, end) = match self.listed.take(dir, after) {
-            Some(found) => found,
+        let (entries, end) = match self.listed.take(dir, after, false) {
+            Some(Given { entries, end, .. }) => (entries, end),
             None => self.list_and_keep(dir, after, None, (PartOf::Listing, PAGE_BYTES))?,
         };
         let mut page = dots.into_page();

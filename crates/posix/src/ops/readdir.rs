@@ -1,12 +1,15 @@
 //! Listing directories. Owns the walk over shards: a cookie names the shard and the place in it, so
 //! any page can be had without a word about earlier ones. The dot entries are made here.
 
+use std::time::Instant;
+
 use azekura_client::Call;
 use azekura_proto::Oid;
 use azekura_proto::attr::FileKind;
 use azekura_proto::message::typed::{GetAttr, ReadDirectory};
 use azekura_proto::message::{DirCookie, DirEntry};
 
+use crate::cache::AskedAny;
 use crate::errno::of_client;
 use crate::listed::{Listed, Part, PartOf};
 use crate::{Access, Credentials, Errno, FileSystem, Result, permission};
@@ -42,6 +45,9 @@ pub struct DirPage {
     pub entries: Vec<Listed>,
     /// Nothing follows after these.
     pub end: bool,
+    /// From when it is, if it came along with something else before it was wanted: it may be believed for as much
+    /// shorter.
+    pub since: Option<Instant>,
 }
 
 /// A page that is being filled.
@@ -108,36 +114,15 @@ impl FileSystem {
         page_bytes: u32,
         attrs: AttrsWanted,
     ) -> Result<DirPage> {
-        if self.keeps_listed() {
-            if attrs == AttrsWanted::No {
-                return self.readdir_listed(caller, dir, cookie);
-            }
-            if let Some(page) = self.readdir_brought(caller, dir, cookie)? {
-                return Ok(page);
-            }
+        let keeps = self.keeps_listed();
+        if keeps && attrs == AttrsWanted::No {
+            return self.readdir_listed(caller, dir, cookie);
         }
-        let mut filling = Filling::new(page_bytes);
-        if cookie < DOT_DOT {
-            self.list_dots(caller, dir, cookie, &mut filling)?;
-        }
-        let after = if cookie > DOT_DOT { cookie } else { 0 };
-        let with_attrs = attrs != AttrsWanted::No;
-        let keeps = with_attrs && self.keeps_listed();
-        let asked = keeps.then(|| (self.listed.ask(), self.cache.ask_any_dir()));
-        let end = self.list(dir, after, with_attrs, &mut filling)?;
-        let mut page = DirPage { end, ..filling.page };
-        if let Some((asked, asked_dir)) = asked {
-            // Names that come next are looked at, files opened and directories listed.
-            for (oid, attr) in page.entries.iter().filter_map(|e| Some((e.oid, e.attr.as_ref()?))) {
-                if attr.kind == FileKind::Directory {
-                    self.cache.keep_met_dir(asked_dir, oid, Box::new(attr.clone()));
-                }
-            }
-            let entries = page.entries.iter().filter(|entry| entry.cookie > DOT_DOT).cloned();
-            let (entries, until, what) = (entries.collect(), None, PartOf::Listing);
-            let part = Part { after, until, entries, end, what, leased_until: None };
-            self.listed.keep(&asked, dir, part);
-        }
+        let brought = if keeps { self.readdir_brought(caller, dir, cookie)? } else { None };
+        let mut page = match brought {
+            Some(page) => page,
+            None => self.readdir_asked(caller, dir, cookie, page_bytes, attrs)?,
+        };
         if attrs == AttrsWanted::All {
             self.complete(&mut page.entries)?;
         }
@@ -148,6 +133,44 @@ impl FileSystem {
             }
         }
         Ok(page)
+    }
+
+    /// The same, of which nothing has come along.
+    fn readdir_asked(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        cookie: u64,
+        page_bytes: u32,
+        attrs: AttrsWanted,
+    ) -> Result<DirPage> {
+        let mut filling = Filling::new(page_bytes);
+        if cookie < DOT_DOT {
+            self.list_dots(caller, dir, cookie, &mut filling)?;
+        }
+        let after = if cookie > DOT_DOT { cookie } else { 0 };
+        let with_attrs = attrs != AttrsWanted::No;
+        let keeps = with_attrs && self.keeps_listed();
+        let asked = keeps.then(|| (self.listed.ask(), self.cache.ask_any_dir()));
+        let end = self.list(dir, after, with_attrs, &mut filling)?;
+        let page = DirPage { end, ..filling.page };
+        if let Some((asked, asked_dir)) = asked {
+            self.keep_met_dirs(asked_dir, &page);
+            let entries = page.entries.iter().filter(|entry| entry.cookie > DOT_DOT).cloned();
+            let (entries, until, what) = (entries.collect(), None, PartOf::Listing);
+            let part = Part { after, until, entries, end, what, leased_until: None };
+            self.listed.keep(&asked, dir, part);
+        }
+        Ok(page)
+    }
+
+    /// Keeps the directories that a page has: names that come next are looked at, files opened and directories listed.
+    pub(super) fn keep_met_dirs(&self, asked: AskedAny, page: &DirPage) {
+        for (oid, attr) in page.entries.iter().filter_map(|e| Some((e.oid, e.attr.as_ref()?))) {
+            if attr.kind == FileKind::Directory {
+                self.cache.keep_met_dir(asked, oid, Box::new(attr.clone()));
+            }
+        }
     }
 
     /// The entries after a cookie, or from the start after 0, until the page is full. Tells whether the
