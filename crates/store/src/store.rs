@@ -156,6 +156,17 @@ impl Store {
         self.kv.get(space, key)
     }
 
+    /// The same for one who may know that there is none: `is_absent` is asked before that is looked for on the disk,
+    /// which takes looking through everything.
+    pub fn get_unless(
+        &self,
+        space: Space,
+        key: &[u8],
+        is_absent: impl FnOnce() -> bool,
+    ) -> Result<Option<Value>, StoreError> {
+        self.kv.get_unless(space, key, is_absent)
+    }
+
     /// Makes all changes of a batch, or none. On return they are with the operating system, and
     /// survive the end of this process, but not yet a crash of the machine.
     ///

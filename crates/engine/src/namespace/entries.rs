@@ -16,7 +16,7 @@ use crate::namespace::attributes::{complete, load_inode, local_attributes};
 use crate::namespace::leased_names;
 use crate::node::Node;
 use crate::records::record::{Bucket, Inode, Orphan, entry_key};
-use crate::records::stored::load;
+use crate::records::stored::load_unless;
 use crate::records::update::Update;
 use crate::requests::retry::{Caller, FirstAnswer};
 use crate::requests::sessions::Session;
@@ -37,7 +37,8 @@ pub(crate) fn find_entry(
     leased_names::wait_for_holder(node, target, dir, who);
     let key = entry_key(dir, name);
     target.wait_free(&[(LockKey::Entry(key), true)])?;
-    let bucket: Option<Bucket> = load(&target.store, Space::Entry, &key)?;
+    let bucket: Option<Bucket> =
+        load_unless(&target.store, Space::Entry, &key, || target.lacks_bucket(&key))?;
     Ok(bucket.and_then(|bucket| bucket.find(name).map(|slot| slot.entry)))
 }
 

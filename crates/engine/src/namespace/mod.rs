@@ -6,6 +6,7 @@ pub(crate) mod containers;
 pub(crate) mod dir_shards;
 pub(crate) mod entries;
 pub(crate) mod inode;
+pub(crate) mod known_names;
 pub(crate) mod leased_names;
 pub(crate) mod listing;
 pub(crate) mod numbered;

@@ -42,6 +42,16 @@ pub(crate) fn load<T: DeserializeOwned>(
     space: Space,
     key: &[u8],
 ) -> Result<Option<T>, Status> {
-    let value: Option<Value> = store.get(space, key).map_err(store_status)?;
+    load_unless(store, space, key, || false)
+}
+
+/// The same for one who may know that there is none.
+pub(crate) fn load_unless<T: DeserializeOwned>(
+    store: &Store,
+    space: Space,
+    key: &[u8],
+    is_absent: impl FnOnce() -> bool,
+) -> Result<Option<T>, Status> {
+    let value: Option<Value> = store.get_unless(space, key, is_absent).map_err(store_status)?;
     value.map(|value| decode(&value)).transpose()
 }

@@ -50,6 +50,7 @@ impl<'a> Update<'a> {
         match written {
             Some((_, _, Some(value))) => decode(value).map(Some),
             Some((_, _, None)) => Ok(None),
+            None if space == Space::Entry && self.target.lacks_bucket(key) => Ok(None),
             None => match self.target.store.get(space, key).map_err(store_status)? {
                 Some(value) => decode(&value).map(Some),
                 None => Ok(None),
@@ -74,10 +75,14 @@ impl<'a> Update<'a> {
     /// Makes the writes. Answers which inodes they removed. Whoever changes directory shards has
     /// the namespace lock.
     pub(crate) fn commit(mut self) -> Result<Removed, Status> {
+        let target = self.target;
         let shards = std::mem::take(&mut self.shards);
         for (dir, stat) in &shards {
             match stat {
-                Some(stat) if !self.target.dir_shards.is_dirty(*dir) => {
+                Some(stat) if !target.dir_shards.is_dirty(*dir) => {
+                    if target.dir_shards.get(&target.store, *dir)?.is_none() {
+                        target.known_names.begin(*dir);
+                    }
                     let record = StoredShard { stat: *stat, dirty: true };
                     self.put(Space::DirShard, &dir.to_bytes(), &record);
                 }
@@ -91,14 +96,25 @@ impl<'a> Update<'a> {
         let gone = self.writes.iter().filter(gone);
         let removed_inodes =
             gone.filter_map(|(_, key, _)| Oid::from_bytes(key)).map(Oid::container).collect();
-        let target = self.target;
+        let mut gone_entries = Vec::new();
+        for (_, key, value) in self.writes.iter().filter(|(space, ..)| *space == Space::Entry) {
+            match value {
+                Some(_) => target.known_names.add(key),
+                None => gone_entries.push(key.clone()),
+            }
+        }
         if !self.writes.is_empty() {
             target.store.commit(self.into_batch()).map_err(store_status)?;
         }
+        for key in gone_entries {
+            target.known_names.remove(&key);
+        }
         for (dir, stat) in shards {
-            match stat {
-                Some(stat) => target.dir_shards.set(dir, stat, target.platform.now()),
-                None => target.dir_shards.forget(dir),
+            if let Some(stat) = stat {
+                target.dir_shards.set(dir, stat, target.platform.now());
+            } else {
+                target.dir_shards.forget(dir);
+                target.known_names.forget(dir);
             }
         }
         Ok(removed_inodes)

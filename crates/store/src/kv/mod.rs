@@ -169,6 +169,16 @@ impl KeyValues {
     }
 
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        self.get_unless(space, key, || false)
+    }
+
+    /// The same; the database is not looked through if `is_absent` knows that it has no such key.
+    pub(crate) fn get_unless(
+        &self,
+        space: Space,
+        key: &[u8],
+        is_absent: impl FnOnce() -> bool,
+    ) -> Result<Option<Value>, StoreError> {
         with_stored_key(space, key, |full| {
             // First: what leaves the overlay is in the database and in the cache by then.
             if self.front.overlay.holds(space) {
@@ -178,13 +188,18 @@ impl KeyValues {
                     Known::Nothing => {}
                 }
             }
+            if space.is_cached() {
+                match self.cache.lookup(full) {
+                    Known::Value(value) => return Ok(Some(value)),
+                    Known::Absent => return Ok(None),
+                    Known::Nothing => {}
+                }
+            }
+            if is_absent() {
+                return Ok(None);
+            }
             if !space.is_cached() {
                 return self.get_stored(space, full);
-            }
-            match self.cache.lookup(full) {
-                Known::Value(value) => return Ok(Some(value)),
-                Known::Absent => return Ok(None),
-                Known::Nothing => {}
             }
             let miss = self.cache.begin_read(full);
             let value = self.get_stored(space, full)?;
