@@ -89,10 +89,10 @@ class FarPool:
         wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
 
     def asked(self, *kinds):
-        """How many requests of these kinds the engine has had."""
+        """How many requests of these kinds, or of all, the engine has had."""
         page = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7071/metrics').read().decode())"
         lines = self.lab.python("far", page).stdout.splitlines()
-        wanted = [f'kind="{kind}"' for kind in kinds]
+        wanted = [f'kind="{kind}"' for kind in kinds] or ['kind="']
         counts = [line.split()[1] for line in lines if any(kind in line for kind in wanted)]
         return sum(map(int, counts))
 

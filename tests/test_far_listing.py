@@ -63,6 +63,16 @@ def test_a_long_listing_does_not_wait_for_each_file(tree):
     assert trips < 3 * DIRECTORIES, trips
 
 
+def test_without_a_delay_no_file_is_asked_for_by_itself_either(tree):
+    tree.distance(0)
+    before = tree.asked()
+    said = tree.run("ls", "-lR", "/azekura/tree")
+    sizes = [int(line.split()[4]) for line in said.splitlines() if line.startswith("-")]
+    assert sorted(sizes) == sorted(list(range(FILES)) * DIRECTORIES)
+    asked = tree.asked() - before
+    assert asked < DIRECTORIES * FILES / 2, asked
+
+
 def test_what_children_do_is_seen_at_once(tree):
     said, _ = run(tree, sys.executable, "-c", PARENT, "/azekura/tree")
     assert said.split() == ["seen"]

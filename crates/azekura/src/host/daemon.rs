@@ -1,5 +1,5 @@
-//! Programs in the background. The program starts itself again as a child, which leaves the
-//! session, does its work with standard error in a log file, and says over its standard output
+//! Programs in the background. The program starts itself again as a child, which leaves the process
+//! group, does its work with standard error in a log file, and says over its standard output
 //! when it is ready or why it cannot be. The parent returns only then.
 
 use std::ffi::OsString;
@@ -104,6 +104,21 @@ pub(crate) fn launch_and_hear(
     Err(anyhow!(said.replace('\u{1f}', "\n")))
 }
 
+/// Leaves the process group of whoever has started this process: what a terminal sends, also when it goes, is not meant for
+/// it. It stays in the session. Kernels share the processors out among sessions (`sched_autogroup`), and a thread that
+/// gives its processor away gives it to its own session: with one of its own, an engine and those who ask it would wait for
+/// each other's time to be over.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn leave_group() -> Result<()> {
+    match rustix::process::setpgid(None, None) {
+        // Who leads a session has a group already.
+        Ok(()) | Err(rustix::io::Errno::PERM) => Ok(()),
+        Err(error) => Err(error).context("cannot start a process group of its own"),
+    }
+}
+
 /// The child's side: tells the parent how the start went.
 #[derive(Debug)]
 #[must_use]
@@ -112,10 +127,10 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Leaves the session of the parent if this is a child in the background.
+    /// Leaves the process group of the parent if this is a child in the background.
     pub fn begin(in_background: bool) -> Result<Self> {
         if in_background {
-            rustix::process::setsid().context("cannot start a session of its own")?;
+            leave_group()?;
             std::env::set_current_dir("/").context("cannot change to /")?;
         }
         Ok(Self { in_background })

@@ -19,6 +19,7 @@ use super::handover::{self, FromServer};
 use super::mounted::MountedCommand;
 use super::namespace::Users;
 use crate::connect;
+use crate::host::daemon;
 use crate::outcome::Verdict;
 use crate::reading::{ReadArgs, WriteArgs};
 use crate::report;
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &ServingArgs) -> Result<Verdict> {
     // Before anything is opened.
     descriptors::close_all(&descriptors::inherited());
     // What a terminal sends is meant for the command.
-    rustix::process::setsid().context("cannot leave the terminal")?;
+    daemon::leave_group()?;
     rustix::process::chdir("/").context("cannot change to /")?;
     let line = rustix::stdio::stdin().try_clone_to_owned().context("no descriptors are left")?;
     match ServedMount::begin(args, line, || connect::pool(&args.pool)) {
