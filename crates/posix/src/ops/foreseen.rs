@@ -20,7 +20,7 @@ use rustix::fs::OFlags;
 use crate::listed::{Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
 use crate::looked_up::LookedUpFile;
 use crate::reader::FileReader;
-use crate::{Credentials, FileSystem, OpenFile, Result};
+use crate::{Credentials, FileSystem, FsConfig, OpenFile, Result};
 
 /// Of a directory whose files are opened by name so much is listed, in bytes.
 const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
@@ -71,7 +71,7 @@ impl FileSystem {
         name: &[u8],
         flags: OFlags,
     ) -> Result<Option<(Attr, OpenFile)>> {
-        if !self.keeps_listed() || flags.contains(OFlags::DIRECTORY) {
+        if !self.brings_files() || flags.contains(OFlags::DIRECTORY) {
             return Ok(None);
         }
         let waits = &self.reading.waits;
@@ -111,6 +111,14 @@ impl FileSystem {
             file.reader = Arc::new(reader);
         }
         Ok(Some((attr, file)))
+    }
+
+    /// Whether files are brought: others wait for the leases of their names, so only where a round trip is dear.
+    fn brings_files(&self) -> bool {
+        self.listed.is_on(|from_us| {
+            let dear_us = if from_us == 0 { 0 } else { FsConfig::LISTED_FOR_ALL_FROM_US };
+            self.pool().far_us(from_us.max(dear_us))
+        })
     }
 
     /// How much of contents the link to a directory's entry carries ahead, in bytes.
