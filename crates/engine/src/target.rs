@@ -21,7 +21,6 @@ use crate::clock;
 use crate::data::handed_out::HandedOut;
 use crate::data::leases::{Given, Leases};
 use crate::namespace::dir_shards::DirShards;
-use crate::namespace::known_names::KnownNames;
 use crate::object_counts::{ObjectCounts, Removed};
 use crate::records::record::encode;
 use crate::records::stored::{load, store_status};
@@ -100,7 +99,6 @@ pub(crate) struct Target {
     /// Records that the background work cannot deal with.
     pub(crate) set_aside: SetAside,
     pub(crate) dir_shards: DirShards,
-    pub(crate) known_names: KnownNames,
     /// Leases on the shards of this target; [`Target::record_leases`] comes before giving one.
     pub(crate) leases: Leases,
     /// Whether it is on record that read or write leases have been given.
@@ -161,7 +159,6 @@ impl Target {
             reclaim_wanted: AtomicUsize::new(0),
             set_aside: SetAside::default(),
             dir_shards: DirShards::default(),
-            known_names: KnownNames::default(),
             leases: Leases::new(Arc::clone(&platform), boots, given),
             read_leases_recorded: AtomicBool::new(given.read),
             write_leases_recorded: AtomicBool::new(given.write),
@@ -295,12 +292,13 @@ impl Target {
 
     /// Whether it is known that there is no bucket of names with this key, without a look at the store.
     pub(crate) fn lacks_bucket(&self, key: &[u8]) -> bool {
-        let lacks = self.known_names.lacks(key);
+        let names = &self.dir_shards.names;
+        let lacks = names.lacks(key);
         debug_assert!(
             !lacks
                 || !matches!(self.store.get(Space::Entry, key), Ok(Some(_)))
                 // It has come since.
-                || !self.known_names.lacks(key),
+                || !names.lacks(key),
             "a name that is there is believed not to be"
         );
         lacks

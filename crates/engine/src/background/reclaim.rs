@@ -254,7 +254,6 @@ fn reclaim_container(target: &Target, key: &[u8]) -> Result<(), Status> {
     }
     let container = ContainerId(u32::from_be_bytes(id));
     target.dir_shards.forget_container(container);
-    target.known_names.forget_container(container);
     let mut files = Vec::new();
     target
         .store

@@ -13,6 +13,7 @@ use azekura_store::{Batch, Space, Store};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::namespace::known_names::KnownNames;
 use crate::records::record::{Bucket, count_entry, decode, encode};
 use crate::records::stored::{for_each_page, load, store_status};
 
@@ -41,6 +42,8 @@ struct Newest {
 #[derive(Debug, Default)]
 pub(crate) struct DirShards {
     newest: Mutex<HashMap<Oid, Newest>>,
+    /// Of those that began while this engine ran.
+    pub(crate) names: KnownNames,
 }
 
 impl DirShards {
@@ -66,11 +69,13 @@ impl DirShards {
     /// The shard is gone, with its record.
     pub(crate) fn forget(&self, dir: Oid) {
         self.newest.lock().remove(&dir);
+        self.names.forget(dir);
     }
 
     /// A container is gone, with its records.
     pub(crate) fn forget_container(&self, container: ContainerId) {
         self.newest.lock().retain(|dir, _| dir.container() != container);
+        self.names.forget_container(container);
     }
 
     /// Writes what has been quiet at a certain time, or all. The caller has the namespace lock.

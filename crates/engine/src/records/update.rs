@@ -81,7 +81,7 @@ impl<'a> Update<'a> {
             match stat {
                 Some(stat) if !target.dir_shards.is_dirty(*dir) => {
                     if target.dir_shards.get(&target.store, *dir)?.is_none() {
-                        target.known_names.begin(*dir);
+                        target.dir_shards.names.begin(*dir);
                     }
                     let record = StoredShard { stat: *stat, dirty: true };
                     self.put(Space::DirShard, &dir.to_bytes(), &record);
@@ -99,7 +99,7 @@ impl<'a> Update<'a> {
         let mut gone_entries = Vec::new();
         for (_, key, value) in self.writes.iter().filter(|(space, ..)| *space == Space::Entry) {
             match value {
-                Some(_) => target.known_names.add(key),
+                Some(_) => target.dir_shards.names.add(key),
                 None => gone_entries.push(key.clone()),
             }
         }
@@ -107,14 +107,12 @@ impl<'a> Update<'a> {
             target.store.commit(self.into_batch()).map_err(store_status)?;
         }
         for key in gone_entries {
-            target.known_names.remove(&key);
+            target.dir_shards.names.remove(&key);
         }
         for (dir, stat) in shards {
-            if let Some(stat) = stat {
-                target.dir_shards.set(dir, stat, target.platform.now());
-            } else {
-                target.dir_shards.forget(dir);
-                target.known_names.forget(dir);
+            match stat {
+                Some(stat) => target.dir_shards.set(dir, stat, target.platform.now()),
+                None => target.dir_shards.forget(dir),
             }
         }
         Ok(removed_inodes)

@@ -198,12 +198,11 @@ impl KeyValues {
             if is_absent() {
                 return Ok(None);
             }
-            if !space.is_cached() {
-                return self.get_stored(space, full);
-            }
-            let miss = self.cache.begin_read(full);
+            let miss = space.is_cached().then(|| self.cache.begin_read(full));
             let value = self.get_stored(space, full)?;
-            self.cache.finish_read(&miss, full, value.as_ref());
+            if let Some(miss) = miss {
+                self.cache.finish_read(&miss, full, value.as_ref());
+            }
             Ok(value)
         })
     }
