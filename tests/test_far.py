@@ -3,6 +3,8 @@ is fetched in vain, and memory stays bounded. Nothing is said here about speed."
 
 import hashlib
 import random
+import re
+import shutil
 import sys
 import time
 
@@ -37,6 +39,16 @@ for at, count in places:
     assert len(data) == min(count, size - at), (at, len(data))
     digest.update(data)
 print(digest.hexdigest(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+# Reads the beginning of a file, and keeps its connections.
+HOLD = """
+import os, sys, time
+fd = os.open("/azekura/data", os.O_RDONLY)
+os.pread(fd, 4 << 20, 0)
+print("read", flush=True)
+time.sleep(60)
 """
 
 
@@ -167,6 +179,20 @@ def test_a_long_listing_through_a_mount_asks_nothing_of_each_file(far):
         assert said.stdout == "yes\n"
     finally:
         far.lab.exec("near", BINARY, "umount", mount)
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="needs ss (iproute2)")
+@pytest.mark.parametrize(("delay", "is_paced"), [("0ms", False), ("10ms", True)])
+def test_an_engine_spreads_what_it_sends_over_a_long_way(far, delay, is_paced):
+    far.link(f"delay={delay}")
+    child = far.start("near", sys.executable, "-c", HOLD)
+    wait_until(lambda: "read" in child.log.read_text(), "the file is read")
+    said = far.lab.exec("far", "ss", "-Htin", "state", "established", "sport", "=", ":7070").stdout
+    sent = re.findall(r"bytes_sent:(\d+).* pacing_rate [^ /]*(/\S+)?", said)
+    limits = [limit for count, limit in sent if int(count) > 100_000]
+    assert limits, said
+    assert all(bool(limit) == is_paced for limit in limits), said
+    child.kill()
 
 
 def test_what_a_link_carries_is_on_record_for_the_next_program(far, world):

@@ -1,11 +1,18 @@
-//! What long streams are spared of the kernel's congestion control. Owns one case, and leaves every other control as
-//! the system has it. BBR forgets the smallest round trip when ten seconds have brought no smaller one, and then sends
-//! next to nothing for a fifth of a second to measure it (draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.5,
-//! `ProbeRTT`). Connections that were made together do that together, so that a stream over all of them stops. For what
-//! an engine answers that is of no use: whoever asks bounds what is on its way, by a round trip of its own measuring. So
-//! the control is taken up anew before: it begins with the round trip and the window that the kernel knows, and forgets
-//! nothing else that it would not learn again within some round trips. What is sent without being asked for (writes) is
-//! left alone: there the control is what bounds it.
+//! What the kernel's congestion control is helped with, or spared. Owns two cases, and leaves every control as the system
+//! has it.
+//!
+//! *Bursts.* A control that does not pace (Reno, CUBIC) sends what it may as fast as the host can. After a pause that is
+//! all that the last round trips have allowed, at once: more than the queues of a long way hold, and for each such loss
+//! the connection is slow for many round trips. So the kernel is asked to spread it over the round trip, where that is
+//! long enough for it to matter; on short ways it would cost the processor more than it brings.
+//!
+//! *The looking for the round trip.* BBR forgets the smallest round trip when ten seconds have brought no smaller one,
+//! and then sends next to nothing for a fifth of a second to measure it
+//! (draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.5, `ProbeRTT`). Connections that were made together do that
+//! together, so that a stream over all of them stops. For what an engine answers that is of no use: whoever asks bounds
+//! what is on its way, by a round trip of its own measuring. So the control is taken up anew before: it begins with the
+//! round trip and the window that the kernel knows, and forgets nothing else that it would not learn again within some
+//! round trips. What is sent without being asked for (writes) is left alone: there the control is what bounds it.
 
 use std::net::TcpStream;
 use std::sync::OnceLock;
@@ -14,38 +21,67 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 
-use crate::Socket;
+use crate::{Socket, sys};
 
 const BBR: &str = "bbr";
 /// Always there, and allowed to everybody.
 const ANOTHER: &str = "reno";
 /// Before the ten seconds are over, also where data are sent at some distance.
-const TAKEN_UP_EVERY: Duration = Duration::from_secs(7);
+const SEEN_TO_EVERY: Duration = Duration::from_secs(7);
 /// Fewer bytes at a time are no long stream.
 const STREAM_BYTES: usize = 16 * 1024;
+/// What goes over shorter ways is not paced.
+const PACED_FROM: Duration = Duration::from_millis(1);
+/// More bytes per second than anything sends (all ones would ask for no pacing): how fast it is to be is left to the
+/// kernel, which paces by what the control allows per round trip.
+const FASTEST: u64 = u64::MAX - 1;
 
 /// The congestion control of one connection.
 #[derive(Debug)]
 pub(crate) struct Congestion {
-    taken_up: Instant,
+    /// What is sent was asked for by a peer who bounds what is on its way.
+    answers: bool,
+    has_sent: bool,
+    is_paced: bool,
+    seen: Instant,
 }
 
 impl Congestion {
     /// That of a connection that was made just now.
     pub(crate) fn new() -> Self {
-        Self { taken_up: Instant::now() }
+        Self { answers: false, has_sent: false, is_paced: false, seen: Instant::now() }
+    }
+
+    /// From now on what is sent was asked for by a peer who bounds what is on its way.
+    pub(crate) fn only_answers(&mut self) {
+        self.answers = true;
     }
 
     /// So many bytes are about to be sent.
     pub(crate) fn before_sending(&mut self, socket: &Socket, bytes: usize) {
         let Socket::Tcp(stream) = socket else { return };
-        if bytes < STREAM_BYTES || self.taken_up.elapsed() < TAKEN_UP_EVERY {
+        if bytes < STREAM_BYTES {
             return;
         }
-        self.taken_up = Instant::now();
-        // Else it stays as it is, and the stream stops for a moment now and then.
-        let _ = take_up_anew(stream);
+        let is_due = self.seen.elapsed() >= SEEN_TO_EVERY;
+        if std::mem::replace(&mut self.has_sent, true) && !is_due {
+            return;
+        }
+        // What cannot be had is done without: more is lost in bursts, a stream stops for a moment now and then.
+        if !self.is_paced && is_far(stream) {
+            self.is_paced = sys::pace(stream, FASTEST).is_ok();
+        }
+        if is_due {
+            self.seen = Instant::now();
+            if self.answers {
+                let _ = take_up_anew(stream);
+            }
+        }
     }
+}
+
+fn is_far(stream: &TcpStream) -> bool {
+    matches!(sys::smallest_round_trip(stream), Ok(Some(round_trip)) if round_trip >= PACED_FROM)
 }
 
 fn take_up_anew(stream: &TcpStream) -> Result<(), Errno> {
@@ -81,14 +117,27 @@ mod tests {
                 continue;
             }
             let socket = Socket::Tcp(stream);
-            let long_ago = Instant::now().checked_sub(TAKEN_UP_EVERY).unwrap();
-            let mut congestion = Congestion { taken_up: long_ago };
+            let long_ago = Instant::now().checked_sub(SEEN_TO_EVERY).unwrap();
+            let mut congestion = Congestion { answers: true, seen: long_ago, ..Congestion::new() };
             congestion.before_sending(&socket, STREAM_BYTES - 1);
-            assert_eq!(congestion.taken_up, long_ago, "{name}");
+            assert_eq!(congestion.seen, long_ago, "{name}");
             congestion.before_sending(&socket, STREAM_BYTES);
-            assert!(congestion.taken_up > long_ago, "{name}");
+            assert!(congestion.seen > long_ago, "{name}");
             let Socket::Tcp(stream) = &socket else { unreachable!() };
             assert_eq!(tcp_congestion(stream).unwrap(), name);
         }
+    }
+
+    #[test]
+    fn what_goes_over_a_short_way_is_not_paced() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!is_far(&stream));
+        let socket = Socket::Tcp(stream);
+        Congestion::new().before_sending(&socket, STREAM_BYTES);
+        let Socket::Tcp(stream) = socket else { unreachable!() };
+        assert_eq!(sys::pace_of(&stream).unwrap(), u64::MAX);
+        sys::pace(&stream, FASTEST).unwrap();
+        assert_eq!(sys::pace_of(&stream).unwrap(), FASTEST);
     }
 }

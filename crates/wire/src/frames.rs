@@ -377,18 +377,17 @@ pub struct FrameWriter {
     socket: Arc<Socket>,
     output: Vec<u8>,
     ring: Option<Outgoing>,
-    /// Where what is sent was asked for, and bounded so.
-    congestion: Option<Congestion>,
+    congestion: Congestion,
 }
 
 impl FrameWriter {
     pub(crate) fn new(socket: Arc<Socket>) -> Self {
-        Self { socket, output: Vec::with_capacity(512), ring: None, congestion: None }
+        Self { socket, output: Vec::with_capacity(512), ring: None, congestion: Congestion::new() }
     }
 
     /// What is sent was asked for by a peer who bounds what is on its way: see [`Congestion`].
     pub(crate) fn only_answers(&mut self) {
-        self.congestion = Some(Congestion::new());
+        self.congestion.only_answers();
     }
 
     /// What is sent from here on goes by a ring. Nothing may wait to be sent.
@@ -424,7 +423,7 @@ impl FrameWriter {
     /// # Errors
     /// If the socket fails.
     pub fn flush(&mut self, bulk: &[u8]) -> io::Result<()> {
-        self.before_sending(bulk.len());
+        self.congestion.before_sending(&self.socket, bulk.len());
         let parts = [self.output.as_slice(), bulk];
         let sent = match &mut self.ring {
             _ if self.output.is_empty() && bulk.is_empty() => Ok(()),
@@ -441,12 +440,6 @@ impl FrameWriter {
     /// If the socket fails.
     pub(crate) fn continue_bulk(&mut self, bulk: &[u8]) -> io::Result<()> {
         self.socket.write_all(&mut [IoSlice::new(bulk)], false)
-    }
-
-    fn before_sending(&mut self, bulk_bytes: usize) {
-        if let Some(congestion) = &mut self.congestion {
-            congestion.before_sending(&self.socket, bulk_bytes);
-        }
     }
 
     /// Sends the waiting message, whose first byte carries a descriptor.
@@ -473,7 +466,7 @@ impl FrameWriter {
     /// # Errors
     /// If the socket fails.
     pub(crate) fn flush_before_bulk(&mut self, bulk_bytes: usize) -> io::Result<()> {
-        self.before_sending(bulk_bytes);
+        self.congestion.before_sending(&self.socket, bulk_bytes);
         let sent = self
             .announce(self.output.len() + bulk_bytes)
             .and_then(|()| self.socket.write_all(&mut [IoSlice::new(&self.output)], true));

@@ -13,6 +13,7 @@ mod ring;
 mod secret;
 mod socket;
 mod source;
+mod sys;
 mod tickets;
 
 pub use connection::Connection;

@@ -12,8 +12,8 @@ use azekura_netlab::{Change, Lab, Topology};
 use azekura_posix::TraceRecord;
 use azekura_proto::pool_map::Address;
 
-use super::pattern::{Extent, Pattern};
-use super::reader::{READER_COMMAND, Reading};
+use super::pattern::{Extent, Made, Pattern};
+use super::reader::{READER_COMMAND, Reading, path_of};
 use crate::chart::Scale;
 use crate::experiment::frame::{Cells, Figure, Line, Parameter, Settings, Value};
 use crate::experiment::scratch_pool::{EngineProcess, EngineProcesses};
@@ -217,6 +217,14 @@ impl Engines {
     }
 }
 
+/// What the reading program is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Make,
+    Write,
+    Read,
+}
+
 fn server(number: usize) -> String {
     format!("server{}", number + 1)
 }
@@ -256,7 +264,8 @@ pub(super) struct FarPool {
     lab: Lab,
     links: usize,
     rounds: usize,
-    made: Vec<u64>,
+    /// The files that are there.
+    made: Vec<String>,
 }
 
 impl FarPool {
@@ -337,12 +346,15 @@ impl FarPool {
     ) -> Result<Reading> {
         self.make(workload)?;
         self.shape(workload.link, workload.spread_ms)?;
+        if workload.pattern.made() == Made::EachTime {
+            self.run_reader(workload, Task::Write)?;
+        }
         let trace = self.scratch.path("trace");
         std::fs::write(&trace, "").with_context(|| format!("cannot write {trace}"))?;
         let begun = Instant::now();
         std::thread::scope(|scope| {
             let this = &*self;
-            let reader = scope.spawn(move || this.run_reader(workload, false));
+            let reader = scope.spawn(move || this.run_reader(workload, Task::Read));
             for (after, shape) in changes {
                 let left = after.saturating_sub(begun.elapsed());
                 std::thread::sleep(left);
@@ -362,16 +374,16 @@ impl FarPool {
 
     /// Makes the file, if no run before has read it.
     fn make(&mut self, workload: &Workload<'_>) -> Result<()> {
-        let bytes = workload.extent.file_bytes;
-        if !self.made.contains(&bytes) {
+        let path = path_of(workload.pattern, workload.extent.file_bytes);
+        if !self.made.contains(&path) {
             self.shape(LinkShape::gigabit(0), 0)?;
-            self.run_reader(workload, true)?;
-            self.made.push(bytes);
+            self.run_reader(workload, Task::Make)?;
+            self.made.push(path);
         }
         Ok(())
     }
 
-    fn run_reader(&self, workload: &Workload<'_>, makes: bool) -> Result<Reading> {
+    fn run_reader(&self, workload: &Workload<'_>, task: Task) -> Result<Reading> {
         let mut command = Command::new(programs::own()?);
         command.arg(READER_COMMAND);
         command.args(["--pool", &self.engines.pool_name(), "--trace", &self.scratch.path("trace")]);
@@ -381,7 +393,11 @@ impl FarPool {
         command.args(workload.limit_ms.map(|ms| format!("--limit-ms={ms}")));
         command.args(workload.requests_max.map(|requests| format!("--requests={requests}")));
         command.args(workload.p.map(|p| format!("--p={p}")));
-        command.args(makes.then_some("--make"));
+        match task {
+            Task::Make => drop(command.arg("--make")),
+            Task::Write => drop(command.arg("--write")),
+            Task::Read => {}
+        }
         for variable in ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"] {
             command.env(variable, self.scratch.dir());
         }

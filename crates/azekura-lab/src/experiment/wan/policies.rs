@@ -19,7 +19,8 @@ use crate::experiment::results;
 
 const NAME: &str = "wan-policies";
 const ADAPTIVE: &str = "sync-adaptive";
-const MEASURED: [&str; 3] = ["predictive", ADAPTIVE, "sync-adaptive-striped"];
+const PREDICTIVE: &str = "predictive";
+const MEASURED: [&str; 3] = [PREDICTIVE, ADAPTIVE, "sync-adaptive-striped"];
 /// One of the fixed sizes that `wan-fixed` has measured, and that size.
 const PLAIN: &str = "fixed=1M";
 const PLAIN_BYTES: u64 = 1 << 20;
@@ -45,10 +46,21 @@ fn per_region_mb_per_s(region_bytes: u64, round_trip_ms: u64) -> f64 {
     region_mb / (round_trip_ms as f64 / 1000.0 + region_mb / GOODPUT_MB_PER_S)
 }
 
+/// The paper's patterns, and those that programs have beside.
+fn patterns(settings: &Settings) -> impl Iterator<Item = Pattern> {
+    Pattern::chosen(settings).iter().chain(Pattern::further(settings)).copied()
+}
+
 /// The lines of a pattern's figure.
 fn policies_of(pattern: Pattern) -> Vec<&'static str> {
-    let mut policies: Vec<&str> = MEASURED.into();
-    policies.extend([PLAIN, OPTIMAL, LINK]);
+    let mut policies = Vec::new();
+    if Pattern::PAPER.contains(&pattern) {
+        policies.extend(MEASURED);
+        policies.extend([PLAIN, OPTIMAL]);
+    } else {
+        policies.push(PREDICTIVE);
+    }
+    policies.push(LINK);
     policies.extend(pattern.region_bytes().map(|_| REGIONS));
     policies
 }
@@ -74,9 +86,11 @@ impl Experiment for Policies {
         format!(
             "{} {} Fixed sizes are those of wan-fixed, if that was run into the same directory before, \
              and Optimal is the best of them. The link's line is its goodput; one request per region is what a \
-             program gets that asks for each region by itself and waits for it.",
+             program gets that asks for each region by itself and waits for it. The last {} patterns are not the paper's: \
+             these are read by the policy that Azekura takes by itself alone.",
             method(),
-            settings.repetition()
+            settings.repetition(),
+            Pattern::FURTHER.len(),
         )
     }
 
@@ -90,9 +104,9 @@ impl Experiment for Policies {
 
     fn points(&self, settings: &Settings) -> Vec<Point> {
         let mut points = Vec::new();
-        for pattern in Pattern::chosen(settings) {
+        for pattern in patterns(settings) {
             for delay in delays_ms(settings) {
-                points.extend(policies_of(*pattern).iter().map(|policy| {
+                points.extend(policies_of(pattern).iter().map(|policy| {
                     Point::of([pattern.name().into(), delay.to_string(), (*policy).into()])
                 }));
             }
@@ -101,7 +115,7 @@ impl Experiment for Policies {
     }
 
     fn figures(&self, settings: &Settings) -> Vec<Figure> {
-        let figure = |pattern: &Pattern| {
+        let figure = |pattern: Pattern| {
             let line = |policy: &str| Line {
                 title: policy.to_owned(),
                 value: USEFUL,
@@ -110,10 +124,10 @@ impl Experiment for Policies {
                     (POLICY.name, policy.to_owned()),
                 ],
             };
-            let lines = policies_of(*pattern).into_iter().map(line).collect();
-            figure_by_delay(*pattern, ("useful MB/s", Scale::Linear), lines)
+            let lines = policies_of(pattern).into_iter().map(line).collect();
+            figure_by_delay(pattern, ("useful MB/s", Scale::Linear), lines)
         };
-        Pattern::chosen(settings).iter().map(figure).collect()
+        patterns(settings).map(figure).collect()
     }
 
     fn source(&self, point: &Point, settings: &Settings, dir: &Path) -> Source {

@@ -21,7 +21,7 @@ use azekura_proto::{ObjectClass, Status, TargetId};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::{Extent, Pattern};
+use super::pattern::{Extent, Made, Pattern};
 
 /// The hidden command that the reading process runs.
 pub(crate) const READER_COMMAND: &str = "experiment-reader";
@@ -50,6 +50,9 @@ pub(crate) struct ReaderArgs {
     /// Only make the file, in both containers
     #[arg(long)]
     make: bool,
+    /// Only write to the file, in the container that the policy reads
+    #[arg(long, conflicts_with = "make")]
+    write: bool,
     #[arg(long)]
     policy: String,
     /// The parameter p of sync-adaptive
@@ -174,14 +177,27 @@ fn make_container(pool: &Pool, name: &str, file_class: ObjectClass) -> Result<()
     }
 }
 
+/// The file that is read: of those of one length there is one that was written to, and one that was not.
+pub(super) fn path_of(pattern: Pattern, bytes: u64) -> String {
+    match pattern.made() {
+        Made::Once | Made::EachTime => format!("/holes.{bytes}"),
+        Made::Truncated => format!("/truncated.{bytes}"),
+    }
+}
+
 /// Makes the file of holes that is read, unless it is there.
-fn make_file(names: &Namespace, path: &str, bytes: u64) -> Result<()> {
+fn make_file(names: &Namespace, path: &str, bytes: u64, is_written: bool) -> Result<()> {
     if names.metadata(path).is_ok_and(|attr| attr.size == bytes) {
         return Ok(());
     }
     let options = OpenOptions::new(OFlags::RDWR | OFlags::CREATE, 0o600);
     let file = names.open(path, &options).with_context(|| format!("cannot make {path}"))?;
     file.set_len(bytes).with_context(|| format!("cannot lengthen {path}"))?;
+    if is_written { write_ends(&file, path, bytes) } else { Ok(()) }
+}
+
+/// Writes to the last chunks of the file.
+fn write_ends(file: &azekura_posix::File, path: &str, bytes: u64) -> Result<()> {
     for chunk in 0..WRITTEN_CHUNKS {
         let Some(at) = (bytes - 1).checked_sub(chunk * CHUNK_BYTES) else { break };
         file.write_all_at(&[0], at).with_context(|| format!("cannot write {path}"))?;
@@ -196,9 +212,9 @@ fn make_file(names: &Namespace, path: &str, bytes: u64) -> Result<()> {
 pub(crate) fn read(args: &ReaderArgs) -> Result<()> {
     let pattern = Pattern::named(&args.pattern).context("no such pattern")?;
     let pool = connect::pool(&args.pool)?;
-    let path = format!("/holes.{}", args.file_bytes);
+    let path = path_of(pattern, args.file_bytes);
     if args.make {
-        return make(&pool, &path, args.file_bytes);
+        return make(&pool, &path, args.file_bytes, pattern.made() != Made::Truncated);
     }
     let config = FsConfig {
         read_policy: policy_of(args)?,
@@ -208,7 +224,13 @@ pub(crate) fn read(args: &ReaderArgs) -> Result<()> {
     let is_single = config.read_policy.is_one_at_a_time();
     let container = if is_single { CONTAINER } else { STRIPED_CONTAINER };
     let fs = FileSystem::mount(pool, container, config)?;
-    let reading = read_file(args, pattern, &names_of(&fs), &path)?;
+    let names = names_of(&fs);
+    let reading = if args.write {
+        write(&names, &path, args.file_bytes)?;
+        Reading::default()
+    } else {
+        read_file(args, pattern, &names, &path)?
+    };
     report::say(serde_json::to_string(&reading)?);
     Ok(())
 }
@@ -217,12 +239,19 @@ fn names_of(fs: &Arc<FileSystem>) -> Namespace {
     Namespace::new(Arc::clone(fs), Credentials::of_process())
 }
 
+/// Writes to the file.
+fn write(names: &Namespace, path: &str, bytes: u64) -> Result<()> {
+    let options = OpenOptions::new(OFlags::RDWR, 0);
+    let file = names.open(path, &options).with_context(|| format!("cannot open {path}"))?;
+    write_ends(&file, path, bytes)
+}
+
 /// Makes the file in both containers.
-fn make(pool: &Arc<Pool>, path: &str, bytes: u64) -> Result<()> {
+fn make(pool: &Arc<Pool>, path: &str, bytes: u64, is_written: bool) -> Result<()> {
     for (name, class) in [(CONTAINER, ObjectClass::S1), (STRIPED_CONTAINER, ObjectClass::SX)] {
         make_container(pool, name, class)?;
         let fs = FileSystem::mount(Arc::clone(pool), name, FsConfig::default())?;
-        make_file(&names_of(&fs), path, bytes)?;
+        make_file(&names_of(&fs), path, bytes, is_written)?;
     }
     report::say(serde_json::to_string(&Reading::default())?);
     Ok(())

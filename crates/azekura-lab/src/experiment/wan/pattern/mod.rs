@@ -1,29 +1,31 @@
-//! The nine access patterns of the paper on adaptive remote access: which regions of a file are read
-//! one after the other, and how much of it is a point. A point is whole turns of the pattern, so that each
+//! Access patterns: the nine of the paper on adaptive remote access, and others that programs have. Which regions of a
+//! file are read one after the other, and how much of it is a point. A point is whole turns of the pattern, so that each
 //! size of request pays for all that it asks for. Owns their names and figures; reads nothing itself.
+
+mod places;
+
+pub(super) use places::Region;
+use places::{
+    Chance, FOOTER_BYTES, KIB, MIB, footer, in_turn, mixed, random, random_stride, slices, stride,
+    two_columns,
+};
 
 use crate::experiment::frame::Settings;
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// A region up to this long is read in one call, a longer one in calls of [`LONG_CALL_BYTES`].
 const WHOLE_CALL_BYTES: u64 = 8 * MIB;
 const LONG_CALL_BYTES: u64 = MIB;
 /// The file of random places, as long as the paper's.
 const RANDOM_FILE_BYTES: u64 = 4 * GIB;
+/// The table that slices are read of: so many rows, each so long.
+const ROWS: u64 = 256;
+const ROW_BYTES: u64 = 4 * MIB;
 /// How far a seek of random-stride goes on at most, with what is read before it.
 const RANDOM_STRIDE_BYTES: u64 = 6 * MIB;
 /// A pattern that is read by time has a file that no reading comes to the end of. It has holes, so it takes
 /// no memory.
 const ENDLESS_BYTES: u64 = 32 * GIB;
-
-/// Bytes that follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Region {
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-}
 
 /// How much of a pattern is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +57,34 @@ pub(super) enum Pattern {
     MixedShort,
     /// 1 GiB front to back, then 61 KiB with seeks of 1 MiB.
     Shift,
+    /// Three strides in turn: 256 KiB with seeks of 768 KiB, each in its third of the file.
+    InTurn,
+    /// Of each row of 4 MiB 256 KiB at the beginning and 256 KiB after a MiB.
+    TwoColumns,
+    /// 128 KiB of each row, then the 128 KiB beside them: 15 passes over 256 rows.
+    Slices,
+    /// The last 64 KiB, then 4 MiB at a time with seeks of up to 40 MiB.
+    Footer,
+    /// As the short stride, in a file that was only given its length.
+    Holes,
+    /// Front to back, right after another program has written to the file.
+    JustWritten,
+}
+
+/// What is done to a file before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is there.
+    Once,
+    /// It was given its length, and nothing was written to it.
+    Truncated,
+    /// Another program writes to it right before.
+    EachTime,
 }
 
 impl Pattern {
-    pub(super) const ALL: [Self; 9] = [
+    /// Those of the paper.
+    pub(super) const PAPER: [Self; 9] = [
         Self::Sequential,
         Self::ShortStride,
         Self::MiddleStride,
@@ -70,12 +96,27 @@ impl Pattern {
         Self::Shift,
     ];
 
-    /// The patterns of a quick run.
-    pub(super) const QUICK: [Self; 3] = [Self::Sequential, Self::ShortStride, Self::Random];
+    /// Others.
+    pub(super) const FURTHER: [Self; 6] = [
+        Self::InTurn,
+        Self::TwoColumns,
+        Self::Slices,
+        Self::Footer,
+        Self::Holes,
+        Self::JustWritten,
+    ];
 
-    /// The patterns of a run.
+    /// The patterns of a quick run.
+    const QUICK: [Self; 3] = [Self::Sequential, Self::ShortStride, Self::Random];
+
+    /// The paper's patterns of a run.
     pub(super) fn chosen(settings: &Settings) -> &'static [Self] {
-        if settings.quick { &Self::QUICK } else { &Self::ALL }
+        if settings.quick { &Self::QUICK } else { &Self::PAPER }
+    }
+
+    /// The further patterns of a run.
+    pub(super) fn further(settings: &Settings) -> &'static [Self] {
+        if settings.quick { &[] } else { &Self::FURTHER }
     }
 
     /// The name in tables and on command lines.
@@ -90,6 +131,12 @@ impl Pattern {
             Self::Mixed => "mixed",
             Self::MixedShort => "mixed-p",
             Self::Shift => "shift",
+            Self::InTurn => "in-turn",
+            Self::TwoColumns => "two-columns",
+            Self::Slices => "slices",
+            Self::Footer => "footer",
+            Self::Holes => "holes",
+            Self::JustWritten => "just-written",
         }
     }
 
@@ -105,12 +152,18 @@ impl Pattern {
             Self::Mixed => "50 MiB, then 25 times 2 MiB with gaps",
             Self::MixedShort => "25 MiB, then 50 times 512 KiB with gaps",
             Self::Shift => "1 GiB, then 61 KiB with gaps of 1 MiB",
+            Self::InTurn => "Three strides of 256 KiB in turn",
+            Self::TwoColumns => "Two columns of 256 KiB",
+            Self::Slices => "15 slices of 128 KiB, 256 rows each",
+            Self::Footer => "The end, then 20 times 4 MiB with irregular gaps",
+            Self::Holes => "512 KiB, gaps of 3 MiB, nothing but holes",
+            Self::JustWritten => "Front to back, just written by another program",
         }
     }
 
     /// The pattern of this name.
     pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
+        Self::PAPER.into_iter().chain(Self::FURTHER).find(|pattern| pattern.name() == name)
     }
 
     /// The length of a turn in the file, in bytes, where turns follow each other; and turns in a point.
@@ -118,7 +171,7 @@ impl Pattern {
         match self {
             // Read front to back, any part is a turn: the paper's 6 GB in parts of 32 MiB.
             Self::Sequential => (32 * MIB, 192),
-            Self::ShortStride => (512 * KIB + 3 * MIB, 512),
+            Self::ShortStride | Self::Holes => (512 * KIB + 3 * MIB, 512),
             Self::MiddleStride => (9 * MIB, 200),
             Self::LongStride => (GIB, 4),
             Self::RandomStride => (RANDOM_STRIDE_BYTES, 512),
@@ -127,6 +180,13 @@ impl Pattern {
             Self::MixedShort => (125 * MIB, 12),
             // Of the sparse part.
             Self::Shift => (61 * KIB + MIB, 1024),
+            // One region of one of the three.
+            Self::InTurn => (MIB, 1536),
+            Self::TwoColumns => (ROW_BYTES, 768),
+            // A row of a pass.
+            Self::Slices => (ROW_BYTES, 15 * ROWS),
+            Self::Footer => (44 * MIB, 20),
+            Self::JustWritten => (32 * MIB, 16),
         }
     }
 
@@ -137,6 +197,9 @@ impl Pattern {
         let file_bytes = match self {
             Self::Random => RANDOM_FILE_BYTES,
             Self::Shift => settings.scaled(GIB, MIB) + turns * turn_bytes,
+            Self::InTurn => turns.next_multiple_of(3) * turn_bytes,
+            Self::Slices => ROWS * ROW_BYTES,
+            Self::Footer => turns * turn_bytes + FOOTER_BYTES,
             _ => turns * turn_bytes,
         };
         Extent { file_bytes, turns }
@@ -149,15 +212,29 @@ impl Pattern {
         Extent { file_bytes: ENDLESS_BYTES / turn_bytes * turn_bytes, turns }
     }
 
-    /// The length of its regions in bytes, where all have the same and one request for each is how
-    /// it would be read by hand.
+    /// What is done to the file before.
+    pub(super) fn made(self) -> Made {
+        match self {
+            Self::Holes => Made::Truncated,
+            Self::JustWritten => Made::EachTime,
+            _ => Made::Once,
+        }
+    }
+
+    /// The length of its regions in bytes, where all have the same (but for the end of a file that is looked at first)
+    /// and one request for each is how it would be read by hand.
     pub(super) fn region_bytes(self) -> Option<u64> {
         match self {
-            Self::ShortStride | Self::RandomStride => Some(512 * KIB),
+            Self::ShortStride | Self::RandomStride | Self::Holes => Some(512 * KIB),
             Self::MiddleStride => Some(3 * MIB),
             Self::LongStride => Some(256 * MIB),
             Self::Random => Some(8 * MIB),
-            Self::Sequential | Self::Mixed | Self::MixedShort | Self::Shift => None,
+            Self::InTurn | Self::TwoColumns => Some(256 * KIB),
+            Self::Slices => Some(128 * KIB),
+            Self::Footer => Some(4 * MIB),
+            Self::Sequential | Self::Mixed | Self::MixedShort | Self::Shift | Self::JustWritten => {
+                None
+            }
         }
     }
 
@@ -165,8 +242,10 @@ impl Pattern {
     pub(super) fn regions(self, extent: Extent, seed: u64) -> Box<dyn Iterator<Item = Region>> {
         let Extent { file_bytes, turns } = extent;
         match self {
-            Self::Sequential => Box::new(std::iter::once(Region { offset: 0, bytes: file_bytes })),
-            Self::ShortStride => Box::new(stride(0, file_bytes, 512 * KIB, 3 * MIB)),
+            Self::Sequential | Self::JustWritten => {
+                Box::new(std::iter::once(Region { offset: 0, bytes: file_bytes }))
+            }
+            Self::ShortStride | Self::Holes => Box::new(stride(0, file_bytes, 512 * KIB, 3 * MIB)),
             Self::MiddleStride => Box::new(stride(0, file_bytes, 3 * MIB, 6 * MIB)),
             Self::LongStride => Box::new(stride(0, file_bytes, 256 * MIB, 768 * MIB)),
             Self::RandomStride => {
@@ -184,6 +263,13 @@ impl Pattern {
                 let front = Region { offset: 0, bytes: file_bytes - turns * turn_bytes };
                 let rest = stride(front.bytes, file_bytes, 61 * KIB, MIB);
                 Box::new(std::iter::once(front).chain(rest))
+            }
+            Self::InTurn => Box::new(in_turn(file_bytes / 3, 256 * KIB, MIB).take(turns as usize)),
+            Self::TwoColumns => Box::new(two_columns(file_bytes, ROW_BYTES, 256 * KIB, MIB)),
+            Self::Slices => Box::new(slices(ROWS, ROW_BYTES, 128 * KIB).take(turns as usize)),
+            Self::Footer => {
+                let (turn_bytes, _) = self.turns();
+                Box::new(footer(file_bytes, turn_bytes, 4 * MIB, Chance(seed)))
             }
         }
     }
@@ -205,58 +291,6 @@ impl Pattern {
     pub(super) const fn call_bytes_max() -> usize {
         WHOLE_CALL_BYTES as usize
     }
-}
-
-/// Draws numbers (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    /// A number below `end`, all about as likely.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut drawn = self.0;
-        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (drawn ^ (drawn >> 31)) % end.max(1)
-    }
-}
-
-/// From `start`: read, skip, and again. The last region may be cut by the end of the file.
-fn stride(start: u64, file_bytes: u64, bytes: u64, skip: u64) -> impl Iterator<Item = Region> {
-    (start..file_bytes)
-        .step_by((bytes + skip) as usize)
-        .map(move |offset| Region { offset, bytes: bytes.min(file_bytes - offset) })
-}
-
-fn random(file_bytes: u64, bytes: u64, mut chance: Chance) -> impl Iterator<Item = Region> {
-    std::iter::repeat_with(move || Region { offset: chance.below(file_bytes - bytes + 1), bytes })
-}
-
-fn random_stride(file_bytes: u64, mut chance: Chance) -> impl Iterator<Item = Region> {
-    let (bytes, back, span) = (512 * KIB, 2 * MIB + 512 * KIB, 8 * MIB);
-    let mut next = Some(0);
-    std::iter::from_fn(move || {
-        let offset = next?;
-        let place = (offset + bytes + chance.below(span + 1)).saturating_sub(back);
-        next = (place + bytes <= file_bytes).then_some(place);
-        Some(Region { offset, bytes: bytes.min(file_bytes) })
-    })
-}
-
-fn mixed(
-    file_bytes: u64,
-    front_bytes: u64,
-    times: u64,
-    bytes: u64,
-    skip: u64,
-) -> impl Iterator<Item = Region> {
-    let turn_bytes = front_bytes + times * (bytes + skip);
-    (0..file_bytes.div_ceil(turn_bytes)).flat_map(move |turn| {
-        let start = turn * turn_bytes;
-        let end = file_bytes.min(start + turn_bytes);
-        let front = Region { offset: start, bytes: front_bytes.min(end - start) };
-        std::iter::once(front).chain(stride(start + front_bytes, end, bytes, skip))
-    })
 }
 
 #[cfg(test)]
@@ -311,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_point_is_whole_turns_however_small_the_scale() {
-        for pattern in Pattern::ALL {
+        for pattern in Pattern::PAPER.into_iter().chain(Pattern::FURTHER) {
             assert_eq!(Pattern::named(pattern.name()), Some(pattern));
             for scale in [1e-6, 0.01, 1.0] {
                 let extent = pattern.extent(&Settings { scale, ..FULL });
@@ -325,12 +359,38 @@ mod tests {
                 let regions: Vec<Region> = pattern.regions(extent, 7).collect();
                 assert_eq!(sum, regions.iter().map(|region| region.bytes).sum::<u64>());
                 if let Some(bytes) = pattern.region_bytes() {
+                    let first = usize::from(pattern == Pattern::Footer);
+                    let regions = &regions[first..];
                     assert!(regions.iter().all(|region| region.bytes == bytes), "{pattern:?}");
-                    assert_eq!(regions.len() as u64, extent.turns, "{pattern:?}");
+                    let runs = if pattern == Pattern::TwoColumns { 2 } else { 1 };
+                    assert_eq!(regions.len() as u64, extent.turns * runs, "{pattern:?}");
                 }
                 assert!(last.offset > 0 || extent.turns == 1, "{pattern:?} {scale}");
             }
         }
+    }
+
+    #[test]
+    fn further_patterns_are_as_they_are_called() {
+        let (quarter, eighth) = (MIB / 4, MIB / 8);
+        assert_eq!(
+            first(Pattern::InTurn, 4),
+            [(0, quarter), (512 * MIB, quarter), (GIB, quarter), (MIB, quarter)]
+        );
+        assert_eq!(
+            first(Pattern::TwoColumns, 3),
+            [(0, quarter), (MIB, quarter), (4 * MIB, quarter)]
+        );
+        let slices = first(Pattern::Slices, 4000);
+        assert_eq!(slices.len(), 15 * 256);
+        assert_eq!(slices[255..257], [(1020 * MIB, eighth), (eighth, eighth)]);
+        let footer = first(Pattern::Footer, 100);
+        assert_eq!((footer.len(), footer[0]), (21, (880 * MIB, 64 * KIB)));
+        let gaps: Vec<u64> = footer[1..].windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert!(gaps.iter().all(|gap| *gap >= 4 * MIB && *gap <= 84 * MIB), "{gaps:?}");
+        assert!(gaps.windows(2).all(|pair| pair[0] != pair[1]), "{gaps:?}");
+        assert_eq!(first(Pattern::Holes, 9), first(Pattern::ShortStride, 9));
+        assert_eq!(first(Pattern::JustWritten, 2), [(0, 512 * MIB)]);
     }
 
     #[test]
