@@ -2,6 +2,7 @@
 is fetched in vain, and memory stays bounded. Nothing is said here about speed."""
 
 import hashlib
+import json
 import random
 import re
 import shutil
@@ -49,6 +50,15 @@ fd = os.open("/azekura/data", os.O_RDONLY)
 os.pread(fd, 4 << 20, 0)
 print("read", flush=True)
 time.sleep(60)
+"""
+
+
+# Reads pieces at places that nobody foresees, for ever.
+ROAM = """
+import os, random
+fd = os.open("/azekura/data", os.O_RDONLY)
+while True:
+    os.pread(fd, 1 << 20, random.randrange(20) << 20)
 """
 
 
@@ -192,6 +202,22 @@ def test_an_engine_spreads_what_it_sends_over_a_long_way(far, delay, is_paced):
     limits = [limit for count, limit in sent if int(count) > 100_000]
     assert limits, said
     assert all(bool(limit) == is_paced for limit in limits), said
+    child.kill()
+
+
+def test_an_engine_that_moves_away_is_noticed_while_nothing_but_data_is_asked_for(far):
+    trace = far.world.base / "trace"
+    options = ("--read-policy", "predictive", "--trace", trace)
+    child = far.lab.start("near", *far.preloaded(sys.executable, "-c", ROAM, options=options))
+    time.sleep(3)
+    far.link("delay=15ms")
+
+    def last_plan():
+        """Of near files nothing is planned."""
+        lines = trace.read_text().split("\n")[:-1] if trace.exists() else []
+        return json.loads(lines[-1]) if lines else {"round_trip_us": 0}
+
+    wait_until(lambda: last_plan()["round_trip_us"] > 20_000, "reads are planned anew")
     child.kill()
 
 

@@ -154,6 +154,7 @@ impl Session {
             return (vec![self.call(call)], true);
         }
         let pace = Pace::new(&*self.identity().platform);
+        let begun = pace.since();
         let mut progress: Vec<Progress> = calls.iter().map(|_| Progress::default()).collect();
         let mut streams = self.open_streams(calls, &mut progress, &pace);
         // What this thread carries out itself begins when the others have theirs.
@@ -162,6 +163,11 @@ impl Session {
         }
         for stream in &mut streams {
             while stream.collect(calls, &mut progress, &pace) {}
+        }
+        if calls.iter().any(Exchange::has_data) {
+            for stream in &mut streams {
+                stream.look_at_distance(begun);
+            }
         }
         let is_once = progress.iter().all(|progress| progress.result.is_some());
         let replies = calls
@@ -397,6 +403,17 @@ impl Stream {
             // It has been answered already, and took what it took: others have their time from now on.
             Ok(()) if self.is_called => pace.note_progress(),
             Ok(()) => {}
+        }
+    }
+
+    /// All has come that was asked for then, some of it data.
+    fn look_at_distance(&mut self, begun: Instant) {
+        let map_version = self.map_version;
+        if let Some(channel) = self.channel()
+            && channel.slot().link.doubts_distance(begun)
+        {
+            let (link, slot) = channel.close().parts();
+            link.ask_distance(slot, map_version);
         }
     }
 

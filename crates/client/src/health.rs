@@ -13,6 +13,10 @@ const TIMED_EVERY: u32 = 8;
 /// .. but each, where a round trip takes so many microseconds that looking at the clock is nothing.
 const TIMED_FROM_US: u64 = 500;
 
+/// An answer with much data that was late is no measure of the way, and may be all that is asked for: then something small
+/// is asked for as well, once in so many microseconds.
+const ASKED_EVERY_US: u64 = 200_000;
+
 /// The health of one engine, as this client has met it.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
@@ -24,6 +28,8 @@ pub(crate) struct Health {
     round_trip_us: AtomicU64,
     moves: AtomicU32,
     answers: AtomicU32,
+    /// When something small was last asked for because answers with much data are late.
+    asked_us: AtomicU64,
 }
 
 impl Health {
@@ -64,11 +70,48 @@ impl Health {
         }
     }
 
+    /// An answer with much data has come at this time after so long. Tells whether something small is to be asked for now.
+    pub(crate) fn doubts_distance(&self, now_us: u64, took: Duration) -> bool {
+        let is_late =
+            self.round_trip_us().is_some_and(|us| Distance::is_late(us, took.as_micros() as u64));
+        let asked_us = self.asked_us.load(Ordering::Relaxed);
+        is_late
+            && now_us.saturating_sub(asked_us) >= ASKED_EVERY_US
+            // Of several threads one asks.
+            && self
+                .asked_us
+                .compare_exchange(asked_us, now_us, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// Something was answered after so long that may have taken longer than a round trip: it counts only if
     /// it was quicker than what is known.
     pub(crate) fn note_at_most(&self, now_us: u64, took: Duration) {
         if self.round_trip_us().is_none_or(|us| took.as_micros() < u128::from(us)) {
             self.note_round_trip(now_us, took);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_with_data_that_are_late_have_something_small_asked_for_now_and_then() {
+        let health = Health::default();
+        let late = Duration::from_millis(60);
+        assert!(!health.doubts_distance(0, late), "nothing is known that it could be later than");
+        health.note_round_trip(0, Duration::from_micros(200));
+        assert!(!health.doubts_distance(ASKED_EVERY_US, Duration::from_millis(1)));
+        assert!(health.doubts_distance(ASKED_EVERY_US, late));
+        assert!(!health.doubts_distance(ASKED_EVERY_US + 1, late), "it was asked just now");
+        assert!(health.doubts_distance(2 * ASKED_EVERY_US, late));
+        // What came of it is believed after a while, and then nothing is late any more.
+        for round in 0..20 {
+            health.note_round_trip((3 + round) * ASKED_EVERY_US, Duration::from_millis(50));
+        }
+        assert_eq!((health.round_trip_us(), health.moves()), (Some(50_000), 1));
+        assert!(!health.doubts_distance(40 * ASKED_EVERY_US, late));
     }
 }

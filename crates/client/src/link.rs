@@ -228,6 +228,25 @@ impl Link {
         self.health.note_round_trip(self.us(now), now.saturating_duration_since(sent));
     }
 
+    /// Whether answers with much data that were asked for then have come so late that [`Link::ask_distance`] is due.
+    pub(crate) fn doubts_distance(&self, sent: Instant) -> bool {
+        let now = self.identity.platform.now();
+        let took = now.saturating_duration_since(sent);
+        !self.is_called && self.health.doubts_distance(self.us(now), took)
+    }
+
+    /// Asks for something small, over a connection that is there: without that, nothing would tell of an engine that has
+    /// moved away while only data are asked for.
+    pub(crate) fn ask_distance(&self, slot: &mut Slot, map_version: u32) {
+        let to = Destination { target: self.any_target, map_version };
+        let (ping, sent) = (Request::Ping, self.identity.platform.now());
+        match slot.exchange(to, Attempt::default(), &ping, &[], &mut [], Duration::ZERO) {
+            Ok(_) => self.note_answer(sent),
+            // The next request meets it again.
+            Err(_) => slot.disconnect(),
+        }
+    }
+
     /// Something was answered after so long that took a round trip, or more.
     pub(crate) fn note_at_most(&self, took: Duration) {
         self.health.note_at_most(self.us(self.identity.platform.now()), took);

@@ -38,6 +38,11 @@ impl<'x, 'r> Exchange<'x, 'r> {
     pub(crate) fn new(target: TargetId, request: &'x Request<'r>) -> Self {
         Self { target, request, bulk_out: &[], bulk_in: &mut [], is_ordered: false }
     }
+
+    /// Whether it takes its time for the data, and not for the way alone.
+    pub(crate) fn has_data(&self) -> bool {
+        self.bulk_out.len() + self.bulk_in.len() > SMALL_BYTES
+    }
 }
 
 impl Session {
@@ -119,12 +124,17 @@ impl Session {
             gone = attempts.gone(platform);
         }
         let to = Destination { target: exchange.target, map_version };
+        let has_data = exchange.has_data();
         let Exchange { request, bulk_out, bulk_in, .. } = exchange;
-        let is_small = bulk_out.len() + bulk_in.len() <= SMALL_BYTES && !may_wait(request);
-        let sent = if is_small && first.is_none() { link.begin_timing() } else { None };
+        let is_small = !has_data && !may_wait(request);
+        let timing = if is_small && first.is_none() { link.begin_timing() } else { None };
+        let sent = has_data.then(|| platform.now());
         let answer = slot.exchange(to, attempts.attempt(), request, bulk_out, bulk_in, gone)?;
-        if let Some(sent) = sent {
+        if let Some(sent) = timing {
             link.note_answer(sent);
+        }
+        if sent.is_some_and(|sent| link.doubts_distance(sent)) {
+            link.ask_distance(slot, map_version);
         }
         if let Some(words) = first {
             link.note_first(&words);

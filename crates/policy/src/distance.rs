@@ -35,12 +35,17 @@ impl Distance {
         self.moves
     }
 
+    /// Whether an answer that took so many microseconds was late, where a round trip takes as many as that.
+    pub const fn is_late(round_trip_us: u64, took_us: u64) -> bool {
+        let times_us = round_trip_us.saturating_mul(LATE_TIMES);
+        took_us >= if times_us > LATE_FROM_US { times_us } else { LATE_FROM_US }
+    }
+
     /// Something small was answered at this time after so long, both in microseconds. Tells whether that
     /// changes what is known.
     pub fn saw(&mut self, now_us: u64, took_us: u64) -> bool {
         let took_us = took_us.max(1);
-        let late_us = self.round_trip_us.saturating_mul(LATE_TIMES).max(LATE_FROM_US);
-        let is_late = took_us >= late_us;
+        let is_late = Self::is_late(self.round_trip_us, took_us);
         if self.round_trip_us == 0 || !is_late {
             self.late_samples = 0;
             let is_news = self.round_trip_us == 0 || took_us < self.round_trip_us;

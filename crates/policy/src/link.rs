@@ -393,16 +393,18 @@ impl LinkEstimator {
         }
         let Some(rate) = rate_of(train.bytes, elapsed_us) else { return };
         // One train may come in a burst; two hardly do.
-        let sure = self.train_before.map_or(rate, |before| before.min(rate));
-        self.train_before = Some(rate);
+        let before = self.train_before.replace(rate);
+        let sure = before.map_or(rate, |before| before.min(rate));
         if self.since_idle != SinceIdle::AskedAgain
             || self.rate.value(u64::max).is_none_or(|known| sure > known)
         {
             self.rate_sample(sure);
         }
         let round_trip_us = self.round_trip.value(u64::min).unwrap_or(0);
-        if LinkEstimate::of(rate, round_trip_us).bandwidth_delay_product_bytes() <= train.bytes / 2
-        {
+        // A young connection carries twice as much each round trip, whatever the link does.
+        let has_settled = before.is_some_and(|before| rate <= before.saturating_add(before / 4));
+        let product_bytes = LinkEstimate::of(rate, round_trip_us).bandwidth_delay_product_bytes();
+        if has_settled && product_bytes <= train.bytes / 2 {
             // More than the sender could have kept on its way: the link itself set the pace.
             self.filled_rounds = FILLED_ROUNDS;
         }

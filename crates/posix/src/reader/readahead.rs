@@ -17,8 +17,8 @@ use super::reading::Reading;
 use super::trace::Trace;
 use super::whole::{BroughtBytes, BroughtRoom, Whole};
 
-/// Reads after which a near link is looked at again.
-const LOOK_AGAIN: u32 = 256;
+/// A near link is looked at again after so many microseconds.
+const LOOK_AGAIN_US: u64 = 100_000;
 /// A read that is larger than this is taken in steps that end at multiples of it, in bytes.
 const STEP_BYTES: u64 = 1 << 20;
 
@@ -38,8 +38,8 @@ pub(super) struct Readahead {
     near_us: u64,
     /// The count of own changes when what is kept was asked for.
     changes: u64,
-    /// Reads left until a near link is looked at again.
-    near_reads: u32,
+    /// Until then, on the pipeline's clock, the link is near.
+    near_until_us: u64,
     trace: Option<Arc<Trace>>,
 }
 
@@ -65,7 +65,7 @@ impl Readahead {
             whole: None,
             actions,
             near_us: parameters.round_trip_min_us,
-            near_reads: 0,
+            near_until_us: 0,
             trace: reading.trace.clone(),
         }
     }
@@ -92,14 +92,14 @@ impl Readahead {
 
     /// The part of a read before the file's end, and the link to it.
     fn known_part(&mut self, offset: u64, bytes: u64) -> Result<(ByteRange, LinkEstimate), Direct> {
-        if self.near_reads > 0 {
-            self.near_reads -= 1;
+        let now_us = self.file.pipeline.now_us();
+        if now_us < self.near_until_us {
             return Err(Direct::Near);
         }
         self.take_in_changes();
         let link = self.link();
         if link.is_nearer_than(self.near_us) {
-            self.near_reads = LOOK_AGAIN;
+            self.near_until_us = now_us + LOOK_AGAIN_US;
             return Err(Direct::Near);
         }
         let read = ByteRange::new(offset, bytes);
