@@ -24,6 +24,8 @@ use crate::slots::Slots;
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
 /// with less, one that is there would be taken for one that is away.
 const CONNECT_MIN: Duration = Duration::from_secs(1);
+/// Whoever has an answer already waits no longer than this to find out how far the engine is.
+const ASKED_FOR: Duration = Duration::from_secs(2);
 
 /// What an engine says when it is first called, and about how far away it is.
 #[derive(Debug)]
@@ -240,7 +242,8 @@ impl Link {
     pub(crate) fn ask_distance(&self, slot: &mut Slot, map_version: u32) {
         let to = Destination { target: self.any_target, map_version };
         let (ping, sent) = (Request::Ping, self.identity.platform.now());
-        match slot.exchange(to, Attempt::default(), &ping, &[], &mut [], Duration::ZERO) {
+        let gone = self.identity.caller.timeout.saturating_sub(ASKED_FOR);
+        match slot.exchange(to, Attempt::default(), &ping, &[], &mut [], gone) {
             Ok(_) => self.note_answer(sent),
             // The next request meets it again.
             Err(_) => slot.disconnect(),
