@@ -166,15 +166,10 @@ impl Link {
     /// where a connection has died. What fails is left to the next request.
     pub(crate) fn look_after(&self, slot: &mut Slot, map_version: u32, limit: Duration) {
         let was_connected = slot.is_connected();
-        let gone = self.identity.caller.timeout.saturating_sub(limit);
-        let to = Destination { target: self.any_target, map_version };
         let looked = (|| {
             if was_connected {
-                let ping = Request::Ping;
-                let asked = slot.exchange(to, Attempt::default(), &ping, &[], &mut [], gone);
-                match asked {
-                    // Whatever it answers, it is there.
-                    Ok(_) => return Ok(()),
+                match self.ping(slot, map_version, limit) {
+                    Ok(()) => return Ok(()),
                     Err(failure @ Failure::Late) => return Err(failure),
                     Err(_) => slot.disconnect(),
                 }
@@ -240,11 +235,9 @@ impl Link {
     /// Asks for something small, over a connection that is there: without that, nothing would tell of an engine that has
     /// moved away while only data are asked for.
     pub(crate) fn ask_distance(&self, slot: &mut Slot, map_version: u32) {
-        let to = Destination { target: self.any_target, map_version };
-        let (ping, sent) = (Request::Ping, self.identity.platform.now());
-        let gone = self.identity.caller.timeout.saturating_sub(ASKED_FOR);
-        match slot.exchange(to, Attempt::default(), &ping, &[], &mut [], gone) {
-            Ok(_) => self.note_answer(sent),
+        let sent = self.identity.platform.now();
+        match self.ping(slot, map_version, ASKED_FOR) {
+            Ok(()) => self.note_answer(sent),
             // The next request meets it again.
             Err(_) => slot.disconnect(),
         }
@@ -353,14 +346,17 @@ impl Link {
 
     /// Asks the engine for a sign of life.
     fn find_out(&self, slot: &mut Slot, map_version: u32) -> Result<(), Failure> {
-        let patience = self.patience();
-        let to = Destination { target: self.any_target, map_version };
-        let forgone = self.identity.caller.timeout.saturating_sub(patience);
-        let (ping, attempt) = (Request::Ping, Attempt::default());
-        // Whatever it answers, it is there.
-        let _ = slot.exchange(to, attempt, &ping, &[], &mut [], forgone)?;
+        self.ping(slot, map_version, self.patience())?;
         self.note_up();
         Ok(())
+    }
+
+    /// The same, for as long as `limit`.
+    fn ping(&self, slot: &mut Slot, map_version: u32, limit: Duration) -> Result<(), Failure> {
+        let to = Destination { target: self.any_target, map_version };
+        let gone = self.identity.caller.timeout.saturating_sub(limit);
+        // Whatever it answers, it is there.
+        slot.exchange(to, Attempt::default(), &Request::Ping, &[], &mut [], gone).map(drop)
     }
 
     /// Tells the engine which connections were given up, so that nothing they still bring is carried out

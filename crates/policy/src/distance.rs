@@ -36,9 +36,8 @@ impl Distance {
     }
 
     /// Whether an answer that took so many microseconds was late, where a round trip takes as many as that.
-    pub const fn is_late(round_trip_us: u64, took_us: u64) -> bool {
-        let times_us = round_trip_us.saturating_mul(LATE_TIMES);
-        took_us >= if times_us > LATE_FROM_US { times_us } else { LATE_FROM_US }
+    pub fn is_late(round_trip_us: u64, took_us: u64) -> bool {
+        took_us >= round_trip_us.saturating_mul(LATE_TIMES).max(LATE_FROM_US)
     }
 
     /// Something small was answered at this time after so long, both in microseconds. Tells whether that

@@ -32,9 +32,6 @@ const SEEN_TO_EVERY: Duration = Duration::from_secs(7);
 const STREAM_BYTES: usize = 16 * 1024;
 /// What goes over shorter ways is not paced.
 const PACED_FROM: Duration = Duration::from_millis(1);
-/// More bytes per second than anything sends (all ones would ask for no pacing): how fast it is to be is left to the
-/// kernel, which paces by what the control allows per round trip.
-const FASTEST: u64 = u64::MAX - 1;
 
 /// The congestion control of one connection.
 #[derive(Debug)]
@@ -69,7 +66,7 @@ impl Congestion {
         }
         // What cannot be had is done without: more is lost in bursts, a stream stops for a moment now and then.
         if !self.is_paced && is_far(stream) {
-            self.is_paced = sys::pace(stream, FASTEST).is_ok();
+            self.is_paced = sys::pace(stream).is_ok();
         }
         if is_due {
             self.seen = Instant::now();
@@ -136,8 +133,8 @@ mod tests {
         let socket = Socket::Tcp(stream);
         Congestion::new().before_sending(&socket, STREAM_BYTES);
         let Socket::Tcp(stream) = socket else { unreachable!() };
-        assert_eq!(sys::pace_of(&stream).unwrap(), u64::MAX);
-        sys::pace(&stream, FASTEST).unwrap();
-        assert_eq!(sys::pace_of(&stream).unwrap(), FASTEST);
+        assert_eq!(sys::pace_of(&stream).unwrap(), libc::c_ulong::MAX);
+        sys::pace(&stream).unwrap();
+        assert_eq!(sys::pace_of(&stream).unwrap(), sys::FASTEST);
     }
 }

@@ -25,22 +25,23 @@ pub(crate) fn smallest_round_trip(stream: &TcpStream) -> io::Result<Option<Durat
     Ok(is_known.then(|| Duration::from_micros(info.tcpi_min_rtt.into())))
 }
 
-/// Has the kernel spread over the round trip what is sent, as fast as that is, but not faster than this, in bytes per
-/// second (`SO_MAX_PACING_RATE`).
+/// More bytes per second than anything sends; all ones would ask for no pacing.
+pub(crate) const FASTEST: libc::c_ulong = libc::c_ulong::MAX - 1;
+
+/// Has the kernel spread over the round trip what is sent (`SO_MAX_PACING_RATE`). How fast that is is left to it: it
+/// paces by what the congestion control allows per round trip.
 ///
 /// # Errors
 /// If the system refuses it.
-pub(crate) fn pace(stream: &TcpStream, bytes_per_second: u64) -> io::Result<()> {
-    // A `long` of the kernel.
-    let bytes_per_second =
-        libc::c_ulong::try_from(bytes_per_second).unwrap_or(libc::c_ulong::MAX - 1);
+pub(crate) fn pace(stream: &TcpStream) -> io::Result<()> {
+    let rate = FASTEST;
     // SAFETY: the kernel reads as many bytes as the number has.
     let set = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_second).cast(),
+            (&raw const rate).cast(),
             size_of::<libc::c_ulong>() as libc::socklen_t,
         )
     };
@@ -49,10 +50,9 @@ pub(crate) fn pace(stream: &TcpStream, bytes_per_second: u64) -> io::Result<()> 
 
 /// The fastest that is sent, in bytes per second; all ones where nothing is paced.
 #[cfg(test)]
-pub(crate) fn pace_of(stream: &TcpStream) -> io::Result<u64> {
+pub(crate) fn pace_of(stream: &TcpStream) -> io::Result<libc::c_ulong> {
     // SAFETY: it is a number.
-    let (rate, _) =
-        unsafe { option::<libc::c_ulong>(stream, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) }?;
+    let (rate, _) = unsafe { option(stream, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) }?;
     Ok(rate)
 }
 

@@ -11,9 +11,10 @@ use azekura::load::ScratchDir;
 use azekura_netlab::{Change, Lab, Topology};
 use azekura_posix::TraceRecord;
 use azekura_proto::pool_map::Address;
+use clap::ValueEnum as _;
 
 use super::pattern::{Extent, Made, Pattern};
-use super::reader::{READER_COMMAND, Reading, path_of};
+use super::reader::{READER_COMMAND, Reading, Task, path_of};
 use crate::chart::Scale;
 use crate::experiment::frame::{Cells, Figure, Line, Parameter, Settings, Value};
 use crate::experiment::scratch_pool::{EngineProcess, EngineProcesses};
@@ -217,14 +218,6 @@ impl Engines {
     }
 }
 
-/// What the reading program is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    Make,
-    Write,
-    Read,
-}
-
 fn server(number: usize) -> String {
     format!("server{}", number + 1)
 }
@@ -393,11 +386,8 @@ impl FarPool {
         command.args(workload.limit_ms.map(|ms| format!("--limit-ms={ms}")));
         command.args(workload.requests_max.map(|requests| format!("--requests={requests}")));
         command.args(workload.p.map(|p| format!("--p={p}")));
-        match task {
-            Task::Make => drop(command.arg("--make")),
-            Task::Write => drop(command.arg("--write")),
-            Task::Read => {}
-        }
+        let task = task.to_possible_value();
+        command.args(task.map(|task| format!("--task={}", task.get_name())));
         for variable in ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"] {
             command.env(variable, self.scratch.dir());
         }

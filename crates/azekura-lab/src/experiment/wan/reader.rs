@@ -18,7 +18,7 @@ use azekura_posix::{
 use azekura_proto::attr::Inheritance;
 use azekura_proto::message::typed::ContainerCreate;
 use azekura_proto::{ObjectClass, Status, TargetId};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Extent, Made, Pattern};
@@ -32,6 +32,17 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// Containers whose files lie on one target, as the paper's, and on all of them.
 const CONTAINER: &str = "far";
 const STRIPED_CONTAINER: &str = "far-striped";
+
+/// What the reading program is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Task {
+    /// Make the file, in both containers
+    Make,
+    /// Write to the file, in the container that the policy reads
+    Write,
+    /// Read it
+    Read,
+}
 
 /// The hidden command's arguments.
 #[derive(Debug, Args)]
@@ -47,12 +58,8 @@ pub(crate) struct ReaderArgs {
     /// Turns of the pattern that are read
     #[arg(long)]
     turns: u64,
-    /// Only make the file, in both containers
     #[arg(long)]
-    make: bool,
-    /// Only write to the file, in the container that the policy reads
-    #[arg(long, conflicts_with = "make")]
-    write: bool,
+    task: Task,
     #[arg(long)]
     policy: String,
     /// The parameter p of sync-adaptive
@@ -213,7 +220,7 @@ pub(crate) fn read(args: &ReaderArgs) -> Result<()> {
     let pattern = Pattern::named(&args.pattern).context("no such pattern")?;
     let pool = connect::pool(&args.pool)?;
     let path = path_of(pattern, args.file_bytes);
-    if args.make {
+    if args.task == Task::Make {
         return make(&pool, &path, args.file_bytes, pattern.made() != Made::Truncated);
     }
     let config = FsConfig {
@@ -225,7 +232,7 @@ pub(crate) fn read(args: &ReaderArgs) -> Result<()> {
     let container = if is_single { CONTAINER } else { STRIPED_CONTAINER };
     let fs = FileSystem::mount(pool, container, config)?;
     let names = names_of(&fs);
-    let reading = if args.write {
+    let reading = if args.task == Task::Write {
         write(&names, &path, args.file_bytes)?;
         Reading::default()
     } else {
