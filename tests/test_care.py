@@ -68,6 +68,7 @@ def test_the_doctor_says_what_to_do(world):
     findings = {each["what"]: each for each in world.json("doctor", check=False)["findings"]}
     expected = {"/dev/fuse", "fusermount3", "namespaces", "ports", "runtime directory", "pools"}
     assert expected <= set(findings)
+    assert "far pools" not in findings
     assert findings["pools"]["state"] == "good"
     assert findings["runtime directory"]["state"] == "good"
     pool.kill()

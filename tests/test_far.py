@@ -241,6 +241,20 @@ def test_what_a_link_carries_is_on_record_for_the_next_program(far, world):
     far.read("predictive", "sequential")
 
 
+def test_the_doctor_says_of_a_far_pool_what_pauses_cost(far):
+    def told():
+        done = far.lab.exec("near", BINARY, "doctor", "--json", check=False)
+        findings = json.loads(done.stdout)["findings"]
+        return [each["state"] for each in findings if each["what"] == "far pools"]
+
+    far.distance(0.01)
+    far.run("ls", "/azekura")
+    assert told() == ["look"]
+    setting = "/proc/sys/net/ipv4/tcp_slow_start_after_idle"
+    far.lab.exec("near", "sh", "-c", f"echo 0 > {setting}")
+    assert told() == ["good"]
+
+
 def test_a_link_that_comes_back_is_used_again(far):
     far.link("delay=5ms", "rate=20mbit")
     trace = far.world.base / "trace"

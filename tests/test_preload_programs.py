@@ -2,6 +2,7 @@
 byte for byte."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -437,6 +438,19 @@ def test_what_is_handed_on_of_another_pool_counts_for_nothing(preload):
         script = "echo here > /azekura/of-this; cat /azekura/of-this; rm /azekura/of-this"
         assert preload.run("sh", "-c", script, environment=handed_on).stdout == "here\n"
     assert other.run("ls", "/azekura").stdout == "x\n"
+
+
+def test_a_small_program_takes_no_huge_pages(preload):
+    """Filling one with zeros would take longer than all else that the library does for it."""
+    enabled = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not enabled.exists() or "[madvise]" not in enabled.read_text():
+        pytest.skip("huge pages do not go to those alone who ask for them")
+    script = (
+        "open('/azekura/small', 'w').write('x'); print(open('/azekura/small').read())\n"
+        "lines = [line.split() for line in open('/proc/self/smaps')]\n"
+        "print(sum(int(line[1]) for line in lines if line[0] == 'AnonHugePages:'))"
+    )
+    assert preload.run(PYTHON, "-c", script).stdout == "x\n0\n"
 
 
 def test_libraries_that_lie_there_are_loaded_once_with_those_beside_them(preload, tmp_path):

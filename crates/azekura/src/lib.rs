@@ -28,6 +28,7 @@ mod run; //        azekura run: commands that find a container below a prefix
 mod stage; //      azekura stage: files that come to a job's nodes when they are opened
 mod waiting; //    what is said while an engine does not answer
 mod watch; //      an eye on the engines while a command works
+mod words; //      commands that another process of this program carries out
 
 use std::process::ExitCode;
 

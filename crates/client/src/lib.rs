@@ -16,6 +16,7 @@ mod in_flight;
 mod lending;
 mod link;
 mod local_shard;
+mod nearness;
 mod objects;
 mod open;
 mod open_references;

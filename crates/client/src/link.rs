@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 
 use crate::claims::Claims;
 use crate::health::Health;
+use crate::nearness::Nearness;
 use crate::open_references::OpenReferences;
 use crate::remembered_links::{FAR_US, LinkMemory};
 use crate::slots::Slots;
@@ -51,6 +52,7 @@ pub(crate) struct Link {
     pub(crate) engine: EngineId,
     identity: Arc<Identity>,
     addresses: RwLock<Vec<Address>>,
+    nearness: Nearness,
     /// What is sent to the engine is carried out by the thread that sends it.
     pub(crate) is_called: bool,
     /// Any target of the engine, to address what concerns the engine as a whole.
@@ -114,6 +116,7 @@ impl Link {
         Self {
             engine,
             addresses: RwLock::new(addresses),
+            nearness: Nearness::default(),
             any_target,
             slots: Slots::new(Arc::clone(&open_references) as Arc<_>),
             claims: Claims::default(),
@@ -267,9 +270,7 @@ impl Link {
     /// refused any.
     pub(crate) fn may_pass_descriptors(&self) -> bool {
         let refused = self.refused_by.load(Ordering::Relaxed);
-        let network = &self.identity.network;
-        let may_come_through =
-            || network.passes_descriptors() && network.is_near(&self.addresses.read());
+        let may_come_through = || self.identity.network.passes_descriptors() && self.is_here();
         self.incarnation().is_some_and(|run| run.0 != refused)
             && (self.is_called || may_come_through())
     }
@@ -282,11 +283,16 @@ impl Link {
 
     /// Whether it is reached over a network.
     pub(crate) fn is_remote(&self) -> bool {
-        !self.is_called && !self.identity.network.is_near(&self.addresses.read())
+        !self.is_called && !self.is_here()
+    }
+
+    fn is_here(&self) -> bool {
+        self.nearness.is_here(|| self.identity.network.is_near(&self.addresses.read()))
     }
 
     pub(crate) fn set_addresses(&self, addresses: Vec<Address>) {
         *self.addresses.write() = addresses;
+        self.nearness.forget();
     }
 
     /// The addresses as one text, for messages.
@@ -394,6 +400,7 @@ impl Link {
         if !is_first {
             return Ok(None);
         }
+        self.nearness.forget();
         let Identity { network, caller, memory, .. } = &*self.identity;
         let timeout = self.patience().saturating_sub(gone).max(CONNECT_MIN);
         let ticket = if only_looks && self.is_remote() {
@@ -444,6 +451,7 @@ impl Link {
         if lacking.is_empty() {
             return Ok(());
         }
+        self.nearness.forget();
         let Identity { network, caller, .. } = &*self.identity;
         let addresses = self.addresses();
         let timeout = timeout.max(CONNECT_MIN);

@@ -11,9 +11,9 @@ use azekura_posix::{
     CachePolicy, Credentials, File, FileSystem, FsConfig, Namespace, OFlags, OpenOptions,
     ReadPolicy, Trace, TraceRecord,
 };
-use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::READ_LEASE_MS;
+use azekura_proto::{ObjectClass, TargetId};
 use azekura_testkit::Cluster;
 
 const FILE_BYTES: usize = 8 << 20;
@@ -386,6 +386,42 @@ fn holes_are_believed_only_as_long_as_nobody_changes_the_file() {
         own.set_len(turn_at(62)).unwrap();
         assert_eq!(read(62), (0, None), "{name}");
     }
+}
+
+#[test]
+fn leases_of_a_file_over_several_engines_are_renewed_without_its_attributes() {
+    let cluster = Cluster::start_far(2, 1, Inheritance::default());
+    let root = cluster.root();
+    // At home at the engine whose requests are counted.
+    let is_there = |path: &String| {
+        root.write(path, &contents()).unwrap();
+        root.metadata(path).unwrap().oid.home() == TargetId(0)
+    };
+    let path = (0..64).map(|number| format!("/{number}")).find(is_there).unwrap();
+    let fs = cluster.mount_reading(CachePolicy::AUTO, predictive());
+    let client = Namespace::new(fs, Credentials::ROOT);
+    let file = read_only(&client, &path);
+    let fs = client.filesystem();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut known = 0;
+    let begun = Instant::now();
+    let asked = cluster.asked(|| {
+        for at in (0..FILE_BYTES - READ_BYTES).step_by(READ_BYTES).cycle() {
+            if begun.elapsed() > Duration::from_millis(3 * READ_LEASE_MS) {
+                break;
+            }
+            assert_eq!(file.read_at(&mut buffer, at as u64), Ok(READ_BYTES));
+            assert_eq!(buffer[0], byte(at));
+            known += usize::from(fs.leased_attr(file.handle()).is_some());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let count = |kind| asked.get(kind).copied().unwrap_or(0);
+    assert!(count("lease_read") > count("lease_file"), "{asked:?}");
+    assert!(known > 0, "its attributes are told by the leases");
+    root.write(&path, b"other").unwrap();
+    assert_eq!(fs.getattr_open(file.handle()).unwrap().size, 5);
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 5);
 }
 
 #[test]

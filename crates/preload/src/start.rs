@@ -34,6 +34,10 @@ extern "C" fn begin(_count: c_int, _words: *const *const c_char, variables: *con
         }
         let warnings = settings::read();
         staging::start();
+        #[cfg(not(records_only))]
+        if settings::get().is_some() || staging::get().is_some() {
+            crate::allocator::reserve();
+        }
         begin_recording();
         if staging::get().is_some() {
             staging::launch::restore_variables();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, anyhow};
+use azekura_client::{ClientConfig, Pool};
 use azekura_proto::EngineId;
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
@@ -24,6 +25,10 @@ const SPACE_MIN_BYTES: u64 = 1 << 30;
 const FILES_MIN: u64 = 4_096;
 /// The port that the documents use for engines.
 const USUAL_PORT: u16 = 7070;
+/// From this round trip on, in microseconds, a pool is far away.
+const FAR_US: u64 = 1_000;
+/// Whether a connection that was idle has to find out anew what it can carry (RFC 5681, 4.1).
+const SLOW_AFTER_IDLE: &str = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
 
 /// `azekura doctor`.
 #[derive(Debug, Args)]
@@ -264,13 +269,42 @@ fn pools() -> Vec<Finding> {
         Ok(names) => names,
         Err(error) => return vec![bad(what, report::explain(&error))],
     };
-    names
+    let mut findings: Vec<_> = names
         .iter()
         .map(|name| {
             pool(name)
                 .unwrap_or_else(|error| bad(what, format!("'{name}': {}", report::explain(&error))))
         })
-        .collect()
+        .collect();
+    if names.iter().any(|name| is_far(name)) {
+        findings.extend(pauses());
+    }
+    findings
+}
+
+/// Whether a pool is on record as one that is far away.
+fn is_far(name: &str) -> bool {
+    let round_trip_us = || {
+        let pool = Pool::connect(&connect::pool_file(name).ok()?, ClientConfig::default()).ok()?;
+        pool.remembered_round_trip_us()
+    };
+    round_trip_us().is_some_and(|us| us >= FAR_US)
+}
+
+/// What connections over long ways lose by pauses of a program: by BBR nothing, and it is not known which control
+/// the engines' hosts have.
+fn pauses() -> Option<Finding> {
+    let what = "far pools";
+    let setting = std::fs::read_to_string(SLOW_AFTER_IDLE).ok()?;
+    Some(match setting.trim() {
+        "0" => good(what, "connections stay as fast as they were over pauses"),
+        _ => look(
+            what,
+            "connections begin slowly again after each pause: 'sysctl -w \
+             net.ipv4.tcp_slow_start_after_idle=0' as root, on the engines' hosts for reading, here for \
+             writing",
+        ),
+    })
 }
 
 /// Mounts whose process was killed: whoever comes there gets nothing but errors.

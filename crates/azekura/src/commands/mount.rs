@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use azekura_client::Pool;
 use azekura_fuse::{CacheMode, Mount, MountConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig, Trust};
-use clap::{Args, FromArgMatches as _, ValueEnum};
+use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -147,16 +147,6 @@ pub(crate) struct MountArgs {
 }
 
 impl MountArgs {
-    /// The arguments that another command has sent as words, the first of which is `mount`.
-    ///
-    /// # Errors
-    /// If they make no sense to this program, which may be of another version.
-    pub(crate) fn of_words(words: &[OsString]) -> Result<Self> {
-        let command = Self::augment_args(clap::Command::new("mount"));
-        let matches = command.try_get_matches_from(words);
-        Ok(Self::from_arg_matches(&matches.context("cannot do what 'azekura mount' asks for")?)?)
-    }
-
     /// Whether the process of the pool's engine is to serve the mount.
     pub(crate) fn is_with_engine(&self) -> bool {
         self.with_engine

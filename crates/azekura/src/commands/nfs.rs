@@ -13,7 +13,7 @@ use azekura_nfs::exports::Exports;
 use azekura_nfs::metrics_server::MetricsServer;
 use azekura_nfs::{Gateway, GatewayConfig, PortMapper, PortMapping, Server, ServerConfig};
 use azekura_posix::{CachePolicy, FileSystem, FsConfig};
-use clap::{Args, FromArgMatches as _, ValueEnum};
+use clap::{Args, ValueEnum};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -93,16 +93,6 @@ pub(crate) struct NfsArgs {
 }
 
 impl NfsArgs {
-    /// The arguments that another command has sent as words, the first of which is `nfs`.
-    ///
-    /// # Errors
-    /// If they make no sense to this program, which may be of another version.
-    pub(crate) fn of_words(words: &[OsString]) -> Result<Self> {
-        let command = Self::augment_args(clap::Command::new("nfs"));
-        let matches = command.try_get_matches_from(words);
-        Ok(Self::from_arg_matches(&matches.context("cannot do what 'azekura nfs' asks for")?)?)
-    }
-
     /// The words for a process that serves instead of this one, which is told of as the gateway's.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ use super::nfs::NfsArgs;
 use super::own_engine::OwnEngine;
 use super::own_gateway;
 use crate::run::{SERVE_COMMAND, ServedMount, ServingArgs};
+use crate::words;
 
 /// How long an engine that ends waits for calls of gateways that are being worked.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,8 +50,8 @@ enum Service {
 impl Service {
     fn of_words(words: &[OsString]) -> Result<Self> {
         match words.first().and_then(|word| word.to_str()) {
-            Some("nfs") => Ok(Self::Gateway(NfsArgs::of_words(words)?)),
-            Some(SERVE_COMMAND) => Ok(Self::Mount(ServingArgs::of_words(words)?)),
+            Some("nfs") => Ok(Self::Gateway(words::read("nfs", words)?)),
+            Some(SERVE_COMMAND) => Ok(Self::Mount(words::read(SERVE_COMMAND, words)?)),
             _ => bail!("it does not know how: it is of another version of the program"),
         }
     }

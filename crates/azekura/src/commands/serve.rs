@@ -28,6 +28,7 @@ use crate::host::interrupt::{Asked, EndSignals};
 use crate::host::{places, process};
 use crate::names::check_name;
 use crate::report;
+use crate::words;
 
 /// Targets of a new engine unless something else is said.
 pub(crate) const TARGETS_DEFAULT: u16 = 4;
@@ -208,7 +209,7 @@ impl Beside {
         if let Some(line) = line {
             return self.services.begin(&order.words, line);
         }
-        let args = MountArgs::of_words(&order.words)?;
+        let args: MountArgs = words::read("mount", &order.words)?;
         self.mounts.begin(args.dir(), Wish::Of(&args))
     }
 

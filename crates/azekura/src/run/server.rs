@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow};
 use azekura_client::Pool;
 use azekura_fuse::{ServeConfig, Server, Transport, View};
 use azekura_posix::{Credentials, FileSystem, FsConfig};
-use clap::{Args, FromArgMatches as _, ValueEnum as _};
+use clap::{Args, ValueEnum as _};
 
 use super::args::Cache;
 use super::descriptors;
@@ -52,16 +52,6 @@ pub(crate) struct ServingArgs {
 }
 
 impl ServingArgs {
-    /// The arguments that another command has sent as words, the first of which is [`SERVE_COMMAND`].
-    ///
-    /// # Errors
-    /// If they make no sense to this program, which may be of another version.
-    pub(crate) fn of_words(words: &[OsString]) -> Result<Self> {
-        let command = Self::augment_args(clap::Command::new(SERVE_COMMAND));
-        let matches = command.try_get_matches_from(words);
-        Ok(Self::from_arg_matches(&matches.context("cannot do what 'azekura run' asks for")?)?)
-    }
-
     /// The user of the command, where the kernel knows no other.
     fn user(&self) -> Credentials {
         Credentials {

@@ -4,6 +4,7 @@
 //! in the socket. A request that fails here is not tried again; the caller asks anew in the ordinary way.
 
 mod fetch;
+mod pace;
 mod scheduler;
 
 use std::sync::Arc;

@@ -11,6 +11,7 @@ use azekura_proto::EngineId;
 use azekura_rpc::{Arrival, Channel, Destination, Outgoing};
 
 use super::fetch::Fetch;
+use super::pace::Pace;
 use crate::link::Borrowed;
 use crate::window::connection_window_bytes;
 
@@ -48,6 +49,7 @@ pub(super) struct ReadChannel {
     pub(super) is_read: bool,
     /// What it has brought so far: a young connection is slow, whatever the link.
     brought_bytes: u64,
+    pace: Pace,
     /// How long it has been waited on since anything came.
     silent: Duration,
 }
@@ -146,6 +148,7 @@ impl Scheduler {
             channel: Arc::new(channel),
             is_read: false,
             brought_bytes: 0,
+            pace: Pace::default(),
             silent: Duration::ZERO,
         });
     }
@@ -168,6 +171,7 @@ impl Scheduler {
         let most_bytes = (product_bytes.saturating_mul(TRUST) / connections).max(MOST_BYTES_MIN);
         let together_bytes = (product_bytes.saturating_mul(TOGETHER_EIGHTHS) / 8)
             .max(MOST_BYTES_MIN.saturating_mul(connections));
+        let mean_pace = self.mean_pace(engine);
         loop {
             let way = self.ways.entry(engine).or_default();
             let Some(fetch) = way.queue.pop_front() else { return false };
@@ -189,9 +193,14 @@ impl Scheduler {
                 open.engine == engine && (is_light || has_room())
             });
             // Whoever reads waits for the first of what is asked for: it goes where least time is taken by
-            // what lies before it.
-            let Some(open) = free.min_by_key(|open| load(open.pending_bytes(), carries(open)))
-            else {
+            // what lies before it, and by itself where it is known how long that takes.
+            let load_with_it = |open: &ReadChannel| {
+                let is_known = open.pace.bytes_per_second().is_some();
+                let added_bytes = if is_known { fetch.asked_bytes().into() } else { 0 };
+                let capacity = carries(open) * open.pace.share(mean_pace);
+                load(open.pending_bytes() + added_bytes, capacity)
+            };
+            let Some(open) = free.min_by_key(|open| load_with_it(open)) else {
                 way.queue.push_front(fetch);
                 return true;
             };
@@ -218,6 +227,17 @@ impl Scheduler {
                 self.end(number);
             }
         }
+    }
+
+    /// What its connections bring on the average, in bytes per second, as far as that is known.
+    fn mean_pace(&self, engine: EngineId) -> Option<u64> {
+        let connected = self.channels.iter().filter(|open| open.engine == engine);
+        let (mut sum, mut count) = (0u64, 0);
+        for rate in connected.filter_map(|open| open.pace.bytes_per_second()) {
+            sum = sum.saturating_add(rate);
+            count += 1;
+        }
+        sum.checked_div(count)
     }
 
     /// What waits for an engine to which there is no way fails.
@@ -277,6 +297,7 @@ impl Scheduler {
         if let Some(open) = open {
             open.silent = Duration::ZERO;
             open.brought_bytes += bytes;
+            open.pace.note(now_us, bytes, waited, !open.is_idle());
             match &reply {
                 // What is a hole costs a connection nothing.
                 Some((done, _, data)) => {
@@ -363,7 +384,7 @@ impl Scheduler {
     }
 }
 
-/// What is pending on a connection as a share of what it may be asked for, in parts of 65,536.
-fn load(pending_bytes: u64, carries_bytes: u64) -> u64 {
-    pending_bytes.saturating_mul(1 << 16) / carries_bytes.max(1)
+/// What is pending on a connection as a share of its capacity, in parts of 1,048,576.
+fn load(pending_bytes: u64, capacity: u64) -> u64 {
+    pending_bytes.saturating_mul(1 << 20) / capacity.max(1)
 }

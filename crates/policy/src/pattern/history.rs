@@ -20,6 +20,10 @@ const TELLING_RUN_BYTES: u64 = 1 << 20;
 const FORESEEN_MAX: usize = 512;
 /// So often in a row something may be expected in vain before it is expected no more.
 const TRIALS: u32 = 2;
+/// Where the last jump alone is like an earlier one, it is followed if there are no more groups than this: among more
+/// it may be so by chance. And then so many runs are foretold: the current one, and the next.
+const FEW_GROUPS: usize = 8;
+const RUNS_BY_ONE: u64 = 2;
 /// Breaks after which it is tried again whether what was repeated begins anew.
 const BREAKS_WITHOUT_TRIAL: u32 = 16;
 
@@ -43,6 +47,8 @@ impl Group {
 struct Place {
     /// The group that the last one repeats, as far as it has come.
     matched: Option<usize>,
+    /// Only the last jump says so: of random ones every now and then one is like an earlier one.
+    by_one: bool,
     /// Where that began which is repeated now; nothing when it is forgotten.
     begun: Option<usize>,
     /// Right after a break: the group with which what was repeated begins anew.
@@ -97,8 +103,8 @@ impl History {
         }
         self.place_before = self.place;
         let expected = self.expected_group();
-        let was_foretold =
-            self.place.matched.is_some() || self.groups.back().is_some_and(|last| last.count >= 2);
+        let was_foretold = self.place.matched.is_some() && !self.place.by_one
+            || self.groups.back().is_some_and(|last| last.count >= 2);
         match self.groups.back_mut() {
             Some(group) if group.jump == jump => group.count += 1,
             _ => self.groups.push_back(Group { jump, count: 1, is_break: false }),
@@ -139,6 +145,7 @@ impl History {
             self.place.false_starts = 0;
         }
         self.place.matched = Some(index);
+        self.place.by_one = false;
     }
 
     /// The last jump was not the expected one, or none was expected.
@@ -153,6 +160,7 @@ impl History {
         let Place { matched: matched_before, begun: begun_before, .. } = self.place;
         let found = self.find_match();
         self.place.matched = found.map(|(index, _)| index);
+        self.place.by_one = self.groups[last].count == 1 && matches!(found, Some((_, 0)));
         self.place.begun = found.map(|(index, alike)| index - alike);
         if found.is_some() || self.groups[last].count > 1 || !was_foretold || last == 0 {
             return;
@@ -193,8 +201,15 @@ impl History {
         let last = self.groups.back()?;
         let jump = self.walk(run.bytes, link_bytes).next()?;
         let end = run.offset.checked_add(jump.run_bytes)?;
-        let on_trial = self.place.matched.is_none() && self.place.anew.is_none() && last.count == 1;
+        let on_trial =
+            self.believed_match().is_none() && self.place.anew.is_none() && last.count == 1;
         Some(Expected { start: end.checked_add_signed(jump.gap_bytes)?, on_trial })
+    }
+
+    /// The group that the last one repeats, if that may be relied on.
+    fn believed_match(&self) -> Option<usize> {
+        let is_believed = !self.place.by_one || self.groups.len() <= FEW_GROUPS;
+        self.place.matched.filter(|_| is_believed)
     }
 
     /// A jump led to `start`: takes in what that says of an expectation from before it. Tells whether
@@ -238,10 +253,18 @@ impl History {
     /// read.
     fn walk(&self, so_far_bytes: u64, link_bytes: u64) -> Walk<'_> {
         let passes_breaks = self.place.false_breaks < TRIALS;
-        let nothing = Walk { groups: &self.groups, period: None, index: 0, left: 0, passes_breaks };
+        let runs_left = if self.place.by_one { RUNS_BY_ONE } else { u64::MAX };
+        let nothing = Walk {
+            groups: &self.groups,
+            period: None,
+            index: 0,
+            left: 0,
+            runs_left,
+            passes_breaks,
+        };
         let Some(last) = self.groups.back() else { return nothing };
         let end = self.groups.len();
-        let walk = match (self.place.anew, self.place.matched) {
+        let walk = match (self.place.anew, self.believed_match()) {
             (Some(anew), _) => {
                 let left = self.groups[anew].count;
                 Walk { period: Some((anew, end)), index: anew, left, ..nothing }
@@ -297,6 +320,8 @@ struct Walk<'a> {
     period: Option<(usize, usize)>,
     index: usize,
     left: u64,
+    /// Jumps that are given out at most.
+    runs_left: u64,
     /// Whether breaks are expected again where they came before.
     passes_breaks: bool,
 }
@@ -305,6 +330,7 @@ impl Iterator for Walk<'_> {
     type Item = Jump;
 
     fn next(&mut self) -> Option<Jump> {
+        self.runs_left = self.runs_left.checked_sub(1)?;
         if self.left == 0 {
             let (first, end) = self.period?;
             self.index += 1;

@@ -30,6 +30,8 @@ const JUMPS_MAX: usize = 16;
 const OUT_OF_ORDER_READS: u64 = 16;
 /// Runs of which the shortest tells what the next will have at least.
 const RUN_LENGTHS: usize = 4;
+/// Of eight reads elsewhere so many go on with older runs where several readers take turns.
+const RETURNS_IN_TURN: u32 = 4;
 
 /// A run that may be gone on with.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +41,10 @@ struct Stream {
     reads: u64,
     /// When it was last read, counted in reads.
     last_read: u64,
-    /// Whether a reader came back to it.
+    /// Whether it is one of several that are read in turn.
     resumed: bool,
+    /// Where what tells of it begins, and how many reads of it were before that.
+    told_from: (u64, u64),
     /// Head of the run from which a jump led here, while that jump is the last of the history.
     came_from: Option<u64>,
 }
@@ -49,6 +53,12 @@ impl Stream {
     /// What was read of it.
     const fn run(&self) -> ByteRange {
         ByteRange::between(self.start, self.head)
+    }
+
+    /// What of that tells how it goes on: one of many random reads that comes right behind an earlier one by chance
+    /// does not make one long run of both.
+    const fn told(&self) -> ByteRange {
+        ByteRange::between(self.told_from.0, self.head)
     }
 }
 
@@ -111,6 +121,8 @@ pub(crate) struct Pattern {
     in_order: Option<Box<InOrder>>,
     jumps: VecDeque<(Jump, u64)>,
     reads: u64,
+    /// Of the last reads that did not go on with the current run, which went on with an older one: a bit each.
+    returns: u8,
 }
 
 impl Pattern {
@@ -135,7 +147,7 @@ impl Pattern {
             self.begin(read, None);
             return Step::Jumped { predicted: false };
         };
-        let run = stream.run();
+        let (run, told) = (stream.run(), stream.told());
         if continues(run, offset) {
             stream.last_read = reads;
             if read.end() <= stream.head {
@@ -155,7 +167,7 @@ impl Pattern {
             self.resume(index, read);
             return Step::Resumed;
         }
-        let expected = self.history.expected(run, link_bytes);
+        let expected = self.history.expected(told, link_bytes);
         self.jump(read);
         Step::Jumped { predicted: self.history.judge(expected, offset) }
     }
@@ -197,19 +209,21 @@ impl Pattern {
         {
             return Knowledge::Runs;
         }
-        if self.history.foresee(stream.run(), link_bytes, &mut accept) {
+        let told = stream.told();
+        if self.history.foresee(told, link_bytes, &mut accept) {
             return Knowledge::Runs;
         }
-        let so_far_bytes = stream.head - stream.start;
+        let so_far_bytes = told.bytes;
         let (shortest, longest) = self.run_bounds(link_bytes);
         if so_far_bytes < shortest {
-            accept(ByteRange::between(stream.head, ByteRange::new(stream.start, shortest).end()));
+            accept(ByteRange::between(stream.head, ByteRange::new(told.offset, shortest).end()));
             return Knowledge::RunToEnd;
         }
         if so_far_bytes == longest && shortest == longest {
             return Knowledge::RunToEnd;
         }
-        if stream.reads >= 2 || stream.start == 0 && self.jumps.is_empty() {
+        let (_, reads_before) = stream.told_from;
+        if stream.reads - reads_before >= 2 || stream.start == 0 && self.jumps.is_empty() {
             return Knowledge::Run { so_far_bytes, jumps_seen: !self.jumps.is_empty() };
         }
         Knowledge::Nothing
@@ -251,12 +265,21 @@ impl Pattern {
             let cheap = |(jump, _): &(Jump, u64)| jump.run_bytes.min(link_bytes / 2);
             return (self.jumps.front().map_or(0, cheap), u64::MAX);
         }
-        let lengths = || self.jumps.iter().rev().take(RUN_LENGTHS).map(|(jump, _)| jump.run_bytes);
-        let usual = lengths()
-            .find(|length| lengths().filter(|other| other == length).count() + 1 >= RUN_LENGTHS);
-        let shortest = lengths().min().unwrap_or(0);
-        let longest = lengths().max().unwrap_or(0);
-        usual.map_or((shortest, longest), |length| (length, length))
+        let shortest = self.last_lengths().min().unwrap_or(0);
+        let longest = self.last_lengths().max().unwrap_or(0);
+        self.usual_length().map_or((shortest, longest), |length| (length, length))
+    }
+
+    fn last_lengths(&self) -> impl Iterator<Item = u64> {
+        self.jumps.iter().rev().take(RUN_LENGTHS).map(|(jump, _)| jump.run_bytes)
+    }
+
+    /// The length of all of the last runs but one, if they are of one length.
+    fn usual_length(&self) -> Option<u64> {
+        let is_usual = |length: &u64| {
+            self.last_lengths().filter(|other| other == length).count() + 1 >= RUN_LENGTHS
+        };
+        self.last_lengths().find(is_usual)
     }
 
     fn begin(&mut self, read: ByteRange, came_from: Option<u64>) {
@@ -271,13 +294,14 @@ impl Pattern {
             reads: 1,
             last_read: self.reads,
             resumed: false,
+            told_from: (read.offset, 0),
             came_from,
         });
     }
 
     fn jump(&mut self, read: ByteRange) {
         let stream = self.streams[self.current];
-        let jump = Jump::between(stream.run(), read.offset);
+        let jump = Jump::between(stream.told(), read.offset);
         if let Some(current) = self.streams.get_mut(self.current) {
             current.came_from = None;
         }
@@ -286,10 +310,12 @@ impl Pattern {
         }
         self.jumps.push_back((jump, stream.head));
         self.history.push(jump);
+        self.returns <<= 1;
         self.begin(read, Some(stream.head));
     }
 
     fn resume(&mut self, index: usize, read: ByteRange) {
+        let usual_length = self.usual_length();
         // The jump to the current run was none: the reader of the older run has come back.
         // Nor was it one when that run began right where this read ends: they came out of order.
         let current = &mut self.streams[self.current];
@@ -298,14 +324,21 @@ impl Pattern {
             self.jumps.pop_back();
             self.history.pop();
         }
-        self.streams[self.current].resumed = true;
+        self.returns = self.returns << 1 | 1;
         let stream = &mut self.streams[index];
+        // A single read behind one of many runs of its length may be there by chance.
+        let is_usual = usual_length == Some(stream.told().bytes);
+        let in_turn = reached || !is_usual || self.returns.count_ones() >= RETURNS_IN_TURN;
+        stream.told_from = if in_turn { (stream.start, 0) } else { (read.offset, stream.reads) };
         stream.head = read.end();
         stream.reads += 1;
         stream.last_read = self.reads;
-        stream.resumed = true;
-        self.current = index;
-        self.join_from(index);
+        stream.resumed |= in_turn;
+        let left = std::mem::replace(&mut self.current, index);
+        if in_turn {
+            self.streams[left].resumed = true;
+            self.join_from(index);
+        }
     }
 
     /// When the run at `index` has reached the beginning of another, the two are one.

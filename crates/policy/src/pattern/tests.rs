@@ -10,8 +10,16 @@ const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 
 fn next_ranges(pattern: &Pattern, count: usize) -> (Vec<ByteRange>, Knowledge) {
+    next_ranges_over(u64::MAX / 8, pattern, count)
+}
+
+fn next_ranges_over(
+    link_bytes: u64,
+    pattern: &Pattern,
+    count: usize,
+) -> (Vec<ByteRange>, Knowledge) {
     let mut ranges = Vec::new();
-    let knowledge = pattern.foresee(u64::MAX / 8, |range| {
+    let knowledge = pattern.foresee(link_bytes, |range| {
         ranges.push(range);
         ranges.len() < count
     });
@@ -208,6 +216,62 @@ fn single_random_reads_foretell_nothing() {
         trials += next_ranges(&pattern, 1).0.len();
     }
     assert!(trials <= 2, "{trials} ranges foreseen");
+}
+
+/// Long regions at random places of a file: some jump like an earlier one, and some come right behind an earlier one.
+#[test]
+fn chance_among_random_regions_is_no_pattern() {
+    let (region, link_bytes) = (8 * M, 6 * M);
+    let mut foreseen = 0;
+    for seed in 0..25 {
+        let (mut pattern, mut chance) = (Pattern::new(), 12345u64 + seed);
+        for _ in 0..64 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            pattern.observe((chance >> 33) % 512 * region, region, link_bytes);
+            let (ranges, knowledge) = next_ranges_over(link_bytes, &pattern, 5);
+            foreseen += ranges.iter().map(|range| range.bytes).sum::<u64>();
+            if matches!(knowledge, Knowledge::Run { .. }) {
+                foreseen += 5 * region;
+            }
+        }
+    }
+    let read = 25 * 64 * region;
+    assert!(foreseen <= read / 16, "{} of {} regions", foreseen / region, read / region);
+}
+
+#[test]
+fn a_jump_that_is_like_one_before_is_followed_for_one_run_until_it_has_been_right() {
+    let mut pattern = Pattern::new();
+    let place = |number: u64| [0, 1000 * M, 500 * M][number as usize % 3] + number / 3 * 8 * M;
+    for number in 0..6 {
+        read_run(&mut pattern, place(number), 2 * M, M);
+        // Over a link on which no jump is tried that was seen but once.
+        let (ranges, _) = next_ranges_over(3 * M, &pattern, 6);
+        let known = match number {
+            0..4 => 0,
+            4 => 1,
+            _ => 6,
+        };
+        let expected: Vec<_> =
+            (0..known).map(|next| ByteRange::new(place(number + 1 + next), 2 * M)).collect();
+        assert_eq!(ranges, expected, "after run {number}");
+    }
+}
+
+#[test]
+fn readers_are_known_to_take_turns_when_they_have_come_back_often_enough() {
+    let mut pattern = Pattern::new();
+    let starts = [100, 300, 50, 900, 700];
+    for round in 0..2 {
+        for (number, start) in starts.into_iter().enumerate() {
+            pattern.observe((start + round * 8) * M, 8 * M, 6 * M);
+            let (_, knowledge) = next_ranges_over(6 * M, &pattern, 1);
+            let is_known = matches!(knowledge, Knowledge::Run { .. } | Knowledge::Runs);
+            let expected = round == 1 && number >= 3;
+            assert_eq!(is_known, expected, "round {round}, reader {number}: {knowledge:?}");
+        }
+    }
+    assert!(pattern.streams_lately() > 1);
 }
 
 proptest! {

@@ -103,6 +103,8 @@ pub(super) struct FarFile {
     pub(super) bytes: u64,
     /// Whether a range is cut into no more requests than it has pieces.
     is_whole: bool,
+    /// Whether its shards are at several engines: the home asks the others for what it tells of the whole.
+    is_spread: bool,
     leases: Vec<Lease>,
     refused_until: Option<Instant>,
     /// The question for attributes that is under way with the home's lease.
@@ -126,12 +128,16 @@ impl Lease {
 
 impl FarFile {
     pub(super) fn new(reading: &Reading, layout: &FileLayout, bytes: u64) -> Self {
+        let map = reading.pool().map();
+        let mut engines = layout.shard_targets().map(|target| map.engine_of(target));
+        let first = engines.next();
         Self {
             layout: **layout,
             pipeline: Arc::clone(reading.pipeline()),
             changes: reading.changes.count_of(layout.oid()),
             bytes,
             is_whole: reading.policy.is_one_at_a_time(),
+            is_spread: engines.any(|engine| Some(engine) != first),
             leases: vec![Lease::default(); usize::from(layout.shards())],
             refused_until: None,
             attr_asked: None,
@@ -267,6 +273,10 @@ impl FarFile {
     /// The attributes, if the leases say that they are as they were.
     pub(super) fn attr(&mut self) -> Option<&Attr> {
         self.take_in_leases();
+        self.known_attr()
+    }
+
+    fn known_attr(&self) -> Option<&Attr> {
         let changes = self.changes.of_attributes();
         self.attr.as_ref()?.get(changes, |shard| self.leased_version(shard))
     }
@@ -285,13 +295,16 @@ impl FarFile {
         let lacks_attr = self.lacks_attr();
         let home = self.leases.first().filter(|home| is_idle(home));
         let asks_home = home.is_some_and(|home| is_due(home) || lacks_attr);
-        if asks_home {
+        // What is read over the same connection would wait while the home asks other engines.
+        let asks_attr = asks_home && !(self.is_spread && self.known_attr().is_some());
+        if asks_attr {
             self.attr_asked = Some(self.ask_attr());
         }
         let mut requests = Vec::new();
         for (lease, (target, data)) in self.leases.iter_mut().zip(self.layout.all_shards()) {
             let request = match data.shard {
-                0 if asks_home => Fetch::file_lease(data.oid),
+                0 if asks_attr => Fetch::file_lease(data.oid),
+                0 if asks_home => Fetch::lease(target, data),
                 0 => continue,
                 _ if is_idle(lease) && is_due(lease) => Fetch::lease(target, data),
                 _ => continue,
