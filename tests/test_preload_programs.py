@@ -441,7 +441,7 @@ def test_what_is_handed_on_of_another_pool_counts_for_nothing(preload):
 
 
 def test_a_small_program_takes_no_huge_pages(preload):
-    """Filling one with zeros would take longer than all else that the library does for it."""
+    """To fill one with zeros takes time, and most programs never need it."""
     enabled = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if not enabled.exists() or "[madvise]" not in enabled.read_text():
         pytest.skip("huge pages do not go to those alone who ask for them")

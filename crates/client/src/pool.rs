@@ -204,7 +204,7 @@ impl Pool {
         let links = self.session().links();
         let far = links.iter().filter_map(|link| {
             let us = link.round_trip_us().filter(|us| *us >= from_us)?;
-            // Last, since it takes looking at the host's files.
+            // Last, since it may take looking at the host's files.
             link.is_remote().then_some(us)
         });
         far.max().unwrap_or(0)

@@ -22,9 +22,10 @@ unsafe extern "C" {
 /// An allocator that is entered under the guard.
 pub(crate) struct Guarded;
 
-/// Sets apart what most programs get by with, before anything else is allocated for them. By itself the allocator asks for a GiB of
-/// huge pages, the first of which the kernel fills with zeros as soon as a byte of it is needed: a good part of the
-/// time of a program like `cat` of a small file. Programs with much in flight still come to it, behind this.
+/// Sets apart what most programs get by with, before anything else is allocated for them. By itself the allocator
+/// asks for a GiB of huge pages, the first of which the kernel fills with zeros as soon as a byte of it is needed: a
+/// part of the time of a program like `cat` of a small file that shows. Programs with much in flight still come to
+/// it, behind this.
 pub(crate) fn reserve() {
     let _guard = Guard::enter();
     // Where it cannot be had, it goes as it would without.

@@ -93,7 +93,7 @@ impl Reading {
     pub(crate) fn is_far(&self, target: TargetId) -> bool {
         let ReadPolicy::Predictive(parameters) = &self.policy else { return false };
         let round_trip_us = self.pool.round_trip_us_to(target);
-        // Whether it is remote takes looking at the host's files: last.
+        // Whether it is remote may take looking at the host's files: last.
         round_trip_us >= parameters.round_trip_min_us.max(1) && self.pool.is_remote(target)
     }
 

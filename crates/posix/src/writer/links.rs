@@ -96,7 +96,7 @@ impl Links {
             WritePolicy::Always => true,
             WritePolicy::Through => false,
             WritePolicy::Auto => {
-                // Whether it is remote takes looking at the host's files: last.
+                // Whether it is remote may take looking at the host's files: last.
                 let round_trip_us = self.pool().round_trip_us_to(target);
                 let is_far = round_trip_us >= WRITES_IN_FLIGHT_FROM_US;
                 if is_far {
