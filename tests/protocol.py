@@ -159,15 +159,17 @@ class Rings:
         body, passed, _, _ = socket.recv_fds(plug, 65_536, 1)
         assert body == frame(b"\0\0"), body
         self.plug = plug
-        self.memory = mmap.mmap(passed[0], 2 * 8 * (RECORDS + RING_WORDS))
+        # Words of the machine: `struct` would store a word byte by byte, and the engine, which looks
+        # all the time, would see a tail that is half the old one.
+        self.words = memoryview(mmap.mmap(passed[0], 2 * 8 * (RECORDS + RING_WORDS))).cast("Q")
         os.close(passed[0])
         self.tail = self.head = self.nudges_sent = self.nudges_taken = 0
 
     def word(self, ring, at):
-        return struct.unpack_from("<Q", self.memory, 8 * (ring * (RECORDS + RING_WORDS) + at))[0]
+        return self.words[ring * (RECORDS + RING_WORDS) + at]
 
     def set_word(self, ring, at, value):
-        struct.pack_into("<Q", self.memory, 8 * (ring * (RECORDS + RING_WORDS) + at), value)
+        self.words[ring * (RECORDS + RING_WORDS) + at] = value
 
     def publish(self, words):
         """Puts words of records into the ring that the engine reads, and wakes it if it sleeps."""
