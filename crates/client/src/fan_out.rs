@@ -14,7 +14,7 @@ use azekura_proto::{EngineId, Status, TargetId};
 use azekura_rpc::{Attempt, Attempts, Channel, Destination, Failure, Outgoing};
 
 use crate::error::{ClientError, Result};
-use crate::link::{Borrowed, Link};
+use crate::link::{Borrowed, Link, connect_all};
 use crate::retry::Exchange;
 use crate::session::Session;
 
@@ -268,23 +268,11 @@ impl Session {
             }
         }
         links.sort_by_key(|(link, _)| link.engine);
-        let mut streams = Vec::with_capacity(links.len());
+        let mut borrowed = Vec::with_capacity(links.len());
         for (link, map_version) in links {
-            let (engine, is_called) = (link.engine, link.is_called);
+            let engine = link.engine;
             match self.borrow(link) {
-                Ok(borrowed) => {
-                    let way = Way::of(borrowed, map_version, pace.gone());
-                    let (is_late, repeats, failure) = (false, false, None);
-                    streams.push(Stream {
-                        engine,
-                        map_version,
-                        way,
-                        is_called,
-                        is_late,
-                        repeats,
-                        failure,
-                    });
-                }
+                Ok(slot) => borrowed.push((slot, map_version)),
                 Err(error) => {
                     for (call, progress) in calls.iter().zip(&mut *progress) {
                         if self.link(call.target).is_ok_and(|(link, _)| link.engine == engine) {
@@ -294,7 +282,17 @@ impl Session {
                 }
             }
         }
-        streams
+        connect_all(borrowed.iter_mut().map(|(slot, _)| slot), pace.gone());
+        let streams = borrowed.into_iter().map(|(borrowed, map_version)| Stream {
+            engine: borrowed.link.engine,
+            is_called: borrowed.link.is_called,
+            map_version,
+            way: Way::of(borrowed, map_version, pace.gone()),
+            is_late: false,
+            repeats: false,
+            failure: None,
+        });
+        streams.collect()
     }
 
     /// Whether an ordered call to the same engine has been repeated.
@@ -346,7 +344,9 @@ impl Session {
 impl Way {
     fn of(mut borrowed: Borrowed, map_version: u32, gone: Duration) -> Self {
         let (link, slot) = borrowed.parts();
-        if let Err(failure) = link.reach(slot, map_version, true, gone) {
+        if slot.is_connected()
+            && let Err(failure) = link.reach(slot, map_version, true, gone)
+        {
             slot.disconnect();
             tracing::debug!("no connection for several requests: {failure}");
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use azekura_client::{ClientConfig, Pool};
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
     CachePolicy, Credentials, File, FileSystem, FsConfig, Namespace, OFlags, OpenOptions,
@@ -13,8 +14,8 @@ use azekura_posix::{
 };
 use azekura_proto::attr::Inheritance;
 use azekura_proto::limits::READ_LEASE_MS;
-use azekura_proto::{ObjectClass, TargetId};
-use azekura_testkit::Cluster;
+use azekura_proto::{EngineId, ObjectClass, TargetId};
+use azekura_testkit::{Cluster, Rounds};
 
 const FILE_BYTES: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;
@@ -422,6 +423,37 @@ fn leases_of_a_file_over_several_engines_are_renewed_without_its_attributes() {
     root.write(&path, b"other").unwrap();
     assert_eq!(fs.getattr_open(file.handle()).unwrap().size, 5);
     assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 5);
+}
+
+#[test]
+fn engines_that_a_read_needs_are_called_together() {
+    let cluster = Cluster::start_far(5, 1, Inheritance::default());
+    cluster.root().write("/file", &contents()).unwrap();
+    for is_guest in [true, false] {
+        let network = Arc::new(Rounds::default());
+        let config = ClientConfig {
+            is_guest,
+            network: Some(Arc::clone(&network) as Arc<_>),
+            ..ClientConfig::default()
+        };
+        let pool = Pool::connect(cluster.file(), config).unwrap();
+        let config = FsConfig { read_policy: predictive(), ..FsConfig::default() };
+        let fs = FileSystem::mount(pool, "default", config).unwrap();
+        let client = Namespace::new(fs, Credentials::ROOT);
+        let file = read_only(&client, "/file");
+        let met = network.called().concat();
+        let mut buffer = vec![0; FILE_BYTES];
+        assert_eq!(file.read_at(&mut buffer, 0), Ok(FILE_BYTES));
+        assert!(buffer == contents());
+        let called = network.called();
+        let first_called =
+            |engine: &EngineId| called.iter().position(|round| round.contains(engine)).unwrap();
+        let all: Vec<EngineId> = (0..5).map(EngineId).collect();
+        let new: Vec<usize> =
+            all.iter().filter(|engine| !met.contains(engine)).map(first_called).collect();
+        assert!(new.len() > 1, "{called:?}");
+        assert!(new.iter().all(|round| *round == new[0]), "{called:?}");
+    }
 }
 
 #[test]

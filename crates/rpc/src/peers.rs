@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::channel::{Channel, Outgoing};
 use crate::failure::Failure;
 use crate::slot::{Attempt, Destination, Slot};
-use crate::transport::{Caller, Network};
+use crate::transport::{Caller, Network, Wanted};
 
 /// How long asking peers may take, connecting included. Longer than a peer waits for a record that a
 /// transaction keeps, so that a busy peer does not look like a silent one.
@@ -238,7 +238,8 @@ impl PeerClient {
             secret: self.secret.clone(),
             timeout: self.timeout,
         };
-        let mut met = self.network.open(engine, &entry.addresses, 1, &caller, left);
+        let wanted = Wanted { engine, addresses: &entry.addresses, count: 1, timeout: left };
+        let mut met = self.network.open(&wanted, &caller);
         let Some((conversation, _)) = met.good.pop() else {
             if let Some(error) = met.first_error {
                 let is_late = error.kind() == io::ErrorKind::TimedOut;

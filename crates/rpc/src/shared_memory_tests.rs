@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::failure::Failure;
 use crate::slot::{Attempt, Slot};
 use crate::test_engine::TARGET_0;
-use crate::transport::{Caller, Network as _, Sockets};
+use crate::transport::{Caller, Network as _, Sockets, Wanted};
 
 const LIMIT: Duration = Duration::from_secs(10);
 const POOL: PoolId = PoolId([1; 16]);
@@ -73,7 +73,8 @@ impl Engine {
             timeout: LIMIT,
         };
         let addresses = std::slice::from_ref(&self.address);
-        let mut met = Sockets::default().open(EngineId(0), addresses, 1, &caller, LIMIT);
+        let wanted = Wanted { engine: EngineId(0), addresses, count: 1, timeout: LIMIT };
+        let mut met = Sockets::default().open(&wanted, &caller);
         slot.attach(met.good.pop().unwrap().0);
     }
 

@@ -14,7 +14,7 @@ use azekura_wire::Secret;
 use parking_lot::Mutex;
 
 use crate::slot::{Destination, Slot};
-use crate::transport::{Caller, Data, Direct, Guest, Network as _, Service, Visit};
+use crate::transport::{Caller, Data, Direct, Guest, Network as _, Service, Visit, Wanted};
 
 /// What an engine was asked: the head, and how many bulk bytes came along.
 pub(crate) type Log = Arc<Mutex<Vec<(RequestHead, usize)>>>;
@@ -91,7 +91,8 @@ pub(crate) fn slot(network: &Direct) -> Slot {
         secret: Secret::generate().unwrap(),
         timeout: Duration::from_secs(5),
     };
-    let mut met = network.open(EngineId(0), &[], 1, &caller, Duration::from_secs(5));
+    let (engine, timeout) = (EngineId(0), caller.timeout);
+    let mut met = network.open(&Wanted { engine, addresses: &[], count: 1, timeout }, &caller);
     let mut slot = Slot::new(3, Arc::default(), None);
     slot.attach(met.good.pop().unwrap().0);
     slot

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_proto::EngineId;
 use azekura_proto::pool_map::Address;
-use azekura_rpc::transport::{Caller, Line, Met, Network, Sockets};
+use azekura_rpc::transport::{Caller, Line, Met, Network, Sockets, Wanted};
 use parking_lot::Mutex;
 
 /// A way to the engines on which nothing lasts.
@@ -25,15 +24,8 @@ impl Fragile {
 }
 
 impl Network for Fragile {
-    fn open(
-        &self,
-        engine: EngineId,
-        addresses: &[Address],
-        count: usize,
-        caller: &Caller,
-        timeout: Duration,
-    ) -> Met {
-        let met = self.sockets.open(engine, addresses, count, caller, timeout);
+    fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
+        let met = self.sockets.open(wanted, caller);
         let lines = met.good.iter().map(|(conversation, _)| Arc::clone(conversation.line()));
         self.lines.lock().extend(lines);
         met

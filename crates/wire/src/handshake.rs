@@ -189,23 +189,27 @@ pub fn receive_welcome(reader: &mut FrameReader) -> Result<Welcome, ConnectError
     Ok(welcome)
 }
 
-/// `HelloSent::prove` for several, in the order in which the challenges come: an engine gives up a
-/// caller that does not answer, so one that is silent must not make the others late.
-pub fn prove_all(callers: Vec<HelloSent>, secret: &Secret) -> Vec<Result<ProofSent, ConnectError>> {
+/// `HelloSent::prove` for several, in the order in which the challenges come, each with what its caller goes by: an
+/// engine gives up a caller that does not answer, so one that is silent must not make the others late.
+pub fn prove_all<K>(
+    callers: Vec<(K, HelloSent)>,
+    secret: &Secret,
+) -> Vec<(K, Result<ProofSent, ConnectError>)> {
     let mut proven = Vec::with_capacity(callers.len());
     let mut waiting = callers;
-    while let Some(deadline) = waiting.iter().map(|caller| caller.deadline).max() {
+    while let Some(deadline) = waiting.iter().map(|(_, caller)| caller.deadline).min() {
         let left = deadline.saturating_duration_since(Instant::now());
         let sockets: Vec<_> =
-            waiting.iter().map(|caller| caller.connection.shared_socket()).collect();
+            waiting.iter().map(|(_, caller)| caller.connection.shared_socket()).collect();
         let come = wait_for_any(&sockets, left);
+        let now = Instant::now();
         let mut silent = Vec::new();
-        for (caller, come) in waiting.into_iter().zip(come) {
-            // When the time is over, those that are silent still say so themselves.
-            if come || left.is_zero() {
-                proven.push(caller.prove(secret));
+        for ((key, caller), come) in waiting.into_iter().zip(come) {
+            // When their time is over, those that are silent still say so themselves.
+            if come || caller.deadline <= now {
+                proven.push((key, caller.prove(secret)));
             } else {
-                silent.push(caller);
+                silent.push((key, caller));
             }
         }
         waiting = silent;
@@ -444,12 +448,15 @@ mod tests {
                     let acceptor = Acceptor { secret: acceptor_secret, pool, tickets: None };
                     acceptor.receive(far, |_| Ok(welcome())).is_ok()
                 });
-                begun.push(begin(near, pool, SessionId([5; 16]), Role::Client, LONG).unwrap());
+                let caller = begin(near, pool, SessionId([5; 16]), Role::Client, LONG).unwrap();
+                begun.push((begun.len(), caller));
             }
             let proven = prove_all(begun, &secret);
-            let failed: Vec<_> = proven.iter().filter_map(|proven| proven.as_ref().err()).collect();
-            assert!(matches!(failed[..], [ConnectError::Impostor]));
-            let met = proven.into_iter().flatten().map(|caller| caller.finish().unwrap().1.engine);
+            let failed =
+                proven.iter().filter_map(|(key, proven)| Some((key, proven.as_ref().err()?)));
+            assert!(matches!(failed.collect::<Vec<_>>()[..], [(1, ConnectError::Impostor)]));
+            let met = proven.into_iter().filter_map(|(_, proven)| proven.ok());
+            let met = met.map(|caller| caller.finish().unwrap().1.engine);
             assert_eq!(met.collect::<Vec<_>>(), [EngineId(2); 2]);
         });
     }
@@ -460,14 +467,15 @@ mod tests {
         let (first, late) = Socket::pair().unwrap();
         let (second, early) = Socket::pair().unwrap();
         let begun = [first, second]
-            .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client, LONG).unwrap());
+            .map(|socket| begin(socket, pool, SessionId([5; 16]), Role::Client, LONG).unwrap())
+            .map(|caller| ((), caller));
         std::thread::scope(|scope| {
             let proving = scope.spawn(|| prove_all(begun.into(), &secret));
             let acceptor = Acceptor { secret: &secret, pool, tickets: None };
             // It has the proof of the second before the first is challenged.
             assert!(acceptor.receive(early, |_| Err(Refusal::Full)).is_err());
             assert!(acceptor.receive(late, |_| Err(Refusal::Full)).is_err());
-            for caller in proving.join().unwrap() {
+            for ((), caller) in proving.join().unwrap() {
                 let error = caller.unwrap().finish().unwrap_err();
                 assert!(matches!(error, ConnectError::Refused(Refusal::Full)), "{error}");
             }
@@ -489,8 +497,8 @@ mod tests {
         let limit = Duration::from_millis(200);
         let begun = Instant::now();
         let caller = begin(near, PoolId::NONE, SessionId([5; 16]), Role::Client, limit).unwrap();
-        let proven = prove_all(vec![caller], &Secret::generate().unwrap());
-        assert!(matches!(proven[..], [Err(ConnectError::Io(_))]));
+        let proven = prove_all(vec![((), caller)], &Secret::generate().unwrap());
+        assert!(matches!(proven[..], [((), Err(ConnectError::Io(_)))]));
         assert!(begun.elapsed() >= limit && begun.elapsed() < 10 * limit);
     }
 

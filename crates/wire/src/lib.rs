@@ -5,6 +5,7 @@
 mod congestion;
 mod connection;
 mod descriptor;
+mod dial;
 mod early;
 mod frames;
 mod handshake;
@@ -18,6 +19,7 @@ mod tickets;
 
 pub use connection::Connection;
 pub use descriptor::{receive_with_descriptor, send_with_descriptor};
+pub use dial::{Dialled, Dialling, dial, dial_all, dial_timed};
 pub use early::{EarlyCaller, begin_early};
 pub use frames::{FrameReader, FrameWriter, RecvError};
 pub use handshake::{
@@ -26,5 +28,5 @@ pub use handshake::{
 };
 pub use ring::{Incoming, Look, Outgoing, Rings};
 pub use secret::{Secret, SecretError};
-pub use socket::{Dialled, Listener, Socket, dial, dial_several, wait_for_any};
+pub use socket::{Listener, Socket, wait_for_any};
 pub use tickets::Tickets;

@@ -4,6 +4,7 @@
 //! in the socket. A request that fails here is not tried again; the caller asks anew in the ordinary way.
 
 mod fetch;
+mod opening;
 mod pace;
 mod scheduler;
 
@@ -21,18 +22,22 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::Pool;
 use crate::lending::Lender;
-use crate::link::Borrowed;
+use crate::link::{Borrowed, connect_all};
 use crate::remembered_links::FAR_US;
 pub use fetch::Fetch;
+use opening::Opening;
 use scheduler::{Clock, Scheduler, Taken};
 
-/// A wait for bytes that is shorter than this found them lying there.
-const WAITED: Duration = Duration::from_micros(30);
 /// A request that waits to be sent looks about after this long.
 const UNSENT: Duration = Duration::from_millis(200);
-/// Connections that are made for others, whenever some are made beside what goes on: the pipeline has taken the
-/// session's first one, and while all are busy with data whoever asks for something else would have to make one.
-const SPARE: usize = 1;
+/// Connections that are being made to an engine.
+struct Making {
+    engine: EngineId,
+    target: TargetId,
+    /// So many of those that were announced.
+    left: usize,
+    borrowed: Vec<Borrowed>,
+}
 
 /// Reads kept in flight for all files of a pool.
 pub struct Pipeline {
@@ -109,26 +114,34 @@ impl Pipeline {
         let now_us = self.now_us();
         let mut scheduler = self.scheduler();
         let estimates = of_engines.into_iter().map(|(engine, target)| {
-            let way = scheduler.way(engine);
-            if let Ok((met, _)) = self.pool.session().link(target)
-                && let Some(round_trip_us) = met.round_trip_us()
-            {
-                let moves = met.moves();
-                if std::mem::replace(&mut way.moves, moves) != moves {
-                    way.link.has_moved_away(now_us, round_trip_us);
-                }
-                way.link.suppose_round_trip(now_us, round_trip_us);
-                if round_trip_us >= FAR_US && !std::mem::replace(&mut way.is_looked_up, true) {
-                    let links = self.pool.session().identity().memory.links();
-                    let rate = links.rate(&met.shown_addresses(), round_trip_us);
-                    if let Some(rate) = rate {
-                        way.link.suppose_rate(rate);
-                    }
-                }
-            }
-            way.link.estimate()
+            self.look_up(&mut scheduler, (engine, target), now_us);
+            scheduler.way(engine).link.estimate()
         });
         estimates.reduce(LinkEstimate::with).unwrap_or_default()
+    }
+
+    /// Notes what the session knows of the link to an engine, and what an earlier process knew.
+    fn look_up(
+        &self,
+        scheduler: &mut Scheduler,
+        (engine, target): (EngineId, TargetId),
+        now_us: u64,
+    ) {
+        let way = scheduler.way(engine);
+        let Ok((met, _)) = self.pool.session().link(target) else { return };
+        let Some(round_trip_us) = met.round_trip_us() else { return };
+        let moves = met.moves();
+        if std::mem::replace(&mut way.moves, moves) != moves {
+            way.link.has_moved_away(now_us, round_trip_us);
+        }
+        way.link.suppose_round_trip(now_us, round_trip_us);
+        if round_trip_us >= FAR_US && !std::mem::replace(&mut way.is_looked_up, true) {
+            let links = self.pool.session().identity().memory.links();
+            let rate = links.rate(&met.shown_addresses(), round_trip_us);
+            if let Some(rate) = rate {
+                way.link.suppose_rate(rate);
+            }
+        }
     }
 
     /// What the link to a target's engine has turned out to carry when it was kept full, in bytes per second.
@@ -184,25 +197,36 @@ impl Pipeline {
                 engines.push((engine, fetch.target));
             }
         }
-        for (engine, target) in engines {
-            if scheduler.channels_of(engine) == 0 && scheduler.way(engine).opening == 0 {
-                scheduler.way(engine).opening = 1;
-                drop(scheduler);
-                self.open(target, engine, 1, 0);
-                scheduler = self.scheduler();
-            }
-            if scheduler.dispatch(engine, self.now_us()) {
-                // Those that are there have as much to carry as they may.
-                let missing = scheduler.missing(engine);
-                scheduler.way(engine).opening += missing;
-                drop(scheduler);
-                self.open_further(target, engine, missing);
-                scheduler = self.scheduler();
-            }
-        }
+        let first = engines.iter().filter_map(|engine| Opening::first(&mut scheduler, *engine));
+        let first: Vec<Opening> = first.collect();
         drop(scheduler);
+        // What a connection is there for goes out before any is made.
+        let mut making = self.begin(&first);
+        let met: Vec<_> = making.iter().map(|making| (making.engine, making.target)).collect();
+        making.append(&mut self.open_beside(self.dispatch(&engines)));
+        self.finish(making);
+        // How far those are that were met by that may not have been known.
+        self.finish(self.open_beside(self.dispatch(&met)));
         // A connection may have failed, with what others wait for.
         self.changed.notify_all();
+    }
+
+    /// Sends what may be sent to these engines. Gives the connections that are missing: those that are there have as
+    /// much to carry as they may.
+    fn dispatch(&self, engines: &[(EngineId, TargetId)]) -> Vec<Opening> {
+        let mut further = Vec::new();
+        if engines.is_empty() {
+            return further;
+        }
+        let now_us = self.now_us();
+        let mut scheduler = self.scheduler();
+        for &(engine, target) in engines {
+            if scheduler.dispatch(engine, now_us) {
+                self.look_up(&mut scheduler, (engine, target), now_us);
+                further.extend(Opening::further(&mut scheduler, (engine, target)));
+            }
+        }
+        further
     }
 
     /// Much may soon be read of these targets: where they are far away, connections are made for it
@@ -214,34 +238,62 @@ impl Pipeline {
         let map = self.pool.map();
         for &target in targets {
             let link = self.estimate(std::iter::once(target));
-            let Some(engine) =
-                map.engine_of(target).filter(|_| link.round_trip_us >= CONNECT_EARLY_FROM_US)
-            else {
-                continue;
-            };
-            let mut scheduler = self.scheduler();
-            let missing = scheduler.missing(engine);
-            scheduler.way(engine).opening += missing;
-            drop(scheduler);
-            self.open_further(target, engine, missing);
+            let engine = map.engine_of(target);
+            if let Some(engine) = engine.filter(|_| link.round_trip_us >= CONNECT_EARLY_FROM_US) {
+                let further = Opening::further(&mut self.scheduler(), (engine, target));
+                self.finish(self.open_beside(further.into_iter().collect()));
+            }
         }
     }
 
-    /// Makes connections that were announced as being opened, for the pipeline alone, and so many for others. Of those
-    /// that are there already one carries at once what is asked for meanwhile: to make the others takes some round trips.
-    fn open(&self, target: TargetId, engine: EngineId, count: usize, spare: usize) {
-        let mut borrowed = self.borrow(target, count + spare);
-        let ready = borrowed.iter().position(|borrowed| borrowed.is_connected());
-        let ready = ready.filter(|_| borrowed.len() > 1).map(|place| borrowed.remove(place));
-        let mut left = count;
-        if let Some(ready) = ready {
-            left -= 1;
-            self.take_over(engine, 1, vec![ready]);
+    /// Further connections to engines whose links those that are there cannot fill.
+    /// Where the process is our own they are made beside what goes on, to one engine whatever becomes of another; in
+    /// somebody else's nobody but its own threads may be at work. Gives those that are left to be made.
+    fn open_beside(self: &Arc<Self>, openings: Vec<Opening>) -> Vec<Making> {
+        if self.pool.is_guest() {
+            return self.begin(&openings);
         }
-        self.connect(target, &mut borrowed);
-        // The others go back, connected.
-        borrowed.truncate(left);
-        self.take_over(engine, left, borrowed);
+        let mut left = Vec::new();
+        for opening in openings {
+            let pipeline = Arc::clone(self);
+            let work = move || pipeline.finish(pipeline.begin(&[opening]));
+            if self.pool.platform().spawn("azekura-connect", Box::new(work)).is_err() {
+                left.append(&mut self.begin(&[opening]));
+            }
+        }
+        left
+    }
+
+    /// Begins to make connections. Of those that are there already one carries at once what is asked for meanwhile: to
+    /// make the others takes some round trips.
+    fn begin(&self, openings: &[Opening]) -> Vec<Making> {
+        let mut making = Vec::with_capacity(openings.len());
+        for &Opening { engine, target, count, spare } in openings {
+            let mut borrowed = self.borrow(target, count + spare);
+            let mut left = count;
+            if let Some(ready) = borrowed.iter().position(|borrowed| borrowed.is_connected()) {
+                left -= 1;
+                let ready = borrowed.remove(ready);
+                self.take_over(engine, 1, vec![ready]);
+            }
+            if left + spare > 0 {
+                making.push(Making { engine, target, left, borrowed });
+            }
+        }
+        making
+    }
+
+    /// Makes connections, to all of the engines at once.
+    fn finish(&self, mut making: Vec<Making>) {
+        let wanted = making.iter_mut().flat_map(|making| &mut making.borrowed);
+        connect_all(wanted, Duration::ZERO);
+        for Making { engine, left, mut borrowed, .. } in making {
+            // The others go back, connected.
+            borrowed.truncate(left);
+            if left > 0 {
+                self.take_over(engine, left, borrowed);
+            }
+        }
     }
 
     /// Takes over connections, as many as were made of so many that were announced.
@@ -265,31 +317,6 @@ impl Pipeline {
         let Ok((link, _)) = session.link(target) else { return Vec::new() };
         let borrow = |_| session.borrow(Arc::clone(&link)).ok();
         (0..count).map_while(borrow).collect()
-    }
-
-    fn connect(&self, target: TargetId, borrowed: &mut [Borrowed]) {
-        let Ok((link, _)) = self.pool.session().link(target) else { return };
-        let mut slots: Vec<_> = borrowed.iter_mut().map(|borrowed| &mut **borrowed).collect();
-        if let Err(failure) = link.connect_several(&mut slots, link.patience()) {
-            tracing::debug!("fewer connections to read ahead over: {failure}");
-        }
-    }
-
-    /// Further connections to an engine whose link those that are there cannot fill, all at once.
-    /// Where the process is our own they are made beside what goes on; in somebody else's nobody but
-    /// its own threads may be at work.
-    fn open_further(self: &Arc<Self>, target: TargetId, engine: EngineId, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let pipeline = Arc::clone(self);
-        let work = move || pipeline.open(target, engine, count, SPARE);
-        if self.pool.is_guest() {
-            return work();
-        }
-        if self.pool.platform().spawn("azekura-connect", Box::new(work)).is_err() {
-            self.open(target, engine, count, SPARE);
-        }
     }
 
     /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes on any
@@ -333,11 +360,17 @@ impl Pipeline {
         let lines: Vec<Arc<dyn Line>> =
             taken.iter().map(|taken| Arc::clone(taken.channel.line())).collect();
         let begun = self.pool.platform().now();
-        let ready = self.pool.session().identity().network.wait_for_any(&lines, limit);
+        let network = &self.pool.session().identity().network;
+        // What lies there already may have done so for long, and tells nothing of the link.
+        let mut ready = network.wait_for_any(&lines, Duration::ZERO);
+        let waited = !ready.contains(&true);
+        if waited {
+            ready = network.wait_for_any(&lines, limit);
+        }
         let took = self.pool.platform().elapsed(begun);
         for (taken, is_ready) in taken.iter().zip(&ready) {
             if *is_ready {
-                self.read(taken, took >= WAITED);
+                self.read(taken, waited);
             }
         }
         let mut scheduler = self.scheduler();

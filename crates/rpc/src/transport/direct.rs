@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::bell::Bell;
 use super::visit::{Data, Guest, Service, Visit};
-use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, SendHalf};
+use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, SendHalf, Wanted};
 use crate::failure::Failure;
 
 /// Whoever waits for engines of this process and for others looks after the first so often.
@@ -144,27 +144,18 @@ impl Network for Direct {
         others.open_early(engine, addresses, caller, ticket, timeout)
     }
 
-    fn open(
-        &self,
-        engine: EngineId,
-        addresses: &[Address],
-        count: usize,
-        caller: &Caller,
-        timeout: Duration,
-    ) -> Met {
-        let service = match (self.find(engine), &self.others) {
+    fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
+        let service = match (self.find(wanted.engine), &self.others) {
             (Found::Here(service), _) => service,
-            (Found::Elsewhere, Some(others)) => {
-                return others.open(engine, addresses, count, caller, timeout);
-            }
+            (Found::Elsewhere, Some(others)) => return others.open(wanted, caller),
             (Found::Elsewhere, None) | (Found::Away, _) => {
                 let refused = Some(io::ErrorKind::ConnectionRefused.into());
                 return Met { first_error: refused, ..Met::default() };
             }
         };
         let mut met = Met { round_trip: Some(Duration::ZERO), ..Met::default() };
-        for _ in 0..count {
-            match self.open_one(engine, &*service, caller) {
+        for _ in 0..wanted.count {
+            match self.open_one(wanted.engine, &*service, caller) {
                 Ok(opened) => met.good.push(opened),
                 Err(error) => {
                     met.first_error.get_or_insert(error);
@@ -172,6 +163,24 @@ impl Network for Direct {
             }
         }
         met
+    }
+
+    fn open_all(&self, wanted: &[Wanted<'_>], caller: &Caller) -> Vec<Met> {
+        // Looked at once: an engine may be added meanwhile.
+        let are_called: Vec<bool> =
+            wanted.iter().map(|wanted| self.is_called(wanted.engine)).collect();
+        let elsewhere = wanted.iter().zip(&are_called).filter(|(_, is_called)| !**is_called);
+        let elsewhere: Vec<_> = elsewhere.map(|(wanted, _)| *wanted).collect();
+        let met = self.others.as_ref().map(|others| others.open_all(&elsewhere, caller));
+        let mut met_elsewhere = met.unwrap_or_default().into_iter();
+        let met = wanted.iter().zip(are_called).map(|(wanted, is_called)| {
+            if is_called {
+                self.open(wanted, caller)
+            } else {
+                met_elsewhere.next().unwrap_or_default()
+            }
+        });
+        met.collect()
     }
 
     /// Whatever this thread has sent has been answered; what another thread sends comes when its call

@@ -10,7 +10,7 @@ use azekura_proto::{EngineId, Incarnation, PoolId, SessionId, Status, TargetId};
 use azekura_wire::Secret;
 use parking_lot::Mutex;
 
-use super::{Caller, Data, Direct, Guest, Kept, Line, Met, Network, Service, Visit};
+use super::{Caller, Data, Direct, Guest, Kept, Line, Met, Network, Service, Visit, Wanted};
 use crate::failure::Failure;
 use crate::slot::{Attempt, Slot};
 use crate::test_engine::{TARGET_0, TestEngine, shard};
@@ -30,7 +30,7 @@ fn caller() -> Caller {
 }
 
 fn open(network: &dyn Network, engine: EngineId) -> Met {
-    network.open(engine, &[], 1, &caller(), SECOND)
+    network.open(&Wanted { engine, addresses: &[], count: 1, timeout: SECOND }, &caller())
 }
 
 fn slot(network: &dyn Network) -> Slot {

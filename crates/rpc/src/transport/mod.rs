@@ -186,6 +186,19 @@ impl Conversation {
     }
 }
 
+/// An engine to call.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The engine.
+    pub engine: EngineId,
+    /// Where it may be reached.
+    pub addresses: &'a [Address],
+    /// How many conversations there are to be.
+    pub count: usize,
+    /// How long all of that may take.
+    pub timeout: Duration,
+}
+
 /// What came of calling an engine.
 #[derive(Debug, Default)]
 pub struct Met {
@@ -233,15 +246,14 @@ pub trait Network: Debug + Send + Sync {
         None
     }
 
-    /// Opens `count` conversations with an engine at once, introductions included.
-    fn open(
-        &self,
-        engine: EngineId,
-        addresses: &[Address],
-        count: usize,
-        caller: &Caller,
-        timeout: Duration,
-    ) -> Met;
+    /// Opens conversations with an engine at once, introductions included.
+    fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met;
+
+    /// Opens conversations with several engines; where that takes round trips, with all at once. Gives what came
+    /// of each, in their order.
+    fn open_all(&self, wanted: &[Wanted<'_>], caller: &Caller) -> Vec<Met> {
+        wanted.iter().map(|wanted| self.open(wanted, caller)).collect()
+    }
 
     /// Waits until there is something to receive on one of the lines, or a peer has gone, or `limit`
     /// is over. Tells on which there is.

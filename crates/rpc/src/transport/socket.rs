@@ -12,11 +12,11 @@ use azekura_proto::limits::{FRAME_BULK_BYTES_MAX, READ_BULK_BYTES_MAX};
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_wire::{
-    ConnectError, Connection, Dialled, EarlyCaller, FrameReader, FrameWriter, Incoming, Look,
-    Outgoing, ProofSent, RecvError, Socket,
+    ConnectError, Connection, Dialled, Dialling, EarlyCaller, FrameReader, FrameWriter, Incoming,
+    Look, Outgoing, ProofSent, RecvError, Socket,
 };
 
-use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, Said, SendHalf};
+use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, Said, SendHalf, Wanted};
 use crate::failure::Failure;
 
 /// Small requests are sent together up to this size.
@@ -62,37 +62,24 @@ impl Network for Sockets {
         Some(Err(first_error.unwrap_or_else(no_address)))
     }
 
-    fn open(
-        &self,
-        engine: EngineId,
-        addresses: &[Address],
-        count: usize,
-        caller: &Caller,
-        timeout: Duration,
-    ) -> Met {
-        let mut first_error = None;
-        // One bound for all addresses, dialling and introductions.
-        let deadline = Instant::now() + timeout;
-        let left = || deadline.saturating_duration_since(Instant::now());
-        for address in in_order_of_preference(addresses) {
-            if left().is_zero() {
-                first_error.get_or_insert_with(|| io::ErrorKind::TimedOut.into());
-                break;
+    fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
+        self.open_all(&[*wanted], caller).pop().unwrap_or_default()
+    }
+
+    fn open_all(&self, wanted: &[Wanted<'_>], caller: &Caller) -> Vec<Met> {
+        let mut calls: Vec<Call<'_>> = wanted.iter().map(Call::new).collect();
+        loop {
+            // Those that are not met yet, each at the next of its addresses.
+            let trying = calls.iter_mut().filter_map(|call| {
+                let dialling = call.next_dialling()?;
+                Some((call, dialling))
+            });
+            let (mut trying, dialling): (Vec<&mut Call<'_>>, Vec<_>) = trying.unzip();
+            if trying.is_empty() {
+                return calls.into_iter().map(Call::end).collect();
             }
-            let mut met = match azekura_wire::dial_several(address, count, left()) {
-                Ok(dialled) => self.meet(engine, dialled, caller, left()),
-                Err(error) => Met { first_error: Some(error), ..Met::default() },
-            };
-            if !met.good.is_empty() {
-                if met.good.len() < count {
-                    let fewer = || io::Error::other("fewer connections came through");
-                    met.first_error.get_or_insert_with(fewer);
-                }
-                return met;
-            }
-            first_error = first_error.or(met.first_error);
+            self.meet(&mut trying, azekura_wire::dial_all(&dialling), caller);
         }
-        Met { first_error: Some(first_error.unwrap_or_else(no_address)), ..Met::default() }
     }
 
     fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
@@ -136,8 +123,7 @@ impl Sockets {
         timeout: Duration,
     ) -> Result<Early, ConnectError> {
         let deadline = Instant::now() + timeout;
-        let dialled = azekura_wire::dial_several(address, 1, timeout)?.pop();
-        let dialled = dialled.ok_or_else(no_address)?;
+        let dialled = azekura_wire::dial_timed(address, timeout)?;
         let round_trip = dialled.took;
         let left = deadline.saturating_duration_since(Instant::now());
         let Caller { pool, session, role, secret, .. } = caller;
@@ -161,34 +147,95 @@ impl Sockets {
     /// Takes the handshakes on fresh sockets through their steps side by side.
     fn meet(
         self,
-        engine: EngineId,
-        dialled: Vec<Dialled>,
+        calls: &mut [&mut Call<'_>],
+        dialled: Vec<io::Result<Vec<Dialled>>>,
         caller: &Caller,
-        timeout: Duration,
-    ) -> Met {
-        let round_trip = dialled.iter().map(|dialled| dialled.took).min();
-        let mut met = Met { round_trip, ..Met::default() };
+    ) {
         // All are settled before any can fail: a socket of ours is closed as one of ours.
-        let settled: Vec<Socket> =
-            dialled.into_iter().map(|dialled| self.settle(dialled)).collect();
-        let mut begun = Vec::with_capacity(settled.len());
-        for socket in settled {
-            match azekura_wire::begin(socket, caller.pool, caller.session, caller.role, timeout) {
-                Ok(caller) => begun.push(caller),
-                Err(error) => note(&mut met, error),
+        let mut settled = Vec::new();
+        for (place, (call, dialled)) in calls.iter_mut().zip(dialled).enumerate() {
+            match dialled {
+                Ok(dialled) => {
+                    call.met.round_trip = dialled.iter().map(|dialled| dialled.took).min();
+                    settled.extend(dialled.into_iter().map(|one| (place, self.settle(one))));
+                }
+                Err(error) => call.note(error.into()),
             }
         }
-        for proven in azekura_wire::prove_all(begun, &caller.secret) {
+        let mut begun = Vec::with_capacity(settled.len());
+        for (place, socket) in settled {
+            let Caller { pool, session, role, .. } = *caller;
+            match azekura_wire::begin(socket, pool, session, role, calls[place].left()) {
+                Ok(caller) => begun.push((place, caller)),
+                Err(error) => calls[place].note(error),
+            }
+        }
+        for (place, proven) in azekura_wire::prove_all(begun, &caller.secret) {
+            let call = &mut *calls[place];
             let ready = proven.and_then(ProofSent::finish).and_then(|(connection, welcome)| {
-                check_engine(&welcome, engine)?;
+                check_engine(&welcome, call.wanted.engine)?;
                 Ok((converse(connection, caller, None, self.settle_descriptor)?, welcome))
             });
             match ready {
-                Ok(ready) => met.good.push(ready),
-                Err(error) => note(&mut met, error),
+                Ok(ready) => call.met.good.push(ready),
+                Err(error) => call.note(error),
             }
         }
-        met
+    }
+}
+
+/// How far the opening of an engine's conversations has come.
+struct Call<'a> {
+    wanted: Wanted<'a>,
+    /// One bound for all addresses, dialling and introductions.
+    deadline: Instant,
+    /// Those that were not tried yet.
+    addresses: std::vec::IntoIter<&'a Address>,
+    met: Met,
+}
+
+impl<'a> Call<'a> {
+    fn new(wanted: &Wanted<'a>) -> Self {
+        Self {
+            wanted: *wanted,
+            deadline: Instant::now() + wanted.timeout,
+            addresses: in_order_of_preference(wanted.addresses).into_iter(),
+            met: Met::default(),
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// What is to be dialled next, while no conversation was opened.
+    fn next_dialling(&mut self) -> Option<Dialling<'a>> {
+        let address = self.met.good.is_empty().then(|| self.addresses.next()).flatten()?;
+        let timeout = self.left();
+        if timeout.is_zero() {
+            self.note(io::Error::from(io::ErrorKind::TimedOut).into());
+            return None;
+        }
+        Some(Dialling { address, count: self.wanted.count, timeout })
+    }
+
+    fn note(&mut self, error: ConnectError) {
+        self.met.first_error.get_or_insert_with(|| as_io(error));
+    }
+
+    fn end(mut self) -> Met {
+        let Self { wanted, met, .. } = &mut self;
+        if met.good.is_empty() {
+            met.round_trip = None;
+            met.first_error.get_or_insert_with(no_address);
+        } else if met.good.len() < wanted.count {
+            let fewer = || io::Error::other("fewer connections came through");
+            met.first_error.get_or_insert_with(fewer);
+        } else {
+            // An address that was tried before was no good.
+            met.first_error = None;
+        }
+        self.met
     }
 }
 
@@ -201,10 +248,6 @@ fn note_ticket(said: &Said, ticket: Option<Ticket>) {
 
 fn no_address() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address")
-}
-
-fn note(met: &mut Met, error: ConnectError) {
-    met.first_error.get_or_insert_with(|| as_io(error));
 }
 
 fn as_io(error: ConnectError) -> io::Error {

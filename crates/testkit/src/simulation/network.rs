@@ -15,7 +15,9 @@ use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, SessionId, frame};
 use azekura_rpc::Failure;
-use azekura_rpc::transport::{Caller, Conversation, Line, Met, Network, ReceiveHalf, SendHalf};
+use azekura_rpc::transport::{
+    Caller, Conversation, Line, Met, Network, ReceiveHalf, SendHalf, Wanted,
+};
 use parking_lot::Mutex;
 
 use super::pool::{Connection, Pool};
@@ -76,18 +78,11 @@ impl ClientNetwork {
 }
 
 impl Network for ClientNetwork {
-    fn open(
-        &self,
-        engine: EngineId,
-        _addresses: &[Address],
-        count: usize,
-        caller: &Caller,
-        _timeout: Duration,
-    ) -> Met {
+    fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
         let round_trip = self.is_far.then_some(FAR);
         let mut met = Met { round_trip, ..Met::default() };
-        for _ in 0..count {
-            match self.open_one(engine, caller.session) {
+        for _ in 0..wanted.count {
+            match self.open_one(wanted.engine, caller.session) {
                 Some(opened) => met.good.push(opened),
                 None => {
                     met.first_error.get_or_insert(io::ErrorKind::ConnectionRefused.into());
