@@ -441,18 +441,17 @@ fn engines_that_a_read_needs_are_called_together() {
         let fs = FileSystem::mount(pool, "default", config).unwrap();
         let client = Namespace::new(fs, Credentials::ROOT);
         let file = read_only(&client, "/file");
-        let met = network.called().concat();
         let mut buffer = vec![0; FILE_BYTES];
         assert_eq!(file.read_at(&mut buffer, 0), Ok(FILE_BYTES));
         assert!(buffer == contents());
         let called = network.called();
         let first_called =
-            |engine: &EngineId| called.iter().position(|round| round.contains(engine)).unwrap();
-        let all: Vec<EngineId> = (0..5).map(EngineId).collect();
-        let new: Vec<usize> =
-            all.iter().filter(|engine| !met.contains(engine)).map(first_called).collect();
-        assert!(new.len() > 1, "{called:?}");
-        assert!(new.iter().all(|round| *round == new[0]), "{called:?}");
+            |engine| called.iter().position(|round| round.contains(&EngineId(engine))).unwrap();
+        let mut rounds: Vec<usize> = (0..5).map(first_called).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        // That of the root, that of the file, and all others.
+        assert!(rounds.len() <= 3, "{called:?}");
     }
 }
 
