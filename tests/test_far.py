@@ -195,14 +195,21 @@ def test_a_long_listing_through_a_mount_asks_nothing_of_each_file(far):
 @pytest.mark.parametrize(("delay", "is_paced"), [("0ms", False), ("10ms", True)])
 def test_an_engine_spreads_what_it_sends_over_a_long_way(far, delay, is_paced):
     far.link(f"delay={delay}")
-    child = far.start("near", sys.executable, "-c", HOLD)
-    wait_until(lambda: "read" in child.log.read_text(), "the file is read")
-    said = far.lab.exec("far", "ss", "-Htin", "state", "established", "sport", "=", ":7070").stdout
-    sent = re.findall(r"bytes_sent:(\d+).* pacing_rate [^ /]*(/\S+)?", said)
-    limits = [limit for count, limit in sent if int(count) > 100_000]
-    assert limits, said
-    assert all(bool(limit) == is_paced for limit in limits), said
-    child.kill()
+
+    def are_as_they_should():
+        child = far.start("near", sys.executable, "-c", HOLD)
+        wait_until(lambda: "read" in child.log.read_text(), "the file is read")
+        words = ("-Htin", "state", "established", "sport", "=", ":7070")
+        said = far.lab.exec("far", "ss", *words).stdout
+        child.kill()
+        child.wait()
+        sent = re.findall(r"bytes_sent:(\d+).* pacing_rate [^ /]*(/\S+)?", said)
+        limits = [limit for count, limit in sent if int(count) > 100_000]
+        assert limits, said
+        return all(bool(limit) == is_paced for limit in limits)
+
+    # On a busy machine the engine may seem far.
+    wait_until(are_as_they_should, "the engine sends as it should")
 
 
 def test_an_engine_that_moves_away_is_noticed_while_nothing_but_data_is_asked_for(far):
@@ -221,10 +228,10 @@ def test_an_engine_that_moves_away_is_noticed_while_nothing_but_data_is_asked_fo
     child.kill()
 
 
-def test_what_a_link_carries_is_on_record_for_the_next_program(far, world):
-    far.link("delay=5ms", "rate=200mbit")
-    links = world.base / "state" / "azekura" / "links"
-    assert not links.exists()
+def test_what_a_link_carries_is_on_record_for_the_next_program(far):
+    far.distance(0.01)
+    far.link("rate=200mbit")
+    links = far.records
     far.read("predictive", "sequential")
     (record,) = links.iterdir()
     (known,) = tomllib.loads(record.read_text())["links"]

@@ -1,6 +1,7 @@
 """Single calls to a far pool under the preload library, and the start of a program: what they cost in
 round trips. And a way that becomes long while a program runs."""
 
+import shutil
 import sys
 import time
 import zipfile
@@ -12,6 +13,8 @@ from pools import wait_until
 pytestmark = pytest.mark.root
 
 ROUND_TRIP_S = 0.1
+# So long that what else it takes to start a program is less than one.
+LONG_ROUND_TRIP_S = 4 * ROUND_TRIP_S
 # What else a call may take in a program that has little of a processor, in round trips.
 SLACK = 0.8
 
@@ -112,46 +115,48 @@ def test_single_calls_take_as_many_round_trips_as_is_said(far):
     assert not late, late
 
 
-def first_bytes(far, round_trip_s):
-    """How long a program takes to its first bytes, in round trips."""
-    begun = time.monotonic()
-    assert far.run("cat", "/azekura/files/file0") == "content"
-    return (time.monotonic() - begun) / round_trip_s
+def has_first_bytes_after(far, round_trips, prepare=lambda: None):
+    """Whether a program once has its first bytes after so many: a busy machine takes its time."""
+    for _ in range(3):
+        prepare()
+        begun = time.monotonic()
+        assert far.run("cat", "/azekura/files/file0") == "content"
+        if time.monotonic() - begun < (round_trips + SLACK) * LONG_ROUND_TRIP_S:
+            return True
+    return False
 
 
 def test_a_program_has_its_first_bytes_after_few_round_trips(far):
-    # Long, so that what else it takes to start a program is less than one.
-    round_trip_s = 4 * ROUND_TRIP_S
-    far.distance(round_trip_s)
-    links = far.world.base / "state" / "azekura" / "links"
-    assert not links.exists()
+    far.distance(LONG_ROUND_TRIP_S)
+
+    def forget():
+        shutil.rmtree(far.records, ignore_errors=True)
+
     # Connection, challenge, welcome and container, directory, file.
-    assert first_bytes(far, round_trip_s) < 5 + SLACK
-    (record,) = links.iterdir()
+    assert has_first_bytes_after(far, 5, forget)
+    (record,) = far.records.iterdir()
     known = record.read_text()
     # The challenge is not waited for any more.
-    assert min(first_bytes(far, round_trip_s) for _ in range(3)) < 4 + SLACK
+    assert has_first_bytes_after(far, 4)
     assert record.read_text() == known
     # That ticket is good for this run of the engine, and the program is let in all the same.
     far.engine.kill()
     far.engine.wait()
     far.serve()
-    assert first_bytes(far, round_trip_s) < 5 + SLACK
+    assert has_first_bytes_after(far, 5, lambda: record.write_text(known))
     assert record.read_text() != known
-    assert min(first_bytes(far, round_trip_s) for _ in range(3)) < 4 + SLACK
-    record.write_text("nonsense")
-    assert first_bytes(far, round_trip_s) < 5 + SLACK
+    assert has_first_bytes_after(far, 4)
+    assert has_first_bytes_after(far, 5, lambda: record.write_text("nonsense"))
 
 
 def test_the_table_of_an_archive_is_there_after_few_round_trips(far):
     """Its reader looks at the file, opens it, and reads blocks at its end."""
-    round_trip_s = 4 * ROUND_TRIP_S
     archive = far.world.base / "archive.zip"
     with zipfile.ZipFile(archive, "w") as made:
         for number in range(100):
             made.writestr(f"member{number}", bytes([number]) * 10_000)
     far.put(archive)
-    far.distance(round_trip_s)
+    far.distance(LONG_ROUND_TRIP_S)
     show = (
         "import sys, time, zipfile; from os import stat; begun = time.monotonic();"
         "stat(sys.argv[1]); members = zipfile.ZipFile(sys.argv[1]).namelist();"
@@ -160,7 +165,7 @@ def test_the_table_of_an_archive_is_there_after_few_round_trips(far):
     said = far.run(sys.executable, "-c", show, "/azekura/archive.zip").split()
     assert said[0] == "100"
     # Connection, challenge, welcome and container, the name, the file with its end.
-    assert float(said[1]) / round_trip_s < 5 + SLACK
+    assert float(said[1]) / LONG_ROUND_TRIP_S < 5 + SLACK
 
 
 def test_a_program_notices_that_the_way_has_become_long(far):
