@@ -24,8 +24,7 @@ impl Rounds {
 
 impl Network for Rounds {
     fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
-        self.called.lock().push(vec![wanted.engine]);
-        self.sockets.open(wanted, caller)
+        self.open_all(&[*wanted], caller).pop().unwrap_or_default()
     }
 
     fn open_all(&self, wanted: &[Wanted<'_>], caller: &Caller) -> Vec<Met> {

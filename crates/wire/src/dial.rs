@@ -69,14 +69,14 @@ pub fn dial_all(wanted: &[Dialling<'_>]) -> Vec<io::Result<Vec<Dialled>>> {
             for _ in 0..call.count {
                 match Attempt::begin(&address, call.deadline) {
                     Ok(attempt) => attempts.push((place, attempt)),
-                    Err(error) => call.tried.push(Err(error)),
+                    Err(error) => call.note(Err(error)),
                 }
             }
         }
         if is_over {
             return calls.into_iter().map(|call| call.result).collect();
         }
-        finish_all(attempts, |place, tried| calls[place].tried.push(tried));
+        finish_all(attempts, |place, tried| calls[place].note(tried));
         for call in &mut calls {
             call.settle();
         }
@@ -89,9 +89,8 @@ struct Call {
     deadline: Instant,
     /// Where the host may be reached besides.
     addresses: std::vec::IntoIter<SocketAddr>,
-    /// What came of the attempts at the address that is tried.
-    tried: Vec<io::Result<Dialled>>,
-    is_trying: bool,
+    /// What came of the attempts at an address, while one is tried.
+    tried: Option<Vec<io::Result<Dialled>>>,
     result: io::Result<Vec<Dialled>>,
 }
 
@@ -111,20 +110,24 @@ impl Call {
             },
         };
         let addresses = addresses.into_iter();
-        Self { count, deadline, addresses, tried: Vec::new(), is_trying: false, result }
+        Self { count, deadline, addresses, tried: None, result }
     }
 
     /// Where to try next, if the address before was no good.
     fn next_address(&mut self) -> Option<SocketAddr> {
         let address = self.result.is_err().then(|| self.addresses.next()).flatten();
-        self.is_trying = address.is_some();
+        self.tried = address.map(|_| Vec::with_capacity(self.count));
         address
+    }
+
+    fn note(&mut self, tried: io::Result<Dialled>) {
+        self.tried.get_or_insert_default().push(tried);
     }
 
     /// Looks at what came of the address that was tried.
     fn settle(&mut self) {
-        if std::mem::take(&mut self.is_trying) {
-            self.result = came_through(std::mem::take(&mut self.tried));
+        if let Some(tried) = self.tried.take() {
+            self.result = came_through(tried);
         }
     }
 }

@@ -46,20 +46,14 @@ impl Network for Sockets {
         ticket: Option<Ticket>,
         timeout: Duration,
     ) -> Option<io::Result<Early>> {
-        let mut first_error = None;
-        let deadline = Instant::now() + timeout;
-        for address in in_order_of_preference(addresses) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                first_error.get_or_insert_with(|| io::ErrorKind::TimedOut.into());
-                break;
-            }
-            match self.begin_early(engine, address, caller, ticket, left) {
+        let mut call = Call::new(&Wanted { engine, addresses, count: 1, timeout });
+        while let Some(Dialling { address, timeout, .. }) = call.next_dialling() {
+            match self.begin_early(engine, address, caller, ticket, timeout) {
                 Ok(early) => return Some(Ok(early)),
-                Err(error) => first_error = first_error.or_else(|| Some(as_io(error))),
+                Err(error) => call.note(error),
             }
         }
-        Some(Err(first_error.unwrap_or_else(no_address)))
+        Some(Err(call.end().first_error.unwrap_or_else(no_address)))
     }
 
     fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
