@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use azekura_platform::SharedPlatform;
+use azekura_proto::frame::encode_nested;
 use azekura_proto::limits::PEER_ANSWER_MS;
 use azekura_proto::message::{Answer, Reply, Request};
 use azekura_proto::transaction::TransactionId;
@@ -125,8 +126,7 @@ impl Node {
         Self { deadline: Some(self.platform.now() + limit), ..self.clone() }
     }
 
-    /// The same for an operation of a client, none of whose own leases is in its way at the targets of this
-    /// engine. Other engines are not told.
+    /// The same for an operation of a client, none of whose own leases is in its way.
     pub(crate) fn on_behalf_of(&self, client: Option<SessionId>) -> Self {
         Self { client, ..self.clone() }
     }
@@ -235,9 +235,24 @@ impl Node {
 
     /// Asks any target of the pool.
     pub(crate) fn call(&self, target: TargetId, request: &Request<'_>) -> Answer {
-        match self.local(target) {
-            Some(local) => self.dispatcher.serve(self, local, request),
-            None => self.peers.call(&self.map, target, request, &[], self.peer_limit()),
+        if let Some(local) = self.local(target) {
+            return self.dispatcher.serve(self, local, request);
+        }
+        let named = self.naming_the_client(request);
+        let request = named.as_ref().unwrap_or(request);
+        self.peers.call(&self.map, target, request, &[], self.peer_limit())
+    }
+
+    /// What another engine is asked where leases of the client would be in the way of a part of its own
+    /// operation.
+    fn naming_the_client(&self, request: &Request<'_>) -> Option<Request<'static>> {
+        let client = self.client?;
+        match request {
+            Request::Prepare { .. } | Request::Lookup { .. } => {
+                let request = encode_nested(request).ok()?;
+                Some(Request::OnBehalf { client, stream: None, request })
+            }
+            _ => None,
         }
     }
 
@@ -255,10 +270,11 @@ impl Node {
     /// part. Answers come in the order of what was wanted.
     pub(crate) fn call_all(&self, wanted: &[(TargetId, Request<'_>)]) -> Vec<Answer> {
         let is_local = |target: &TargetId| self.local(*target).is_some();
-        let remote: Vec<(TargetId, &Request<'_>)> = wanted
-            .iter()
-            .filter(|(target, _)| !is_local(target))
-            .map(|(target, request)| (*target, request))
+        let remote = || wanted.iter().filter(|(target, _)| !is_local(target));
+        let named: Vec<_> = remote().map(|(_, request)| self.naming_the_client(request)).collect();
+        let remote: Vec<(TargetId, &Request<'_>)> = remote()
+            .zip(&named)
+            .map(|((target, request), named)| (*target, named.as_ref().unwrap_or(request)))
             .collect();
         let mut own = Vec::with_capacity(wanted.len() - remote.len());
         let mut do_own_part = || {

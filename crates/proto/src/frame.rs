@@ -104,6 +104,16 @@ pub fn decode_borrowed<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<
     postcard::from_bytes(body).map_err(|_| FrameError::Malformed)
 }
 
+/// A message that stands in another one, to be read by [`decode_borrowed`].
+///
+/// # Errors
+/// [`FrameError::TooLarge`] if it does not fit a frame.
+pub fn encode_nested<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
+    let mut frame = Vec::new();
+    encode_into(&mut frame, message, 0)?;
+    Ok(frame.split_off(HEAD_BYTES))
+}
+
 struct Appender<'a>(&'a mut Vec<u8>);
 
 impl Extend<u8> for Appender<'_> {

@@ -74,6 +74,9 @@ pub const CONNECTIONS_MAX: usize = 4096;
 pub const SESSIONS_MAX: usize = 4096;
 /// Most slots (requests in flight that need an exact retry) of one session at one engine.
 pub const SLOTS_MAX: u16 = 256;
+/// Stands for the streams of changes that reach an engine through another one where connections of a slot are
+/// fenced.
+pub const RELAY_SLOT: u16 = SLOTS_MAX;
 /// Most objects that one session may hold open at one engine.
 pub const OPEN_REFERENCES_MAX: usize = 1 << 20;
 /// Most lock ranges at one engine.

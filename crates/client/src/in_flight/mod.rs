@@ -1,6 +1,7 @@
 //! Changes of names and of new objects that were answered to the program and are on their way to the engine.
 //! Owns the one stream over which they are sent, in the order in which they were made; the leases of names
 //! that keep everybody else from them until they are there; and the failures that nobody has been told yet.
+//! The engine of the stream hands on what is for others (`stream`).
 //! Whatever else the session asks comes after them: the pool waits for them first (`crate::changes`).
 //!
 //! There is no thread: answers are taken in by whoever sends next or waits. What was lost with a connection is
@@ -9,6 +10,7 @@
 mod change;
 mod concern;
 mod resend;
+mod stream;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,11 +24,9 @@ use azekura_proto::message::typed::ReleaseWrite;
 use azekura_proto::message::{Answer, Reply, Request, ShardRef, TypedRequest as _};
 use azekura_proto::status::StatusClass;
 use azekura_proto::{Oid, Status};
-use azekura_rpc::{Attempt, Channel, Destination, Outgoing};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{ClientError, Result};
-use crate::link::Borrowed;
 use crate::retry::Exchange;
 use crate::session::Session;
 
@@ -34,6 +34,7 @@ pub use change::{Change, Leased};
 pub(crate) use change::{Held, Posted};
 pub(crate) use concern::Concern;
 use concern::Concerned;
+use stream::Stream;
 
 /// For this long after others have come no lease is asked for.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
@@ -69,7 +70,12 @@ pub struct FailedChange {
 struct State {
     process: u32,
     /// Its requests in flight are the youngest of `posted`, all of them unless something is lost.
-    channel: Option<(Channel<Borrowed, ()>, Destination)>,
+    stream: Option<Stream>,
+    /// How many streams there have been, and changes of them.
+    streams: u32,
+    sequence: u64,
+    /// The last stream of which engines may still have something under way that is sent again; 0 for none.
+    to_fence: u32,
     /// Oldest first.
     posted: VecDeque<Posted>,
     /// What was held for changes that have been answered, to be dropped without the lock.
@@ -84,7 +90,10 @@ impl State {
     fn new() -> Self {
         Self {
             process: this_process(),
-            channel: None,
+            stream: None,
+            streams: 0,
+            sequence: 0,
+            to_fence: 0,
             posted: VecDeque::new(),
             done: Vec::new(),
             leases: HashMap::new(),
@@ -209,15 +218,14 @@ impl Locked<'_> {
 
     /// Whether the engine of the stream is that of a target, and something is on its way there.
     pub(crate) fn is_under_way_to(&self, target: TargetId) -> bool {
-        let map = self.session.map();
-        let first = self.state.posted.front();
-        first.is_some_and(|first| map.engine_of(first.target) == map.engine_of(target))
+        let stream = self.state.stream.as_ref().filter(|_| !self.state.posted.is_empty());
+        stream.is_some_and(|stream| stream.is_to(self.session, target))
     }
 
     /// Closes the stream, unless something is in flight.
     pub(crate) fn close(&mut self) {
         if self.state.posted.is_empty() {
-            self.state.channel = None;
+            self.state.stream = None;
         }
     }
 
@@ -250,7 +258,8 @@ impl Locked<'_> {
         self.now().saturating_duration_since(posted.sent) < OLDEST
     }
 
-    /// Sends a change. False, and it is not sent, if its lease has been lost or given back.
+    /// Sends a change. False, and it is not sent, if its lease has been lost or given back, or its engine is one that
+    /// this session has not met.
     ///
     /// # Errors
     /// If the engine cannot be reached, or what has come of the change or of an earlier one of its object, if
@@ -262,31 +271,25 @@ impl Locked<'_> {
         if !self.state.leases.contains_key(&root) {
             return Ok(false);
         }
-        if self.state.channel.is_none() {
-            self.state.channel = self.open(posted.target);
+        if self.state.stream.is_none() {
+            self.state.streams += 1;
+            self.state.stream = Stream::open(self.session, posted.target, self.state.streams);
         }
-        while self
-            .state
-            .channel
-            .as_mut()
-            .is_some_and(|(channel, _)| !channel.has_room(&Request::Ping, posted.change.bytes()))
-        {
+        let bulk = posted.change.bytes();
+        while self.state.stream.as_mut().is_some_and(|stream| !stream.has_room(bulk)) {
             self.take_one()?;
         }
-        let Some(epoch) = self.state.leases.get(&root).map(|lease| lease.epoch) else {
+        if !self.state.leases.contains_key(&root) {
             return Ok(false);
-        };
-        let is_sent = match &mut self.state.channel {
-            Some((channel, to)) => {
-                let request = posted.request(Some(epoch));
-                let to = Destination { target: posted.target, ..*to };
-                let bulk = posted.change.bytes();
-                let outgoing = Outgoing { to, request: &request, bulk, reply_bytes_max: 0 };
-                channel
-                    .submit(outgoing, Attempt::default(), ())
-                    .and_then(|()| channel.flush())
-                    .is_ok()
-            }
+        }
+        let request = posted.request(self.epoch_for(&posted));
+        self.state.sequence += 1;
+        let sequence = self.state.sequence;
+        let is_sent = match &mut self.state.stream {
+            Some(stream) => match stream.way_to(self.session, posted.target, sequence) {
+                Some(way) => stream.send(way, posted.target, &request, bulk).is_ok(),
+                None => return Ok(false),
+            },
             None => false,
         };
         self.state.posted.push_back(posted);
@@ -320,23 +323,20 @@ impl Locked<'_> {
         Some(self.state.failed.remove(place))
     }
 
-    /// A stream to a target's engine, if that can be reached.
-    fn open(&self, target: TargetId) -> Option<(Channel<Borrowed, ()>, Destination)> {
-        let (link, map_version) = self.session.link(target).ok()?;
-        let mut borrowed = self.session.borrow(link).ok()?;
-        let (link, slot) = borrowed.parts();
-        if let Err(failure) = link.reach(slot, map_version, true, Duration::ZERO) {
-            tracing::debug!("no connection to keep changes in flight over: {failure}");
-            return None;
-        }
-        let channel = Channel::open(borrowed).ok()?;
-        Some((channel, Destination { target, map_version }))
+    /// The epoch of the lease under which a change is, if its engine can tell whether that holds. Else it is one of a
+    /// directory above at another engine: then nothing is answered early unless it holds by the clock of this
+    /// side, and what comes later than it should is told by what it finds.
+    fn epoch_for(&self, posted: &Posted) -> Option<u64> {
+        let lease = self.state.leases.get(&posted.root)?;
+        let map = self.session.map();
+        let is_there = map.engine_of(lease.target) == map.engine_of(posted.target);
+        is_there.then_some(lease.epoch)
     }
 
     /// Takes in the answers that are there.
     fn take_in(&mut self) -> Result<()> {
-        while let Some((channel, _)) = &self.state.channel {
-            let polled = channel.reader().poll(&**self.platform());
+        while let Some(stream) = &self.state.stream {
+            let polled = stream.reader().poll(&**self.platform());
             match polled.map(|arrival| arrival.reply) {
                 Ok(Some(((), answer, _))) => {
                     if !self.note(answer) {
@@ -352,11 +352,11 @@ impl Locked<'_> {
 
     /// Waits for the answer to the oldest change.
     fn take_one(&mut self) -> Result<()> {
-        let answered = match &mut self.state.channel {
-            Some((channel, _)) => channel.wait(&mut [], Duration::ZERO),
+        let answered = match &mut self.state.stream {
+            Some(stream) => stream.wait(),
             None => return self.send_again(),
         };
-        let is_noted = answered.is_ok_and(|((), answer)| self.note(answer));
+        let is_noted = answered.is_ok_and(|answer| self.note(answer));
         if is_noted { Ok(()) } else { self.send_again() }
     }
 
@@ -369,30 +369,17 @@ impl Locked<'_> {
         request: &Request<'_>,
         bulk_in: &mut [u8],
     ) -> Option<Result<Reply>> {
-        let (channel, to) = self.state.channel.as_mut()?;
-        let to = Destination { target, ..*to };
-        let outgoing = Outgoing { to, request, bulk: &[], reply_bytes_max: bulk_in.len() };
-        if !channel.has_room(request, &[]) {
+        if !self.state.stream.as_mut()?.ask(target, request, bulk_in.len()) {
             return None;
         }
-        channel.submit(outgoing, Attempt::default(), ()).ok()?;
-        channel.flush().ok()?;
         while !self.state.posted.is_empty() {
             self.take_one().ok()?;
         }
         // Gone if anything had to be sent again.
-        let (channel, _) = self.state.channel.as_mut()?;
-        match channel.wait(bulk_in, Duration::ZERO) {
-            Ok(((), Ok(reply))) => Some(Ok(reply)),
-            Ok(((), Err(status))) => match status.class() {
-                StatusClass::Caller | StatusClass::Fatal => Some(Err(status.into())),
-                StatusClass::Retry | StatusClass::RefreshMap => None,
-            },
-            Err(_) => {
-                self.state.channel = None;
-                None
-            }
-        }
+        self.state.stream.as_mut()?.wait_for_asked(bulk_in).unwrap_or_else(|_| {
+            self.state.stream = None;
+            None
+        })
     }
 
     pub(crate) fn arrive(&mut self) -> Result<()> {
@@ -414,6 +401,11 @@ impl Locked<'_> {
                 true
             }
             Err(Status::ConditionFailed) => false,
+            Err(Status::PeerUnreachable) => {
+                // Engines do not reach each other: what comes next is waited for, each at its own.
+                self.state.is_waited_for = true;
+                false
+            }
             Err(status) => match status.class() {
                 StatusClass::Retry | StatusClass::RefreshMap => false,
                 StatusClass::Caller | StatusClass::Fatal => {

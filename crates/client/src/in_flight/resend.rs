@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use azekura_proto::Status;
+use azekura_proto::limits::RELAY_SLOT;
 use azekura_proto::message::typed::{self, LeaseWrite};
 use azekura_proto::message::{Reply, Request, ShardRef, TypedRequest as _};
 
-use super::change::Leased;
+use super::change::{Leased, Posted};
 use super::{Locked, half_of};
 use crate::error::{ClientError, Result};
 use crate::retry::Exchange;
@@ -24,55 +25,76 @@ impl Locked<'_> {
     pub(super) fn send_again(&mut self) -> Result<()> {
         // What may still be on its way over the old connection is not carried out any more once the next one
         // is there: see `Request::is_fenced`.
-        self.state.channel = None;
+        let stream = self.state.stream.take().map(|stream| stream.number());
         if self.state.posted.is_empty() {
             return Ok(());
         }
+        if let Some(number) = stream {
+            self.state.to_fence = self.state.to_fence.max(number);
+        }
+        self.fence()?;
         self.ask_for_leases_again()?;
         tracing::debug!("{} changes are sent again", self.state.posted.len());
         self.give_up_the_late();
-        let results = {
-            let requests: Vec<Request<'_>> = self
-                .state
-                .posted
-                .iter()
-                .map(|posted| {
-                    let lease = self.state.leases.get(&posted.root);
-                    posted.request(lease.map(|lease| lease.epoch))
-                })
-                .collect();
-            let mut exchanges: Vec<_> = self
-                .state
-                .posted
-                .iter()
-                .zip(&requests)
-                .map(|(posted, request)| Exchange {
-                    bulk_out: posted.change.bytes(),
-                    is_ordered: true,
-                    ..Exchange::new(posted.target, request)
-                })
-                .collect();
-            self.session.fan_out(&mut exchanges)
-        };
-        for result in results {
-            match result {
-                Ok(_) => {
-                    let answered = self.state.posted.pop_front();
-                    self.state.done.extend(answered.and_then(|posted| posted.reference));
+        while !self.state.posted.is_empty() {
+            for result in self.send_next_again() {
+                match result {
+                    Ok(_) => {
+                        let answered = self.state.posted.pop_front();
+                        self.state.done.extend(answered.and_then(|posted| posted.reference));
+                    }
+                    // Whatever has come of those behind it: what comes before them is not there.
+                    Err(error) if error.is_unreached() => return Err(error),
+                    Err(ClientError::Status(Status::ConditionFailed))
+                        if !self.state.leases.is_empty() =>
+                    {
+                        // The lease has run out meanwhile, and others have been there. Whether what the change
+                        // was judged by still holds is told without one.
+                        self.give_leases_up();
+                        return self.send_again();
+                    }
+                    Err(error) => self.fail_oldest(error),
                 }
-                // Whatever has come of those behind it: what comes before them is not there.
-                Err(error) if error.is_unreached() => return Err(error),
-                Err(ClientError::Status(Status::ConditionFailed))
-                    if !self.state.leases.is_empty() =>
-                {
-                    // The lease has run out meanwhile, and others have been there. Whether what the change was
-                    // judged by still holds is told without one.
-                    self.give_leases_up();
-                    return self.send_again();
-                }
-                Err(error) => self.fail_oldest(error),
             }
         }
+        Ok(())
+    }
+
+    /// Sends the oldest changes again, those that come before the first of another engine.
+    fn send_next_again(&self) -> Vec<Result<Reply>> {
+        let map = self.session.map();
+        let engine = |posted: &Posted| map.engine_of(posted.target);
+        let posted = &self.state.posted;
+        let first = posted.front().map(engine);
+        let next = || posted.iter().take_while(|posted| Some(engine(posted)) == first);
+        let requests: Vec<_> = next().map(|next| next.request(self.epoch_for(next))).collect();
+        let mut exchanges: Vec<_> = next()
+            .zip(&requests)
+            .map(|(posted, request)| Exchange {
+                bulk_out: posted.change.bytes(),
+                is_ordered: true,
+                ..Exchange::new(posted.target, request)
+            })
+            .collect();
+        self.session.fan_out(&mut exchanges)
+    }
+
+    /// Whatever engines of a stream that was given up still have under way, for each other too, is not carried out
+    /// from now on.
+    fn fence(&mut self) -> Result<()> {
+        let map = self.session.map();
+        if self.state.to_fence == 0 || map.engines.len() == 1 {
+            return Ok(());
+        }
+        let mut engines: Vec<_> =
+            self.state.posted.iter().map(|posted| (map.engine_of(posted.target), posted)).collect();
+        engines.sort_by_key(|(engine, _)| *engine);
+        engines.dedup_by_key(|(engine, _)| *engine);
+        let request = Request::Fence { slots: vec![(RELAY_SLOT, self.state.to_fence)] };
+        let mut exchanges: Vec<_> =
+            engines.into_iter().map(|(_, posted)| Exchange::new(posted.target, &request)).collect();
+        self.session.fan_out(&mut exchanges).into_iter().try_for_each(|fenced| fenced.map(drop))?;
+        self.state.to_fence = 0;
         Ok(())
     }
 

@@ -153,6 +153,13 @@ fn with_bulk(request: &Request<'_>) -> Option<Request<'static>> {
             Some(Request::WriteFile { oid, offset, guard })
         }
         Request::Append { oid } => Some(Request::Append { oid }),
+        Request::Relay { to, stream, ref request } => {
+            Some(Request::Relay { to, stream, request: request.clone() })
+        }
+        Request::OnBehalf { client, stream: Some(stream), ref request } => {
+            let stream = Some(stream);
+            Some(Request::OnBehalf { client, stream, request: request.clone() })
+        }
         _ => None,
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn rename(
     if from.dir.container() != to.dir.container() {
         return Err(Status::Invalid);
     }
+    let node = &node.on_behalf_of(caller.client());
     run_with_tree(node, target, caller, |tree_is_locked| {
         let source = look(node, caller, from)?.ok_or(Status::NotFound)?;
         let there = find_entry(node, target, caller.client(), (to.dir, to.name))?;

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::requests::bulk::{Bulk, BulkIn, BulkOut, Response};
 use crate::requests::dispatch::{Asker, dispatch};
 use crate::requests::gate::{HangUp, Pass, Refused};
+use crate::requests::on_behalf::{self, Nested};
 use crate::requests::retry::Caller;
 use crate::requests::sessions::Session;
 
@@ -142,7 +143,8 @@ impl Attachment {
         let bulk_bytes = u64::from(input.bytes());
         let mut bulk = Bulk::new(input, buffer);
         let answer = self.answer(node, head, request, &mut bulk);
-        if bulk_bytes > 0 {
+        // What is handed on is counted where it is written.
+        if bulk_bytes > 0 && !matches!(request, Request::Relay { .. }) {
             node.metrics.written_bytes.fetch_add(bulk_bytes, Ordering::Relaxed);
         }
         if !request.has_reply() {
@@ -195,7 +197,15 @@ impl Attachment {
         let asker = |caller| Asker { caller, session: Some(&self.session), role: self.role };
         if self.role == Role::Engine {
             let node = node.on_behalf_of_peer();
+            if let Request::OnBehalf { client, stream, request } = request {
+                let nested = Nested { client: *client, stream: *stream, request };
+                return on_behalf::carry_out(&node, target, nested, bulk);
+            }
             return dispatch(&node, target, &asker(Caller::engine()), request, bulk);
+        }
+        if let Request::Relay { to, stream, request } = request {
+            let nested = Nested { client: self.session.id, stream: Some(*stream), request };
+            return on_behalf::relay(node, &self.session, *to, nested, bulk);
         }
         if !request.needs_exact_retry() {
             return dispatch(node, target, &asker(Caller::engine()), request, bulk);

@@ -286,8 +286,11 @@ pub(crate) fn dispatch(
         }
         Request::Repair { repair } => check::repair(node, target, repair),
         Request::Fence { slots } => fence(node, need(session)?, slots),
+        Request::Time => Ok(Reply::Time(target.fine_now())),
         // It is the connection's, where there is one that can.
         Request::ShareMemory => Err(Status::Unsupported),
+        // What stands in them is dispatched, for whoever may ask so.
+        Request::Relay { .. } | Request::OnBehalf { .. } => Err(Status::Invalid),
     }
 }
 

@@ -5,5 +5,6 @@ pub(crate) mod attachment;
 pub(crate) mod bulk;
 pub(crate) mod dispatch;
 pub(crate) mod gate;
+pub(crate) mod on_behalf;
 pub(crate) mod retry;
 pub(crate) mod sessions;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use azekura_platform::{SharedPlatform, Signal};
 use azekura_proto::limits::{
-    LEASE_MS, LOCAL_LEASE_MS, OPEN_REFERENCES_MAX, SESSIONS_MAX, SLOTS_MAX,
+    LEASE_MS, LOCAL_LEASE_MS, OPEN_REFERENCES_MAX, RELAY_SLOT, SESSIONS_MAX, SLOTS_MAX,
 };
 use azekura_proto::{Oid, SessionId, Status};
 use parking_lot::{Mutex, MutexGuard};
@@ -43,6 +43,10 @@ pub(crate) struct Session {
     /// The number of the last request of each slot, to be looked at while it is carried out.
     last_sequences: Box<[AtomicU64]>,
     gates: Box<[Gate]>,
+    /// Which streams of changes may reach this engine through others.
+    relay_gate: Gate,
+    /// The number of the last change that has, held while one is carried out.
+    relayed: Mutex<u64>,
     /// Whether it has asked for read leases.
     pub(crate) reads_ahead: AtomicBool,
     /// It is being ended, or has been: what it had is given up, and nothing new is taken for it.
@@ -60,6 +64,8 @@ impl Session {
             slots: (0..SLOTS_MAX).map(|_| Mutex::default()).collect(),
             last_sequences: (0..SLOTS_MAX).map(|_| AtomicU64::new(0)).collect(),
             gates: (0..SLOTS_MAX).map(|_| Gate::default()).collect(),
+            relay_gate: Gate::default(),
+            relayed: Mutex::new(0),
             reads_ahead: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
@@ -82,7 +88,21 @@ impl Session {
 
     /// Which connections of a slot may bring changes.
     pub(crate) fn gate(&self, slot: u16) -> Option<&Gate> {
+        if slot == RELAY_SLOT {
+            return Some(&self.relay_gate);
+        }
         self.gates.get(usize::from(slot))
+    }
+
+    /// Lets a change in that comes through another engine, one at a time. A second copy of an earlier one may come
+    /// when the next has been carried out.
+    pub(crate) fn enter_relayed(&self, sequence: u64) -> Result<MutexGuard<'_, u64>, Status> {
+        let mut last = self.relayed.lock();
+        if sequence < *last {
+            return Err(Status::Busy);
+        }
+        *last = sequence;
+        Ok(last)
     }
 
     /// Keeps a second copy of a request of this slot away, and tells whether the request with
@@ -210,6 +230,11 @@ impl Sessions {
         }
         drop(by_id);
         self.ended.notify_all();
+    }
+
+    /// A session that has not ended.
+    pub(crate) fn get(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.by_id.lock().get(&id).filter(|session| !session.is_over()).cloned()
     }
 
     pub(crate) fn is_known(&self, id: SessionId) -> bool {

@@ -2,6 +2,7 @@
 //! names under which they lie. Owns what is known of them without asking: their names, their attributes, and
 //! the numbers for more of them. What is known counts only while the lease holds.
 
+mod clocks;
 mod moves;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,6 +20,8 @@ use azekura_proto::{Attr, Oid, TargetId, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::contents::Contents;
+use clocks::Clocks;
+pub(crate) use clocks::Moment;
 pub(crate) use moves::Going;
 pub(crate) use moves::Move;
 
@@ -36,13 +39,6 @@ const ON_AND_ON_MAX: Duration = Duration::from_millis(WRITE_LEASE_MS / 2);
 /// For this long after names of a directory were changed in ways that its lease is no good for, none is
 /// asked for.
 const REFUSAL: Duration = Duration::from_secs(5);
-/// From this round trip on, and for so many of them, the engine's time as it is counted on here is certainly not later
-/// than that of the engine when a change arrives there: by then two clocks have drifted apart by less than the way
-/// there takes, ordinary ones by less than half of that.
-const CLOCK_FROM: Duration = Duration::from_millis(5);
-const CLOCK_ROUND_TRIPS: u32 = 4000;
-/// Not longer in any case, since somebody may set its clock.
-const CLOCK_LIFE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of all newborn files whose contents are kept.
 const CONTENTS_BYTES: u64 = 16 << 20;
 /// What a file takes on disk is taken to be a multiple of this.
@@ -131,8 +127,7 @@ struct State {
     /// What is in newborn files, where there is room for it.
     contents: HashMap<Oid, Contents>,
     serials: HashMap<TargetId, Range<u64>>,
-    /// The engine's time, and when it was told.
-    clock: Option<(Timestamp, Instant)>,
+    clocks: Clocks,
     lately: VecDeque<(Oid, Instant)>,
     /// When something was made under a lease last.
     last_made: Option<Instant>,
@@ -143,13 +138,6 @@ struct State {
 }
 
 impl State {
-    /// The engine's time as it is counted on here, and whether it is not later than it will be there.
-    fn engine_time(&self, round_trip: Duration, now: Instant) -> Option<(Timestamp, bool)> {
-        let (time, told) = self.clock?;
-        let age = now.saturating_duration_since(told);
-        Some((time.after(age), age < clock_life(round_trip)))
-    }
-
     /// Whether something has been made under a lease so lately that more of it is to be expected.
     fn goes_on(&self, round_trip: Duration, now: Instant) -> bool {
         let time = ON_AND_ON.max((round_trip * ON_AND_ON_ROUND_TRIPS).min(ON_AND_ON_MAX));
@@ -231,9 +219,9 @@ impl Newborns {
 
     /// Something was made in a directory by a request that was waited for; the engine's time was that of its
     /// birth, or later.
-    pub(crate) fn note_made(&self, dir: Oid, made: &Attr, now: Instant) {
-        let mut state = self.own_state();
-        state.clock = Some((made.ctime, now));
+    pub(crate) fn note_made(&self, dir: Oid, made: &Attr, at: Moment) {
+        let (mut state, now) = (self.own_state(), at.now);
+        state.clocks.set(made.ctime, at);
         put_last(&mut state.lately, dir, now);
         if made.kind == FileKind::Directory {
             // It is there to be filled.
@@ -262,8 +250,7 @@ impl Newborns {
         let state = self.own_state();
         let within = |list, time| is_within(list, dir, time, now);
         let goes_on = state.goes_on(round_trip, now);
-        state.clock.is_some()
-            && (goes_on || within(&state.lately, LATELY.max(round_trip * LATELY_ROUND_TRIPS)))
+        (goes_on || within(&state.lately, LATELY.max(round_trip * LATELY_ROUND_TRIPS)))
             && !within(&state.refused, REFUSAL)
     }
 
@@ -335,11 +322,11 @@ impl Newborns {
         generation: u64,
         (dir, name): (Oid, &[u8]),
         shard: u16,
-        (round_trip, now): (Duration, Instant),
+        at: Moment,
     ) -> Option<Cradle> {
         let mut state = self.state(generation);
         let is_full = state.objects.len() >= OBJECTS_MAX;
-        let (born, is_clock_new) = state.engine_time(round_trip, now)?;
+        let (born, is_clock_new) = state.clocks.time(at)?;
         let known = state.dirs.get_mut(&dir)?;
         if is_full || known.names.contains_key(name) {
             return None;
@@ -476,9 +463,14 @@ impl Newborns {
         }
     }
 
+    /// An engine has told its time.
+    pub(crate) fn note_time(&self, time: Timestamp, at: Moment) {
+        self.own_state().clocks.set(time, at);
+    }
+
     /// The engine's time as it is counted on here, if that is not later than it will be there.
-    pub(crate) fn engine_time(&self, round_trip: Duration, now: Instant) -> Option<Timestamp> {
-        let (time, is_new) = self.own_state().engine_time(round_trip, now)?;
+    pub(crate) fn engine_time(&self, at: Moment) -> Option<Timestamp> {
+        let (time, is_new) = self.own_state().clocks.time(at)?;
         is_new.then_some(time)
     }
 
@@ -496,13 +488,6 @@ impl Newborns {
     pub(crate) fn read(&self, oid: Oid, offset: u64, buffer: &mut [u8]) -> Option<usize> {
         Some(self.own_state().contents.get(&oid)?.read(offset, buffer))
     }
-}
-
-/// For how long the engine's time is counted on.
-fn clock_life(round_trip: Duration) -> Duration {
-    let life =
-        if round_trip < CLOCK_FROM { Duration::ZERO } else { round_trip * CLOCK_ROUND_TRIPS };
-    life.min(CLOCK_LIFE_MAX)
 }
 
 /// Whether something happened to a directory within a time.

@@ -434,7 +434,7 @@ impl FileSystem {
     /// What is kept of a directory that has got a new entry, and of a new directory.
     fn note_new_entry(&self, dir: Oid, attr: &mut Attr, asked_new: Option<AskedAny>) {
         let change = DirectoryChange::take_from_newborn(attr);
-        self.newborns.note_made(dir, attr, self.now());
+        self.newborns.note_made(dir, attr, self.moment(attr.oid.home()));
         if let Some(asked) = asked_new {
             self.cache.keep_met_dir(asked, attr.oid, Box::new(attr.clone()));
         }

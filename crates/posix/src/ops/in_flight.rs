@@ -206,8 +206,7 @@ impl FileSystem {
         if !self.writing.changes_may_fly(oid.home()) {
             return None;
         }
-        let round_trip = Duration::from_micros(self.pool().round_trip_us_to(oid.home()));
-        let ctime = self.newborns.engine_time(round_trip, self.now())?;
+        let ctime = self.newborns.engine_time(self.moment(oid.home()))?;
         let mut attr = newborn.attr;
         let mtime = if newborn.is_mtime_exact { attr.mtime } else { ctime };
         (attr.mtime, attr.ctime) = (mtime, ctime);

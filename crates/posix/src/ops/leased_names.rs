@@ -9,13 +9,13 @@ use azekura_client::{Batch, Call, ClientError};
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::SERIALS_MAX;
 use azekura_proto::message::typed::{
-    AllocateSerials, Found, GetAttr, LeaseWrite, Leased, Lookup, ReadDirectory,
+    AllocateSerials, Found, GetAttr, LeaseWrite, Leased, Lookup, ReadDirectory, Time,
 };
 use azekura_proto::message::{DirEntry, ShardRef};
-use azekura_proto::{Attr, Oid, TargetId};
+use azekura_proto::{Attr, EngineId, Oid, TargetId};
 
 use crate::errno::{of_client, of_entry};
-use crate::newborn::{Cradle, Name};
+use crate::newborn::{Cradle, Moment, Name};
 use crate::{Errno, FileSystem, Result};
 
 /// Directories of more shards are not leased, nor are numbers drawn from more targets.
@@ -52,12 +52,27 @@ impl FileSystem {
             let generation = self.pool().names_generation();
             let Some(root) = self.newborns.root(generation, dir, shard) else { continue };
             if self.pool().holds_names(root) {
-                let at = (Duration::from_micros(self.pool().round_trip_us_to(target)), self.now());
+                let at = self.moment(target);
                 return Ok(self.newborns.cradle(generation, (dir, name), shard, at));
             }
             self.pool().renew_names().map_err(|error| of_client(&error))?;
         }
         Ok(None)
+    }
+
+    /// Now, seen from here by the engine of a target.
+    pub(super) fn moment(&self, target: TargetId) -> Moment {
+        let (pool, now) = (self.pool(), self.now());
+        let round_trip = Duration::from_micros(pool.round_trip_us_to(target));
+        Moment { engine: pool.map().engine_of(target), round_trip, now }
+    }
+
+    /// A target of each engine whose time is not known well enough to count on.
+    fn untimed(&self) -> Vec<TargetId> {
+        let map = self.pool().map();
+        let engines = (0..map.engines.len()).map(|index| EngineId(index as u16));
+        let of_each = engines.filter_map(|engine| map.targets_of(engine).next());
+        of_each.filter(|target| self.newborns.engine_time(self.moment(*target)).is_none()).collect()
     }
 
     /// A number for an object; draws more of them before they run out.
@@ -117,8 +132,6 @@ impl FileSystem {
         let round_trip = Duration::from_micros(pool.round_trip_us_to(dir.home()));
         if !self.newborns.is_worth_a_lease(dir, round_trip, self.now())
             || pool.names_are_refused()
-            // Changes at several engines arrive in no order.
-            || pool.map().engines.len() != 1
             || pool.placement().shards(dir) > SHARDS_MAX
             || pool.target_count() > SHARDS_MAX
         {
@@ -138,8 +151,8 @@ impl FileSystem {
         Ok((false, looked))
     }
 
-    /// Asks for leases of a directory's names, then for the directory and all names in it, and for numbers where
-    /// few are left, at once; and looks up one of them. Leases that were given are held also if something is missing.
+    /// Asks for leases of a directory's names, then for the directory and all names in it, for numbers where
+    /// few are left, and for the time, at once; and looks up one of them. Leases that were given are held also if something is missing.
     fn ask_for_names(&self, dir: Oid, look: Option<&[u8]>) -> Asked {
         let (pool, asked, asked_listed) = (self.pool(), self.now(), self.listed.ask());
         let shards: Vec<(u16, TargetId)> = {
@@ -179,7 +192,17 @@ impl FileSystem {
                 (target, batch.add(Call::new(target, request)))
             })
             .collect();
+        let times: Vec<_> = self
+            .untimed()
+            .into_iter()
+            .map(|target| (target, batch.add(Call::new(target, Time))))
+            .collect();
         let mut replies = pool.call_batch(batch);
+        for (target, ticket) in times {
+            if let Ok(time) = replies.take(ticket) {
+                self.newborns.note_time(time, self.moment(target));
+            }
+        }
         let mut is_whole = replies.are_in_order();
         let mut leased_ms = u32::MAX;
         for ((shard, target), ticket) in shards.into_iter().zip(leases) {

@@ -27,6 +27,7 @@ impl Request<'_> {
             | Self::Adopt { .. }
             | Self::Report
             | Self::Fence { .. }
+            | Self::Time
             | Self::ShareMemory => Handling { any_target: true, ..Handling::PLAIN },
             Self::Release { .. } => Handling { one_way: true, ..Handling::PLAIN },
             Self::ContainerCreate { .. }
@@ -104,6 +105,8 @@ impl Request<'_> {
             | Self::AllocateSerials { .. }
             | Self::CreateNumbered { .. }
             | Self::SettleTimes { .. }
+            | Self::Relay { .. }
+            | Self::OnBehalf { .. }
             | Self::LeaseAllNames { .. } => Handling::PLAIN,
         }
     }
@@ -127,6 +130,17 @@ impl Request<'_> {
     /// Whether a slow disk may need minutes for it, so that giving up early would be a false failure.
     pub const fn may_be_slow(&self) -> bool {
         self.handling().slow
+    }
+
+    /// Whether it is one of the changes that a client may send to one engine for another ([`Request::Relay`]).
+    pub const fn may_be_relayed(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateNumbered { .. }
+                | Self::SetAttr { .. }
+                | Self::SettleTimes { .. }
+                | Self::Write { .. }
+        )
     }
 
     /// The one object that a request looks at, with what lies in it if it is a directory; `None` if it changes
@@ -192,6 +206,7 @@ impl Request<'_> {
                 | Self::ShardDescriptor { .. }
                 | Self::ShardWriteDescriptor { .. }
                 | Self::Fence { .. }
+                | Self::Time
                 | Self::ShareMemory
         )
     }

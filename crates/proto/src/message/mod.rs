@@ -21,7 +21,7 @@ pub use reply::{Answer, Reply};
 pub use request::{Request, RequestHead};
 pub use stat::{Container, DirShardStat, EngineReport, ShardStat, SpaceStat, TargetReport};
 pub use terms::{
-    Allocation, Condition, Lock, LockKind, LockMode, NamesLease, RenameMode, ShardRef, ValueUpdate,
-    XattrMode,
+    Allocation, ChangeStream, Condition, Lock, LockKind, LockMode, NamesLease, RenameMode,
+    ShardRef, ValueUpdate, XattrMode,
 };
 pub use typed::TypedRequest;

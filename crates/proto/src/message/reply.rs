@@ -175,6 +175,8 @@ pub enum Reply {
         /// As in `Walked`.
         is_absent: bool,
     },
+    /// The engine's time.
+    Time(Timestamp),
 }
 
 impl Reply {

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{Repair, ScanKind};
-use super::terms::{Allocation, Lock, NamesLease, RenameMode, ShardRef, ValueUpdate, XattrMode};
+use super::terms::{
+    Allocation, ChangeStream, Lock, NamesLease, RenameMode, ShardRef, ValueUpdate, XattrMode,
+};
 use crate::attr::{AttrChange, DirectoryGuard, FileGuard, Inheritance, NewInode, Timestamp};
 use crate::dependence::Dependences;
 use crate::ids::{ContainerId, EngineId, Oid, SessionId, TargetId};
@@ -678,6 +680,34 @@ pub enum Request<'a> {
     /// UNIX sockets, with nothing else under way. Answer: `Done`, with the memory's descriptor; `Unsupported` where
     /// there can be no such memory.
     ShareMemory,
+
+    // -- changes that are answered to a program before they have arrived, at several engines
+    /// The engine's time. Answer: `Time`.
+    Time,
+    /// Hand a change on to a target of another engine and wait for its answer: so what comes over one connection is
+    /// carried out in the order in which it was sent, wherever it is. One of [`Request::may_be_relayed`]; bulk
+    /// data are the change's. Answer: that of the change; status `PeerUnreachable` if there is none, and `Busy` if the
+    /// other engine does not know the session, was started anew, or has been told not to take up this stream any more.
+    Relay {
+        /// The target that is to do it.
+        to: TargetId,
+        /// What it belongs to.
+        stream: ChangeStream,
+        /// The request, encoded as in a frame.
+        request: Vec<u8>,
+    },
+
+    // -- between engines, once more
+    /// What is asked on behalf of a client, none of whose own leases is in the way: a change that it has
+    /// sent to the other engine by `Relay`, and else `Prepare` or `Lookup`. Answer: that of the request.
+    OnBehalf {
+        /// The client's session.
+        client: SessionId,
+        /// Of a change that was sent by `Relay`.
+        stream: Option<ChangeStream>,
+        /// The request, encoded as in a frame.
+        request: Vec<u8>,
+    },
 }
 
 impl Request<'_> {
@@ -765,6 +795,9 @@ impl Request<'_> {
             Self::ShardWriteDescriptor { .. } => "shard_write_descriptor",
             Self::ContainerWalk { .. } => "container_walk",
             Self::ShareMemory => "share_memory",
+            Self::Time => "time",
+            Self::Relay { .. } => "relay",
+            Self::OnBehalf { .. } => "on_behalf",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Oid;
+use crate::ids::{Incarnation, Oid};
 
 /// The data of one shard of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -127,4 +127,18 @@ pub struct NamesLease {
     pub shard: u16,
     /// The lease's epoch.
     pub epoch: u64,
+}
+
+/// What a change belongs to that reaches its engine through another one: when the client has given the stream up,
+/// what it still brings is not carried out. Told by [`Request::Fence`](super::Request::Fence) for
+/// [`RELAY_SLOT`](crate::limits::RELAY_SLOT), or by a change of a stream with a higher number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChangeStream {
+    /// The client numbers its streams upwards.
+    pub number: u32,
+    /// Of the change; grows from one to the next, in all streams of the session.
+    pub sequence: u64,
+    /// The run of the engine that is to carry it out, as the client has met it. Another run does not know what was
+    /// fenced.
+    pub run: Incarnation,
 }

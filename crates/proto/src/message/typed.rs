@@ -201,6 +201,7 @@ requests! {
         Goodbye -> (), Reply::Done => ();
         Map -> PoolMap, Reply::Map(map) => map;
         Report -> Box<EngineReport>, Reply::Report(report) => report;
+        Time -> Timestamp, Reply::Time(now) => now;
         Space -> SpaceStat, Reply::Space(space) => space;
         ContainerList -> Vec<Container>, Reply::Containers(containers) => containers;
         SyncAll -> (), Reply::Done => ();
