@@ -89,7 +89,18 @@ impl Cluster {
 
     /// What the first engine has been asked for since it started, and how often; it has metrics.
     pub fn counts(&self) -> BTreeMap<String, u64> {
-        let text = self.metrics();
+        self.counts_of(0)
+    }
+
+    /// As [`Self::count`], of all engines; they have metrics.
+    pub fn count_at_all(&self, request: &str) -> u64 {
+        let of_each = (0..self.configs.len())
+            .map(|engine| self.counts_of(engine).get(request).copied().unwrap_or(0));
+        of_each.sum()
+    }
+
+    fn counts_of(&self, engine: usize) -> BTreeMap<String, u64> {
+        let text = self.metrics(engine);
         let counts = text.lines().filter_map(|line| {
             let (kind, count) = line.split_once("_requests_total{kind=\"")?.1.split_once("\"} ")?;
             Some((kind.to_owned(), count.parse().unwrap()))
@@ -112,13 +123,13 @@ impl Cluster {
 
     /// How many connections the first engine has; it has metrics.
     pub fn connections(&self) -> u64 {
-        let text = self.metrics();
+        let text = self.metrics(0);
         let line = text.lines().find_map(|line| line.strip_prefix("azekura_engine_connections "));
         line.unwrap().parse().unwrap()
     }
 
-    fn metrics(&self) -> String {
-        let address = self.configs[0].metrics_listen.as_ref().unwrap();
+    fn metrics(&self, engine: usize) -> String {
+        let address = self.configs[engine].metrics_listen.as_ref().unwrap();
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();

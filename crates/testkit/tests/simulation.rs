@@ -44,7 +44,13 @@ fn histories_under_the_usual_faults_are_right() {
 
 #[test]
 fn a_seed_gives_the_same_history_again() {
-    for setting in [Setting::SHORT, Setting::STRIPED, Setting::POWER, Setting::POWER_OF_THREE] {
+    for setting in [
+        Setting::SHORT,
+        Setting::STRIPED,
+        Setting::FAR_FROM_SEVERAL,
+        Setting::POWER,
+        Setting::POWER_OF_THREE,
+    ] {
         for seed in 1..SAME_SEEDS {
             let [one, other] = [(); 2].map(|()| run(seed, &setting).unwrap());
             assert_eq!(one.to_string(), other.to_string());
@@ -75,6 +81,11 @@ fn histories_with_striped_files_are_right() {
 #[test]
 fn far_clients_are_right_about_all_that_they_answer_early() {
     are_right(&Setting::FAR);
+}
+
+#[test]
+fn far_clients_of_several_engines_are_right_about_all_that_they_answer_early() {
+    are_right(&Setting::FAR_FROM_SEVERAL);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod concern;
 mod resend;
 mod stream;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ struct State {
     posted: VecDeque<Posted>,
     /// What was held for changes that have been answered, to be dropped without the lock.
     done: Vec<Held>,
-    leases: HashMap<Leased, Lease>,
+    leases: BTreeMap<Leased, Lease>,
     is_waited_for: bool,
     refused_until: Option<Instant>,
     failed: Vec<FailedChange>,
@@ -96,7 +96,7 @@ impl State {
             to_fence: 0,
             posted: VecDeque::new(),
             done: Vec::new(),
-            leases: HashMap::new(),
+            leases: BTreeMap::new(),
             is_waited_for: false,
             refused_until: None,
             failed: Vec::new(),
@@ -457,7 +457,7 @@ impl Locked<'_> {
             return Ok(());
         }
         self.begin_generation();
-        let leases: Vec<_> = self.state.leases.drain().collect();
+        let leases = std::mem::take(&mut self.state.leases);
         let requests: Vec<(TargetId, Request<'_>)> = leases
             .into_iter()
             .map(|((oid, shard), Lease { target, epoch, .. })| {

@@ -6,5 +6,7 @@ pub(crate) mod bulk;
 pub(crate) mod dispatch;
 pub(crate) mod gate;
 pub(crate) mod on_behalf;
+#[cfg(test)]
+mod on_behalf_tests;
 pub(crate) mod retry;
 pub(crate) mod sessions;

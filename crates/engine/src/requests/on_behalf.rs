@@ -89,5 +89,6 @@ pub(crate) fn carry_out(
     let gate = session.gate(RELAY_SLOT).ok_or(Status::Invalid)?;
     let _pass = gate.enter(&*node.platform, number, None).map_err(|_| Status::Busy)?;
     let _alone = session.enter_relayed(sequence)?;
+    node.metrics.count(request.name());
     dispatch(&node, target, &asker(Role::Client), &request, bulk)
 }

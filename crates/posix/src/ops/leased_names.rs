@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use azekura_client::{Batch, Call, ClientError};
+use azekura_client::{Batch, Call, ClientError, LeasedNames};
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::SERIALS_MAX;
 use azekura_proto::message::typed::{
@@ -26,6 +26,9 @@ const NAMES_BYTES: u32 = 128 * 1024;
 const SERIALS: u32 = 1024;
 
 const _: () = assert!(SERIALS <= SERIALS_MAX);
+
+/// The shard of an object that lies at its home.
+const HOME_SHARD: u16 = 0;
 
 /// What came of looking a name up.
 type Looked = std::result::Result<Found, ClientError>;
@@ -51,13 +54,23 @@ impl FileSystem {
             }
             let generation = self.pool().names_generation();
             let Some(root) = self.newborns.root(generation, dir, shard) else { continue };
-            if self.pool().holds_names(root) {
+            if self.pool().holds_names(root) && self.holds_home(dir, root, target) {
                 let at = self.moment(target);
                 return Ok(self.newborns.cradle(generation, (dir, name), shard, at));
             }
             self.pool().renew_names().map_err(|error| of_client(&error))?;
         }
         Ok(None)
+    }
+
+    /// Whether what names in a directory are judged by stays so, as far as the target that makes one cannot tell: whoever
+    /// wants to change that asks for leases at the engine of the directory's home alone.
+    fn holds_home(&self, dir: Oid, root: LeasedNames, target: TargetId) -> bool {
+        let (pool, map) = (self.pool(), self.pool().map());
+        let is_newborn = root.0 != dir;
+        is_newborn
+            || map.engine_of(dir.home()) == map.engine_of(target)
+            || pool.holds_names((dir, HOME_SHARD))
     }
 
     /// Now, seen from here by the engine of a target.

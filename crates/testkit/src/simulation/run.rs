@@ -10,6 +10,7 @@ use azekura_posix::{Errno, FileKind, OFlags};
 
 use super::faults::{Faults, KnownDefect};
 use super::history::History;
+use super::platform::World as _;
 use super::pool::Pool;
 use super::possible::{Links, Possible};
 use super::power::{Durable, Found};
@@ -59,7 +60,10 @@ impl Setting {
     pub const FAR: Self =
         Self { engines: 1, targets_each: 4, operations: 80, is_far: true, ..Self::SHORT };
 
-    /// The same, where the power goes as well. What was synced has to survive that, and what else is
+    /// The same from several engines, each of which has some names of a directory.
+    pub const FAR_FROM_SEVERAL: Self = Self { engines: 2, targets_each: 2, ..Self::FAR };
+
+    /// Several engines and near clients, where the power goes as well. What was synced has to survive that, and what else is
     /// left has to be whole.
     pub const POWER: Self =
         Self { faults: Faults { power_cut: 40, ..Faults::USUAL }, ..Self::SHORT };
@@ -100,6 +104,9 @@ const IN_A_ROW: u64 = 8;
 const PAUSE_MS_MAX: u64 = 400;
 /// The same of clients that are far away, at times: engines that have refused leases give them again.
 const LONG_PAUSE_MS_MAX: u64 = 8_000;
+/// What clients that are far away have in flight for so long they may give up, and tell so later. Engines are away
+/// for as long only where they wait for each other in the midst of it.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(20);
 
 struct Run {
     pool: Arc<Pool>,
@@ -125,7 +132,10 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
         let (possible, durable) = (Possible::new(links), Durable::default());
         let pool = Arc::clone(&pool);
         let mut run = Run { pool, users, random, possible, durable };
-        run.play(setting).and_then(|()| run.end())
+        match run.play(setting)? {
+            Played::ToTheEnd => run.end(),
+            Played::UntilGivenUp => Ok(()),
+        }
     }));
     let history = pool.history();
     match played {
@@ -140,8 +150,15 @@ pub fn run(seed: u64, setting: &Setting) -> Result<History, Box<Violation>> {
     }
 }
 
+/// How far a history was played.
+enum Played {
+    ToTheEnd,
+    /// Engines were not there for so long that a client may have given up what it was answered for.
+    UntilGivenUp,
+}
+
 impl Run {
-    fn play(&mut self, setting: &Setting) -> Result<(), String> {
+    fn play(&mut self, setting: &Setting) -> Result<Played, String> {
         let loses_power = setting.faults.power_cut > 0;
         if loses_power {
             // The container, to begin with.
@@ -152,6 +169,7 @@ impl Run {
             (0..setting.clients).map(|client| slots_of(client, setting.clients)).collect();
         let mut client = 0;
         for _ in 0..setting.operations {
+            let begun = self.pool.elapsed();
             if self.pool.power_cuts() > 0 {
                 break;
             }
@@ -177,8 +195,11 @@ impl Run {
                 let pause = Duration::from_millis(self.random.below(pause));
                 self.pool.sleep(pause);
             }
+            if setting.is_far && self.pool.elapsed() - begun >= GIVEN_UP_AFTER {
+                return Ok(Played::UntilGivenUp);
+            }
         }
-        Ok(())
+        Ok(Played::ToTheEnd)
     }
 
     /// A client ends, and another takes its place.
