@@ -76,20 +76,32 @@ class Lab:
 class FarPool:
     """A pool `far` in the host of that name, and programs in it and in the host `near`."""
 
-    def __init__(self, world):
+    def __init__(self, world, engines=1):
         self.world = world
         self.lab = Lab(world, PAIR)
         # What programs put on record of their links to engines.
         self.records = world.base / "state" / "azekura" / "links"
-        self.engine = None
+        self.engines = [None] * engines
         self.serve()
-        self.lab.exec("near", BINARY, "pool", "create", "far", "--engine", "far:7070")
+        words = [word for port in self.ports() for word in ("--engine", f"far:{port}")]
+        self.lab.exec("near", BINARY, "pool", "create", "far", *words)
 
-    def serve(self):
-        """Starts the engine, once more if it was killed."""
-        words = ("--dir", self.world.storage / "engine", "--listen", "0.0.0.0:7070")
-        self.engine = self.lab.start("far", BINARY, "serve", *words, "--metrics", "127.0.0.1:7071")
-        wait_until(lambda: "is ready" in self.engine.log.read_text(), "the engine is ready")
+    @property
+    def engine(self):
+        return self.engines[0]
+
+    def ports(self):
+        """Where the engines listen; that of each one's metrics is the next."""
+        return [7070 + 2 * number for number in range(len(self.engines))]
+
+    def serve(self, numbers=None):
+        """Starts the engines, or some of them, once more if they were killed."""
+        for number in numbers or range(len(self.engines)):
+            port = self.ports()[number]
+            words = ("--dir", self.world.storage / f"engine{number}", "--listen", f"0.0.0.0:{port}")
+            words = (*words, "--metrics", f"127.0.0.1:{port + 1}")
+            engine = self.engines[number] = self.lab.start("far", BINARY, "serve", *words)
+            wait_until(lambda engine=engine: "is ready" in engine.log.read_text(), "an engine is ready")
 
     def asked(self, *kinds):
         """How many requests of these kinds, or of all, the engine has had."""

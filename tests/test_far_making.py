@@ -58,8 +58,8 @@ print(found)
 class Source(FarPool):
     """A pool behind a link, with a door to it, and a tree of the host from which files come."""
 
-    def __init__(self, world, door):
-        super().__init__(world)
+    def __init__(self, world, door, engines):
+        super().__init__(world, engines)
         self.door, self.mount = door, None
         self.top = "/azekura"
         if door == "mount":
@@ -112,10 +112,10 @@ class Source(FarPool):
         self.lab.exec("far", BINARY, "fs", "check", "far")
 
 
-@pytest.fixture(params=["preload", "mount"])
+@pytest.fixture(params=[("preload", 1), ("mount", 1), ("preload", 3)], ids="{0[0]}-{0[1]}".format)
 def far(world, request):
-    """A pool behind a link of 1 Gbit/s."""
-    made = Source(world, request.param)
+    """A pool behind a link of 1 Gbit/s, at one engine or at several, of which one hands on what is for others."""
+    made = Source(world, *request.param)
     made.link("rate=1gbit")
     yield made
     if made.mount is not None:
@@ -181,6 +181,21 @@ def test_an_engine_may_be_killed_under_a_maker(far):
     far.lab.tell("kill", "far")
     far.engine.wait(10)
     far.serve()
+    assert child.wait(60) == 0, child.log.read_text()
+    far.distance(0)
+    far.judge("tree")
+
+
+def test_one_of_several_engines_may_be_killed_under_a_maker(far):
+    if len(far.engines) == 1:
+        pytest.skip("there is but one engine")
+    far.open(0.05)
+    child = far.begin(*far.unpack())
+    for number in (2, 0):
+        time.sleep(1)
+        far.engines[number].kill()
+        far.engines[number].wait(10)
+        far.serve([number])
     assert child.wait(60) == 0, child.log.read_text()
     far.distance(0)
     far.judge("tree")
