@@ -11,7 +11,7 @@ use azekura_proto::attr::{
 };
 use azekura_proto::frame::{HEAD_BYTES, encode_into};
 use azekura_proto::message::{
-    Allocation, Answer, Challenge, Condition, Container, EarlyProof, Hello, Lock, LockKind, LockMode, MAGIC,
+    Allocation, Answer, Challenge, ChangeStream, Condition, Container, EarlyProof, Hello, Lock, LockKind, LockMode, MAGIC,
     Proof, Refusal, RenameMode, Reply, Request, RequestHead, Role, ShardRef, ShardStat, Ticket,
     VERSION, ValueUpdate, Welcome, XattrMode,
 };
@@ -125,6 +125,7 @@ fn requests() -> Vec<Request<'static>> {
     };
     let entry = Entry { oid: oid(3), kind: FileKind::Regular };
     let id = TransactionId { coordinator: TargetId(1), number: 77 };
+    let stream = ChangeStream { number: 5, sequence: 1 << 33, run: Incarnation(9) };
     vec![
         Request::Ping,
         Request::Claim { open: vec![oid(1), oid(2)], locks: vec![(oid(1), lock)] },
@@ -133,6 +134,10 @@ fn requests() -> Vec<Request<'static>> {
         Request::Lookup { dir: oid(0), name: b"name" },
         Request::Walk { dir: oid(0), path: b"some/path", with_dir: true },
         Request::ContainerWalk { name: "c", path: b"some/path" },
+        Request::Time,
+        Request::Relay { to: TargetId(3), stream, request: vec![12, 9, 200, 255] },
+        Request::OnBehalf { client: SessionId([3; 16]), stream: Some(stream), request: Vec::new() },
+        Request::OnBehalf { client: SessionId([4; 16]), stream: None, request: vec![7; 20] },
         Request::Create { dir: oid(0), name: b"new", inode: new_inode(), open: true },
         Request::Rename {
             from_dir: oid(0),
@@ -231,6 +236,7 @@ fn answers() -> Vec<Answer> {
             steps: vec![(Entry { oid: oid(1), kind: FileKind::Regular }, None)],
             is_absent: false,
         }),
+        Ok(Reply::Time(Timestamp { secs: 1_700_000_000, nanos: 999_999_999 })),
         Ok(Reply::FileLeased {
             lease_ms: 1000,
             version: 1 << 40,

@@ -111,7 +111,7 @@ mod tests {
     fn programs_and_doors_are_chosen_as_patterns_and_policies_are() {
         let policy = vec!["mount".to_owned()];
         let chosen = Selection { policy, ..selection("find", "10") };
-        let [programs] = far_programs::every();
+        let [programs, _] = far_programs::every();
         let points = programs.points(&SETTINGS);
         let admitted: Vec<_> =
             points.iter().filter(|point| chosen.admits(programs.as_ref(), point)).collect();

@@ -223,6 +223,12 @@ const TWINS: &[Twin] = &[
         pictures: &[],
     },
     Twin {
+        name: "far-engines",
+        title: "Programs on far pools of several engines",
+        of: ("", ""),
+        pictures: &[],
+    },
+    Twin {
         name: "nfs-bandwidth",
         title: "NFS gateways: bandwidth by engines, gateways and clients",
         of: ("Figures 5 and 6", PROXY),

@@ -195,7 +195,7 @@ impl Run {
                 let pause = Duration::from_millis(self.random.below(pause));
                 self.pool.sleep(pause);
             }
-            if setting.is_far && self.pool.elapsed() - begun >= GIVEN_UP_AFTER {
+            if setting.is_far && self.pool.elapsed().saturating_sub(begun) >= GIVEN_UP_AFTER {
                 return Ok(Played::UntilGivenUp);
             }
         }

@@ -5,6 +5,10 @@
 use std::path::Path;
 
 use super::installed::first_missing;
+use crate::experiment::frame::{Cells, Parameter};
+
+/// Which it is.
+pub(super) const DOOR: Parameter = Parameter { name: "door", title: "door", cells: Cells::Plain };
 
 /// A cache that holds what was read and written, as programs that seek and write need it.
 const RCLONE_OPTIONS: [&str; 6] = [

@@ -21,13 +21,14 @@ use super::program::Program;
 use super::run::{End, within_limit};
 use super::sftp::SftpServer;
 use crate::experiment::frame::Settings;
-use crate::experiment::scratch_pool::EngineProcess;
+use crate::experiment::scratch_pool::EngineProcesses;
 use crate::experiment::wan::congestion_control;
 
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
 const LINK: &str = "far";
-const TARGETS: u16 = 4;
+/// Of all engines together.
+pub(super) const TARGETS: u16 = 4;
 const PORT: u16 = 7070;
 /// What goes before and after a program has this long.
 const SETUP_LIMIT: Duration = Duration::from_secs(90);
@@ -47,12 +48,12 @@ pub(super) struct Outcome {
 
 /// The hosts, and what runs on them.
 pub(super) struct FarHosts {
-    // What runs goes before the directory, and that before the engine, and all of it before the
+    // What runs goes before the directory, and that before the engines, and all of it before the
     // hosts.
     sftp: Option<SftpServer>,
     material: Material,
     scratch: ScratchDir,
-    engine: EngineProcess,
+    engines: EngineProcesses,
     lab: Lab,
     azekura: String,
     has_container: bool,
@@ -79,24 +80,26 @@ struct Run {
 }
 
 impl FarHosts {
-    /// Makes hosts and link, and starts the engine.
+    /// Makes hosts and link, and starts that many engines.
     ///
     /// # Errors
-    /// If this process may not, or the engine does not start.
-    pub(super) fn start(settings: &Settings) -> Result<Self> {
+    /// If this process may not, or an engine does not start.
+    pub(super) fn start(settings: &Settings, engines: u16) -> Result<Self> {
         let lab = Lab::up(&Topology::parse(&topology(), "experiment")?)?;
-        let address = Address::Tcp(format!("{}:{PORT}", lab.address(SERVER)?));
-        // In the host's network only: the engine outlives the host for a moment, and removes what
-        // it has made.
-        let engine = EngineProcess::start(TARGETS, Some(&address), |command| {
+        let host = lab.address(SERVER)?;
+        let addresses: Vec<_> =
+            (0..engines).map(|number| Address::Tcp(format!("{host}:{}", PORT + number))).collect();
+        // In the host's network only: engines outlive the host for a moment, and remove what they
+        // have made.
+        let engines = EngineProcesses::start(&addresses, TARGETS / engines, |_, command| {
             Ok(lab.within(SERVER, || command.spawn())??)
         })?;
-        let scratch = engine.scratch()?;
+        let scratch = ScratchDir::make_in(engines.dir().dir().as_ref(), "mount")?;
         let material = Material::in_dir(scratch.path("material").into(), settings)?;
         let azekura = programs::beside("azekura")?.to_string_lossy().into_owned();
         let (in_pool, has_container) = (Vec::new(), false);
         let (sftp, runs) = (None, 0);
-        Ok(Self { sftp, material, scratch, engine, lab, azekura, has_container, in_pool, runs })
+        Ok(Self { sftp, material, scratch, engines, lab, azekura, has_container, in_pool, runs })
     }
 
     /// Bytes that have to pass the link for a program.
@@ -172,7 +175,7 @@ impl FarHosts {
 
     /// A shell command that finds the pool at `$FAR`, on the pool's own host.
     fn in_pool(&self, script: &str, run: &Run) -> Result<()> {
-        let pool = self.engine.pool_name();
+        let pool = self.engines.pool_name();
         let shell = ["sh", "-c", script];
         self.at(SERVER, &door::run(&self.azekura, Door::Preload, &pool, &run.far, &shell), run)
     }
@@ -194,7 +197,7 @@ impl FarHosts {
             };
         }
         if !self.has_container {
-            let pool = self.engine.pool_name();
+            let pool = self.engines.pool_name();
             let words = [&self.azekura, "container", "create", "default", "--pool", &pool];
             self.at(SERVER, &words.map(str::to_owned), run).context("cannot make a container")?;
             self.has_container = true;
@@ -219,15 +222,15 @@ impl FarHosts {
             Door::Preload | Door::Run => {
                 // As the mounts have been asked once before the program begins.
                 let words = ["stat", run.far.as_str()];
-                let pool = self.engine.pool_name();
+                let pool = self.engines.pool_name();
                 let words = door::run(&self.azekura, run.door, &pool, &run.far, &words);
                 self.at(CLIENT, &words, run)?;
                 return Ok(None);
             }
-            Door::Mount => door::mount(&self.azekura, &[], &self.engine.pool_name(), &run.far),
+            Door::Mount => door::mount(&self.azekura, &[], &self.engines.pool_name(), &run.far),
             Door::MountListed => {
                 let options = ["--far-names", "listed"];
-                door::mount(&self.azekura, &options, &self.engine.pool_name(), &run.far)
+                door::mount(&self.azekura, &options, &self.engines.pool_name(), &run.far)
             }
             Door::Sshfs => door::sshfs(place()?, &run.far),
             Door::Rclone => door::rclone(place()?, &run.state.join("cache"), &run.far),
@@ -276,7 +279,7 @@ impl FarHosts {
         let shell = ["sh", "-c", program.script];
         let words = match run.door {
             Door::Preload | Door::Run => {
-                let pool = self.engine.pool_name();
+                let pool = self.engines.pool_name();
                 door::run(&self.azekura, run.door, &pool, &run.far, &shell)
             }
             Door::Mount | Door::MountListed | Door::Sshfs | Door::Rclone => {

@@ -1,7 +1,9 @@
 //! `far-programs`: programs that people run, on a pool that is far away, beside sshfs and rclone
-//! over the same link and beside what the link allows. Needs root.
+//! over the same link and beside what the link allows; and `far-engines`, some of them on pools of several engines. Need
+//! root.
 
 mod door;
+mod engines;
 mod fixture;
 mod installed;
 mod material;
@@ -17,13 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use azekura::report::format_rate;
 
-use self::door::Door;
+use self::door::{DOOR, Door};
+use self::engines::FarEngines;
 use self::fixture::{FarHosts, Outcome};
-use self::program::{PROGRAMS, Program};
-use self::run::End;
-use super::frame::{
-    Cells, Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value,
-};
+use self::program::{PROGRAM, PROGRAMS, Program};
+use self::run::{End, LIMIT_S, limit};
+use super::frame::{Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value};
 use super::wan::{DELAY, GOODPUT_MB_PER_S};
 use crate::chart::Scale;
 
@@ -31,12 +32,6 @@ use crate::chart::Scale;
 /// against it.
 const DELAYS_MS: [u64; 4] = [0, 10, 50, 100];
 const QUICK_DELAYS_MS: [u64; 2] = [0, 10];
-/// A program is ended after so long.
-const LIMIT_S: f64 = 120.0;
-const QUICK_LIMIT_S: f64 = 30.0;
-
-const PROGRAM: Parameter = Parameter { name: "program", title: "program", cells: Cells::Plain };
-const DOOR: Parameter = Parameter { name: "door", title: "door", cells: Cells::Plain };
 const SECONDS: &str = "seconds";
 const LIMIT: &str = "limit_s";
 const ROUND_TRIPS: &str = "round_trips";
@@ -54,21 +49,15 @@ const CUT_SHORT: &str = "runs_cut_short";
 /// Where the runs that were ended stand among the values.
 const CUT_SHORT_AT: usize = 7;
 
-/// The experiment.
-pub(super) fn every() -> [Box<dyn Experiment>; 1] {
-    [Box::new(FarPrograms)]
+/// The experiments.
+pub(super) fn every() -> [Box<dyn Experiment>; 2] {
+    [Box::new(FarPrograms), Box::new(FarEngines)]
 }
 
 struct FarPrograms;
 
 fn delays_ms(settings: &Settings) -> &'static [u64] {
     if settings.quick { &QUICK_DELAYS_MS } else { &DELAYS_MS }
-}
-
-/// How long a program may run.
-fn limit(settings: &Settings) -> Duration {
-    let seconds = if settings.quick { QUICK_LIMIT_S } else { settings.point_s };
-    Duration::from_secs_f64(seconds)
 }
 
 /// What a point is about.
@@ -95,21 +84,13 @@ impl Subject {
     }
 }
 
-/// Seconds of a run; those after which it was ended, if it was.
-fn seconds_of(outcome: &Outcome, limit: Duration) -> f64 {
-    match outcome.end {
-        End::Done(seconds) => seconds,
-        End::CutShort => limit.as_secs_f64(),
-    }
-}
-
 /// Runs of a point as values. `near_s` is what the same takes where the link adds nothing.
 fn values_of(
     runs: &[Outcome],
     (limit, near_s): (Duration, f64),
     (round_trip_ms, useful_bytes): (u64, u64),
 ) -> Vec<f64> {
-    let seconds: Vec<f64> = runs.iter().map(|run| seconds_of(run, limit)).collect();
+    let seconds: Vec<f64> = runs.iter().map(|run| run.end.seconds(limit)).collect();
     let count = runs.len().max(1) as f64;
     let mean_s = seconds.iter().sum::<f64>() / count;
     let delay_s = round_trip_ms as f64 / 1000.0;
@@ -142,7 +123,7 @@ impl Meter {
         // A point of another sitting does not tell; one run does.
         if round_trip_ms > 0 && !self.near_s.contains_key(&key) {
             let near = self.hosts.measure(program, (door, 0), limit)?;
-            self.near_s.insert(key, seconds_of(&near, limit));
+            self.near_s.insert(key, near.end.seconds(limit));
         }
         let (begun, mut runs) = (Instant::now(), Vec::new());
         while runs.len() < self.settings.rounds() {
@@ -153,7 +134,7 @@ impl Meter {
                 break;
             }
         }
-        let mean_s = runs.iter().map(|run| seconds_of(run, limit)).sum::<f64>() / runs.len() as f64;
+        let mean_s = runs.iter().map(|run| run.end.seconds(limit)).sum::<f64>() / runs.len() as f64;
         let near_s = *self.near_s.entry(key).or_insert(mean_s);
         let useful_bytes = self.hosts.useful_bytes(program)?;
         Ok(values_of(&runs, (limit, near_s), (round_trip_ms, useful_bytes)))
@@ -274,7 +255,7 @@ impl Experiment for FarPrograms {
     }
 
     fn start(&self, settings: &Settings) -> Result<Measure> {
-        let hosts = FarHosts::start(settings)?;
+        let hosts = FarHosts::start(settings, 1)?;
         let mut meter = Meter { hosts, settings: *settings, near_s: HashMap::new() };
         Ok(Box::new(move |point| meter.measure(Subject::of(point)?)))
     }

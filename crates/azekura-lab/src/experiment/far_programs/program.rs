@@ -3,6 +3,11 @@
 
 use super::installed::{PYARROW, first_missing};
 use super::material::Part;
+use crate::experiment::frame::{Cells, Parameter};
+
+/// Which it is.
+pub(super) const PROGRAM: Parameter =
+    Parameter { name: "program", title: "program", cells: Cells::Plain };
 
 /// A program as people run it.
 #[derive(Debug, PartialEq, Eq)]

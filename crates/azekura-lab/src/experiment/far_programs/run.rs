@@ -12,6 +12,18 @@ use azekura::load::last_line;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use crate::experiment::frame::Settings;
+
+/// A program is ended after so long.
+pub(super) const LIMIT_S: f64 = 120.0;
+const QUICK_LIMIT_S: f64 = 30.0;
+
+/// How long a program may run.
+pub(super) fn limit(settings: &Settings) -> Duration {
+    let seconds = if settings.quick { QUICK_LIMIT_S } else { settings.point_s };
+    Duration::from_secs_f64(seconds)
+}
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
@@ -19,6 +31,16 @@ pub(super) enum End {
     Done(f64),
     /// It was ended.
     CutShort,
+}
+
+impl End {
+    /// Seconds of a run; those after which it was ended, if it was.
+    pub(super) fn seconds(self, limit: Duration) -> f64 {
+        match self {
+            Self::Done(seconds) => seconds,
+            Self::CutShort => limit.as_secs_f64(),
+        }
+    }
 }
 
 /// Runs a command of this machine to its end.
