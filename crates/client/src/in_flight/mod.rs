@@ -23,7 +23,7 @@ use azekura_proto::limits::{LEASE_REFUSAL_MS, WRITE_LEASE_MS};
 use azekura_proto::message::typed::ReleaseWrite;
 use azekura_proto::message::{Answer, Reply, Request, ShardRef, TypedRequest as _};
 use azekura_proto::status::StatusClass;
-use azekura_proto::{Oid, Status};
+use azekura_proto::{EngineId, Oid, Status};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{ClientError, Result};
@@ -74,8 +74,8 @@ struct State {
     /// How many streams there have been, and changes of them.
     streams: u32,
     sequence: u64,
-    /// The last stream of which engines may still have something under way that is sent again; 0 for none.
-    to_fence: u32,
+    /// Engines that may still have something under way of streams that were given up, each with a target of it.
+    to_fence: BTreeMap<EngineId, TargetId>,
     /// Oldest first.
     posted: VecDeque<Posted>,
     /// What was held for changes that have been answered, to be dropped without the lock.
@@ -93,7 +93,7 @@ impl State {
             stream: None,
             streams: 0,
             sequence: 0,
-            to_fence: 0,
+            to_fence: BTreeMap::new(),
             posted: VecDeque::new(),
             done: Vec::new(),
             leases: BTreeMap::new(),
@@ -272,6 +272,7 @@ impl Locked<'_> {
             return Ok(false);
         }
         if self.state.stream.is_none() {
+            self.fence()?;
             self.state.streams += 1;
             self.state.stream = Stream::open(self.session, posted.target, self.state.streams);
         }

@@ -25,12 +25,9 @@ impl Locked<'_> {
     pub(super) fn send_again(&mut self) -> Result<()> {
         // What may still be on its way over the old connection is not carried out any more once the next one
         // is there: see `Request::is_fenced`.
-        let stream = self.state.stream.take().map(|stream| stream.number());
+        self.give_stream_up();
         if self.state.posted.is_empty() {
             return Ok(());
-        }
-        if let Some(number) = stream {
-            self.state.to_fence = self.state.to_fence.max(number);
         }
         self.fence()?;
         self.ask_for_leases_again()?;
@@ -79,22 +76,29 @@ impl Locked<'_> {
         self.session.fan_out(&mut exchanges)
     }
 
-    /// Whatever engines of a stream that was given up still have under way, for each other too, is not carried out
-    /// from now on.
-    fn fence(&mut self) -> Result<()> {
+    /// The stream is of no further use. What is under way over it may still come to its engines through each other,
+    /// whatever becomes of it here.
+    fn give_stream_up(&mut self) {
         let map = self.session.map();
-        if self.state.to_fence == 0 || map.engines.len() == 1 {
+        if self.state.stream.take().is_none() || map.engines.len() == 1 {
+            return;
+        }
+        let super::State { posted, to_fence, .. } = &mut *self.state;
+        let with_engine = |posted: &Posted| Some((map.engine_of(posted.target)?, posted.target));
+        to_fence.extend(posted.iter().filter_map(with_engine));
+    }
+
+    /// What engines still have under way of streams that were given up is not carried out from now on.
+    pub(super) fn fence(&mut self) -> Result<()> {
+        if self.state.to_fence.is_empty() {
             return Ok(());
         }
-        let mut engines: Vec<_> =
-            self.state.posted.iter().map(|posted| (map.engine_of(posted.target), posted)).collect();
-        engines.sort_by_key(|(engine, _)| *engine);
-        engines.dedup_by_key(|(engine, _)| *engine);
-        let request = Request::Fence { slots: vec![(RELAY_SLOT, self.state.to_fence)] };
+        let request = Request::Fence { slots: vec![(RELAY_SLOT, self.state.streams)] };
+        let targets = self.state.to_fence.values();
         let mut exchanges: Vec<_> =
-            engines.into_iter().map(|(_, posted)| Exchange::new(posted.target, &request)).collect();
+            targets.map(|target| Exchange::new(*target, &request)).collect();
         self.session.fan_out(&mut exchanges).into_iter().try_for_each(|fenced| fenced.map(drop))?;
-        self.state.to_fence = 0;
+        self.state.to_fence.clear();
         Ok(())
     }
 

@@ -49,11 +49,6 @@ impl Stream {
         Some(Self { channel, engine, to: Destination { target, map_version }, number })
     }
 
-    /// Which of the session's streams it is.
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
     /// Whether a target is at the engine of the connection.
     pub(super) fn is_to(&self, session: &Session, target: TargetId) -> bool {
         session.map().engine_of(target) == Some(self.engine)
