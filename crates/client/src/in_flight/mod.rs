@@ -287,8 +287,8 @@ impl Locked<'_> {
         self.state.sequence += 1;
         let sequence = self.state.sequence;
         let is_sent = match &mut self.state.stream {
-            Some(stream) => match stream.way_to(self.session, posted.target, sequence) {
-                Some(way) => stream.send(way, posted.target, &request, bulk).is_ok(),
+            Some(stream) => match stream.of_change(self.session, posted.target, sequence) {
+                Some(of) => stream.send(of, posted.target, &request, bulk).is_ok(),
                 None => return Ok(false),
             },
             None => false,

@@ -76,8 +76,8 @@ impl Locked<'_> {
         self.session.fan_out(&mut exchanges)
     }
 
-    /// The stream is of no further use. What is under way over it may still come to its engines through each other,
-    /// whatever becomes of it here.
+    /// The stream is of no further use. What is under way over it may still come to engines through the one of the
+    /// connection, whatever becomes of it here. Where there is but that one it is the connection that is fenced.
     fn give_stream_up(&mut self) {
         let map = self.session.map();
         if self.state.stream.take().is_none() || map.engines.len() == 1 {

@@ -1,7 +1,7 @@
-//! The one connection over which changes are sent, to one engine. Owns how a change reaches its own: in a pool of several
-//! engines that of the connection hands on what is for others, waits for each answer before it goes on, and
-//! takes up nothing more behind what could not be carried out. So there is one order, that of the connection,
-//! whatever becomes of it and of the engines.
+//! The one connection over which changes are sent, to one engine. Owns how a change reaches its own: that of the
+//! connection carries it out or hands it on, waits for each answer before it goes on, and takes up nothing more behind
+//! what could not be carried out. So there is one order, that of the connection, whatever becomes of it and of the
+//! engines.
 
 use std::time::Duration;
 
@@ -25,15 +25,6 @@ pub(super) struct Stream {
     number: u32,
 }
 
-/// How a change reaches its engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
-    /// There is but one engine.
-    Direct,
-    /// Handed on, as this, or carried out by the engine of the connection in its turn.
-    Relayed(ChangeStream),
-}
-
 impl Stream {
     /// A stream to a target's engine, if that can be reached.
     pub(super) fn open(session: &Session, target: TargetId, number: u32) -> Option<Self> {
@@ -54,13 +45,15 @@ impl Stream {
         session.map().engine_of(target) == Some(self.engine)
     }
 
-    /// How a change of this number reaches a target; `None` if this session has never met its engine.
-    pub(super) fn way_to(&self, session: &Session, target: TargetId, sequence: u64) -> Option<Way> {
-        if session.map().engines.len() == 1 {
-            return Some(Way::Direct);
-        }
+    /// What a change of this number to a target belongs to; `None` if this session has never met its engine.
+    pub(super) fn of_change(
+        &self,
+        session: &Session,
+        target: TargetId,
+        sequence: u64,
+    ) -> Option<ChangeStream> {
         let run = session.link(target).ok()?.0.incarnation()?;
-        Some(Way::Relayed(ChangeStream { number: self.number, sequence, run }))
+        Some(ChangeStream { number: self.number, sequence, run })
     }
 
     /// Whether something with so much data may be sent before anything is taken in.
@@ -71,19 +64,13 @@ impl Stream {
     /// Sends a change.
     pub(super) fn send(
         &mut self,
-        way: Way,
-        target: TargetId,
+        stream: ChangeStream,
+        to: TargetId,
         request: &Request<'_>,
         bulk: &[u8],
     ) -> std::result::Result<(), Failure> {
-        match way {
-            Way::Direct => self.submit(target, request, bulk, 0),
-            Way::Relayed(stream) => {
-                let request = encode_nested(request).map_err(|_| Failure::TooLarge)?;
-                let relay = Request::Relay { to: target, stream, request };
-                self.submit(self.to.target, &relay, bulk, 0)
-            }
-        }
+        let request = encode_nested(request).map_err(|_| Failure::TooLarge)?;
+        self.submit(self.to.target, &Request::Relay { to, stream, request }, bulk, 0)
     }
 
     fn submit(

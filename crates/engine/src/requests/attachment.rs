@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role};
-use azekura_proto::{SessionId, Status};
+use azekura_proto::{SessionId, Status, TargetId};
 
 use crate::node::Node;
 use crate::requests::bulk::{Bulk, BulkIn, BulkOut, Response};
@@ -139,12 +139,20 @@ impl Attachment {
         input: BulkIn<'_>,
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Response<'b>> {
-        node.metrics.count(request.name());
+        let is_here = |to: &TargetId| node.local(*to).is_some();
+        // What stands in one is counted where it is carried out.
+        let (is_counted, writes) = match request {
+            Request::Relay { to, .. } if is_here(to) => (false, true),
+            Request::Relay { .. } => (true, false),
+            _ => (true, true),
+        };
+        if is_counted {
+            node.metrics.count(request.name());
+        }
         let bulk_bytes = u64::from(input.bytes());
         let mut bulk = Bulk::new(input, buffer);
         let answer = self.answer(node, head, request, &mut bulk);
-        // What is handed on is counted where it is written.
-        if bulk_bytes > 0 && !matches!(request, Request::Relay { .. }) {
+        if bulk_bytes > 0 && writes {
             node.metrics.written_bytes.fetch_add(bulk_bytes, Ordering::Relaxed);
         }
         if !request.has_reply() {
