@@ -223,8 +223,8 @@ impl Session {
         pace: &Pace<'_>,
     ) -> Result<Reply> {
         let is_behind = call.is_ordered && self.follows_a_repeated_one(streams, call);
-        if is_behind && matches!(progress.result, Some(Ok(_))) {
-            // What is repeated may have written over it.
+        if is_behind {
+            // What is repeated may have written over it, or is what it could not be done without.
             progress.result = None;
         }
         if let Some(result) = progress.result {

@@ -11,6 +11,8 @@ mod changes;
 mod claims;
 mod error;
 mod fan_out;
+#[cfg(test)]
+mod fan_out_tests;
 mod health;
 mod in_flight;
 mod lending;
