@@ -114,7 +114,7 @@ class Source(FarPool):
 
 @pytest.fixture(params=[("preload", 1), ("mount", 1), ("preload", 3)], ids="{0[0]}-{0[1]}".format)
 def far(world, request):
-    """A pool behind a link of 1 Gbit/s, at one engine or at several, of which one hands on what is for others."""
+    """A pool behind a link of 1 Gbit/s, of one engine or of several."""
     made = Source(world, *request.param)
     made.link("rate=1gbit")
     yield made
