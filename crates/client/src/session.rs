@@ -166,6 +166,11 @@ impl Session {
         Ok((Arc::clone(link), topology.map.version))
     }
 
+    /// Whether this session has been let in by the engine of a target.
+    pub(crate) fn has_met(&self, target: TargetId) -> bool {
+        self.link(target).is_ok_and(|(link, _)| link.incarnation().is_some())
+    }
+
     pub(crate) fn links(&self) -> Vec<Arc<Link>> {
         self.topology.read().links.clone()
     }

@@ -272,9 +272,7 @@ impl Locked<'_> {
             return Ok(false);
         }
         if self.state.stream.is_none() {
-            self.fence()?;
-            self.state.streams += 1;
-            self.state.stream = Stream::open(self.session, posted.target, self.state.streams);
+            self.open_stream(posted.target)?;
         }
         let bulk = posted.change.bytes();
         while self.state.stream.as_mut().is_some_and(|stream| !stream.has_room(bulk)) {
@@ -283,18 +281,11 @@ impl Locked<'_> {
         if !self.state.leases.contains_key(&root) {
             return Ok(false);
         }
-        let request = posted.request(self.epoch_for(&posted));
-        self.state.sequence += 1;
-        let sequence = self.state.sequence;
-        let is_sent = match &mut self.state.stream {
-            Some(stream) => match stream.of_change(self.session, posted.target, sequence) {
-                Some(of) => stream.send(of, posted.target, &request, bulk).is_ok(),
-                None => return Ok(false),
-            },
-            None => false,
-        };
+        if !self.session.has_met(posted.target) {
+            return Ok(false);
+        }
         self.state.posted.push_back(posted);
-        let arrived = if is_sent {
+        let arrived = if self.send(self.state.posted.len() - 1) {
             let mut arrived = Ok(());
             while arrived.is_ok() && !self.state.posted.is_empty() && !self.may_answer(root) {
                 arrived = self.take_one();
@@ -322,6 +313,40 @@ impl Locked<'_> {
         let is_of = |failed: &FailedChange| failed.oid == oid || failed.dir == Some(oid);
         let place = self.state.failed.iter().position(is_of)?;
         Some(self.state.failed.remove(place))
+    }
+
+    /// Opens a stream to a target's engine, if that can be reached.
+    fn open_stream(&mut self, target: TargetId) -> Result<()> {
+        self.fence()?;
+        self.state.streams += 1;
+        self.state.stream = Stream::open(self.session, target, self.state.streams);
+        Ok(())
+    }
+
+    /// Whether a change of those that are on their way may be sent before an answer is taken in.
+    fn has_room_for(&mut self, place: usize) -> bool {
+        let State { stream, posted, .. } = &mut *self.state;
+        match (stream, posted.get(place)) {
+            (Some(stream), Some(posted)) => stream.has_room(posted.change.bytes()),
+            _ => false,
+        }
+    }
+
+    /// Sends a change of those that are on their way over the stream. False if that does not go.
+    fn send(&mut self, place: usize) -> bool {
+        let sequence = self.state.sequence + 1;
+        let Some(epoch) = self.state.posted.get(place).map(|posted| self.epoch_for(posted)) else {
+            return false;
+        };
+        let State { stream, posted, .. } = &mut *self.state;
+        let (Some(stream), Some(posted)) = (stream, posted.get(place)) else { return false };
+        let request = posted.request(epoch);
+        let of = stream.of_change(self.session, posted.target, sequence);
+        let sent = of.is_some_and(|of| {
+            stream.send(of, posted.target, &request, posted.change.bytes()).is_ok()
+        });
+        self.state.sequence = sequence;
+        sent
     }
 
     /// The epoch of the lease under which a change is, if its engine can tell whether that holds. Else it is one of a

@@ -1,6 +1,6 @@
 //! What is done when a connection is lost, or an engine has refused a change for the moment: everything from
-//! the first lost change on is sent again, in order and by ordinary requests, under the lease if it still
-//! holds.
+//! the first lost change on is sent again, in order, under the lease if it still holds. The first of them goes by an
+//! ordinary request, the others over a new stream behind it.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use azekura_proto::message::typed::{self, LeaseWrite};
 use azekura_proto::message::{Reply, Request, ShardRef, TypedRequest as _};
 
 use super::change::{Leased, Posted};
+use super::stream::Stream;
 use super::{Locked, half_of};
 use crate::error::{ClientError, Result};
 use crate::retry::Exchange;
@@ -33,47 +34,66 @@ impl Locked<'_> {
         self.ask_for_leases_again()?;
         tracing::debug!("{} changes are sent again", self.state.posted.len());
         self.give_up_the_late();
+        let mut engines_reach_each_other = true;
         while !self.state.posted.is_empty() {
-            for result in self.send_next_again() {
-                match result {
-                    Ok(_) => {
-                        let answered = self.state.posted.pop_front();
-                        self.state.done.extend(answered.and_then(|posted| posted.reference));
-                    }
-                    // Whatever has come of those behind it: what comes before them is not there.
-                    Err(error) if error.is_unreached() => return Err(error),
-                    Err(ClientError::Status(Status::ConditionFailed))
-                        if !self.state.leases.is_empty() =>
-                    {
-                        // The lease has run out meanwhile, and others have been there. Whether what the change
-                        // was judged by still holds is told without one.
-                        self.give_leases_up();
-                        return self.send_again();
-                    }
-                    Err(error) => self.fail_oldest(error),
-                }
+            self.send_oldest_again()?;
+            if engines_reach_each_other {
+                engines_reach_each_other = self.send_others_again()?;
             }
         }
         Ok(())
     }
 
-    /// Sends the oldest changes again, those that come before the first of another engine.
-    fn send_next_again(&self) -> Vec<Result<Reply>> {
-        let map = self.session.map();
-        let engine = |posted: &Posted| map.engine_of(posted.target);
-        let posted = &self.state.posted;
-        let first = posted.front().map(engine);
-        let next = || posted.iter().take_while(|posted| Some(engine(posted)) == first);
-        let requests: Vec<_> = next().map(|next| next.request(self.epoch_for(next))).collect();
-        let mut exchanges: Vec<_> = next()
-            .zip(&requests)
-            .map(|(posted, request)| Exchange {
-                bulk_out: posted.change.bytes(),
-                is_ordered: true,
-                ..Exchange::new(posted.target, request)
-            })
-            .collect();
-        self.session.fan_out(&mut exchanges)
+    /// Sends the oldest change again by itself, with all the patience that any request has.
+    fn send_oldest_again(&mut self) -> Result<()> {
+        let Some(posted) = self.state.posted.front() else { return Ok(()) };
+        let request = posted.request(self.epoch_for(posted));
+        let bulk_out = posted.change.bytes();
+        let mut exchange = Exchange { bulk_out, ..Exchange::new(posted.target, &request) };
+        match self.session.call(&mut exchange) {
+            Ok(_) => {
+                let answered = self.state.posted.pop_front();
+                self.state.done.extend(answered.and_then(|posted| posted.reference));
+            }
+            Err(error) if error.is_unreached() => return Err(error),
+            Err(ClientError::Status(Status::ConditionFailed)) if !self.state.leases.is_empty() => {
+                // The lease has run out meanwhile, and others have been there. Whether what the change was judged
+                // by still holds is told without one.
+                self.give_leases_up();
+            }
+            Err(error) => self.fail_oldest(error),
+        }
+        Ok(())
+    }
+
+    /// Sends all that is left again over a new stream, until something goes wrong there too: then what is not there is
+    /// still the last part, and its oldest comes next. Tells whether engines reach each other, as far as it shows.
+    fn send_others_again(&mut self) -> Result<bool> {
+        let Some(target) = self.state.posted.front().map(|posted| posted.target) else {
+            return Ok(true);
+        };
+        self.open_stream(target)?;
+        let (mut under_way, mut are_apart) = (0, false);
+        let mut is_whole = self.state.stream.is_some();
+        while is_whole && !self.state.posted.is_empty() {
+            while is_whole && under_way < self.state.posted.len() && self.has_room_for(under_way) {
+                is_whole = self.send(under_way);
+                under_way += usize::from(is_whole);
+            }
+            if under_way == 0 {
+                break;
+            }
+            let answer = self.state.stream.as_mut().map(Stream::wait);
+            are_apart = matches!(answer, Some(Ok(Err(Status::PeerUnreachable))));
+            let is_noted = answer.is_some_and(|answer| answer.is_ok_and(|it| self.note(it)));
+            is_whole = is_whole && is_noted;
+            under_way -= 1;
+        }
+        if !is_whole {
+            self.give_stream_up();
+            self.fence()?;
+        }
+        Ok(!are_apart)
     }
 
     /// The stream is of no further use. What is under way over it may still come to engines through the one of the

@@ -45,7 +45,7 @@ impl Stream {
         session.map().engine_of(target) == Some(self.engine)
     }
 
-    /// What a change of this number to a target belongs to; `None` if this session has never met its engine.
+    /// What a change of this number to a target belongs to; `None` if this session has not met its engine.
     pub(super) fn of_change(
         &self,
         session: &Session,
