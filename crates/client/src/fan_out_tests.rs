@@ -2,22 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use azekura_platform::system;
-use azekura_proto::message::{
-    Answer, Refusal, Reply, Request, RequestHead, Role, ShardRef, Welcome,
-};
-use azekura_proto::pool_map::{EngineEntry, PoolMap};
-use azekura_proto::{
-    ContainerId, EngineId, Incarnation, ObjectClass, Oid, PoolId, SessionId, Status, TargetId,
-};
-use azekura_rpc::transport::{Caller, Data, Direct, Guest, Service, Visit};
+use azekura_proto::message::{Answer, Refusal, Reply, Request, RequestHead, ShardRef, Welcome};
+use azekura_proto::{ContainerId, EngineId, Incarnation, ObjectClass, Oid, Status, TargetId};
+use azekura_rpc::transport::{Data, Direct, Guest, Service, Visit};
 use azekura_wire::Secret;
 use parking_lot::Mutex;
 
-use crate::link::Identity;
-use crate::remembered_links::LinkMemory;
 use crate::retry::Exchange;
 use crate::session::Session;
 
@@ -63,24 +54,7 @@ impl Visit for Written {
 fn what_needs_a_repeated_request_is_repeated_behind_it() {
     let (network, written) = (Arc::new(Direct::new()), Written::default());
     network.add(EngineId(0), Arc::new(written.clone()));
-    let caller = Caller {
-        pool: PoolId([1; 16]),
-        session: SessionId([2; 16]),
-        role: Role::Client,
-        secret: Secret::generate().unwrap(),
-        timeout: Duration::from_secs(10),
-    };
-    let identity = Identity {
-        caller,
-        pool_name: "p".to_owned(),
-        network,
-        platform: system(),
-        is_guest: false,
-        memory: Arc::new(LinkMemory::of_this_process()),
-    };
-    let engines = vec![EngineEntry { addresses: Vec::new() }];
-    let map = PoolMap::deal(PoolId([1; 16]), "p".to_owned(), engines, &[1]);
-    let session = Session::new(identity, map);
+    let session = Session::to_one_engine(network, Vec::new(), Secret::generate().unwrap());
     let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 1);
     let data = ShardRef { oid, shard: 0, is_file: true };
     let requests = [0, 1, 2].map(|offset| Request::Write { data, offset });

@@ -198,36 +198,20 @@ impl Session {
 mod tests {
     use std::path::Path;
 
-    use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role, Welcome};
-    use azekura_proto::pool_map::{Address, EngineEntry};
-    use azekura_proto::{ContainerId, EngineId, Incarnation, ObjectClass, PoolId, PoolMap, frame};
-    use azekura_rpc::transport::{Caller, Sockets};
+    use azekura_proto::message::{Answer, Reply, Request, RequestHead, Welcome};
+    use azekura_proto::pool_map::Address;
+    use azekura_proto::{ContainerId, EngineId, Incarnation, ObjectClass, PoolId, frame};
+    use azekura_rpc::transport::Sockets;
     use azekura_wire::{Acceptor, Listener, Secret};
 
     use super::*;
-    use crate::link::Identity;
-    use crate::remembered_links::LinkMemory;
     use crate::retry::Exchange;
-    use crate::session::draw_session_id;
 
     const POOL: PoolId = PoolId([1; 16]);
 
     fn session(socket: &Path, secret: &Secret) -> Session {
-        let engines = vec![EngineEntry { addresses: vec![Address::Unix(socket.to_owned())] }];
-        let map = PoolMap::deal(POOL, "p".to_owned(), engines, &[1]);
-        let platform = azekura_platform::system();
-        let caller = Caller {
-            pool: POOL,
-            session: draw_session_id(&*platform).unwrap(),
-            role: Role::Client,
-            secret: secret.clone(),
-            timeout: Duration::from_secs(10),
-        };
         let network = std::sync::Arc::new(Sockets::default());
-        let pool_name = "p".to_owned();
-        let memory = std::sync::Arc::new(LinkMemory::of_this_process());
-        let identity = Identity { caller, pool_name, network, platform, is_guest: true, memory };
-        Session::new(identity, map)
+        Session::to_one_engine(network, vec![Address::Unix(socket.to_owned())], secret.clone())
     }
 
     /// An engine that serves so many connections, one after the other. It hangs up when it is asked for a

@@ -13,6 +13,15 @@ use parking_lot::RwLock;
 use crate::error::{ClientError, Result};
 use crate::link::{Identity, Link};
 use crate::open_references::OpenReferences;
+#[cfg(test)]
+use {
+    crate::remembered_links::LinkMemory,
+    azekura_proto::PoolId,
+    azekura_proto::message::Role,
+    azekura_proto::pool_map::{Address, EngineEntry},
+    azekura_rpc::transport::{Caller, Network},
+    azekura_wire::Secret,
+};
 
 /// For this long after a failure between engines, requests that meet it wait less, in
 /// milliseconds.
@@ -43,6 +52,29 @@ pub(crate) fn draw_session_id(platform: &dyn Platform) -> std::io::Result<Sessio
     let mut bytes = [0; 16];
     platform.fill_random(&mut bytes)?;
     Ok(SessionId(bytes))
+}
+
+#[cfg(test)]
+impl Session {
+    /// Of a library in somebody else's process, with a pool of one engine of one target.
+    pub(crate) fn to_one_engine(
+        network: Arc<dyn Network>,
+        addresses: Vec<Address>,
+        secret: Secret,
+    ) -> Self {
+        let (pool, platform) = (PoolId([1; 16]), azekura_platform::system());
+        let caller = Caller {
+            pool,
+            session: draw_session_id(&*platform).unwrap(),
+            role: Role::Client,
+            secret,
+            timeout: Duration::from_secs(10),
+        };
+        let (pool_name, memory) = ("p".to_owned(), Arc::new(LinkMemory::of_this_process()));
+        let map = PoolMap::deal(pool, "p".to_owned(), vec![EngineEntry { addresses }], &[1]);
+        let identity = Identity { caller, pool_name, network, platform, is_guest: true, memory };
+        Self::new(identity, map)
+    }
 }
 
 impl Session {

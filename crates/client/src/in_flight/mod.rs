@@ -55,6 +55,16 @@ fn half_of(asked: Instant, lease_ms: u32) -> Instant {
     asked + Duration::from_millis(u64::from(lease_ms) / 2)
 }
 
+/// The epoch of the lease under which a change is, if its engine can tell whether that holds. Else it is one of a
+/// directory above at another engine: then nothing is answered early unless it holds by the clock of this
+/// side, and what comes later than it should is told by what it finds.
+fn epoch_for(session: &Session, leases: &BTreeMap<Leased, Lease>, posted: &Posted) -> Option<u64> {
+    let lease = leases.get(&posted.root)?;
+    let map = session.map();
+    let is_there = map.engine_of(lease.target) == map.engine_of(posted.target);
+    is_there.then_some(lease.epoch)
+}
+
 /// A change that the engine has refused.
 #[derive(Clone, Debug)]
 pub struct FailedChange {
@@ -334,29 +344,14 @@ impl Locked<'_> {
 
     /// Sends a change of those that are on their way over the stream. False if that does not go.
     fn send(&mut self, place: usize) -> bool {
-        let sequence = self.state.sequence + 1;
-        let Some(epoch) = self.state.posted.get(place).map(|posted| self.epoch_for(posted)) else {
+        let State { stream, posted, leases, sequence, .. } = &mut *self.state;
+        let (Some(stream), Some(posted)) = (stream, posted.get(place)) else { return false };
+        *sequence += 1;
+        let Some(of) = stream.of_change(self.session, posted.target, *sequence) else {
             return false;
         };
-        let State { stream, posted, .. } = &mut *self.state;
-        let (Some(stream), Some(posted)) = (stream, posted.get(place)) else { return false };
-        let request = posted.request(epoch);
-        let of = stream.of_change(self.session, posted.target, sequence);
-        let sent = of.is_some_and(|of| {
-            stream.send(of, posted.target, &request, posted.change.bytes()).is_ok()
-        });
-        self.state.sequence = sequence;
-        sent
-    }
-
-    /// The epoch of the lease under which a change is, if its engine can tell whether that holds. Else it is one of a
-    /// directory above at another engine: then nothing is answered early unless it holds by the clock of this
-    /// side, and what comes later than it should is told by what it finds.
-    fn epoch_for(&self, posted: &Posted) -> Option<u64> {
-        let lease = self.state.leases.get(&posted.root)?;
-        let map = self.session.map();
-        let is_there = map.engine_of(lease.target) == map.engine_of(posted.target);
-        is_there.then_some(lease.epoch)
+        let request = posted.request(epoch_for(self.session, leases, posted));
+        stream.send(of, posted.target, &request, posted.change.bytes()).is_ok()
     }
 
     /// Takes in the answers that are there.

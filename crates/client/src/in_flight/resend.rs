@@ -11,7 +11,7 @@ use azekura_proto::message::{Reply, Request, ShardRef, TypedRequest as _};
 
 use super::change::{Leased, Posted};
 use super::stream::Stream;
-use super::{Locked, half_of};
+use super::{Locked, epoch_for, half_of};
 use crate::error::{ClientError, Result};
 use crate::retry::Exchange;
 
@@ -47,7 +47,7 @@ impl Locked<'_> {
     /// Sends the oldest change again by itself, with all the patience that any request has.
     fn send_oldest_again(&mut self) -> Result<()> {
         let Some(posted) = self.state.posted.front() else { return Ok(()) };
-        let request = posted.request(self.epoch_for(posted));
+        let request = posted.request(epoch_for(self.session, &self.state.leases, posted));
         let bulk_out = posted.change.bytes();
         let mut exchange = Exchange { bulk_out, ..Exchange::new(posted.target, &request) };
         match self.session.call(&mut exchange) {

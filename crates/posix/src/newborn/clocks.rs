@@ -35,6 +35,11 @@ impl Clocks {
         }
     }
 
+    /// Whether to be told the time anew is of use: whoever is near cannot count on it, but has to know some.
+    pub(super) fn is_wanted(&self, at: Moment) -> bool {
+        self.time(at).is_none_or(|(_, is_new)| !is_new && !life(at.round_trip).is_zero())
+    }
+
     /// The engine's time as it is counted on here, and whether it is not later than it will be there.
     pub(super) fn time(&self, at: Moment) -> Option<(Timestamp, bool)> {
         let (time, told) = self.0.get(&at.engine?)?;
@@ -71,6 +76,8 @@ mod tests {
         assert_eq!(clocks.time(later(2, 3)), None);
         let near = Moment { round_trip: Duration::from_millis(4), ..told(0) };
         assert_eq!(clocks.time(near), Some((Timestamp { secs: 100, nanos: 0 }, false)));
+        let wanted = [told(0), later(0, 41), later(2, 3), near].map(|at| clocks.is_wanted(at));
+        assert_eq!(wanted, [false, true, true, false]);
         assert_eq!(clocks.time(Moment { engine: None, ..near }), None);
     }
 }

@@ -463,6 +463,11 @@ impl Newborns {
         }
     }
 
+    /// Whether an engine is to be asked for its time.
+    pub(crate) fn wants_time(&self, at: Moment) -> bool {
+        self.own_state().clocks.is_wanted(at)
+    }
+
     /// An engine has told its time.
     pub(crate) fn note_time(&self, time: Timestamp, at: Moment) {
         self.own_state().clocks.set(time, at);

@@ -85,7 +85,7 @@ impl FileSystem {
         let map = self.pool().map();
         let engines = (0..map.engines.len()).map(|index| EngineId(index as u16));
         let of_each = engines.filter_map(|engine| map.targets_of(engine).next());
-        of_each.filter(|target| self.newborns.engine_time(self.moment(*target)).is_none()).collect()
+        of_each.filter(|target| self.newborns.wants_time(self.moment(*target))).collect()
     }
 
     /// A number for an object; draws more of them before they run out.

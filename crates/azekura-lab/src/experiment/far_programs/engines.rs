@@ -2,12 +2,13 @@
 //! the names of each directory and the files are spread.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
 use super::door::{DOOR, Door};
-use super::fixture::{FarHosts, Outcome, TARGETS};
+use super::fixture::{FarHosts, TARGETS};
+use super::outcome::{Outcome, link_mb, spread_s};
 use super::program::{PROGRAM, Program};
 use super::run::{End, LIMIT_S, limit};
 use crate::chart::Scale;
@@ -58,29 +59,18 @@ impl Meter {
         let door = Door::named(door).context("no such door")?;
         let (limit, rounds) = (limit(&self.settings), self.settings.rounds());
         let hosts = self.hosts(engines.parse()?)?;
-        let (begun, mut runs) = (Instant::now(), Vec::new());
-        while runs.len() < rounds && (runs.is_empty() || begun.elapsed() < limit) {
-            let run = hosts.measure(program, (door, ROUND_TRIP_MS), limit)?;
-            if run.end == End::CutShort {
-                bail!("{} did not end within {} s", program.name, limit.as_secs());
-            }
-            runs.push(run);
+        let runs = hosts.measure_rounds(program, (door, ROUND_TRIP_MS), limit, rounds)?;
+        if runs.iter().any(|run| run.end == End::CutShort) {
+            bail!("{} did not end within {} s", program.name, limit.as_secs());
         }
-        let useful_bytes = hosts.useful_bytes(program)?;
-        let seconds: Vec<f64> = runs.iter().map(|run| run.end.seconds(limit)).collect();
-        Ok(values_of(&seconds, &runs, useful_bytes))
+        Ok(values_of(&runs, limit, hosts.useful_bytes(program)?))
     }
 }
 
-fn values_of(seconds: &[f64], runs: &[Outcome], useful_bytes: u64) -> Vec<f64> {
-    let count = runs.len().max(1) as f64;
-    vec![
-        seconds.iter().sum::<f64>() / count,
-        seconds.iter().copied().reduce(f64::min).unwrap_or(0.0),
-        seconds.iter().copied().reduce(f64::max).unwrap_or(0.0),
-        ROUND_TRIP_MS as f64 / 1000.0 + useful_bytes as f64 / 1e6 / GOODPUT_MB_PER_S,
-        runs.iter().map(|run| run.link_bytes as f64).sum::<f64>() / count / 1e6,
-    ]
+fn values_of(runs: &[Outcome], limit: Duration, useful_bytes: u64) -> Vec<f64> {
+    let [mean_s, least_s, most_s] = spread_s(runs, limit);
+    let allowed_s = ROUND_TRIP_MS as f64 / 1000.0 + useful_bytes as f64 / 1e6 / GOODPUT_MB_PER_S;
+    vec![mean_s, least_s, most_s, allowed_s, link_mb(runs)]
 }
 
 impl Experiment for FarEngines {
@@ -183,8 +173,9 @@ mod tests {
                 assert_eq!(TARGETS % engines.parse::<u16>().unwrap(), 0, "as many targets each");
             }
         }
-        let run = |link_bytes| Outcome { end: End::Done(1.0), link_bytes };
-        let values = values_of(&[1.0, 3.0], &[run(1_000_000), run(3_000_000)], 11_770_000);
+        let run = |seconds, link_bytes| Outcome { end: End::Done(seconds), link_bytes };
+        let runs = [run(1.0, 1_000_000), run(3.0, 3_000_000)];
+        let values = values_of(&runs, Duration::from_secs(9), 11_770_000);
         assert_eq!(values.len(), VALUES.len());
         for (value, wanted) in values.iter().zip([2.0, 1.0, 3.0, 0.15, 2.0]) {
             assert!((value - wanted).abs() < 1e-9, "{values:?}");

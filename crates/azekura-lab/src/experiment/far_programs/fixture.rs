@@ -17,6 +17,7 @@ use super::door::{self, Door, Words};
 use super::installed::PATH;
 use super::material::{Material, Part};
 use super::mounted::Mounted;
+use super::outcome::Outcome;
 use super::program::Program;
 use super::run::{End, within_limit};
 use super::sftp::SftpServer;
@@ -37,14 +38,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const DIRECTORIES: [&str; 5] =
     ["HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];
 const EMPTY: &str = r#"rm -rf "$FAR/new" && mkdir "$FAR/new""#;
-
-/// What one run came to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Outcome {
-    pub(super) end: End,
-    /// On the wire, in both directions, with all framing.
-    pub(super) link_bytes: u64,
-}
 
 /// The hosts, and what runs on them.
 pub(super) struct FarHosts {
@@ -108,6 +101,30 @@ impl FarHosts {
     /// If its material has not been made.
     pub(super) fn useful_bytes(&self, program: &Program) -> Result<u64> {
         self.material.bytes_of(program.useful)
+    }
+
+    /// Runs a program so many times, as [`FarHosts::measure`] does. No further run begins when one was ended, or when they
+    /// have taken as long as one may.
+    ///
+    /// # Errors
+    /// Those of [`FarHosts::measure`].
+    pub(super) fn measure_rounds(
+        &mut self,
+        program: &Program,
+        way: (Door, u64),
+        limit: Duration,
+        rounds: usize,
+    ) -> Result<Vec<Outcome>> {
+        let (begun, mut runs) = (Instant::now(), Vec::new());
+        while runs.len() < rounds {
+            let run = self.measure(program, way, limit)?;
+            runs.push(run);
+            // What takes long does not differ much.
+            if run.end == End::CutShort || begun.elapsed() > limit {
+                break;
+            }
+        }
+        Ok(runs)
     }
 
     /// Runs a program once, through a door that is opened for it, over that round trip.

@@ -8,20 +8,22 @@ mod fixture;
 mod installed;
 mod material;
 mod mounted;
+mod outcome;
 mod program;
 mod run;
 mod sftp;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use azekura::report::format_rate;
 
 use self::door::{DOOR, Door};
 use self::engines::FarEngines;
-use self::fixture::{FarHosts, Outcome};
+use self::fixture::FarHosts;
+use self::outcome::{Outcome, link_mb, spread_s};
 use self::program::{PROGRAM, PROGRAMS, Program};
 use self::run::{End, LIMIT_S, limit};
 use super::frame::{Experiment, Figure, Line, Measure, Parameter, Point, Settings, Source, Value};
@@ -90,19 +92,17 @@ fn values_of(
     (limit, near_s): (Duration, f64),
     (round_trip_ms, useful_bytes): (u64, u64),
 ) -> Vec<f64> {
-    let seconds: Vec<f64> = runs.iter().map(|run| run.end.seconds(limit)).collect();
-    let count = runs.len().max(1) as f64;
-    let mean_s = seconds.iter().sum::<f64>() / count;
+    let [mean_s, least_s, most_s] = spread_s(runs, limit);
     let delay_s = round_trip_ms as f64 / 1000.0;
     let round_trips = if round_trip_ms == 0 { 0.0 } else { ((mean_s - near_s) / delay_s).max(0.0) };
     let useful_mb = useful_bytes as f64 / 1e6;
     vec![
         mean_s,
-        seconds.iter().copied().reduce(f64::min).unwrap_or(0.0),
-        seconds.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        least_s,
+        most_s,
         round_trips,
         delay_s + useful_mb / GOODPUT_MB_PER_S,
-        runs.iter().map(|run| run.link_bytes as f64).sum::<f64>() / count / 1e6,
+        link_mb(runs),
         useful_mb,
         runs.iter().filter(|run| run.end == End::CutShort).count() as f64,
     ]
@@ -125,16 +125,9 @@ impl Meter {
             let near = self.hosts.measure(program, (door, 0), limit)?;
             self.near_s.insert(key, near.end.seconds(limit));
         }
-        let (begun, mut runs) = (Instant::now(), Vec::new());
-        while runs.len() < self.settings.rounds() {
-            let run = self.hosts.measure(program, (door, round_trip_ms), limit)?;
-            runs.push(run);
-            // What takes long does not differ much.
-            if run.end == End::CutShort || begun.elapsed() > limit {
-                break;
-            }
-        }
-        let mean_s = runs.iter().map(|run| run.end.seconds(limit)).sum::<f64>() / runs.len() as f64;
+        let (way, rounds) = ((door, round_trip_ms), self.settings.rounds());
+        let runs = self.hosts.measure_rounds(program, way, limit, rounds)?;
+        let [mean_s, ..] = spread_s(&runs, limit);
         let near_s = *self.near_s.entry(key).or_insert(mean_s);
         let useful_bytes = self.hosts.useful_bytes(program)?;
         Ok(values_of(&runs, (limit, near_s), (round_trip_ms, useful_bytes)))
