@@ -53,7 +53,9 @@ def stages(pytest_arguments):
     shell += ["scripts/mount.azekura", ".ci/run"]
     lints = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     claims = [str(TARGET / "release" / "azekura"), "experiment", "run", "--check-claims"]
-    system = [python(), "-m", "pytest", "tests", *pytest_arguments]
+    # Much of their time they wait, for leases, timeouts and links: two at a time, each file in one process.
+    pytest = [python(), "-m", "pytest", "-n", "2", "--dist", "loadfile"]
+    system = [*pytest, "tests", *pytest_arguments]
     return [
         Stage("format", [["cargo", "fmt", "--all", "--check"]], 120),
         Stage("tidy", [[here, "scripts/check_tidy.py"]], 60),

@@ -74,6 +74,10 @@ def mount(pool):
     return mount
 
 
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def by_requests(pool):
     """A second mount, whose process reads and writes."""
     return pool.mount("--passthrough", "off")
@@ -240,11 +244,19 @@ def test_set_id_bits_are_not_given_while_somebody_writes_past_the_engine(pool, m
     with open(path, "r+b", buffering=0) as file:
         file.write(b"#")
         os.chmod(path, 0o4755)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o755, "a write would have to take them away"
+        assert mode_of(path) == 0o755, "a write would have to take them away"
         with pytest.raises(OSError, match="busy"):
             os.setxattr(path, "security.capability", b"\1\0\0\2" + b"\0" * 16)
+    wait_until(lambda: mode_of(path) == 0o4755, "the bits of a file that nobody has open", pause_s=0)
+    os.chmod(path, 0o755)
+    with open(path, "r+b", buffering=0) as file:
+        file.write(b"#")
+        os.chmod(path, 0o4755)
+        file.write(b"#")
+    time.sleep(0.3)
+    assert mode_of(path) == 0o755, "it was written since"
     os.chmod(path, 0o4755)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o4755
+    wait_until(lambda: mode_of(path) == 0o4755, "the bits of a file that was closed")
     # Who reads such a file does so through the mount, and whoever writes to it takes them away.
     with open(path, "rb") as reader:
         reader.read(10)
@@ -254,7 +266,30 @@ def test_set_id_bits_are_not_given_while_somebody_writes_past_the_engine(pool, m
         writes = f"printf x | dd of={path} conv=notrunc 2> /dev/null"
         done = subprocess.run(["sh", "-c", writes], user=1001, group=1001, extra_groups=[], check=False)
         assert done.returncode == 0
-    assert stat.S_IMODE(path.stat().st_mode) == 0o757
+    assert mode_of(path) == 0o757
+
+
+def test_copied_and_unpacked_programs_keep_their_set_id_bits(pool, mount, tmp_path):
+    (tmp_path / "tree").mkdir()
+    names = [f"tree/{number}" for number in range(20)]
+    for name in names:
+        (tmp_path / name).write_bytes(os.urandom(300_000))
+        os.chmod(tmp_path / name, 0o4755)
+    subprocess.run(["tar", "cf", "tar", "tree"], cwd=tmp_path, check=True, timeout=30)
+    copy, tar = ["cp", "-pr", tmp_path / "tree"], ["tar", "xpf", tmp_path / "tar", "-C"]
+    for way in ("copied", "unpacked"):
+        (mount / way).mkdir()
+    subprocess.run([*copy, mount / "copied"], check=True, timeout=30)
+    subprocess.run([*tar, mount / "unpacked"], check=True, timeout=30)
+    door = Preloading(pool)
+    for way in ("copied-by-preload", "unpacked-by-preload"):
+        (mount / way).mkdir()
+    door.run(*copy, door.path("copied-by-preload"))
+    door.run(*tar, door.path("unpacked-by-preload"))
+    for way in ("copied", "unpacked", "copied-by-preload", "unpacked-by-preload"):
+        for name in names:
+            path = mount / way / name
+            wait_until(lambda path=path: mode_of(path) == 0o4755, f"the bits of {path}", limit_s=5)
 
 
 def test_privileges_that_came_while_a_file_was_read_go_when_it_is_written(pool, mount):
@@ -263,10 +298,10 @@ def test_privileges_that_came_while_a_file_was_read_go_when_it_is_written(pool, 
     with open(path, "rb") as reader:
         reader.read(10)
         os.chmod(path, 0o4755)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o4755
+        assert mode_of(path) == 0o4755
         with open(path, "r+b", buffering=0) as file:
             file.write(b"x")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        assert mode_of(path) == 0o755
         assert os.pread(reader.fileno(), 1, 0) == b"x"
 
 

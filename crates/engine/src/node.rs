@@ -18,6 +18,7 @@ use azekura_proto::{
 };
 use parking_lot::{Mutex, RwLock};
 
+use crate::data::owed_bits::OwedBits;
 use crate::engine_dir::EngineDir;
 use crate::lock_table::LockTable;
 use crate::metrics::Metrics;
@@ -69,6 +70,7 @@ pub(crate) struct NodeState {
     pub(crate) peers: Box<dyn Peers>,
     pub(crate) sessions: Sessions,
     pub(crate) locks: LockTable,
+    pub(crate) owed_bits: OwedBits,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopping: Arc<AtomicBool>,
     /// Transactions that this engine coordinates and has not decided yet.

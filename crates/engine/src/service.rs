@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::background::passes::{self, Settling, Upkeep};
 use crate::background::recovery;
+use crate::data::owed_bits::OwedBits;
 use crate::engine_dir::{EngineDir, Held};
 use crate::error::{EngineError, io_error};
 use crate::held_note::HeldNote;
@@ -96,6 +97,7 @@ impl Service {
             locks: LockTable::new(Arc::clone(&platform), HeldNote::of(&dir, Held::Locks)),
             metrics,
             stopping,
+            owed_bits: OwedBits::default(),
             undecided: Mutex::default(),
             current_map: CurrentMap::new(Arc::new(map)),
             place: Mutex::new(dir.clone()),

@@ -14,12 +14,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::LabError;
-use crate::sys;
+use crate::{mounts, sys};
 
 /// What takes longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -177,21 +176,9 @@ fn base_settings() -> Vec<(&'static str, &'static str, bool)> {
 
 fn set_up_files(spec: &HostSpec) -> io::Result<()> {
     sys::set_host_name(&spec.name)?;
-    // Mounts made outside later are seen inside, but not the other way round.
-    let downstream = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", downstream)?;
+    mounts::follow_outside()?;
     let hosts = Path::new("/etc/hosts");
-    if !hosts.exists() {
-        return Ok(());
-    }
-    // A file in memory that is reached by nothing but this mount.
-    let shelf = Path::new("/tmp");
-    rustix::mount::mount("netlab", shelf, "tmpfs", MountFlags::empty(), None)?;
-    let file = shelf.join("hosts");
-    let done = std::fs::write(&file, &spec.names)
-        .and_then(|()| rustix::mount::mount_bind(&file, hosts).map_err(io::Error::from));
-    rustix::mount::unmount(shelf, UnmountFlags::DETACH)?;
-    done
+    if hosts.exists() { mounts::put_before(hosts, &spec.names) } else { Ok(()) }
 }
 
 fn set_up_network(spec: &HostSpec) -> Result<Vec<File>, LabError> {

@@ -21,6 +21,7 @@ pub mod errand; //    a command in another host than one's own
 mod error; //         what can go wrong
 mod host; //          name spaces, and the way into them
 mod lab; //           hosts and relay together
+mod mounts; //        which of this machine a host has
 pub mod quantity; //  delays, rates, shares as text
 mod random;
 mod relay; //         the thread that carries packets

@@ -9,6 +9,7 @@ pub(crate) mod descriptors;
 pub(crate) mod files;
 pub(crate) mod handed_out;
 pub(crate) mod leases;
+pub(crate) mod owed_bits;
 pub(crate) mod scrub;
 pub(crate) mod shards;
 pub(crate) mod values;

@@ -12,8 +12,8 @@ use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
 use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
-use crate::data::descriptors;
 use crate::data::leases::Change;
+use crate::data::{descriptors, owed_bits};
 use crate::namespace::attributes::{self, complete, load_inode};
 use crate::namespace::leased_names;
 use crate::node::Node;
@@ -63,7 +63,7 @@ fn change_inode_for(
 
 /// Waits until nobody but `who` relies on the attributes of a file, and keeps others from it until what it
 /// gives is dropped. To be called without the namespace lock.
-fn before_change(
+pub(crate) fn before_change(
     target: &Target,
     who: Option<SessionId>,
     oid: Oid,
@@ -169,6 +169,7 @@ fn change_attr(
         || change.inheritance.is_some();
     // Nobody gets a descriptor while the change is under way.
     let withheld_bits = descriptors::withheld_bits(target, oid, change.mode);
+    let still_owed = owed_bits::owed_after(node, target, oid, change)?;
     let state = if decides && load_inode(target, oid)?.kind == FileKind::Directory {
         leased_names::lock_to_rejudge(node, target, oid, asker)?
     } else {
@@ -192,7 +193,14 @@ fn change_attr(
         }
         Ok(())
     })?;
-    finish_change(node, target, asker, (oid, &inode), change, stamp)
+    let answer = finish_change(node, target, asker, (oid, &inode), change, stamp);
+    let owed = still_owed | change.mode.map_or(0, |mode| mode & withheld_bits);
+    if let Ok(Reply::Attr(attr)) = &answer
+        && attr.kind == FileKind::Regular
+    {
+        node.owed_bits.set(attr, owed);
+    }
+    answer
 }
 
 /// What a changed inode entails for the files of its data; and the answer.

@@ -121,7 +121,10 @@ impl FrontEnd {
         if update.mode.is_some() && !Privileges::of(&attr).are_none() {
             self.has_new_privileges(oid);
         }
-        Ok((self.kernel_attr(&attr), self.life_of(&attr)))
+        // Some come later only: set-id bits of a file that may be written to past the engine.
+        let lacks_bits = update.mode.is_some_and(|mode| mode & !u32::from(attr.mode) != 0);
+        let left = if lacks_bits { Duration::ZERO } else { self.life_of(&attr) };
+        Ok((self.kernel_attr(&attr), left))
     }
 
     /// The file may have got privileges that a write has to take, which its open handles do not know.
