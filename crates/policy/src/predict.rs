@@ -164,6 +164,8 @@ pub struct ReadAhead {
     pattern: Pattern,
     pieces: Pieces,
     file_bytes: u64,
+    /// As far as the file is expected to be read from its start on, though nothing of it was read yet.
+    expected_bytes: u64,
     /// Number of the current plan.
     plan: u64,
     /// Bytes read since the last plan.
@@ -191,6 +193,7 @@ impl ReadAhead {
             pattern: Pattern::new(),
             pieces: Pieces::default(),
             file_bytes: u64::MAX,
+            expected_bytes: 0,
             plan: 0,
             unplanned_bytes: 0,
             replan_bytes: 0,
@@ -254,6 +257,20 @@ impl ReadAhead {
         if due && !local && link.probe != Probe::Empty {
             self.make_plan(now_us, read, link, actions);
         }
+    }
+
+    /// The file, of which nothing was read yet, is expected to be read from its start on, so far at least: others
+    /// before it were. Fills `ahead` with what is worth being asked for now.
+    pub fn on_expected(
+        &mut self,
+        now_us: u64,
+        bytes: u64,
+        link: LinkEstimate,
+        actions: &mut Actions,
+    ) {
+        actions.clear();
+        self.expected_bytes = bytes;
+        self.make_plan(now_us, ByteRange::new(0, 0), link, actions);
     }
 
     /// `range` of what was asked for ahead, or kept of the demand, has come.
@@ -421,7 +438,11 @@ impl ReadAhead {
         };
         draft.ranges.clear();
         let product = link.bandwidth_delay_product_bytes();
-        let knowledge = self.pattern.foresee(product, |range| draft.add(range));
+        let knowledge = if self.pattern.has_begun() {
+            self.pattern.foresee(product, |range| draft.add(range))
+        } else {
+            Knowledge::Run { so_far_bytes: 0, jumps_seen: false }
+        };
         let head = self.pattern.head();
         let walk = match knowledge {
             Knowledge::Run { so_far_bytes, jumps_seen } => {
@@ -430,7 +451,10 @@ impl ReadAhead {
                 // What the link moves in a moment costs nearly nothing.
                 let cheap = (link.hoped_product_bytes() / 8)
                     .min(so_far_bytes.saturating_mul(parameters.ramp_cheap));
-                let ahead = so_far_bytes.saturating_mul(ramp).max(cheap);
+                let mut ahead = so_far_bytes.saturating_mul(ramp).max(cheap);
+                if !jumps_seen {
+                    ahead = ahead.max(self.expected_bytes.saturating_sub(head));
+                }
                 draft.add_open(ByteRange::new(head, ahead));
                 // One run that is longer than those before is no reason to give up what lies around it.
                 let goes_on = self.through && so_far_bytes < self.parameters.retained_bytes;

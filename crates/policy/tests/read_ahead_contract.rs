@@ -177,6 +177,31 @@ fn reads_of_nothing_and_past_the_end_ask_for_nothing_ahead() {
 }
 
 #[test]
+fn what_is_expected_is_asked_for_before_the_first_read_and_read_on_from_there() {
+    let mut plan = ReadAhead::new(PredictiveParameters::default(), Arc::new(Budget::new(1 << 30)));
+    let (mut actions, link) = (Actions::default(), LinkEstimate::of(117_700_000, 50_000));
+    let (expected, file_bytes) = (8 << 20, 64 << 20);
+    plan.on_eof(file_bytes, &mut actions);
+    plan.on_expected(0, expected, link, &mut actions);
+    assert_eq!(actions.demand, []);
+    let mut asked_bytes = actions.ahead.iter().map(|range| range.bytes).sum::<u64>();
+    assert!(asked_bytes > expected / 2 && asked_bytes <= expected, "{asked_bytes}");
+    let read_bytes = 128 << 10;
+    for number in 0..8 {
+        plan.on_read(number, number * read_bytes, read_bytes, link, &mut actions);
+        assert_eq!((actions.demand.len(), actions.drop.len()), (0, 0), "read {number}");
+        asked_bytes += actions.ahead.iter().map(|range| range.bytes).sum::<u64>();
+    }
+    assert!(
+        asked_bytes >= expected,
+        "what follows is asked for before that is read: {asked_bytes}"
+    );
+    // A file that is not read so after all.
+    plan.on_read(9, file_bytes / 2, read_bytes, link, &mut actions);
+    assert!(actions.ahead.iter().map(|range| range.bytes).sum::<u64>() < expected);
+}
+
+#[test]
 fn two_files_share_a_budget() {
     let budget = Arc::new(Budget::new(8 << 20));
     let link = LinkEstimate::of(117_700_000, 100_000);

@@ -11,6 +11,7 @@ use azekura_posix::{
     AttrUpdate, AttrsWanted, CachePolicy, Credentials, Errno, FsConfig, Namespace, OFlags,
     OpenOptions, ReadPolicy, RenameMode,
 };
+use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::{Cluster, Random};
 
@@ -378,6 +379,46 @@ fn long_files_are_not_brought_as_a_whole() {
         let mut buffer = vec![0; 100];
         file.read_at(&mut buffer, 0).unwrap();
     }
+}
+
+/// Files that lie on one target, or on several.
+fn cluster_with_long_files(file_class: ObjectClass, count: usize) -> (Cluster, Vec<u8>) {
+    let cluster = Cluster::start_far(1, 3, Inheritance { file_class, ..Inheritance::default() });
+    let contents: Vec<u8> = (0..5 << 20).map(|at: u32| (at / 1000) as u8).collect();
+    let root = cluster.root();
+    root.create_dir_all("/long", 0o755).unwrap();
+    for number in 0..count {
+        root.write(format!("/long/{}", name(number)), &contents).unwrap();
+    }
+    (cluster, contents)
+}
+
+#[test]
+fn long_files_that_follow_each_other_are_on_their_way_when_they_are_opened() {
+    for class in [ObjectClass::S1, ObjectClass::S4] {
+        let (cluster, contents) = cluster_with_long_files(class, 12);
+        let client = far_client(&cluster);
+        for path in list(&client, "/long") {
+            assert!(read(&client, &path) == contents, "{path} of {class:?}");
+        }
+        let foreseen = client.filesystem().foreseen();
+        // Where the machine is slow leases run out.
+        assert!(foreseen.opened_files >= 6, "{class:?}: {foreseen:?}");
+        assert!(foreseen.read_bytes > 0, "{class:?}: {foreseen:?}");
+        assert!(foreseen.wasted_bytes <= foreseen.read_bytes, "{class:?}: {foreseen:?}");
+    }
+}
+
+#[test]
+fn of_long_files_whose_first_bytes_alone_are_read_few_are_brought() {
+    let (cluster, _) = cluster_with_long_files(ObjectClass::S4, 30);
+    let client = far_client(&cluster);
+    for path in list(&client, "/long") {
+        let file = client.open(&path, &OpenOptions::read_only()).unwrap();
+        file.read_at(&mut [0; 100], 0).unwrap();
+    }
+    let foreseen = client.filesystem().foreseen();
+    assert!(foreseen.files <= 8, "{foreseen:?}");
 }
 
 #[test]

@@ -252,8 +252,9 @@ fn set_id_bits_come_when_a_file_is_closed_that_was_not_written_meanwhile() {
         set_times(world);
     });
     assert_eq!(hidden, 0o755);
-    let given_away = AttrChange { uid: Some(7), ..AttrChange::default() };
-    assert_eq!(set_id_after(|world, _| drop(world.change(2, given_away.clone()))), 0o755);
+    let owner = AttrChange { uid: Some(7), ..AttrChange::default() };
+    let given_away = set_id_after(|world, _| assert_eq!(world.change(2, owner.clone()).uid, 7));
+    assert_eq!(given_away, 0o755);
     assert_eq!(set_id_after(|world, _| assert_eq!(world.mode(2, 0o755), 0o755)), 0o755);
     assert_eq!(set_id_after(|world, _| assert_eq!(world.mode(2, 0o4755), 0o755)), 0o4755);
 }

@@ -172,6 +172,11 @@ impl Pattern {
         Step::Jumped { predicted: self.history.judge(expected, offset) }
     }
 
+    /// Whether anything was read yet.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     /// End of the current run: where the last read ended.
     pub(crate) fn head(&self) -> u64 {
         self.streams.get(self.current).map_or(0, |stream| stream.head)

@@ -57,6 +57,8 @@ pub(crate) struct Bounds {
     pub(crate) bytes_max: u64,
     /// For how long the program has waited so far: it could have gone on by so much faster.
     pub(crate) waited: Duration,
+    /// Whether files are brought that do not lie at home as a whole.
+    pub(crate) striped: bool,
 }
 
 /// A file that nobody has asked for yet.
@@ -188,9 +190,9 @@ impl Pace {
     }
 }
 
-/// Whether a file may be brought, as far as a listing tells: it lies at home as a whole.
-fn may_be_brought(entry: &Entry) -> bool {
-    entry.seen.as_ref().is_none_or(|seen| !seen.attr.striped && seen.attr.size <= FILE_BYTES_MAX)
+/// Whether a file may be brought, as far as a listing tells.
+fn may_be_brought(entry: &Entry, bounds: Bounds) -> bool {
+    bounds.striped || entry.seen.as_ref().is_none_or(|seen| !seen.attr.striped)
 }
 
 impl BroughtFiles {
@@ -256,8 +258,13 @@ impl BroughtFiles {
     }
 
     /// Whether a file may be brought, and neither was nor is open.
-    pub(super) fn is_wanted(&self, entry: &Entry, is_open: impl Fn(Oid) -> bool) -> bool {
-        may_be_brought(entry) && !self.is_here(entry.oid) && !is_open(entry.oid)
+    pub(super) fn is_wanted(
+        &self,
+        entry: &Entry,
+        bounds: Bounds,
+        is_open: impl Fn(Oid) -> bool,
+    ) -> bool {
+        may_be_brought(entry, bounds) && !self.is_here(entry.oid) && !is_open(entry.oid)
     }
 
     /// Keeps files that have come, of so many that were asked for.
@@ -289,8 +296,12 @@ impl BroughtFiles {
         now: Instant,
     ) -> Vec<ListedFile> {
         let count = self.growth.next(now, &self.bytes);
-        // Of a slow program the next one at least.
-        let count = count.min(self.pace.files_in(AHEAD).max(1));
+        let pace = self.pace.files_in(AHEAD);
+        // Of a slow program the next one at least, unless that is a long one.
+        let count = count.min(pace.max(1));
+        if pace == 0 && next.first().is_some_and(|file| file.bytes > FILE_BYTES_MAX) {
+            next.clear();
+        }
         let held_max = HELD_BYTES_MAX.saturating_sub(self.bytes.held());
         let at_once_max = (count as u64 * BYTES_EACH).min(BROUGHT_BYTES_MAX);
         let mut room = bytes_max.min(held_max).min(at_once_max);

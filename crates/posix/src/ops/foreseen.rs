@@ -77,7 +77,12 @@ impl FileSystem {
         let waits = &self.reading.waits;
         waits.during(|| self.listed.wait_for_coming(dir, name));
         let looked_up = self.opened_by_look(caller, dir, name, flags);
-        let bounds = Bounds { bytes_max: self.bytes_ahead(dir, name), waited: waits.total() };
+        let bounds = Bounds {
+            bytes_max: self.bytes_ahead(dir, name),
+            waited: waits.total(),
+            // The leases of all shards come with the home's where one engine has them.
+            striped: self.pool().map().engines.len() == 1,
+        };
         let is_open = |oid| self.reopened.is_known(oid);
         let (mut here, mut wanted) = self.listed.open_file(dir, name, bounds, is_open);
         if let Wanted::Listing(last) = wanted {
@@ -233,7 +238,7 @@ impl FileSystem {
         let mut room = bytes.room();
         let leased = first.iter().filter_map(|first| Some(&first.leased.as_ref()?.1));
         for reader in leased.chain(brought.iter().map(|file| &file.reader)) {
-            reader.bring_whole(&bytes, &mut room);
+            reader.bring(&bytes, &mut room);
         }
         self.listed.keep_files((dir, &asked), files.len() - usize::from(is_first), brought);
         first

@@ -117,10 +117,10 @@ impl FileReader {
         reader
     }
 
-    /// Asks for all of the file, without waiting, if it lies at home as a whole and there is room for it.
-    pub(crate) fn bring_whole(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
+    /// Asks for all of the file, without waiting, or for its start, as far as there is room for it.
+    pub(crate) fn bring(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
         if let Some(readahead) = self.readahead() {
-            readahead.lock().bring_whole(counts, room);
+            readahead.lock().bring(counts, room);
         }
     }
 

@@ -15,7 +15,7 @@ use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
-use super::whole::{BroughtBytes, BroughtRoom, Whole};
+use super::whole::{BroughtBytes, BroughtRoom, Counted, FILE_BYTES_MAX, Whole};
 
 /// A near link is looked at again after so many microseconds.
 const LOOK_AGAIN_US: u64 = 100_000;
@@ -33,6 +33,8 @@ pub(super) struct Readahead {
     brought: Option<Brought>,
     /// All of the file, if it was asked for before the file was opened.
     whole: Option<Whole>,
+    /// The start of the file, among the entries, if it was asked for before the file was opened.
+    start: Option<Counted>,
     actions: Actions,
     /// A link with a shorter round trip than this is near, in microseconds.
     near_us: u64,
@@ -63,6 +65,7 @@ impl Readahead {
             entries: BTreeMap::new(),
             brought: None,
             whole: None,
+            start: None,
             actions,
             near_us: parameters.round_trip_min_us,
             near_until_us: 0,
@@ -177,6 +180,10 @@ impl Readahead {
         if let Some(kept) = self.brought_parts(link, read) {
             return Some(Awaited { kept, fresh: Vec::new() });
         }
+        self.start.take_if(|start| {
+            start.note_read(read.bytes);
+            start.is_all_read()
+        });
         self.file.request_leases();
         self.count_arrivals();
         let now_us = self.file.pipeline.now_us();
@@ -309,16 +316,28 @@ impl Readahead {
         self.file.take_attr(asked, leased);
     }
 
-    /// Asks for all bytes of a file that lies at home as a whole, without waiting, under the lease that it
-    /// was found with, if there is room for them.
-    pub(super) fn bring_whole(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
-        let bytes = match self.file.attr() {
-            Some(attr) if !attr.striped && attr.size > 0 && room.take(attr.size) => attr.size,
-            _ => return,
-        };
-        let sent = self.file.send(self.link(), &[ByteRange::new(0, bytes)]);
-        let parts = sent.into_iter().flat_map(|(_, parts)| parts).collect();
-        self.whole = Some(Whole::new(parts, bytes, counts));
+    /// Asks for a file that is expected to be read, without waiting, under the leases that it was found with, as far as
+    /// there is room: for all bytes, if it is short and lies at home as a whole, or for its start.
+    pub(super) fn bring(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
+        let Some(attr) = self.file.attr() else { return };
+        let (bytes, is_whole) = (attr.size, !attr.striped && attr.size <= FILE_BYTES_MAX);
+        if is_whole && bytes > 0 && room.take(bytes) {
+            let sent = self.file.send(self.link(), &[ByteRange::new(0, bytes)]);
+            let parts = sent.into_iter().flat_map(|(_, parts)| parts).collect();
+            self.whole = Some(Whole::new(parts, bytes, counts));
+        } else if !is_whole {
+            self.bring_start(counts, room.take_start(bytes));
+        }
+    }
+
+    fn bring_start(&mut self, counts: &Arc<BroughtBytes>, bytes: u64) {
+        let (now_us, link) = (self.file.pipeline.now_us(), self.link());
+        self.plan.on_expected(now_us, bytes, link, &mut self.actions);
+        self.drop_given_up();
+        let sent = self.file.send(link, &self.actions.ahead);
+        let sent_bytes = sent.iter().map(|(range, _)| range.bytes).sum();
+        self.entries.extend(sent.into_iter().map(|entry| (entry.0.offset, entry)));
+        self.start = Some(Counted::new(sent_bytes, counts));
     }
 
     /// Bytes have come with the answer to the file's opening, under the lease that it brought.
@@ -330,6 +349,7 @@ impl Readahead {
     fn invalidate(&mut self) {
         self.brought = None;
         self.whole = None;
+        self.start = None;
         self.plan.on_invalidate(&mut self.actions);
         self.drop_given_up();
     }
