@@ -255,12 +255,13 @@ impl ReadAhead {
         let local = link.is_nearer_than(self.parameters.round_trip_min_us);
         // While the round trip is looked for, the link may be left to run empty.
         if due && !local && link.probe != Probe::Empty {
-            self.make_plan(now_us, read, link, actions);
+            self.make_plan(now_us, read, (self.window_bytes(link), link), actions);
         }
     }
 
     /// The file, of which nothing was read yet, is expected to be read from its start on, so far at least: others
-    /// before it were. Fills `ahead` with what is worth being asked for now.
+    /// before it were. Fills `ahead` with what is worth being asked for now; what has come by then is not waited for,
+    /// and leaves the link to what lies behind.
     pub fn on_expected(
         &mut self,
         now_us: u64,
@@ -270,7 +271,9 @@ impl ReadAhead {
     ) {
         actions.clear();
         self.expected_bytes = bytes;
-        self.make_plan(now_us, ByteRange::new(0, 0), link, actions);
+        let come_bytes: u64 = self.pieces.iter().map(|piece| piece.arrived_bytes).sum();
+        let window_bytes = self.window_bytes(link) + come_bytes;
+        self.make_plan(now_us, ByteRange::new(0, 0), (window_bytes, link), actions);
     }
 
     /// `range` of what was asked for ahead, or kept of the demand, has come.
@@ -380,12 +383,11 @@ impl ReadAhead {
         &mut self,
         now_us: u64,
         read: ByteRange,
-        link: LinkEstimate,
+        (window_bytes, link): (u64, LinkEstimate),
         actions: &mut Actions,
     ) {
         self.plan += 1;
         self.unplanned_bytes = 0;
-        let window_bytes = self.window_bytes(link);
         let (mut draft, knowledge, walk) = self.draft(window_bytes, link);
         let comes_back = walk.is_some_and(|drift| {
             drift.backward_bytes.max(drift.forward_bytes) <= self.parameters.retained_bytes

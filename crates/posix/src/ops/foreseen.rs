@@ -103,9 +103,10 @@ impl FileSystem {
         }
         let brought = looked_up.or_else(|| here.and_then(|file| self.brought(caller, file, flags)));
         if let Some(opened) = brought {
-            let opened = opened?;
+            let (attr, file) = opened?;
+            file.reader.go_on();
             self.bring_beside(of, files);
-            return Ok(Some(opened));
+            return Ok(Some((attr, file)));
         }
         let is_first = of == dir && files.first().is_some_and(|file| *file.name == *name);
         let opened = waits.during(|| self.bring(of, &files, is_first));

@@ -124,6 +124,13 @@ impl FileReader {
         }
     }
 
+    /// The file, some of which was brought, is opened.
+    pub(crate) fn go_on(&self) {
+        if let Some(readahead) = self.readahead() {
+            readahead.lock().go_on();
+        }
+    }
+
     /// The attributes, if the leases under which the file is read say that they are as they were.
     pub(crate) fn attr(&self) -> Option<Attr> {
         self.readahead()?.lock().attr()

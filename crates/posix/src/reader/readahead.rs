@@ -15,7 +15,7 @@ use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
-use super::whole::{BroughtBytes, BroughtRoom, Counted, FILE_BYTES_MAX, Whole};
+use super::whole::{BroughtBytes, BroughtRoom, Counted, FILE_BYTES_MAX, START_BYTES_MAX, Whole};
 
 /// A near link is looked at again after so many microseconds.
 const LOOK_AGAIN_US: u64 = 100_000;
@@ -331,13 +331,27 @@ impl Readahead {
     }
 
     fn bring_start(&mut self, counts: &Arc<BroughtBytes>, bytes: u64) {
+        let sent_bytes = self.expect(bytes);
+        self.start = Some(Counted::new(sent_bytes, counts));
+    }
+
+    /// The file, whose start was brought, is opened: asks for what lies behind, before others are brought.
+    pub(super) fn go_on(&mut self) {
+        if self.start.as_ref().is_some_and(Counted::are_read) && self.file.take_in_leases() {
+            self.count_arrivals();
+            self.expect(2 * START_BYTES_MAX);
+        }
+    }
+
+    /// Asks for what is worth it of a file that will be read from its start on, so far at least; gives how much.
+    fn expect(&mut self, bytes: u64) -> u64 {
         let (now_us, link) = (self.file.pipeline.now_us(), self.link());
         self.plan.on_expected(now_us, bytes, link, &mut self.actions);
         self.drop_given_up();
         let sent = self.file.send(link, &self.actions.ahead);
         let sent_bytes = sent.iter().map(|(range, _)| range.bytes).sum();
         self.entries.extend(sent.into_iter().map(|entry| (entry.0.offset, entry)));
-        self.start = Some(Counted::new(sent_bytes, counts));
+        sent_bytes
     }
 
     /// Bytes have come with the answer to the file's opening, under the lease that it brought.

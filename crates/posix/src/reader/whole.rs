@@ -24,7 +24,7 @@ pub(crate) const BROUGHT_BYTES_MAX: u64 = 16 << 20;
 /// The longest file of which all is brought, in bytes. Longer ones are read ahead from their start on.
 pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 /// So much of these is brought: what fast links have under way. The rest is read ahead as it is read.
-const START_BYTES_MAX: u64 = 8 << 20;
+pub(super) const START_BYTES_MAX: u64 = 8 << 20;
 
 /// What may still be brought this time, in bytes: listings, by which files are chosen, may be old.
 #[derive(Debug)]
@@ -100,6 +100,11 @@ impl Counted {
 
     pub(super) fn is_all_read(&self) -> bool {
         self.read_bytes == self.bytes
+    }
+
+    /// Whether more of what was brought of files so far was read than was not.
+    pub(super) fn are_read(&self) -> bool {
+        self.counts.read() > self.counts.wasted()
     }
 }
 
