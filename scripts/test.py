@@ -53,7 +53,7 @@ def stages(pytest_arguments):
     shell += ["scripts/mount.azekura", ".ci/run"]
     lints = ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]
     claims = [str(TARGET / "release" / "azekura"), "experiment", "run", "--check-claims"]
-    # Much of their time they wait, for leases, timeouts and links: two at a time, each file in one process.
+    # Much of their time they wait, for leases and links: two at a time, each file in one process.
     pytest = [python(), "-m", "pytest", "-n", "2", "--dist", "loadfile"]
     system = [*pytest, "tests", *pytest_arguments]
     return [

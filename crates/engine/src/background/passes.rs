@@ -13,7 +13,8 @@ use azekura_proto::limits::LEASE_MS;
 
 use crate::background::reclaim::Sweep;
 use crate::background::{reclaim, recovery};
-use crate::data::{descriptors, owed_bits};
+use crate::data::descriptors;
+use crate::namespace::set_id;
 use crate::node::Node;
 use crate::target::Target;
 
@@ -63,7 +64,7 @@ impl Upkeep {
         }
         if self.passes.is_multiple_of(SAMPLE_EVERY) {
             node.local_targets().for_each(|target| note_lengths(target));
-            owed_bits::give_due(node);
+            set_id::give_due(node);
             node.metrics.sample(node.platform.now());
             end_expired_sessions(node);
             node.locks.clear_note();

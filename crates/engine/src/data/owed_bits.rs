@@ -1,23 +1,11 @@
 //! Set-id bits that files were to be given while somebody could write to them past the engine, where nobody would
-//! hear of the write that takes them away. Owns which files those are, and that one gets its bits once nobody can
-//! write so any more, and only if its data, owner and mode are as they were then. So `tar x`, which gives a file its
-//! mode and closes it then, leaves it with the bits.
-//!
-//! What is owed ends with the run of the engine: such a file stays without. That a file was written is known by its
-//! time of last write, which Linux makes exact for whoever has looked at it from 6.13 on; before, a second write within
-//! one tick of the clock does not show.
+//! hear of the write that takes them away. Owns which files those are, and what each was then; when one gets its
+//! bits is decided elsewhere. What is owed ends with the run of the engine: such a file stays without.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use azekura_proto::attr::AttrChange;
-use azekura_proto::{Attr, Oid, Status, Timestamp};
+use azekura_proto::{Attr, Oid, Timestamp};
 use parking_lot::Mutex;
-
-use crate::data::descriptors::may_be_written;
-use crate::namespace::attributes::{complete, load_inode};
-use crate::namespace::inode::{before_change, change_inode};
-use crate::node::Node;
-use crate::target::Target;
 
 /// More files than this are not remembered: each is looked at with every request.
 const OWED_MAX: usize = 64;
@@ -31,17 +19,11 @@ struct Seen {
     mtime: Timestamp,
 }
 
-impl Seen {
-    fn of(attr: &Attr) -> Self {
-        let Attr { uid, gid, mode, size, mtime, .. } = *attr;
-        Self { owner: (uid, gid), mode, bytes: size, mtime }
-    }
-}
-
+/// What a file is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Owed {
-    oid: Oid,
-    bits: u16,
+pub(crate) struct Owed {
+    pub(crate) oid: Oid,
+    pub(crate) bits: u16,
     seen: Seen,
 }
 
@@ -51,6 +33,22 @@ pub(crate) struct OwedBits {
     owed: Mutex<Vec<Owed>>,
     /// How many; lets requests pass without the lock while it is 0.
     count: AtomicUsize,
+}
+
+impl Seen {
+    fn of(attr: &Attr) -> Self {
+        let Attr { uid, gid, mode, size, mtime, .. } = *attr;
+        Self { owner: (uid, gid), mode, bytes: size, mtime }
+    }
+}
+
+impl Owed {
+    /// Whether a file that has these attributes now was neither written nor given another owner or mode since.
+    /// Linux makes the time of last write exact for whoever has looked at it from 6.13 on; before, a second write
+    /// within one tick of the clock does not show.
+    pub(crate) fn is_as_seen(&self, attr: &Attr) -> bool {
+        Seen::of(attr) == self.seen
+    }
 }
 
 impl OwedBits {
@@ -69,7 +67,7 @@ impl OwedBits {
     }
 
     /// Whether this was owed, which it is no more.
-    fn take(&self, taken: &Owed) -> bool {
+    pub(crate) fn take(&self, taken: &Owed) -> bool {
         self.change(|owed| {
             let before = owed.len();
             owed.retain(|owed| owed != taken);
@@ -77,7 +75,7 @@ impl OwedBits {
         })
     }
 
-    fn all(&self) -> Vec<Owed> {
+    pub(crate) fn all(&self) -> Vec<Owed> {
         if self.is_empty() { Vec::new() } else { self.owed.lock().clone() }
     }
 
@@ -90,62 +88,5 @@ impl OwedBits {
         let result = change(&mut owed);
         self.count.store(owed.len(), Ordering::Release);
         result
-    }
-}
-
-/// The bits that a file is owed still once its attributes have changed so: those that it is owed now, after a change
-/// of nothing but times.
-pub(crate) fn owed_after(
-    node: &Node,
-    target: &Target,
-    oid: Oid,
-    change: &AttrChange,
-) -> Result<u16, Status> {
-    let AttrChange { mode, uid, gid, size, clear_mode_bits, .. } = change;
-    if (mode, uid, gid, size, *clear_mode_bits) != (&None, &None, &None, &None, 0) {
-        return Ok(0);
-    }
-    match node.owed_bits.all().iter().find(|owed| owed.oid == oid) {
-        Some(owed) if is_as_seen(node, target, owed)? => Ok(owed.bits),
-        _ => Ok(0),
-    }
-}
-
-/// Gives the bits to files that nobody can write to any more. To be called with no lock.
-pub(crate) fn give_due(node: &Node) {
-    for owed in node.owed_bits.all() {
-        let Some(home) = node.local_home(owed.oid) else { continue };
-        if may_be_written(home, owed.oid, 0) || !node.owed_bits.take(&owed) {
-            continue;
-        }
-        if let Err(status) = give(node, home, &owed) {
-            tracing::warn!(oid = %owed.oid, "it stays without its set-id bits: {status}");
-        }
-    }
-}
-
-fn give(node: &Node, target: &Target, owed: &Owed) -> Result<(), Status> {
-    // Nobody gets a descriptor meanwhile.
-    let _change = before_change(target, None, owed.oid)?;
-    if may_be_written(target, owed.oid, 0) || !is_as_seen(node, target, owed)? {
-        return Ok(());
-    }
-    let stamp = target.fine_now();
-    change_inode(target, owed.oid, |inode| {
-        if (inode.uid, inode.gid) == owed.seen.owner && inode.mode == owed.seen.mode {
-            inode.mode |= owed.bits;
-            inode.ctime = stamp;
-        }
-        Ok(())
-    })
-    .map(drop)
-}
-
-fn is_as_seen(node: &Node, target: &Target, owed: &Owed) -> Result<bool, Status> {
-    match load_inode(target, owed.oid) {
-        Ok(inode) => Ok(Seen::of(&complete(node, target, None, owed.oid, &inode)?) == owed.seen),
-        // It was removed.
-        Err(Status::Stale) => Ok(false),
-        Err(status) => Err(status),
     }
 }

@@ -12,8 +12,8 @@ use azekura_proto::message::{Answer, Reply, Request, ShardRef, XattrMode};
 use azekura_proto::{Geometry, Oid, SessionId, Status, Timestamp};
 use azekura_store::Space;
 
+use crate::data::descriptors;
 use crate::data::leases::Change;
-use crate::data::{descriptors, owed_bits};
 use crate::namespace::attributes::{self, complete, load_inode};
 use crate::namespace::leased_names;
 use crate::node::Node;
@@ -169,7 +169,7 @@ fn change_attr(
         || change.inheritance.is_some();
     // Nobody gets a descriptor while the change is under way.
     let withheld_bits = descriptors::withheld_bits(target, oid, change.mode);
-    let still_owed = owed_bits::owed_after(node, target, oid, change)?;
+    let still_owed = owed_after(node, target, oid, change)?;
     let state = if decides && load_inode(target, oid)?.kind == FileKind::Directory {
         leased_names::lock_to_rejudge(node, target, oid, asker)?
     } else {
@@ -201,6 +201,17 @@ fn change_attr(
         node.owed_bits.set(attr, owed);
     }
     answer
+}
+
+/// The set-id bits that a file is owed still once its attributes have changed so: those that it is owed now, after a
+/// change of nothing but times.
+fn owed_after(node: &Node, target: &Target, oid: Oid, change: &AttrChange) -> Result<u16, Status> {
+    let AttrChange { mode, uid, gid, size, clear_mode_bits, .. } = change;
+    let is_of_times = (mode, uid, gid, size, *clear_mode_bits) == (&None, &None, &None, &None, 0);
+    let all = node.owed_bits.all();
+    let Some(owed) = all.iter().find(|owed| is_of_times && owed.oid == oid) else { return Ok(0) };
+    let attr = complete(node, target, None, oid, &load_inode(target, oid)?)?;
+    Ok(if owed.is_as_seen(&attr) { owed.bits } else { 0 })
 }
 
 /// What a changed inode entails for the files of its data; and the answer.

@@ -14,4 +14,5 @@ pub(crate) mod numbered;
 mod numbered_tests;
 pub(crate) mod open_entry;
 pub(crate) mod rename;
+pub(crate) mod set_id;
 pub(crate) mod walk;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use azekura_proto::message::{Answer, Reply, Request, RequestHead, Role};
 use azekura_proto::{SessionId, Status, TargetId};
 
-use crate::data::owed_bits;
+use crate::namespace::set_id;
 use crate::node::Node;
 use crate::requests::bulk::{Bulk, BulkIn, BulkOut, Response};
 use crate::requests::dispatch::{Asker, dispatch};
@@ -203,7 +203,7 @@ impl Attachment {
             return Err(Status::Unsupported);
         }
         let target = node.local(head.target).or_else(any).ok_or(Status::WrongTarget)?;
-        owed_bits::give_due(node);
+        set_id::give_due(node);
         let asker = |caller| Asker { caller, session: Some(&self.session), role: self.role };
         if self.role == Role::Engine {
             let node = node.on_behalf_of_peer();
