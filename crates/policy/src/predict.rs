@@ -272,8 +272,7 @@ impl ReadAhead {
         actions.clear();
         self.expected_bytes = bytes;
         let come_bytes: u64 = self.pieces.iter().map(|piece| piece.arrived_bytes).sum();
-        // The next plan is made when it is read, which may be a round trip later than this could have come.
-        let window_bytes = 2 * self.window_bytes(link) + come_bytes;
+        let window_bytes = self.window_bytes(link) + come_bytes;
         self.make_plan(now_us, ByteRange::new(0, 0), (window_bytes, link), actions);
     }
 
