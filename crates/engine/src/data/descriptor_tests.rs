@@ -214,7 +214,6 @@ fn a_file_has_no_privileges_while_it_is_written_past_the_engine() {
     let (oid, mode) = (world.oid, XattrMode::Set);
     let capable = Request::SetXattr { oid, name: b"security.capability", value: b"x", mode };
     assert_eq!(world.ask_other(2, &capable, &[]), Err(Status::Busy));
-    // A capability is refused, and asked for again; bits are owed.
     drop(descriptor);
     assert_eq!(world.mode(3, 0o4755), 0o4755);
     assert_eq!(world.open(true).unwrap_err(), Status::ConditionFailed);
