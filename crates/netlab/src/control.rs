@@ -5,11 +5,15 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::{self, Errand, Outcome, Underway, WithStreams};
@@ -51,7 +55,7 @@ pub enum Request {
     /// Runs a command in a host for somebody who is in another, and cannot enter. Three descriptors come
     /// with it.
     Run(Errand),
-    /// The end. The connection closes when everything is removed.
+    /// The end. The connection closes when everything is removed, and the process that served the lab ends.
     Down,
 }
 
@@ -109,7 +113,7 @@ fn address(scope: &str, name: &str) -> io::Result<SocketAddr> {
 
 /// Whether the other side is a process of this user.
 fn is_own_user(stream: &UnixStream) -> bool {
-    crate::sys::peer_user(stream).is_ok_and(|user| user == rustix::process::geteuid().as_raw())
+    crate::sys::peer(stream).is_ok_and(|(_, user)| user == rustix::process::geteuid().as_raw())
 }
 
 /// Names of the labs that run in a scope, sorted.
@@ -276,17 +280,39 @@ fn call(scope: &str, name: &str) -> Result<UnixStream, ControlError> {
 pub fn ask(scope: &str, name: &str, request: &Request) -> Result<Answer, ControlError> {
     let broken = |source| ControlError::Io { name: name.to_owned(), source };
     let stream = call(scope, name)?;
+    let is_end = matches!(request, Request::Down);
+    let server = if is_end { server_of(&stream).map_err(broken)? } else { None };
     send(&stream, request).map_err(broken)?;
     let answer = receive(&stream, &mut &stream)
         .ok_or_else(|| broken(io::Error::from(io::ErrorKind::UnexpectedEof)))?;
     if let Answer::Failed(why) = answer {
         return Err(ControlError::Refused(why));
     }
-    if matches!(request, Request::Down) {
-        // The end of the stream: everything is removed.
+    if is_end {
+        // The end of the stream: everything is removed. The name is free when the process is gone.
         let _ = io::copy(&mut &stream, &mut io::sink());
+        if let Some(server) = &server {
+            wait_for_end(server).map_err(broken)?;
+        }
     }
     Ok(answer)
+}
+
+/// The process that serves a lab. `None` if it cannot be seen from here, is this one, or is gone.
+fn server_of(stream: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let (pid, _) = crate::sys::peer(stream)?;
+    let Some(pid) = pid.filter(|pid| *pid != getpid()) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(server) => Ok(Some(server)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn wait_for_end(process: &OwnedFd) -> io::Result<()> {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+    Ok(())
 }
 
 /// Has the lab run a command in a host, with this process's standard streams. The command dies with what

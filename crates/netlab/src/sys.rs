@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
 use libc::{c_int, c_void};
+use rustix::process::Pid;
 
 /// Packets that wait in the kernel for the relay to read them.
 const TUN_QUEUE_PACKETS: c_int = 2000;
@@ -158,9 +159,8 @@ pub(crate) fn run_in_real_time() -> io::Result<()> {
     Ok(())
 }
 
-/// The user of the process at the other end. Its number is not looked at, which is 0 for a process that
-/// stands outside of the caller's process ids.
-pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+/// The process at the other end and its user. It is `None` where it stands outside of the caller's process ids.
+pub(crate) fn peer(stream: &UnixStream) -> io::Result<(Option<Pid>, u32)> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = std::mem::size_of::<libc::ucred>() as libc::socklen_t;
     let place: *mut c_void = (&raw mut peer).cast();
@@ -169,7 +169,7 @@ pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
         let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
         libc::getsockopt(stream.as_raw_fd(), level, option, place, &raw mut bytes)
     })?;
-    Ok(peer.uid)
+    Ok((Pid::from_raw(peer.pid), peer.uid))
 }
 
 /// Starts a command that is killed when this thread ends.
