@@ -267,7 +267,7 @@ def test_a_calibration_keeps_its_time_and_leaves_a_file_that_is_read(world, plac
     began = time.monotonic()
     words = ["calibrate", place, "-o", fs, "--budget", "10s", "--runs", runs, "--processes", "4"]
     done = world.run(*words)
-    assert time.monotonic() - began <= 13
+    assert time.monotonic() - began <= 16
     assert "T_SR" in done.stdout and "C_C" in done.stdout
     assert list(place.iterdir()) == []
     text = fs.read_text()

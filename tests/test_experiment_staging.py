@@ -70,7 +70,7 @@ def test_every_experiment_with_jobs(world, tmp_path):
         small, large = float(row["small_s"]), float(row["large_s"])
         assert small > 100 * 8192 / 12.5e6, row
         assert large / small == pytest.approx(float(row["large_over_small"]), rel=0.02), row
-    assert not any(alive(pid) for pid in world.processes())
+    wait_until(lambda: not any(map(alive, world.processes())), "every process is gone")
 
 
 def test_a_run_that_was_cut_short_leaves_nothing_and_goes_on(world, tmp_path):
