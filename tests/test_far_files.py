@@ -122,14 +122,17 @@ def test_a_tree_is_packed_in_few_round_trips(far, world):
     assert trips < len(names) / 2, trips
 
 
-def test_files_are_read_one_after_the_other_in_few_round_trips(far, world):
+# The longer ones are striped over the engines.
+@pytest.mark.parametrize("engines, file_bytes", [(1, LARGE_BYTES), (3, 3 * LARGE_BYTES)])
+def test_files_are_read_one_after_the_other_in_few_round_trips(world, engines, file_bytes):
+    far = FarPool(world, engines)
     names = [f"file{number:02d}" for number in range(LARGE_FILES)]
-    put(far, dict.fromkeys(names, LARGE_BYTES))
+    put(far, dict.fromkeys(names, file_bytes))
     far.distance(ROUND_TRIP_S)
     out = world.base / "out"
     command = f"exec cat $(seq -f /azekura/tree/file%02.0f 0 {LARGE_FILES - 1}) > {out}"
     trips = trips_of(far, "sh", "-c", command)
-    assert out.read_bytes() == b"".join(contents(name, LARGE_BYTES) for name in names)
+    assert out.read_bytes() == b"".join(contents(name, file_bytes) for name in names)
     print(f"{trips:.1f} round trips for {len(names)} files")
     assert trips < 3 * LARGE_FILES, trips
 

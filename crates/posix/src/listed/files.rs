@@ -57,8 +57,6 @@ pub(crate) struct Bounds {
     pub(crate) bytes_max: u64,
     /// For how long the program has waited so far: it could have gone on by so much faster.
     pub(crate) waited: Duration,
-    /// Whether files are brought that do not lie at home as a whole.
-    pub(crate) striped: bool,
 }
 
 /// A file that nobody has asked for yet.
@@ -69,8 +67,8 @@ pub(crate) struct BroughtFile {
     /// Until then the name stays, by the lease of the directory's shard.
     pub(crate) named_until: Instant,
     pub(crate) reference: OpenReference,
-    /// Has the lease of the file's home, with the attributes.
-    pub(crate) reader: FileReader,
+    /// Has the lease of the file's home.
+    pub(crate) reader: Arc<FileReader>,
 }
 
 /// What is worth being asked for when a file is opened.
@@ -153,7 +151,13 @@ impl Growth {
             self.files = FILES_FIRST;
             self.in_vain += 1;
         } else if used > 0 {
-            self.files = if unused > 0 { used } else { self.files * 2 };
+            // Whether the contents are read may not have shown yet.
+            let is_open = read == 0 && bytes.held() > 0;
+            self.files = match unused {
+                0 if is_open => self.files,
+                0 => self.files * 2,
+                _ => used,
+            };
             self.in_vain = 0;
         }
         self.files = self.files.clamp(FILES_FIRST, FILES_MAX);
@@ -188,11 +192,6 @@ impl Pace {
         let took = worked.max(Duration::from_micros(1));
         (time.as_secs_f64() * (self.0.len() - 1) as f64 / took.as_secs_f64()) as usize
     }
-}
-
-/// Whether a file may be brought, as far as a listing tells.
-fn may_be_brought(entry: &Entry, bounds: Bounds) -> bool {
-    bounds.striped || entry.seen.as_ref().is_none_or(|seen| !seen.attr.striped)
 }
 
 impl BroughtFiles {
@@ -258,13 +257,8 @@ impl BroughtFiles {
     }
 
     /// Whether a file may be brought, and neither was nor is open.
-    pub(super) fn is_wanted(
-        &self,
-        entry: &Entry,
-        bounds: Bounds,
-        is_open: impl Fn(Oid) -> bool,
-    ) -> bool {
-        may_be_brought(entry, bounds) && !self.is_here(entry.oid) && !is_open(entry.oid)
+    pub(super) fn is_wanted(&self, entry: &Entry, is_open: impl Fn(Oid) -> bool) -> bool {
+        !self.is_here(entry.oid) && !is_open(entry.oid)
     }
 
     /// Keeps files that have come, of so many that were asked for.

@@ -164,7 +164,6 @@ impl Known {
     fn files_of_next(
         &self,
         dir: Oid,
-        bounds: Bounds,
         is_open: impl Fn(Oid) -> bool,
     ) -> Option<(Oid, Vec<ListedFile>)> {
         let above = self.directories.get(self.above.get(&dir)?)?;
@@ -173,7 +172,7 @@ impl Known {
             return None;
         }
         let directory = self.directories.get(&dir)?;
-        let is_wanted = |entry: &Entry| self.files.is_wanted(entry, bounds, &is_open);
+        let is_wanted = |entry: &Entry| self.files.is_wanted(entry, &is_open);
         // One of which no listing has come may be the one that is wanted.
         let listed = |next| Some((next, self.directories.get(&next)?));
         following.into_iter().map_while(listed).find_map(|(next, listed)| {
@@ -613,7 +612,7 @@ impl Listings {
         if !files.are_worth_more(run, now) || here.is_some() && !files.are_few(&[dir]) {
             return (here, Wanted::Nothing);
         }
-        let next = directory.next_files(|entry| files.is_wanted(entry, bounds, &is_open));
+        let next = directory.next_files(|entry| files.is_wanted(entry, &is_open));
         if !next.is_empty() {
             let mut wanted = files.choose(next, bounds.bytes_max, now);
             directory.expect_files(&wanted);
@@ -624,7 +623,7 @@ impl Listings {
         }
         // All of them are here, so the link has time for those of the next directory.
         let runs = directory.runs();
-        let next = here.as_ref().and_then(|_| known.files_of_next(dir, bounds, &is_open));
+        let next = here.as_ref().and_then(|_| known.files_of_next(dir, &is_open));
         let Some((dir, next)) = next else { return (here, Wanted::Nothing) };
         let Known { directories, files, .. } = &mut *known;
         let wanted = files.choose(next, bounds.bytes_max, now);

@@ -5,7 +5,7 @@ use super::directory::{BESIDE_FIRST, BESIDE_MAX};
 use super::files::FILES_FIRST;
 use super::*;
 
-const UNBOUND: Bounds = Bounds { bytes_max: u64::MAX, waited: Duration::ZERO, striped: false };
+const UNBOUND: Bounds = Bounds { bytes_max: u64::MAX, waited: Duration::ZERO };
 const LONG: Duration = Duration::from_secs(60);
 
 fn object(serial: u64) -> Oid {

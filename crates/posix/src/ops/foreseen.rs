@@ -77,12 +77,7 @@ impl FileSystem {
         let waits = &self.reading.waits;
         waits.during(|| self.listed.wait_for_coming(dir, name));
         let looked_up = self.opened_by_look(caller, dir, name, flags);
-        let bounds = Bounds {
-            bytes_max: self.bytes_ahead(dir, name),
-            waited: waits.total(),
-            // The leases of all shards come with the home's where one engine has them.
-            striped: self.pool().map().engines.len() == 1,
-        };
+        let bounds = Bounds { bytes_max: self.bytes_ahead(dir, name), waited: waits.total() };
         let is_open = |oid| self.reopened.is_known(oid);
         let (mut here, mut wanted) = self.listed.open_file(dir, name, bounds, is_open);
         if let Wanted::Listing(last) = wanted {
@@ -138,20 +133,33 @@ impl FileSystem {
         bytes.max(UNTRIED_BYTES << round_trips.min(UNTRIED_DOUBLINGS_MAX))
     }
 
-    /// Opens a file that was brought, if its leases still hold.
+    /// Opens a file that was asked for ahead, if its leases still hold.
     fn brought(
         &self,
         caller: &Credentials,
         file: BroughtFile,
         flags: OFlags,
     ) -> Option<Result<(Attr, OpenFile)>> {
+        let bytes = self.listed.brought_bytes();
+        let attr = self.reading.waits.during(|| file.reader.await_attr(&bytes));
+        self.opened_with(caller, file, attr, flags)
+    }
+
+    /// Opens a file of which these attributes are known under leases.
+    fn opened_with(
+        &self,
+        caller: &Credentials,
+        file: BroughtFile,
+        attr: Option<Attr>,
+        flags: OFlags,
+    ) -> Option<Result<(Attr, OpenFile)>> {
         let BroughtFile { named_until, reference, reader, .. } = file;
-        let attr = reader.attr().filter(|_| self.now() < named_until)?;
+        let attr = attr.filter(|_| self.now() < named_until)?;
         if self.writing.has_unsettled(attr.oid) {
             return None;
         }
         Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
-            file.reader = Arc::new(reader);
+            file.reader = reader;
             (attr, file)
         }))
     }
@@ -169,7 +177,8 @@ impl FileSystem {
         if !self.listed.is_unchanged_since(dir, Some(oid), &asked) {
             return None;
         }
-        self.brought(caller, brought, flags)
+        let attr = brought.reader.attr();
+        self.opened_with(caller, brought, attr, flags)
     }
 
     /// Has files asked for while the program goes on with the one that it has. In somebody else's process nobody but
@@ -228,7 +237,7 @@ impl FileSystem {
                 // By its name: others of these may be names of the same file.
                 opened if is_first && file.name == files[0].name => first = opened,
                 Some(Opened { reference, leased: Some((named_until, reader)), .. }) => {
-                    let name = file.name.clone();
+                    let (name, reader) = (file.name.clone(), Arc::new(reader));
                     brought.push(BroughtFile { dir, name, named_until, reference, reader });
                 }
                 _ => {}
@@ -237,9 +246,14 @@ impl FileSystem {
         // In the order in which they are expected to be read.
         let bytes = self.listed.brought_bytes();
         let mut room = bytes.room();
-        let leased = first.iter().filter_map(|first| Some(&first.leased.as_ref()?.1));
-        for reader in leased.chain(brought.iter().map(|file| &file.reader)) {
+        if let Some((_, reader)) = first.as_ref().and_then(|first| first.leased.as_ref()) {
+            // If leases have to come first, whoever reads it now asks for what it takes.
             reader.bring(&bytes, &mut room);
+        }
+        for BroughtFile { reader, .. } in &brought {
+            if reader.bring(&bytes, &mut room) {
+                self.reading.expected.add(reader, &bytes);
+            }
         }
         self.listed.keep_files((dir, &asked), files.len() - usize::from(is_first), brought);
         first

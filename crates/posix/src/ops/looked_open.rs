@@ -2,6 +2,7 @@
 //! then the file, comes by one request. Owns that request; how long a file is kept open so is the business of
 //! [`crate::looked_up`]. Only for front ends that keep what listings bring ([`crate::FsConfig::listed_from_us`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use azekura_client::OpenedName;
@@ -52,7 +53,7 @@ impl FileSystem {
             // Its reader counts own changes from now on.
             if self.changes.has_attributes_of(entry.oid, &changes) {
                 let named_until = at + Duration::from_millis(names_ms.into());
-                let name = name.into();
+                let (name, reader) = (name.into(), Arc::new(reader));
                 let brought = BroughtFile { dir, name, named_until, reference, reader };
                 self.looked_up.keep(LookedUpFile { brought, asked });
             }

@@ -211,6 +211,18 @@ impl FarFile {
         lease.until.is_some_and(|until| until > self.platform.now()).then_some(lease.version)
     }
 
+    /// Whether its shards are at several engines.
+    pub(super) fn is_spread(&self) -> bool {
+        self.is_spread
+    }
+
+    /// Waits for the home's lease, if it is on its way.
+    pub(super) fn await_home(&self) {
+        if let Some(request) = self.leases.first().and_then(|home| home.request.as_ref()) {
+            self.pipeline.wait(request);
+        }
+    }
+
     /// Whether the bytes of a part may be used now: they are of the version that a lease holds for.
     pub(super) fn is_good(&self, part: &Part) -> bool {
         part.version.is_some() && self.leased_version(part.shard) == part.version
@@ -282,7 +294,7 @@ impl FarFile {
     }
 
     /// Whether only the attributes are lacking: all leases that they rely on are there.
-    fn lacks_attr(&self) -> bool {
+    pub(super) fn lacks_attr(&self) -> bool {
         let mut shards = 0..self.leases.len() as u16;
         self.attr.is_none() && shards.all(|shard| self.leased_version(shard).is_some())
     }

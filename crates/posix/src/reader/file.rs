@@ -117,11 +117,10 @@ impl FileReader {
         reader
     }
 
-    /// Asks for all of the file, without waiting, or for its start, as far as there is room for it.
-    pub(crate) fn bring(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
-        if let Some(readahead) = self.readahead() {
-            readahead.lock().bring(counts, room);
-        }
+    /// Asks for all of the file, without waiting, or for its start, as far as there is room for it. Whether leases have
+    /// to come first; then it is to be called again.
+    pub(crate) fn bring(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
+        self.readahead().is_some_and(|readahead| readahead.lock().bring(counts, room))
     }
 
     /// The file, some of which was brought, is opened.
@@ -134,6 +133,11 @@ impl FileReader {
     /// The attributes, if the leases under which the file is read say that they are as they were.
     pub(crate) fn attr(&self) -> Option<Attr> {
         self.readahead()?.lock().attr()
+    }
+
+    /// The same of a file that was brought and is opened now, waiting for what is on its way of it.
+    pub(crate) fn await_attr(&self, counts: &Arc<BroughtBytes>) -> Option<Attr> {
+        self.readahead()?.lock().await_attr(counts, &mut counts.room())
     }
 
     /// To be called before the lease of the file's home is asked for beside other requests. `None` where

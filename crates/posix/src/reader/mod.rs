@@ -4,6 +4,7 @@
 //! [`Direct`].
 
 mod brought;
+mod expected;
 mod far_file;
 mod file;
 mod leased_attr;

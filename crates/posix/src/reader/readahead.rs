@@ -11,6 +11,7 @@ use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
 use super::brought::Brought;
+use super::expected::Expected;
 use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
@@ -42,6 +43,8 @@ pub(super) struct Readahead {
     changes: u64,
     /// Until then, on the pipeline's clock, the link is near.
     near_until_us: u64,
+    /// Files to go on with while this one is read.
+    expected: Arc<Expected>,
     trace: Option<Arc<Trace>>,
 }
 
@@ -69,6 +72,7 @@ impl Readahead {
             actions,
             near_us: parameters.round_trip_min_us,
             near_until_us: 0,
+            expected: Arc::clone(&reading.expected),
             trace: reading.trace.clone(),
         }
     }
@@ -127,10 +131,12 @@ impl Readahead {
         let buffer = &mut buffer[..read.bytes as usize];
         let pipeline = Arc::clone(&readahead.file.pipeline);
         let waits = Arc::clone(&readahead.file.waits);
+        let expected = Arc::clone(&readahead.expected);
         let Awaited { kept, fresh } = readahead.begin(link, read).ok_or(Direct::NoLease)?;
         drop(readahead);
         let parts = || fresh.iter().chain(&kept);
         waits.during(|| parts().for_each(|part| pipeline.wait(&part.fetch)));
+        expected.go_on();
         if !kept.is_empty() && !state.lock().may_use(&kept, changes) {
             return Err(Direct::NoLease);
         }
@@ -316,10 +322,26 @@ impl Readahead {
         self.file.take_attr(asked, leased);
     }
 
+    /// The same of a file that was brought and is opened now: waits for what is on its way of leases and attributes, and
+    /// asks for what was not asked for yet.
+    pub(super) fn await_attr(
+        &mut self,
+        counts: &Arc<BroughtBytes>,
+        room: &mut BroughtRoom,
+    ) -> Option<Attr> {
+        let is_lacking = self.file.is_spread() && self.file.attr().is_none();
+        if is_lacking && self.file.acquire_leases() {
+            self.bring(counts, room);
+            self.file.await_home();
+        }
+        self.attr()
+    }
+
     /// Asks for a file that is expected to be read, without waiting, under the leases that it was found with, as far as
-    /// there is room: for all bytes, if it is short and lies at home as a whole, or for its start.
-    pub(super) fn bring(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) {
-        let Some(attr) = self.file.attr() else { return };
+    /// there is room: for all bytes, if it is short and lies at home as a whole, or for its start. Of a striped file at
+    /// several engines the leases of the others are asked for before: true as long as they have not come.
+    pub(super) fn bring(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
+        let Some(attr) = self.file.attr() else { return self.bring_spread(counts, room) };
         let (bytes, is_whole) = (attr.size, !attr.striped && attr.size <= FILE_BYTES_MAX);
         if is_whole && bytes > 0 && room.take(bytes) {
             let sent = self.file.send(self.link(), &[ByteRange::new(0, bytes)]);
@@ -328,6 +350,20 @@ impl Readahead {
         } else if !is_whole {
             self.bring_start(counts, room.take_start(bytes));
         }
+        false
+    }
+
+    fn bring_spread(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
+        if !self.file.is_spread() || !self.file.take_in_leases() {
+            return false;
+        }
+        let is_leased = self.file.lacks_attr();
+        // Of the others, or, once theirs have come, of the home with the attributes, which rely on those.
+        self.file.request_leases();
+        if is_leased && self.start.is_none() {
+            self.bring_start(counts, room.take_start(self.file.bytes));
+        }
+        !is_leased
     }
 
     fn bring_start(&mut self, counts: &Arc<BroughtBytes>, bytes: u64) {

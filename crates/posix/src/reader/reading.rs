@@ -9,6 +9,7 @@ use azekura_policy::{Budget, LinkEstimate, ReadPolicy};
 use azekura_proto::limits::BROUGHT_BYTES_MAX;
 use azekura_proto::{EngineId, TargetId};
 
+use super::expected::Expected;
 use super::trace::Trace;
 use super::waits::Waits;
 use crate::changes::Changes;
@@ -32,6 +33,8 @@ pub(crate) struct Reading {
     pub(super) changes: Arc<Changes>,
     pub(super) platform: SharedPlatform,
     pub(crate) waits: Arc<Waits>,
+    /// Files that wait for leases, to be asked for ahead.
+    pub(crate) expected: Arc<Expected>,
     /// Where requests are written down, if they are.
     pub(super) trace: Option<Arc<Trace>>,
     pool: Arc<Pool>,
@@ -53,6 +56,7 @@ impl Reading {
             budget: Arc::new(Budget::new(BUDGET_BYTES)),
             changes,
             waits: Arc::new(Waits::new(Arc::clone(&platform))),
+            expected: Arc::default(),
             platform,
             trace,
             pool,
