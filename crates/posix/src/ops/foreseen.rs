@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 
 use crate::listed::{Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
 use crate::looked_up::LookedUpFile;
-use crate::reader::FileReader;
+use crate::reader::{Bring as _, FileReader};
 use crate::{Credentials, FileSystem, FsConfig, OpenFile, Result};
 
 /// Of a directory whose files are opened by name so much is listed, in bytes.
@@ -247,13 +247,11 @@ impl FileSystem {
         let bytes = self.listed.brought_bytes();
         let mut room = bytes.room();
         if let Some((_, reader)) = first.as_ref().and_then(|first| first.leased.as_ref()) {
-            // If leases have to come first, whoever reads it now asks for what it takes.
+            // If leases have to come first, whoever reads it now asks for what that takes.
             reader.bring(&bytes, &mut room);
         }
         for BroughtFile { reader, .. } in &brought {
-            if reader.bring(&bytes, &mut room) {
-                self.reading.expected.add(reader, &bytes);
-            }
+            self.reading.expected.bring(reader, &bytes, &mut room);
         }
         self.listed.keep_files((dir, &asked), files.len() - usize::from(is_first), brought);
         first

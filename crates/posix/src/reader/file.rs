@@ -10,11 +10,12 @@ use azekura_proto::Attr;
 use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
+use super::brought_bytes::{BroughtBytes, BroughtRoom};
+use super::expected::Bring;
 use super::far_file::{Direct, FarFile};
 use super::leased_attr::AttrAsked;
 use super::readahead::Readahead;
 use super::reading::Reading;
-use super::whole::{BroughtBytes, BroughtRoom};
 use super::window::Window;
 use crate::layout::FileLayout;
 
@@ -117,12 +118,6 @@ impl FileReader {
         reader
     }
 
-    /// Asks for all of the file, without waiting, or for its start, as far as there is room for it. Whether leases have
-    /// to come first; then it is to be called again.
-    pub(crate) fn bring(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
-        self.readahead().is_some_and(|readahead| readahead.lock().bring(counts, room))
-    }
-
     /// The file, some of which was brought, is opened.
     pub(crate) fn go_on(&self) {
         if let Some(readahead) = self.readahead() {
@@ -176,5 +171,11 @@ impl FileReader {
             ReadPolicy::SyncAdaptive(parameters) => window(SyncAdaptive::new(parameters.clone())),
             ReadPolicy::Fixed(bytes) => window(SyncAdaptive::fixed(*bytes)),
         }
+    }
+}
+
+impl Bring for FileReader {
+    fn bring(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
+        self.readahead().is_some_and(|readahead| readahead.lock().bring(counts, room))
     }
 }

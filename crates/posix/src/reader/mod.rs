@@ -4,6 +4,7 @@
 //! [`Direct`].
 
 mod brought;
+mod brought_bytes;
 mod expected;
 mod far_file;
 mod file;
@@ -15,8 +16,9 @@ mod waits;
 mod whole;
 mod window;
 
+pub(crate) use brought_bytes::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, HELD_BYTES_MAX};
+pub(crate) use expected::Bring;
 pub(crate) use far_file::Direct;
 pub(crate) use file::FileReader;
 pub(crate) use reading::Reading;
 pub use trace::{Trace, TraceDecision, TracePolicy, TraceRecord};
-pub(crate) use whole::{BROUGHT_BYTES_MAX, BroughtBytes, FILE_BYTES_MAX, HELD_BYTES_MAX};

@@ -11,12 +11,13 @@ use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
 
 use super::brought::Brought;
+use super::brought_bytes::{BroughtBytes, BroughtRoom, Counted, FILE_BYTES_MAX, START_BYTES_MAX};
 use super::expected::Expected;
 use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
 use super::trace::Trace;
-use super::whole::{BroughtBytes, BroughtRoom, Counted, FILE_BYTES_MAX, START_BYTES_MAX, Whole};
+use super::whole::Whole;
 
 /// A near link is looked at again after so many microseconds.
 const LOOK_AGAIN_US: u64 = 100_000;
