@@ -16,6 +16,8 @@ FILES = 25
 FILE_BYTES = 20 * 1024
 LARGE_FILES = 24
 LARGE_BYTES = 1 << 20
+STRIPED_FILES = 40
+STRIPED_BYTES = 2 << 20
 ROUND_TRIP_S = 0.1
 
 # Writes a version into one file after the other, in place or by a new file that takes the name, and
@@ -122,19 +124,29 @@ def test_a_tree_is_packed_in_few_round_trips(far, world):
     assert trips < len(names) / 2, trips
 
 
-# The longer ones are striped over the engines.
-@pytest.mark.parametrize("engines, file_bytes", [(1, LARGE_BYTES), (3, 3 * LARGE_BYTES)])
-def test_files_are_read_one_after_the_other_in_few_round_trips(world, engines, file_bytes):
-    far = FarPool(world, engines)
+def test_files_are_read_one_after_the_other_in_few_round_trips(far, world):
     names = [f"file{number:02d}" for number in range(LARGE_FILES)]
-    put(far, dict.fromkeys(names, file_bytes))
+    put(far, dict.fromkeys(names, LARGE_BYTES))
     far.distance(ROUND_TRIP_S)
     out = world.base / "out"
     command = f"exec cat $(seq -f /azekura/tree/file%02.0f 0 {LARGE_FILES - 1}) > {out}"
     trips = trips_of(far, "sh", "-c", command)
-    assert out.read_bytes() == b"".join(contents(name, file_bytes) for name in names)
+    assert out.read_bytes() == b"".join(contents(name, LARGE_BYTES) for name in names)
     print(f"{trips:.1f} round trips for {len(names)} files")
     assert trips < 3 * LARGE_FILES, trips
+
+
+def test_files_that_are_striped_over_several_engines_are_on_their_way_as_well(world):
+    far = FarPool(world, engines=3)
+    names = [f"file{number:02d}" for number in range(STRIPED_FILES)]
+    put(far, dict.fromkeys(names, STRIPED_BYTES))
+    far.distance(ROUND_TRIP_S)
+    out = world.base / "out"
+    trips = trips_of(far, "sh", "-c", f"exec cat /azekura/tree/* > {out}")
+    assert out.read_bytes() == b"".join(contents(name, STRIPED_BYTES) for name in names)
+    print(f"{trips:.1f} round trips for {len(names)} files")
+    # By itself each takes seven or more.
+    assert trips < 5 * STRIPED_FILES, trips
 
 
 @pytest.mark.parametrize("writer_host", ["near", "far"])
