@@ -176,6 +176,10 @@ impl FileReader {
 
 impl Bring for FileReader {
     fn bring(&self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
-        self.readahead().is_some_and(|readahead| readahead.lock().bring(counts, room))
+        self.readahead().is_some_and(|readahead| match readahead.try_lock() {
+            Some(mut readahead) => readahead.bring(counts, room),
+            // Whoever opens it just now waits for leases with it.
+            None => true,
+        })
     }
 }
