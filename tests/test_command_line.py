@@ -215,7 +215,7 @@ def test_without_and_with_a_mount_are_the_same_files(module_world, pool, mount):
     (mount / "seen").write_text("by mount")
     assert module_world.run("fs", "cat", f"{pool.name}:/seen").stdout == "by mount"
     module_world.run("fs", "rm", f"{pool.name}:/seen")
-    wait_until(lambda: not (mount / "seen").exists(), "the file is gone", limit_s=10)
+    wait_until(lambda: not (mount / "seen").exists(), "the file is gone", limit_s=3)
 
 
 def test_striping_attributes(module_world, pool):
