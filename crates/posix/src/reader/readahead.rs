@@ -342,6 +342,10 @@ impl Readahead {
     /// there is room: for all bytes, if it is short and lies at home as a whole, or for its start. Of a striped file at
     /// several engines the leases of the others are asked for before: true as long as they have not come.
     pub(super) fn bring(&mut self, counts: &Arc<BroughtBytes>, room: &mut BroughtRoom) -> bool {
+        if self.start.is_some() || self.whole.is_some() {
+            // Whoever opened it meanwhile has asked.
+            return false;
+        }
         let Some(attr) = self.file.attr() else { return self.bring_spread(counts, room) };
         let (bytes, is_whole) = (attr.size, !attr.striped && attr.size <= FILE_BYTES_MAX);
         if is_whole && bytes > 0 && room.take(bytes) {
@@ -361,7 +365,7 @@ impl Readahead {
         let is_leased = self.file.lacks_attr();
         // Of the others, or, once theirs have come, of the home with the attributes, which rely on those.
         self.file.request_leases();
-        if is_leased && self.start.is_none() {
+        if is_leased {
             self.bring_start(counts, room.take_start(self.file.bytes));
         }
         !is_leased
