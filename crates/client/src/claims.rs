@@ -114,6 +114,14 @@ impl Claims {
         }
     }
 
+    /// The engine has let the session in anew, over a connection that was of no use.
+    pub(crate) fn forget(&self) {
+        // Whoever has the lock is telling the engine.
+        if let Some(mut claimed) = self.claimed.try_lock() {
+            *claimed = None;
+        }
+    }
+
     /// How often claims were made: what was granted while this grew may have been granted by a run of the
     /// engine that is over, and not be among what was claimed.
     pub(crate) fn count(&self) -> u64 {

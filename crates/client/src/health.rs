@@ -30,6 +30,8 @@ pub(crate) struct Health {
     answers: AtomicU32,
     /// When something small was last asked for because answers with much data are late.
     asked_us: AtomicU64,
+    /// When the engine last answered something that was timed; 0 before the first.
+    answered_us: AtomicU64,
 }
 
 impl Health {
@@ -50,6 +52,17 @@ impl Health {
     /// How often the engine was found to have moved away.
     pub(crate) fn moves(&self) -> u32 {
         self.moves.load(Ordering::Acquire)
+    }
+
+    /// The engine has answered this session.
+    pub(crate) fn note_answered(&self, now_us: u64) {
+        self.answered_us.store(now_us.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether the engine has answered this session within so long, as far as that was noted.
+    pub(crate) fn has_answered_within(&self, now_us: u64, limit: Duration) -> bool {
+        let answered_us = self.answered_us.load(Ordering::Relaxed);
+        answered_us > 0 && u128::from(now_us.saturating_sub(answered_us)) < limit.as_micros()
     }
 
     /// Whether the answer to a small request that is about to be sent is to be timed.

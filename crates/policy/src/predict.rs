@@ -398,7 +398,7 @@ impl ReadAhead {
         } else {
             self.parameters.behind_bytes
         };
-        self.replan_bytes = (draft.piece_bytes / 2).min(draft.planned_bytes / 4);
+        self.replan_bytes = (draft.piece_bytes / 2).min(draft.planned_bytes / 8);
         for range in &draft.ranges {
             self.pieces.visit(*range, |piece| piece.wanted = self.plan);
         }

@@ -94,6 +94,9 @@ pub const HANDSHAKE_BODY_BYTES_MAX: u32 = 512;
 pub const HANDSHAKES_MAX: usize = 512;
 /// A peer must finish the handshake within this time, in milliseconds, however it spreads its bytes.
 pub const HANDSHAKE_MS: u64 = 5_000;
+/// How long a caller whose first request was answered by a ticket may take to prove who it is, in milliseconds: it has
+/// shown already that it knows the secret, and may be at work on something else before it reads what has come.
+pub const EARLY_PROOF_MS: u64 = 60_000;
 /// An engine waits this long in all for the rest of a frame that has begun, in milliseconds, beside what
 /// a slow link needs for its size.
 pub const FRAME_MS: u64 = 30_000;

@@ -109,6 +109,12 @@ impl<S: DerefMut<Target = Slot>, T> Channel<S, T> {
         &self.line
     }
 
+    /// Whether the engine has heard nothing yet of the conversation: it does not wait for that for long, and the first
+    /// request is to be one that changes nothing.
+    pub fn is_silent(&self) -> bool {
+        self.sender.lock().as_ref().is_some_and(|sender| sender.is_silent())
+    }
+
     /// Whether requests may still be sent.
     pub fn is_whole(&self) -> bool {
         !self.is_broken.load(Ordering::Acquire)

@@ -29,7 +29,8 @@ impl Failure {
     /// Data came that the answer does not announce, or that nobody has asked for.
     pub(crate) const UNASKED_DATA: Self = Self::Protocol("more or less data than announced");
 
-    pub(crate) fn not_connected() -> Self {
+    /// There is no connection.
+    pub fn not_connected() -> Self {
         Self::Broken(io::ErrorKind::NotConnected.into())
     }
 }

@@ -1,14 +1,16 @@
 //! The caller's side of a handshake whose first request goes out with the hello, by an engine's ticket. Owns what
-//! is said when. The request is covered by the proof that goes with it, and what the engine says counts only once
+//! is said when: what is asked after that waits for the engine's challenge, and goes out right behind the caller's
+//! proof. The first request is covered by the proof that goes with it, and what the engine says counts only once
 //! it has shown that it knows the secret too: nobody is trusted more than after a challenge, only earlier.
 
 use std::io::{self, IoSlice};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, HEAD_BYTES};
-use azekura_proto::limits::HANDSHAKE_BODY_BYTES_MAX;
+use azekura_proto::limits::{HANDSHAKE_BODY_BYTES_MAX, HANDSHAKE_MS};
 use azekura_proto::message::{EarlyProof, Hello, Role, Ticket};
 use azekura_proto::{PoolId, SessionId};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::connection::Connection;
@@ -17,12 +19,27 @@ use crate::handshake::{ConnectError, answer_challenge, early_words, prepare};
 use crate::secret::Secret;
 use crate::socket::Socket;
 
-/// A caller that has said nothing yet.
+/// Bytes that may wait for the proof: more requests than anybody has a use for in a round trip.
+const HELD_BYTES_MAX: usize = 64 * 1024;
+
+/// A caller by an engine's ticket.
 #[derive(Debug)]
 pub struct EarlyCaller {
     hello: Hello,
     ticket: Ticket,
     secret: Secret,
+    words: Mutex<Words>,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+enum Words {
+    /// Nothing was said.
+    None,
+    /// The hello was, with the first request; these frames wait for the proof.
+    Said(Vec<u8>),
+    /// The proof was sent.
+    Proven,
 }
 
 /// Makes ready to call the engine at the other end with its ticket; it is to let the caller in within `limit`,
@@ -38,15 +55,47 @@ pub fn begin_early(
     limit: Duration,
 ) -> io::Result<(EarlyCaller, Connection)> {
     let (hello, connection, _) = prepare(socket, who, limit)?;
-    Ok((EarlyCaller { hello, ticket, secret: secret.clone() }, connection))
+    let words = Mutex::new(Words::None);
+    Ok((EarlyCaller { hello, ticket, secret: secret.clone(), words }, connection))
 }
 
 impl EarlyCaller {
-    /// Sends the hello and the first request, which is to be one that changes nothing.
+    /// Sends a request without bulk data: the first with the hello, which is to be one that changes nothing; others
+    /// are kept for the proof. `false` once that was sent: from then on requests go out by themselves.
     ///
     /// # Errors
-    /// If the request is too long to be sent early, or the socket fails.
-    pub fn send<T: Serialize>(&self, writer: &mut FrameWriter, request: &T) -> io::Result<()> {
+    /// If the first request is too long to be sent early, too much is to be kept, or the socket fails.
+    pub fn send<T: Serialize>(&self, writer: &mut FrameWriter, request: &T) -> io::Result<bool> {
+        let mut words = self.words.lock();
+        match &mut *words {
+            Words::None => {
+                self.say_hello(writer, request)?;
+                *words = Words::Said(Vec::new());
+            }
+            Words::Said(held) => {
+                frame::encode_into(held, request, 0).map_err(io::Error::other)?;
+                if held.len() > HELD_BYTES_MAX {
+                    return Err(io::Error::other(
+                        "too much is asked before the engine has answered",
+                    ));
+                }
+            }
+            Words::Proven => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether nothing was said yet.
+    pub fn is_silent(&self) -> bool {
+        matches!(*self.words.lock(), Words::None)
+    }
+
+    /// Whether requests go out by themselves by now.
+    pub fn is_proven(&self) -> bool {
+        matches!(*self.words.lock(), Words::Proven)
+    }
+
+    fn say_hello<T: Serialize>(&self, writer: &mut FrameWriter, request: &T) -> io::Result<()> {
         let mut framed = Vec::new();
         frame::encode_into(&mut framed, request, 0).map_err(io::Error::other)?;
         let body = framed.get(HEAD_BYTES..).unwrap_or_default();
@@ -61,15 +110,23 @@ impl EarlyCaller {
         writer.flush(&[])
     }
 
-    /// Waits for the engine's challenge, and answers it. What follows is the engine's welcome, then the answer to
-    /// the request. Gives the ticket for the next call.
+    /// Waits for the engine's challenge, and answers it; what was kept goes out with that. What follows is the
+    /// engine's welcome, then the answer to the first request. Gives the ticket for the next call.
     ///
     /// # Errors
     /// [`ConnectError`].
     pub fn prove(&self, reader: &mut FrameReader) -> Result<Option<Ticket>, ConnectError> {
+        // The caller may have had something else to do since.
+        let deadline = Instant::now() + Duration::from_millis(HANDSHAKE_MS);
+        reader.distrust(deadline, HANDSHAKE_BODY_BYTES_MAX);
         let (proof, ticket) = answer_challenge(&self.hello, &self.secret, reader.recv()?.1)?;
         let mut framed = Vec::new();
         frame::encode_into(&mut framed, &proof, 0)?;
+        // Until it is written: what is asked from here on must not overtake it.
+        let mut words = self.words.lock();
+        if let Words::Said(held) = std::mem::replace(&mut *words, Words::Proven) {
+            framed.extend_from_slice(&held);
+        }
         reader.socket().write_all(&mut [IoSlice::new(&framed)], false)?;
         Ok(ticket)
     }
@@ -109,7 +166,7 @@ mod tests {
         let (near, far) = Socket::pair().unwrap();
         let (caller, connection) = call(near, &secret, tickets.current());
         let (mut writer, mut reader) = connection.split();
-        caller.send(&mut writer, &"question").unwrap();
+        assert!(caller.send(&mut writer, &"question").unwrap());
         let mut arrival = accept(far, &secret, &tickets).unwrap();
         let first = arrival.first.take().unwrap();
         assert_eq!(frame::decode::<String>(&first).unwrap(), "question");
@@ -124,12 +181,55 @@ mod tests {
     }
 
     #[test]
+    fn who_has_come_early_proves_who_it_is_when_it_has_time_for_that() {
+        let (secret, tickets) = (Secret::generate().unwrap(), Tickets::new().unwrap());
+        let (near, far) = Socket::pair().unwrap();
+        let who = (POOL, SessionId([5; 16]), Role::Client);
+        let soon = Duration::from_millis(1);
+        let (caller, connection) =
+            begin_early(near, who, tickets.current(), &secret, soon).unwrap();
+        let (mut writer, mut reader) = connection.split();
+        assert!(caller.is_silent() && !caller.is_proven());
+        assert!(caller.send(&mut writer, &"first").unwrap());
+        let mut arrival = accept(far, &secret, &tickets).unwrap();
+        // These wait for the proof.
+        assert!(caller.send(&mut writer, &"second").unwrap());
+        assert!(caller.send(&mut writer, &"third").unwrap());
+        assert!(!caller.is_silent() && !caller.is_proven());
+        std::thread::sleep(20 * soon);
+        caller.prove(&mut reader).unwrap();
+        assert!(caller.is_proven());
+        assert!(!caller.send(&mut writer, &"by itself").unwrap());
+        writer.queue(&"fourth", 0).unwrap();
+        writer.flush(&[]).unwrap();
+        arrival.take_proof(&secret).unwrap();
+        for word in ["second", "third", "fourth"] {
+            let said = arrival.connection.recv().unwrap().1;
+            assert_eq!(frame::decode::<String>(said).unwrap(), word);
+        }
+        assert!(caller.send(&mut writer, &"too late").is_ok_and(|kept| !kept));
+    }
+
+    #[test]
+    fn no_more_is_kept_for_the_proof_than_anybody_has_a_use_for() {
+        let secret = Secret::generate().unwrap();
+        let (near, _far) = Socket::pair().unwrap();
+        let (caller, connection) = call(near, &secret, Ticket([7; 32]));
+        let mut writer = connection.split().0;
+        let mut kept = 0;
+        while caller.send(&mut writer, &"x".repeat(400)).is_ok() {
+            kept += 1;
+        }
+        assert!((100..400).contains(&kept), "{kept}");
+    }
+
+    #[test]
     fn whose_ticket_is_not_good_is_challenged_and_its_request_kept() {
         let (secret, tickets) = (Secret::generate().unwrap(), Tickets::new().unwrap());
         let (near, far) = Socket::pair().unwrap();
         let (caller, connection) = call(near, &secret, Tickets::new().unwrap().current());
         let (mut writer, mut reader) = connection.split();
-        caller.send(&mut writer, &"question").unwrap();
+        assert!(caller.send(&mut writer, &"question").unwrap());
         std::thread::scope(|scope| {
             let accepting = scope.spawn(|| accept(far, &secret, &tickets).unwrap());
             assert_eq!(caller.prove(&mut reader).unwrap(), Some(tickets.current()));
@@ -146,7 +246,7 @@ mod tests {
         let (secret, tickets) = (Secret::generate().unwrap(), Tickets::new().unwrap());
         let (near, ear) = Socket::pair().unwrap();
         let (caller, connection) = call(near, &secret, tickets.current());
-        caller.send(&mut connection.split().0, &"question").unwrap();
+        assert!(caller.send(&mut connection.split().0, &"question").unwrap());
         let mut said = vec![0; 4096];
         let bytes = ear.read(&mut said).unwrap();
         said.truncate(bytes);
@@ -169,7 +269,7 @@ mod tests {
         let (near, far) = Socket::pair().unwrap();
         let (caller, connection) = call(near, &stranger, tickets.current());
         let (mut writer, mut reader) = connection.split();
-        caller.send(&mut writer, &"question").unwrap();
+        assert!(caller.send(&mut writer, &"question").unwrap());
         std::thread::scope(|scope| {
             let accepting = scope.spawn(|| accept(far, &secret, &tickets));
             assert!(matches!(caller.prove(&mut reader), Err(ConnectError::Impostor)));
@@ -184,7 +284,7 @@ mod tests {
         let (near, far) = Socket::pair().unwrap();
         let (caller, connection) = call(near, &secret, tickets.current());
         let (mut writer, _reader) = connection.split();
-        caller.send(&mut writer, &"question").unwrap();
+        assert!(caller.send(&mut writer, &"question").unwrap());
         let mut arrival = accept(far, &secret, &tickets).unwrap();
         writer.queue(&Proof { proof: [0; 32] }, 0).unwrap();
         writer.flush(&[]).unwrap();

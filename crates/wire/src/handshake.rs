@@ -6,7 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use azekura_proto::frame::{self, FrameError};
-use azekura_proto::limits::{HANDSHAKE_BODY_BYTES_MAX, HANDSHAKE_MS};
+use azekura_proto::limits::{EARLY_PROOF_MS, HANDSHAKE_BODY_BYTES_MAX, HANDSHAKE_MS};
 use azekura_proto::message::{
     Challenge, Hello, MAGIC, NONCE_BYTES, Proof, Refusal, Role, Ticket, VERSION, Welcome,
 };
@@ -271,8 +271,8 @@ impl Arrival {
     pub fn take_proof(&mut self, secret: &Secret) -> Result<(), ConnectError> {
         let Some((hello, nonce)) = self.awaited.take() else { return Ok(()) };
         let connection = &mut self.connection;
-        // The answer may have taken its time.
-        let limit = Duration::from_millis(HANDSHAKE_MS);
+        let limit = Duration::from_millis(EARLY_PROOF_MS);
+        set_timeouts(connection.socket(), Some(limit))?;
         connection.distrust(Instant::now() + limit, HANDSHAKE_BODY_BYTES_MAX);
         let proof = frame::decode::<Proof>(connection.recv()?.1)?;
         if !secret.verify(&transcript(CALLER_SIDE, &hello, &nonce), &proof.proof) {

@@ -54,7 +54,7 @@ impl Tickets {
     }
 
     /// The ticket for callers to come.
-    pub(crate) fn current(&self) -> Ticket {
+    pub fn current(&self) -> Ticket {
         self.current_at(Instant::now())
     }
 

@@ -2,11 +2,14 @@
 //! know what this session has there is told so before anything is asked.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use azekura_proto::message::Welcome;
+use azekura_proto::Incarnation;
+use azekura_proto::limits::LEASE_MS;
+use azekura_proto::message::{Ticket, Welcome};
 use azekura_proto::pool_map::Address;
-use azekura_rpc::transport::{Early, Met, Said, Wanted};
+use azekura_rpc::transport::{EarlyMet, EarlyWanted, Met, Said, Wanted};
 use azekura_rpc::{Failure, Slot};
 
 use super::{Borrowed, Identity, Link};
@@ -14,6 +17,11 @@ use super::{Borrowed, Identity, Link};
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
 /// with less, one that is there would be taken for one that is away.
 const CONNECT_MIN: Duration = Duration::from_secs(1);
+/// An engine that has answered within this time knows what there is of the session, unless it has ended since.
+const KNOWS_FOR: Duration = Duration::from_secs(10);
+/// A connection over which something is asked before the engine lets it in is made within this time.
+const EARLY_TIMEOUT: Duration = Duration::from_secs(5);
+const _: () = assert!(KNOWS_FOR.as_millis() + EARLY_TIMEOUT.as_millis() < LEASE_MS as u128);
 
 /// What an engine says when it is first called, and about how far away it is.
 #[derive(Debug)]
@@ -36,6 +44,36 @@ pub(crate) fn connect_all<'b>(
     borrowed: impl IntoIterator<Item = &'b mut Borrowed>,
     gone: Duration,
 ) {
+    note_failures(connect_lacking(lacking_among(borrowed, gone)));
+}
+
+/// The same for slots over which soon something is asked that changes nothing: engines that are known well enough need
+/// not have let them in before.
+pub(crate) fn connect_for_looks<'b>(borrowed: impl IntoIterator<Item = &'b mut Borrowed>) {
+    let lacking = lacking_among(borrowed, Duration::ZERO);
+    let lacking = lacking.into_iter().map(|lacking| (lacking.link.entry(), lacking));
+    let (mut early, mut usual) = (Vec::new(), Vec::new());
+    for (entry, lacking) in lacking {
+        match entry {
+            Some(entry) => early.push((entry, lacking)),
+            None => usual.push(lacking),
+        }
+    }
+    usual.extend(connect_early(early));
+    note_failures(connect_lacking(usual));
+}
+
+fn note_failures(connected: Vec<Result<(), Failure>>) {
+    for failure in connected.into_iter().filter_map(Result::err) {
+        tracing::debug!("fewer connections for several requests: {failure}");
+    }
+}
+
+/// The slots that have no connection, by their links.
+fn lacking_among<'b>(
+    borrowed: impl IntoIterator<Item = &'b mut Borrowed>,
+    gone: Duration,
+) -> Vec<Lacking<'b>> {
     let mut lacking: Vec<Lacking<'b>> = Vec::new();
     for borrowed in borrowed {
         if borrowed.is_connected() {
@@ -50,9 +88,46 @@ pub(crate) fn connect_all<'b>(
             lacking.push(Lacking { link, slots: vec![slot], timeout });
         }
     }
-    for failure in connect_lacking(lacking).into_iter().filter_map(Result::err) {
-        tracing::debug!("fewer connections for several requests: {failure}");
+    lacking
+}
+
+/// What is known of an engine by which something may be asked over a new connection before it has let that in.
+pub(super) struct Entry {
+    ticket: Ticket,
+    /// The run that knows what there is of the session.
+    known_to: Incarnation,
+}
+
+/// Gives the slots connections over which nothing was said yet. Gives back what is to be connected in the usual way.
+fn connect_early(early: Vec<(Entry, Lacking<'_>)>) -> Vec<Lacking<'_>> {
+    let Some((_, Lacking { link, .. })) = early.first() else { return Vec::new() };
+    let Identity { network, caller, .. } = &*link.identity;
+    let addresses: Vec<Vec<Address>> =
+        early.iter().map(|(_, Lacking { link, .. })| link.addresses()).collect();
+    let wanted: Vec<EarlyWanted<'_>> = early
+        .iter()
+        .zip(&addresses)
+        .map(|((Entry { ticket, known_to }, Lacking { link, slots, timeout }), addresses)| {
+            let (engine, count) = (link.engine, slots.len());
+            let timeout = (*timeout).min(EARLY_TIMEOUT);
+            let wanted = Wanted { engine, addresses, count, timeout };
+            EarlyWanted { wanted, ticket: Some(*ticket), known_to: Some(*known_to) }
+        })
+        .collect();
+    let Some(met) = network.open_early(&wanted, caller) else {
+        return early.into_iter().map(|(_, lacking)| lacking).collect();
+    };
+    for (met, (_, Lacking { link, slots, .. })) in met.into_iter().zip(early) {
+        let EarlyMet { conversations, first_error, said, .. } = met;
+        if let Some(error) = first_error {
+            tracing::debug!("fewer connections for several requests: {error}");
+        }
+        *link.early.lock() = Some(said);
+        for (slot, conversation) in slots.into_iter().zip(conversations) {
+            slot.attach(conversation);
+        }
     }
+    Vec::new()
 }
 
 /// For each link the error of the first failure, if there was one; the first of its slots are connected, as many as
@@ -113,15 +188,20 @@ impl Link {
         } else {
             None
         };
-        match network.open_early(self.engine, &self.addresses(), caller, ticket, timeout) {
-            None => Ok(None),
-            Some(Err(error)) => Err(Failure::Broken(error)),
-            Some(Ok(Early { conversation, said, round_trip })) => {
-                self.note_dialled(round_trip);
-                slot.attach(conversation);
-                Ok(Some(FirstWords { said, round_trip }))
-            }
-        }
+        let addresses = self.addresses();
+        let wanted = Wanted { engine: self.engine, addresses: &addresses, count: 1, timeout };
+        let wanted = EarlyWanted { wanted, ticket, known_to: None };
+        let Some(met) = network.open_early(&[wanted], caller).and_then(|mut met| met.pop()) else {
+            return Ok(None);
+        };
+        let EarlyMet { mut conversations, first_error, said, round_trip } = met;
+        let Some(conversation) = conversations.pop() else {
+            return Err(first_error.map_or_else(Failure::not_connected, Failure::Broken));
+        };
+        let round_trip = round_trip.unwrap_or_default();
+        self.note_dialled(round_trip);
+        slot.attach(conversation);
+        Ok(Some(FirstWords { said, round_trip }))
     }
 
     /// The first answer of the engine has come.
@@ -129,6 +209,7 @@ impl Link {
         let FirstWords { said, round_trip } = words;
         if let Some(welcome) = said.welcome.get() {
             self.claims.note_first(welcome.incarnation);
+            self.health.note_answered(self.us(self.identity.platform.now()));
         }
         if let Some(ticket) = said.ticket.get()
             && self.is_remote()
@@ -148,6 +229,21 @@ impl Link {
         connect_lacking(lacking).pop().unwrap_or(Ok(()))
     }
 
+    /// What connections may be made by over which something is asked before the engine has let them in.
+    pub(super) fn entry(&self) -> Option<Entry> {
+        let now_us = self.us(self.identity.platform.now());
+        let is_known = self.is_remote()
+            && !self.is_down()
+            && self.health.has_answered_within(now_us, KNOWS_FOR)
+            // What was asked so the last time may never have been answered.
+            && self.early.lock().as_ref().is_none_or(|said| said.welcome.get().is_some());
+        if !is_known {
+            return None;
+        }
+        let ticket = self.identity.memory.links().ticket(&self.shown_addresses())?;
+        Some(Entry { ticket, known_to: self.claims.incarnation()? })
+    }
+
     /// Gives the slots what came of calling the engine for them, and tells the engine what there is of this session.
     fn attach(
         &self,
@@ -157,6 +253,10 @@ impl Link {
     ) -> Result<(), Failure> {
         if let Some(round_trip) = met.round_trip {
             self.note_dialled(round_trip);
+        }
+        let has_forgotten = |said: &mut Arc<Said>| said.has_forgotten.load(Ordering::Acquire);
+        if self.early.lock().take_if(has_forgotten).is_some() {
+            self.claims.forget();
         }
         // Whoever was told that the engine knows nothing of the session says first what is open.
         met.good.sort_by_key(|(_, welcome)| !welcome.fresh_session);

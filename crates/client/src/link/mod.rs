@@ -3,6 +3,8 @@
 
 mod connecting;
 #[cfg(test)]
+mod early_tests;
+#[cfg(test)]
 mod tests;
 
 use std::io;
@@ -15,9 +17,9 @@ use azekura_platform::SharedPlatform;
 use azekura_proto::message::Request;
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, Incarnation, TargetId};
-use azekura_rpc::transport::{Caller, Network};
+use azekura_rpc::transport::{Caller, Network, Said};
 use azekura_rpc::{Attempt, Destination, Failure, Slot};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::claims::Claims;
 use crate::health::Health;
@@ -25,7 +27,7 @@ use crate::nearness::Nearness;
 use crate::open_references::OpenReferences;
 use crate::remembered_links::{FAR_US, LinkMemory};
 use crate::slots::Slots;
-pub(crate) use connecting::connect_all;
+pub(crate) use connecting::{connect_all, connect_for_looks};
 
 /// Whoever has an answer already waits no longer than this to find out how far the engine is.
 const ASKED_FOR: Duration = Duration::from_secs(2);
@@ -54,6 +56,8 @@ pub(crate) struct Link {
     pub(crate) any_target: TargetId,
     pub(crate) slots: Slots,
     claims: Claims,
+    /// What the engine has said to the connections that were last made without waiting for it.
+    early: Mutex<Option<Arc<Said>>>,
     health: Health,
     started: Instant,
     /// The run of the engine that has refused to pass descriptors.
@@ -115,6 +119,7 @@ impl Link {
             any_target,
             slots: Slots::new(Arc::clone(&open_references) as Arc<_>),
             claims: Claims::default(),
+            early: Mutex::default(),
             health: Health::default(),
             is_called: identity.network.is_called(engine),
             started: identity.platform.now(),
@@ -220,6 +225,7 @@ impl Link {
 
     pub(crate) fn note_answer(&self, sent: Instant) {
         let now = self.identity.platform.now();
+        self.health.note_answered(self.us(now));
         self.health.note_round_trip(self.us(now), now.saturating_duration_since(sent));
     }
 

@@ -14,7 +14,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn link_to(address: Address, secret: &Secret) -> Link {
+pub(super) fn link_to(address: Address, secret: &Secret) -> Link {
     let identity = Identity {
         caller: Caller {
             pool: PoolId([1; 16]),
@@ -42,7 +42,7 @@ fn connect_several(link: &Link, slots: &mut [Slot], timeout: Duration) -> Result
     connect_lacking(vec![Lacking { link, slots, timeout }]).pop().unwrap()
 }
 
-fn borrow(link: Link, count: usize) -> Vec<Borrowed> {
+pub(super) fn borrow(link: Link, count: usize) -> Vec<Borrowed> {
     let link = Arc::new(link);
     (0..count).map(|_| Arc::clone(&link).borrow().unwrap()).collect()
 }

@@ -54,6 +54,11 @@ impl Fetch {
         Self::new(target, Request::LeaseRead { data })
     }
 
+    /// A request for a sign of life, whose answer nobody waits for.
+    pub(super) fn greeting(target: TargetId) -> Arc<Self> {
+        Self::new(target, Request::Ping)
+    }
+
     /// A request for a read lease of a file's shard at its home, with the file's attributes under it.
     pub fn file_lease(oid: Oid) -> Arc<Self> {
         Self::new(oid.home(), Request::LeaseFile { oid })

@@ -7,6 +7,7 @@ mod fetch;
 mod opening;
 mod pace;
 mod scheduler;
+mod straggler;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::Pool;
 use crate::lending::Lender;
-use crate::link::{Borrowed, connect_all};
+use crate::link::{Borrowed, connect_for_looks};
 use crate::remembered_links::FAR_US;
 pub use fetch::Fetch;
 use opening::Opening;
@@ -32,10 +33,7 @@ use scheduler::{Clock, Scheduler, Taken};
 const UNSENT: Duration = Duration::from_millis(200);
 /// Connections that are being made to an engine.
 struct Making {
-    engine: EngineId,
-    target: TargetId,
-    /// So many of those that were announced.
-    left: usize,
+    opening: Opening,
     borrowed: Vec<Borrowed>,
 }
 
@@ -202,7 +200,8 @@ impl Pipeline {
         drop(scheduler);
         // What a connection is there for goes out before any is made.
         let mut making = self.begin(&first);
-        let met: Vec<_> = making.iter().map(|making| (making.engine, making.target)).collect();
+        let met: Vec<_> =
+            making.iter().map(|Making { opening, .. }| (opening.engine, opening.target)).collect();
         making.append(&mut self.open_beside(self.dispatch(&engines)));
         self.finish(making);
         // How far those are that were met by that may not have been known.
@@ -268,16 +267,15 @@ impl Pipeline {
     /// make the others takes some round trips.
     fn begin(&self, openings: &[Opening]) -> Vec<Making> {
         let mut making = Vec::with_capacity(openings.len());
-        for &Opening { engine, target, count, spare } in openings {
-            let mut borrowed = self.borrow(target, count + spare);
-            let mut left = count;
+        for &(mut opening) in openings {
+            let mut borrowed = self.borrow(opening.target, opening.count);
             if let Some(ready) = borrowed.iter().position(|borrowed| borrowed.is_connected()) {
-                left -= 1;
                 let ready = borrowed.remove(ready);
-                self.take_over(engine, 1, vec![ready]);
+                self.take_over(Opening { count: 1, keeps_one: false, ..opening }, vec![ready]);
+                opening.count -= 1;
             }
-            if left + spare > 0 {
-                making.push(Making { engine, target, left, borrowed });
+            if opening.count > 0 {
+                making.push(Making { opening, borrowed });
             }
         }
         making
@@ -285,28 +283,29 @@ impl Pipeline {
 
     /// Makes connections, to all of the engines at once.
     fn finish(&self, mut making: Vec<Making>) {
-        let wanted = making.iter_mut().flat_map(|making| &mut making.borrowed);
-        connect_all(wanted, Duration::ZERO);
-        for Making { engine, left, mut borrowed, .. } in making {
-            // The others go back, connected.
-            borrowed.truncate(left);
-            if left > 0 {
-                self.take_over(engine, left, borrowed);
-            }
+        connect_for_looks(making.iter_mut().flat_map(|making| &mut making.borrowed));
+        for Making { opening, borrowed } in making {
+            self.take_over(opening, borrowed);
         }
     }
 
-    /// Takes over connections, as many as were made of so many that were announced.
-    fn take_over(&self, engine: EngineId, announced: usize, borrowed: Vec<Borrowed>) {
+    /// Takes over connections, as many as were made of those that were announced.
+    fn take_over(&self, opening: Opening, borrowed: Vec<Borrowed>) {
+        let Opening { engine, target, count, keeps_one } = opening;
         let channels = borrowed.into_iter().filter_map(|borrowed| Channel::open(borrowed).ok());
         let channels: Vec<_> = channels.collect();
         let mut scheduler = self.scheduler();
         let way = scheduler.way(engine);
-        way.opening = way.opening.saturating_sub(announced);
+        way.opening = way.opening.saturating_sub(count);
         for channel in channels {
             scheduler.add(engine, channel);
         }
-        scheduler.dispatch(engine, self.now_us());
+        if keeps_one {
+            scheduler.keep_one(engine);
+        }
+        let now_us = self.now_us();
+        scheduler.dispatch(engine, now_us);
+        scheduler.greet((engine, target), now_us);
         scheduler.fail_stranded(engine);
         drop(scheduler);
         self.changed.notify_all();
@@ -321,7 +320,7 @@ impl Pipeline {
 
     /// Waits until nothing more will come of a request. Meanwhile takes in whatever comes on any
     /// connection on which nobody else waits: one that is not read fills up, and its sender slows down.
-    pub fn wait(&self, fetch: &Fetch) {
+    pub fn wait(self: &Arc<Self>, fetch: &Fetch) {
         let patience = self.pool.session().identity().caller.timeout;
         let platform = &**self.pool.platform();
         loop {
@@ -356,7 +355,7 @@ impl Pipeline {
 
     /// Waits until something comes on one of the connections, `limit` at most, and takes it. One that
     /// has been silent for as long as `patience` is ended.
-    fn receive(&self, taken: &[Taken], limit: Duration, patience: Duration) {
+    fn receive(self: &Arc<Self>, taken: &[Taken], limit: Duration, patience: Duration) {
         let lines: Vec<Arc<dyn Line>> =
             taken.iter().map(|taken| Arc::clone(taken.channel.line())).collect();
         let begun = self.pool.platform().now();
@@ -374,13 +373,22 @@ impl Pipeline {
             }
         }
         let mut scheduler = self.scheduler();
+        let now_us = self.now_us();
         for (taken, is_ready) in taken.iter().zip(ready) {
             let silent = if is_ready { Duration::ZERO } else { took };
             if scheduler.give_back(taken.number, silent, patience) {
-                scheduler.end_and_dispatch(taken, self.now_us());
+                scheduler.end_and_dispatch(taken, now_us);
             }
         }
+        let mut engines: Vec<EngineId> = taken.iter().map(|taken| taken.engine).collect();
+        engines.sort_unstable();
+        engines.dedup();
+        let lost = engines
+            .into_iter()
+            .filter_map(|engine| Some((engine, scheduler.end_stragglers(engine, now_us)?)));
+        let lost: Vec<(EngineId, TargetId)> = lost.collect();
         drop(scheduler);
+        self.finish(self.open_beside(self.dispatch(&lost)));
         self.changed.notify_all();
     }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_policy::{LinkEstimator, SentRequest};
-use azekura_proto::EngineId;
-use azekura_rpc::{Arrival, Channel, Destination, Outgoing};
+use azekura_proto::{EngineId, TargetId};
+use azekura_rpc::{Arrival, Channel, Destination, Failure, Outgoing};
 
 use super::fetch::Fetch;
 use super::pace::Pace;
+use super::straggler::{InLap, Lap};
 use crate::link::Borrowed;
 use crate::window::connection_window_bytes;
 
@@ -44,12 +45,15 @@ pub(super) struct ReadChannel {
     number: u64,
     engine: EngineId,
     pub(super) channel: Arc<Channel<Borrowed, Pending>>,
+    /// It is kept for whoever asks for something else than data, as long as there is another one for these.
+    is_kept: bool,
     /// A thread waits for what comes here, or reads it. Two that waited would wake each other, and the
     /// one whose reply was read by the other would sleep on.
     pub(super) is_read: bool,
     /// What it has brought so far: a young connection is slow, whatever the link.
     brought_bytes: u64,
     pace: Pace,
+    in_lap: InLap,
     /// How long it has been waited on since anything came.
     silent: Duration,
 }
@@ -62,6 +66,35 @@ impl ReadChannel {
     /// Whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.channel.in_flight().is_empty()
+    }
+
+    /// Sends a request over it; if that fails, it is to be ended.
+    fn post(
+        &mut self,
+        link: &mut LinkEstimator,
+        fetch: &Arc<Fetch>,
+        map_version: u32,
+        now_us: u64,
+    ) -> Result<(), Failure> {
+        if self.is_idle() {
+            self.silent = Duration::ZERO;
+        }
+        fetch.note_sent(self.number);
+        let sent = link.sent(now_us, fetch.asked_bytes().into());
+        let pending = Pending { fetch: Arc::clone(fetch), sent };
+        let outgoing = Outgoing {
+            to: Destination { target: fetch.target, map_version },
+            request: &fetch.request,
+            bulk: &[],
+            reply_bytes_max: fetch.asked_bytes() as usize,
+        };
+        self.channel.post(outgoing, pending).map_err(|(failure, unsent)| {
+            if let Some(Pending { sent, .. }) = unsent {
+                link.failed(sent);
+            }
+            fetch.note_sent(0);
+            failure
+        })
     }
 }
 
@@ -97,6 +130,7 @@ pub(super) struct Way {
     queue: VecDeque<Arc<Fetch>>,
     /// Connections that are being made.
     pub(super) opening: usize,
+    lap: Lap,
 }
 
 /// All connections and engines.
@@ -134,6 +168,37 @@ impl Scheduler {
         self.channels.iter().filter(|open| open.engine == engine).count()
     }
 
+    /// Whether one of the connections to an engine is kept for others.
+    pub(super) fn keeps_one(&self, engine: EngineId) -> bool {
+        self.channels.iter().any(|open| open.engine == engine && open.is_kept)
+    }
+
+    /// Keeps the youngest connection to an engine for others, if there are several.
+    pub(super) fn keep_one(&mut self, engine: EngineId) {
+        if self.channels_of(engine) > 1
+            && let Some(youngest) = self.channels.iter_mut().rfind(|open| open.engine == engine)
+        {
+            youngest.is_kept = true;
+        }
+    }
+
+    /// Says something over connections of which an engine has not heard yet: it does not wait for that for long.
+    pub(super) fn greet(&mut self, (engine, target): (EngineId, TargetId), now_us: u64) {
+        let map_version = self.map_version;
+        let link = &mut self.ways.entry(engine).or_default().link;
+        let mut broken = Vec::new();
+        let silent = |open: &&mut ReadChannel| open.engine == engine && open.channel.is_silent();
+        for open in self.channels.iter_mut().filter(silent) {
+            let fetch = Fetch::greeting(target);
+            if open.post(link, &fetch, map_version, now_us).is_err() {
+                broken.push(open.number);
+            }
+        }
+        for number in broken {
+            self.end(number);
+        }
+    }
+
     /// The connection of a number, while it is good.
     pub(super) fn channel(&mut self, number: u64) -> Option<&mut ReadChannel> {
         self.channels.iter_mut().find(|open| open.number == number)
@@ -146,9 +211,11 @@ impl Scheduler {
             number: self.next_number,
             engine,
             channel: Arc::new(channel),
+            is_kept: false,
             is_read: false,
             brought_bytes: 0,
             pace: Pace::default(),
+            in_lap: InLap::default(),
             silent: Duration::ZERO,
         });
     }
@@ -167,7 +234,11 @@ impl Scheduler {
         // A connection's share of what keeps the link busy through a pause. More would only wait at the
         // engine, where it cannot be called off.
         let product_bytes = self.way(engine).link.estimate().hoped_product_bytes();
-        let connections = self.channels_of(engine).max(1) as u64;
+        let for_data = |open: &&ReadChannel| open.engine == engine && !open.is_kept;
+        let connections = self.channels.iter().filter(for_data).count() as u64;
+        // The one that is kept for others is all that is left.
+        let takes_kept = connections == 0;
+        let connections = connections.max(1);
         let most_bytes = (product_bytes.saturating_mul(TRUST) / connections).max(MOST_BYTES_MIN);
         let together_bytes = (product_bytes.saturating_mul(TOGETHER_EIGHTHS) / 8)
             .max(MOST_BYTES_MIN.saturating_mul(connections));
@@ -190,7 +261,8 @@ impl Scheduler {
             let is_full = pending_bytes >= together_bytes;
             let free = self.channels.iter_mut().filter(|open| {
                 let has_room = || !is_full && open.pending_bytes() < carries(open);
-                open.engine == engine && (is_light || has_room())
+                let is_for_data = open.engine == engine && (takes_kept || !open.is_kept);
+                is_for_data && (is_light || has_room())
             });
             // Whoever reads waits for the first of what is asked for: it goes where least time is taken by
             // what lies before it, and by itself where it is known how long that takes.
@@ -204,24 +276,7 @@ impl Scheduler {
                 way.queue.push_front(fetch);
                 return true;
             };
-            if open.is_idle() {
-                open.silent = Duration::ZERO;
-            }
-            fetch.note_sent(open.number);
-            let sent = way.link.sent(now_us, fetch.asked_bytes().into());
-            let pending = Pending { fetch: Arc::clone(&fetch), sent };
-            let to = Destination { target: fetch.target, map_version: self.map_version };
-            let outgoing = Outgoing {
-                to,
-                request: &fetch.request,
-                bulk: &[],
-                reply_bytes_max: fetch.asked_bytes() as usize,
-            };
-            if let Err((_, unsent)) = open.channel.post(outgoing, pending) {
-                if let Some(Pending { sent, .. }) = unsent {
-                    way.link.failed(sent);
-                }
-                fetch.note_sent(0);
+            if open.post(&mut way.link, &fetch, self.map_version, now_us).is_err() {
                 way.queue.push_front(fetch);
                 let number = open.number;
                 self.end(number);
@@ -297,7 +352,12 @@ impl Scheduler {
         if let Some(open) = open {
             open.silent = Duration::ZERO;
             open.brought_bytes += bytes;
-            open.pace.note(now_us, bytes, waited, !open.is_idle());
+            open.in_lap.bytes += bytes;
+            let is_idle = open.is_idle();
+            open.pace.note(now_us, bytes, waited, !is_idle);
+            if is_idle {
+                open.in_lap.note_idle();
+            }
             match &reply {
                 // What is a hole costs a connection nothing.
                 Some((done, _, data)) => {
@@ -320,8 +380,8 @@ impl Scheduler {
         is_whole
     }
 
-    /// Takes away a connection to an engine on which nothing is under way, and nobody waits: the one that
-    /// has shown least.
+    /// Takes away a connection to an engine on which nothing is under way, and nobody waits: the one that is kept for
+    /// that, or has shown least.
     pub(super) fn take_idle(
         &mut self,
         engine: EngineId,
@@ -334,7 +394,7 @@ impl Scheduler {
                 && Arc::strong_count(&open.channel) == 1
         };
         let free = self.channels.iter().enumerate().filter(|(_, open)| is_free(open));
-        let (at, _) = free.min_by_key(|(_, open)| open.brought_bytes)?;
+        let (at, _) = free.min_by_key(|(_, open)| (!open.is_kept, open.brought_bytes))?;
         Some(self.channels.swap_remove(at).channel)
     }
 
@@ -356,6 +416,42 @@ impl Scheduler {
             pending.fetch.fail();
         }
         self.fail_stranded(engine);
+    }
+
+    /// Ends the connections to an engine that have fallen far behind, and lets what was under way on them wait for
+    /// others. Gives a target of the engine if there were any. To be asked whenever something was waited for.
+    pub(super) fn end_stragglers(&mut self, engine: EngineId, now_us: u64) -> Option<TargetId> {
+        let way = self.ways.entry(engine).or_default();
+        let round_trip_us = way.link.estimate().round_trip_us;
+        let connected = self.channels.iter().filter(|open| open.engine == engine);
+        let seen = connected.map(|open| (open.number, open.in_lap));
+        let stragglers = way.lap.look(now_us, round_trip_us, seen)?;
+        for open in self.channels.iter_mut().filter(|open| open.engine == engine) {
+            open.in_lap = InLap::begin(open.is_idle(), open.brought_bytes);
+        }
+        let mut target = None;
+        for number in stragglers {
+            tracing::debug!("a connection to engine {} has fallen behind the others", engine.0);
+            target = self.requeue(number).or(target);
+        }
+        target
+    }
+
+    /// Ends a connection, and lets what was under way on it wait for others. Gives a target that something of that is
+    /// for.
+    fn requeue(&mut self, number: u64) -> Option<TargetId> {
+        let at = self.channels.iter().position(|open| open.number == number)?;
+        let ReadChannel { engine, channel, .. } = self.channels.swap_remove(at);
+        let way = self.way(engine);
+        let mut target = None;
+        // What was asked for first comes first again.
+        for Pending { fetch, sent } in channel.end().into_iter().rev() {
+            way.link.failed(sent);
+            fetch.note_sent(0);
+            target = Some(fetch.target);
+            way.queue.push_front(fetch);
+        }
+        target
     }
 
     /// Ends everything: in a forked child the connections are the parent's.
@@ -380,7 +476,8 @@ impl Scheduler {
             link.hoped_product_bytes().saturating_mul(3) / (self.connection_window_bytes * 2);
         let by_delay = link.round_trip_us / ROUND_TRIP_PER_CONNECTION_US;
         let wanted = (by_window.max(by_delay) as usize + 1).min(self.connections_max);
-        wanted.saturating_sub(self.channels_of(engine) + way.opening)
+        let kept = usize::from(self.keeps_one(engine));
+        wanted.saturating_sub(self.channels_of(engine) - kept + way.opening)
     }
 }
 

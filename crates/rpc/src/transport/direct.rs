@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 
 use azekura_proto::EngineId;
 use azekura_proto::limits::FRAME_BULK_BYTES_MAX;
-use azekura_proto::message::{Answer, Request, RequestHead, Ticket, Welcome};
+use azekura_proto::message::{Answer, Request, RequestHead, Welcome};
 use azekura_proto::pool_map::Address;
 use parking_lot::{Mutex, RwLock};
 
 use super::bell::Bell;
 use super::visit::{Data, Guest, Service, Visit};
-use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, SendHalf, Wanted};
+use super::{
+    Caller, Conversation, EarlyMet, EarlyWanted, Line, Met, Network, ReceiveHalf, SendHalf, Wanted,
+};
 use crate::failure::Failure;
 
 /// Whoever waits for engines of this process and for others looks after the first so often.
@@ -132,16 +134,10 @@ impl Direct {
 }
 
 impl Network for Direct {
-    fn open_early(
-        &self,
-        engine: EngineId,
-        addresses: &[Address],
-        caller: &Caller,
-        ticket: Option<Ticket>,
-        timeout: Duration,
-    ) -> Option<io::Result<Early>> {
-        let others = self.others.as_ref().filter(|_| !self.is_called(engine))?;
-        others.open_early(engine, addresses, caller, ticket, timeout)
+    fn open_early(&self, wanted: &[EarlyWanted<'_>], caller: &Caller) -> Option<Vec<EarlyMet>> {
+        let is_called = |early: &EarlyWanted<'_>| self.is_called(early.wanted.engine);
+        let others = self.others.as_ref().filter(|_| !wanted.iter().any(is_called))?;
+        others.open_early(wanted, caller)
     }
 
     fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {

@@ -3,6 +3,7 @@
 //! go in as values and answers come out in the same order; nothing here tries anything again.
 
 mod bell;
+mod calling;
 mod direct;
 #[cfg(test)]
 mod direct_tests;
@@ -13,12 +14,13 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
-use azekura_proto::{EngineId, PoolId, SessionId};
+use azekura_proto::{EngineId, Incarnation, PoolId, SessionId};
 use azekura_wire::{Incoming, Look, Outgoing, Secret};
 
 use crate::failure::Failure;
@@ -64,6 +66,12 @@ pub trait SendHalf: Debug + Send {
     /// # Errors
     /// The conversation is over.
     fn flush(&mut self) -> Result<(), Failure>;
+
+    /// Whether the engine has heard nothing yet of the conversation: it does not wait for that for long, and the first
+    /// request is to be one that changes nothing.
+    fn is_silent(&self) -> bool {
+        false
+    }
 
     /// What is sent from here on goes by a ring, where the other end has agreed to that.
     fn use_ring(&mut self, _ring: Outgoing) {}
@@ -210,15 +218,30 @@ pub struct Met {
     pub round_trip: Option<Duration>,
 }
 
-/// A conversation whose first request may be sent before the engine has let the caller in.
+/// An engine to call that is asked something before it has let the caller in.
+#[derive(Clone, Copy, Debug)]
+pub struct EarlyWanted<'a> {
+    /// The engine, and how many conversations there are to be.
+    pub wanted: Wanted<'a>,
+    /// What the engine has given for it; without, its challenge is waited for. With it the first request of each
+    /// conversation is to be a short one that changes nothing.
+    pub ticket: Option<Ticket>,
+    /// The run of the engine that knows what there is of the session. If it is another one that answers, or it has
+    /// forgotten the session, the conversation breaks off. `None` where there is nothing that it would have to know.
+    pub known_to: Option<Incarnation>,
+}
+
+/// What came of calling an engine so.
 #[derive(Debug)]
-pub struct Early {
-    /// The conversation. Until its first answer is there nothing but that may be waited for on it.
-    pub conversation: Conversation,
-    /// What the engine says when it lets the caller in: there with the first answer.
+pub struct EarlyMet {
+    /// The conversations. Until its first answer is there nothing but that may be waited for on one of them.
+    pub conversations: Vec<Conversation>,
+    /// Why there are fewer than were asked for.
+    pub first_error: Option<io::Error>,
+    /// What the engine says when it lets one of them in: there with its first answer.
     pub said: Arc<Said>,
-    /// About a round trip to the engine.
-    pub round_trip: Duration,
+    /// About a round trip to the engine, where that is known.
+    pub round_trip: Option<Duration>,
 }
 
 /// What an engine says to a caller before its first answer.
@@ -226,23 +249,18 @@ pub struct Early {
 pub struct Said {
     /// That it is let in.
     pub welcome: OnceLock<Welcome>,
+    /// That it is let in, but not by the run that knows what there is of the session, or only anew.
+    pub has_forgotten: AtomicBool,
     /// What its next call may begin with.
     pub ticket: OnceLock<Ticket>,
 }
 
 /// The way to engines.
 pub trait Network: Debug + Send + Sync {
-    /// Opens one conversation with an engine that is asked something at once, which saves waiting for its
-    /// welcome; with a `ticket` also for its challenge: then the first request is to be a short one that
-    /// changes nothing. `None` where there is nothing to save: then [`Network::open`] is to be asked.
-    fn open_early(
-        &self,
-        _engine: EngineId,
-        _addresses: &[Address],
-        _caller: &Caller,
-        _ticket: Option<Ticket>,
-        _timeout: Duration,
-    ) -> Option<io::Result<Early>> {
+    /// Opens conversations with engines, with all at once, that are asked something without waiting for their
+    /// welcome. Gives what came of each, in their order; `None` where there is nothing to save: then
+    /// [`Network::open_all`] is to be asked.
+    fn open_early(&self, _wanted: &[EarlyWanted<'_>], _caller: &Caller) -> Option<Vec<EarlyMet>> {
         None
     }
 

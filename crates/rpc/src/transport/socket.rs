@@ -1,22 +1,26 @@
-//! Conversations over sockets. Owns which of an engine's addresses is tried first, the handshakes side
-//! by side, and the time-outs of sockets.
+//! Conversations over sockets. Owns the handshakes side by side, and the time-outs of sockets.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use azekura_proto::EngineId;
 use azekura_proto::frame;
 use azekura_proto::limits::{FRAME_BULK_BYTES_MAX, READ_BULK_BYTES_MAX};
 use azekura_proto::message::{Answer, Request, RequestHead, Role, Ticket, Welcome};
 use azekura_proto::pool_map::Address;
+use azekura_proto::{EngineId, Incarnation};
 use azekura_wire::{
-    ConnectError, Connection, Dialled, Dialling, EarlyCaller, FrameReader, FrameWriter, Incoming,
-    Look, Outgoing, ProofSent, RecvError, Socket,
+    ConnectError, Connection, Dialled, EarlyCaller, FrameReader, FrameWriter, Incoming, Look,
+    Outgoing, ProofSent, RecvError, Socket,
 };
 
-use super::{Caller, Conversation, Early, Line, Met, Network, ReceiveHalf, Said, SendHalf, Wanted};
+use super::calling::{Call, Called, as_io};
+use super::{
+    Caller, Conversation, EarlyMet, EarlyWanted, Line, Met, Network, ReceiveHalf, Said, SendHalf,
+    Wanted,
+};
 use crate::failure::Failure;
 
 /// Small requests are sent together up to this size.
@@ -38,22 +42,20 @@ pub struct Sockets {
 }
 
 impl Network for Sockets {
-    fn open_early(
-        &self,
-        engine: EngineId,
-        addresses: &[Address],
-        caller: &Caller,
-        ticket: Option<Ticket>,
-        timeout: Duration,
-    ) -> Option<io::Result<Early>> {
-        let mut call = Call::new(&Wanted { engine, addresses, count: 1, timeout });
-        while let Some(Dialling { address, timeout, .. }) = call.next_dialling() {
-            match self.begin_early(engine, address, caller, ticket, timeout) {
-                Ok(early) => return Some(Ok(early)),
-                Err(error) => call.note(error),
-            }
-        }
-        Some(Err(call.end().first_error.unwrap_or_else(no_address)))
+    fn open_early(&self, wanted: &[EarlyWanted<'_>], caller: &Caller) -> Option<Vec<EarlyMet>> {
+        let said: Vec<Arc<Said>> = wanted.iter().map(|_| Arc::default()).collect();
+        let whom: Vec<Wanted<'_>> = wanted.iter().map(|early| early.wanted).collect();
+        let outcomes = self.call_all(&whom, |calls, sockets| {
+            let early = |call: &Call<'_, _>| (wanted[call.number], Arc::clone(&said[call.number]));
+            self.begin_early(calls, sockets, early, caller);
+        });
+        let met = outcomes.into_iter().zip(&said).map(|(called, said)| EarlyMet {
+            conversations: called.good,
+            first_error: called.first_error,
+            said: Arc::clone(said),
+            round_trip: called.round_trip,
+        });
+        Some(met.collect())
     }
 
     fn open(&self, wanted: &Wanted<'_>, caller: &Caller) -> Met {
@@ -61,19 +63,13 @@ impl Network for Sockets {
     }
 
     fn open_all(&self, wanted: &[Wanted<'_>], caller: &Caller) -> Vec<Met> {
-        let mut calls: Vec<Call<'_>> = wanted.iter().map(Call::new).collect();
-        loop {
-            // Those that are not met yet, each at the next of its addresses.
-            let trying = calls.iter_mut().filter_map(|call| {
-                let dialling = call.next_dialling()?;
-                Some((call, dialling))
-            });
-            let (mut trying, dialling): (Vec<&mut Call<'_>>, Vec<_>) = trying.unzip();
-            if trying.is_empty() {
-                return calls.into_iter().map(Call::end).collect();
-            }
-            self.meet(&mut trying, azekura_wire::dial_all(&dialling), caller);
-        }
+        let outcomes = self.call_all(wanted, |calls, sockets| self.meet(calls, sockets, caller));
+        let met = outcomes.into_iter().map(|called| Met {
+            good: called.good,
+            first_error: called.first_error,
+            round_trip: called.round_trip,
+        });
+        met.collect()
     }
 
     fn wait_for_any(&self, lines: &[Arc<dyn Line>], limit: Duration) -> Vec<bool> {
@@ -99,6 +95,34 @@ impl Network for Sockets {
 }
 
 impl Sockets {
+    /// Calls all of the engines at once, each at one of its addresses after the other until `introduce` has opened a
+    /// conversation there.
+    fn call_all<'a, T>(
+        self,
+        wanted: &[Wanted<'a>],
+        introduce: impl Fn(&mut [&mut Call<'a, T>], Vec<(usize, Socket)>),
+    ) -> Vec<Called<T>> {
+        let mut calls: Vec<Call<'a, T>> = wanted.iter().enumerate().map(Call::new).collect();
+        loop {
+            // Those that are not met yet, each at the next of its addresses.
+            let trying = calls.iter_mut().filter_map(|call| {
+                let dialling = call.next_dialling()?;
+                Some((call, dialling))
+            });
+            let (mut trying, dialling): (Vec<&mut Call<'_, T>>, Vec<_>) = trying.unzip();
+            if trying.is_empty() {
+                return calls.into_iter().map(Call::end).collect();
+            }
+            // All are settled before any can fail: a socket of ours is closed as one of ours.
+            let mut settled = Vec::new();
+            let dialled = azekura_wire::dial_all(&dialling);
+            for (place, (call, dialled)) in trying.iter_mut().zip(dialled).enumerate() {
+                settled.extend(call.take(dialled).map(|one| (place, self.settle(one))));
+            }
+            introduce(&mut trying, settled);
+        }
+    }
+
     fn settle(self, dialled: Dialled) -> Socket {
         match self.settle_descriptor {
             Some(settle) => dialled.socket.map_descriptor(settle),
@@ -106,148 +130,83 @@ impl Sockets {
         }
     }
 
-    /// A conversation on which the handshake has come as far as the caller's proof; with a ticket it goes out
-    /// with the first request.
-    fn begin_early(
+    /// Makes conversations of fresh sockets, on which the handshake has come as far as the caller's proof; with a
+    /// ticket that follows the first request.
+    fn begin_early<'a>(
         self,
-        engine: EngineId,
-        address: &Address,
+        calls: &mut [&mut Call<'_, Conversation>],
+        sockets: Vec<(usize, Socket)>,
+        early: impl Fn(&Call<'_, Conversation>) -> (EarlyWanted<'a>, Arc<Said>),
         caller: &Caller,
-        ticket: Option<Ticket>,
-        timeout: Duration,
-    ) -> Result<Early, ConnectError> {
-        let deadline = Instant::now() + timeout;
-        let dialled = azekura_wire::dial_timed(address, timeout)?;
-        let round_trip = dialled.took;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let Caller { pool, session, role, secret, .. } = caller;
-        let socket = self.settle(dialled);
-        let said = Arc::new(Said::default());
-        let (connection, early) = if let Some(ticket) = ticket {
-            let who = (*pool, *session, *role);
-            let (early, connection) = azekura_wire::begin_early(socket, who, ticket, secret, left)?;
-            (connection, Some(Arc::new(early)))
-        } else {
-            let begun = azekura_wire::begin(socket, *pool, *session, *role, left)?;
-            let (connection, ticket) = begun.prove(secret)?.go_on();
-            note_ticket(&said, ticket);
-            (connection, None)
+    ) {
+        let Caller { pool, session, role, ref secret, .. } = *caller;
+        let converse = |call: &mut Call<'_, Conversation>, connection, by: Option<EarlyCaller>| {
+            let (EarlyWanted { wanted, known_to, .. }, said) = early(call);
+            let awaited = Awaited { engine: wanted.engine, known_to, by: by.map(Arc::new), said };
+            call.note(converse(connection, caller, Some(awaited), self.settle_descriptor));
         };
-        let awaited = Awaited { engine, early, said: Arc::clone(&said) };
-        let conversation = converse(connection, caller, Some(awaited), self.settle_descriptor)?;
-        Ok(Early { conversation, said, round_trip })
+        let mut challenged = Vec::new();
+        for (place, socket) in sockets {
+            let call = &mut *calls[place];
+            let left = call.left();
+            if let Some(ticket) = early(call).0.ticket {
+                let who = (pool, session, role);
+                match azekura_wire::begin_early(socket, who, ticket, secret, left) {
+                    Ok((by, connection)) => converse(call, connection, Some(by)),
+                    Err(error) => call.note_failure(error.into()),
+                }
+            } else {
+                match azekura_wire::begin(socket, pool, session, role, left) {
+                    Ok(caller) => challenged.push((place, caller)),
+                    Err(error) => call.note_failure(error),
+                }
+            }
+        }
+        for (place, proven) in azekura_wire::prove_all(challenged, secret) {
+            let call = &mut *calls[place];
+            match proven.map(ProofSent::go_on) {
+                Ok((connection, ticket)) => {
+                    note_ticket(&early(call).1, ticket);
+                    converse(call, connection, None);
+                }
+                Err(error) => call.note_failure(error),
+            }
+        }
     }
 
     /// Takes the handshakes on fresh sockets through their steps side by side.
     fn meet(
         self,
-        calls: &mut [&mut Call<'_>],
-        dialled: Vec<io::Result<Vec<Dialled>>>,
+        calls: &mut [&mut Call<'_, (Conversation, Welcome)>],
+        sockets: Vec<(usize, Socket)>,
         caller: &Caller,
     ) {
-        // All are settled before any can fail: a socket of ours is closed as one of ours.
-        let mut settled = Vec::new();
-        for (place, (call, dialled)) in calls.iter_mut().zip(dialled).enumerate() {
-            match dialled {
-                Ok(dialled) => {
-                    call.met.round_trip = dialled.iter().map(|dialled| dialled.took).min();
-                    settled.extend(dialled.into_iter().map(|one| (place, self.settle(one))));
-                }
-                Err(error) => call.note(error.into()),
-            }
-        }
-        let mut begun = Vec::with_capacity(settled.len());
-        for (place, socket) in settled {
+        let mut begun = Vec::with_capacity(sockets.len());
+        for (place, socket) in sockets {
             let Caller { pool, session, role, .. } = *caller;
             match azekura_wire::begin(socket, pool, session, role, calls[place].left()) {
                 Ok(caller) => begun.push((place, caller)),
-                Err(error) => calls[place].note(error),
+                Err(error) => calls[place].note_failure(error),
             }
         }
         for (place, proven) in azekura_wire::prove_all(begun, &caller.secret) {
             let call = &mut *calls[place];
             let ready = proven.and_then(ProofSent::finish).and_then(|(connection, welcome)| {
-                check_engine(&welcome, call.wanted.engine)?;
+                check_engine(&welcome, call.engine())?;
                 Ok((converse(connection, caller, None, self.settle_descriptor)?, welcome))
             });
             match ready {
-                Ok(ready) => call.met.good.push(ready),
-                Err(error) => call.note(error),
+                Ok(ready) => call.note(Ok(ready)),
+                Err(error) => call.note_failure(error),
             }
         }
     }
 }
 
-/// How far the opening of an engine's conversations has come.
-struct Call<'a> {
-    wanted: Wanted<'a>,
-    /// One bound for all addresses, dialling and introductions.
-    deadline: Instant,
-    /// Those that were not tried yet.
-    addresses: std::vec::IntoIter<&'a Address>,
-    met: Met,
-}
-
-impl<'a> Call<'a> {
-    fn new(wanted: &Wanted<'a>) -> Self {
-        Self {
-            wanted: *wanted,
-            deadline: Instant::now() + wanted.timeout,
-            addresses: in_order_of_preference(wanted.addresses).into_iter(),
-            met: Met::default(),
-        }
-    }
-
-    fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
-    }
-
-    /// What is to be dialled next, while no conversation was opened.
-    fn next_dialling(&mut self) -> Option<Dialling<'a>> {
-        let address = self.met.good.is_empty().then(|| self.addresses.next()).flatten()?;
-        let timeout = self.left();
-        if timeout.is_zero() {
-            self.note(io::Error::from(io::ErrorKind::TimedOut).into());
-            return None;
-        }
-        Some(Dialling { address, count: self.wanted.count, timeout })
-    }
-
-    fn note(&mut self, error: ConnectError) {
-        self.met.first_error.get_or_insert_with(|| as_io(error));
-    }
-
-    fn end(mut self) -> Met {
-        let Self { wanted, met, .. } = &mut self;
-        if met.good.is_empty() {
-            met.round_trip = None;
-            met.first_error.get_or_insert_with(no_address);
-        } else if met.good.len() < wanted.count {
-            let fewer = || io::Error::other("fewer connections came through");
-            met.first_error.get_or_insert_with(fewer);
-        } else {
-            // An address that was tried before was no good.
-            met.first_error = None;
-        }
-        self.met
-    }
-}
-
 fn note_ticket(said: &Said, ticket: Option<Ticket>) {
     if let Some(ticket) = ticket {
-        // Nobody else sets it.
-        let _said = said.ticket.set(ticket);
-    }
-}
-
-fn no_address() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address")
-}
-
-fn as_io(error: ConnectError) -> io::Error {
-    match error {
-        ConnectError::Io(error) => error,
-        ConnectError::Refused(_) | ConnectError::Impostor => io::Error::other(error.to_string()),
+        // Several that are let in are told the same.
+        said.ticket.get_or_init(|| ticket);
     }
 }
 
@@ -288,7 +247,7 @@ fn converse(
     // A reply is checked against what its request allows it.
     reader.accept_bulk(READ_BULK_BYTES_MAX);
     let (timeout, turn) = (caller.timeout, caller.timeout);
-    let early = awaited.as_ref().and_then(|awaited| awaited.early.clone());
+    let early = awaited.as_ref().and_then(|awaited| awaited.by.clone());
     let receiver = Receiver { reader, timeout, turn, awaited, settle };
     let line = Arc::new(SocketLine { socket, ring: OnceLock::new() });
     let conversation =
@@ -325,7 +284,7 @@ impl Line for SocketLine {
 #[derive(Debug)]
 struct Sender {
     writer: FrameWriter,
-    /// What the first request goes out with, while nothing was said.
+    /// What requests go out by until the caller has proven who it is.
     early: Option<Arc<EarlyCaller>>,
 }
 
@@ -341,11 +300,15 @@ impl SendHalf for Sender {
         if bulk_bytes > FRAME_BULK_BYTES_MAX {
             return Err(Failure::TooLarge);
         }
-        if let Some(early) = self.early.take() {
-            if bulk_bytes > 0 {
+        self.early.take_if(|early| early.is_proven());
+        if let Some(early) = &self.early {
+            if bulk_bytes > 0 || request.is_fenced() {
                 return Err(Failure::Broken(io::ErrorKind::InvalidInput.into()));
             }
-            return Ok(early.send(&mut self.writer, &(head, request))?);
+            if early.send(&mut self.writer, &(head, request))? {
+                return Ok(());
+            }
+            self.early = None;
         }
         self.writer.queue(&(head, request), bulk_bytes).map_err(|_| Failure::TooLarge)?;
         if more && bulk.is_empty() && self.writer.queued_bytes() <= QUEUE_BYTES {
@@ -356,6 +319,10 @@ impl SendHalf for Sender {
 
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.writer.flush(&[])?)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.early.as_ref().is_some_and(|early| early.is_silent())
     }
 
     fn use_ring(&mut self, ring: Outgoing) {
@@ -379,24 +346,34 @@ struct Receiver {
 #[derive(Debug)]
 struct Awaited {
     engine: EngineId,
+    /// See [`EarlyWanted::known_to`].
+    known_to: Option<Incarnation>,
     /// Its challenge comes before.
-    early: Option<Arc<EarlyCaller>>,
+    by: Option<Arc<EarlyCaller>>,
     said: Arc<Said>,
 }
 
 impl Receiver {
     /// Waits for the engine's welcome, if that has not come yet.
     fn be_let_in(&mut self) -> Result<(), Failure> {
-        let Some(Awaited { engine, early, said }) = self.awaited.take() else { return Ok(()) };
+        let Some(Awaited { engine, known_to, by, said }) = self.awaited.take() else {
+            return Ok(());
+        };
         // Like a connection that was not made at all.
         let broken = |error| Failure::Broken(as_io(error));
-        if let Some(early) = early {
-            note_ticket(&said, early.prove(&mut self.reader).map_err(broken)?);
+        if let Some(by) = by {
+            note_ticket(&said, by.prove(&mut self.reader).map_err(broken)?);
         }
         let welcome = azekura_wire::receive_welcome(&mut self.reader).map_err(broken)?;
         check_engine(&welcome, engine).map_err(Failure::Broken)?;
-        // Nobody else sets it.
-        let _said = said.welcome.set(welcome);
+        let knows = |run| welcome.incarnation == run && !welcome.fresh_session;
+        if known_to.is_some_and(|run| !knows(run)) {
+            said.has_forgotten.store(true, Ordering::Release);
+            let forgotten = "the engine does not know any more what this session has there";
+            return Err(Failure::Broken(io::Error::other(forgotten)));
+        }
+        // Several that are let in are told the same.
+        said.welcome.get_or_init(|| welcome);
         // Reading from a stranger has set another one.
         self.reader.socket().set_read_timeout(Some(self.timeout))?;
         self.turn = self.timeout;
@@ -481,20 +458,4 @@ fn decode(body: &[u8]) -> Result<Answer, Failure> {
 
 fn is_here(address: &Address) -> bool {
     matches!(address, Address::Unix(path) if path.exists())
-}
-
-/// UNIX sockets that exist on this host first, those that do not last.
-fn in_order_of_preference(addresses: &[Address]) -> Vec<&Address> {
-    let mut ordered: Vec<&Address> = addresses.iter().collect();
-    ordered.sort_by_cached_key(|address| match address {
-        Address::Unix(path) => {
-            if path.exists() {
-                0
-            } else {
-                2
-            }
-        }
-        Address::Tcp(_) => 1,
-    });
-    ordered
 }
