@@ -2,7 +2,6 @@
 //! know what this session has there is told so before anything is asked.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use azekura_proto::Incarnation;
@@ -12,6 +11,7 @@ use azekura_proto::pool_map::Address;
 use azekura_rpc::transport::{EarlyMet, EarlyWanted, Met, Said, Wanted};
 use azekura_rpc::{Failure, Slot};
 
+use super::early::EarlySaid;
 use super::{Borrowed, Identity, Link};
 
 /// Whoever tries to connect gets this much time for it, also where another engine has used up the call's:
@@ -122,7 +122,8 @@ fn connect_early(early: Vec<(Entry, Lacking<'_>)>) -> Vec<Lacking<'_>> {
         if let Some(error) = first_error {
             tracing::debug!("fewer connections for several requests: {error}");
         }
-        *link.early.lock() = Some(said);
+        let at_us = link.us(link.identity.platform.now());
+        *link.early.lock() = Some(EarlySaid::new(said, at_us));
         for (slot, conversation) in slots.into_iter().zip(conversations) {
             slot.attach(conversation);
         }
@@ -235,8 +236,7 @@ impl Link {
         let is_known = self.is_remote()
             && !self.is_down()
             && self.health.has_answered_within(now_us, KNOWS_FOR)
-            // What was asked so the last time may never have been answered.
-            && self.early.lock().as_ref().is_none_or(|said| said.welcome.get().is_some());
+            && self.early.lock().as_ref().is_none_or(|early| early.allows_more(now_us));
         if !is_known {
             return None;
         }
@@ -254,8 +254,7 @@ impl Link {
         if let Some(round_trip) = met.round_trip {
             self.note_dialled(round_trip);
         }
-        let has_forgotten = |said: &mut Arc<Said>| said.has_forgotten.load(Ordering::Acquire);
-        if self.early.lock().take_if(has_forgotten).is_some() {
+        if self.early.lock().take_if(|early| early.has_forgotten()).is_some() {
             self.claims.forget();
         }
         // Whoever was told that the engine knows nothing of the session says first what is open.

@@ -156,8 +156,13 @@ fn only_an_engine_that_has_just_answered_is_asked_before_it_lets_a_connection_in
         link.started -= Duration::from_secs(11);
     }));
     assert!(!is_known(|link| link.note_down("it is silent")));
-    // What was asked so before was not answered.
-    assert!(!is_known(|link| *link.early.lock() = Some(Arc::default())));
+    // What was asked so before was not answered, or but for a long time.
+    let mut link = engine.known_link();
+    *link.early.lock() = Some(EarlySaid::new(Arc::default(), 0));
+    assert!(link.entry().is_none());
+    link.started -= Duration::from_secs(61);
+    link.health.note_answered(link.us(Instant::now()));
+    assert!(link.entry().is_some());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! slot of a link, which is made ready for it here.
 
 mod connecting;
+mod early;
 #[cfg(test)]
 mod early_tests;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use azekura_platform::SharedPlatform;
 use azekura_proto::message::Request;
 use azekura_proto::pool_map::Address;
 use azekura_proto::{EngineId, Incarnation, TargetId};
-use azekura_rpc::transport::{Caller, Network, Said};
+use azekura_rpc::transport::{Caller, Network};
 use azekura_rpc::{Attempt, Destination, Failure, Slot};
 use parking_lot::{Mutex, RwLock};
 
@@ -28,6 +29,7 @@ use crate::open_references::OpenReferences;
 use crate::remembered_links::{FAR_US, LinkMemory};
 use crate::slots::Slots;
 pub(crate) use connecting::{connect_all, connect_for_looks};
+use early::EarlySaid;
 
 /// Whoever has an answer already waits no longer than this to find out how far the engine is.
 const ASKED_FOR: Duration = Duration::from_secs(2);
@@ -56,8 +58,7 @@ pub(crate) struct Link {
     pub(crate) any_target: TargetId,
     pub(crate) slots: Slots,
     claims: Claims,
-    /// What the engine has said to the connections that were last made without waiting for it.
-    early: Mutex<Option<Arc<Said>>>,
+    early: Mutex<Option<EarlySaid>>,
     health: Health,
     started: Instant,
     /// The run of the engine that has refused to pass descriptors.

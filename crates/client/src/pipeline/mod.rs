@@ -181,6 +181,7 @@ impl Pipeline {
         }
         let map = self.pool.map();
         let now = self.pool.platform().now();
+        let now_us = self.clock.us_at(now);
         let mut engines: Vec<(EngineId, TargetId)> = Vec::new();
         let mut scheduler = self.scheduler();
         scheduler.map_version = map.version;
@@ -190,10 +191,11 @@ impl Pipeline {
                 fetch.fail();
                 continue;
             };
-            scheduler.queue(engine, Arc::clone(fetch));
             if engines.iter().all(|(other, _)| *other != engine) {
+                scheduler.end_unheard(engine, now_us);
                 engines.push((engine, fetch.target));
             }
+            scheduler.queue(engine, Arc::clone(fetch));
         }
         let first = engines.iter().filter_map(|engine| Opening::first(&mut scheduler, *engine));
         let first: Vec<Opening> = first.collect();
@@ -255,7 +257,11 @@ impl Pipeline {
         let mut left = Vec::new();
         for opening in openings {
             let pipeline = Arc::clone(self);
-            let work = move || pipeline.finish(pipeline.begin(&[opening]));
+            let work = move || {
+                for greeting in pipeline.finish(pipeline.begin(&[opening])) {
+                    pipeline.wait(&greeting);
+                }
+            };
             if self.pool.platform().spawn("azekura-connect", Box::new(work)).is_err() {
                 left.append(&mut self.begin(&[opening]));
             }
@@ -281,34 +287,34 @@ impl Pipeline {
         making
     }
 
-    /// Makes connections, to all of the engines at once.
-    fn finish(&self, mut making: Vec<Making>) {
+    /// Makes connections, to all of the engines at once. Gives what is under way on them that nobody waits for.
+    fn finish(&self, mut making: Vec<Making>) -> Vec<Arc<Fetch>> {
         connect_for_looks(making.iter_mut().flat_map(|making| &mut making.borrowed));
-        for Making { opening, borrowed } in making {
-            self.take_over(opening, borrowed);
-        }
+        let take_over = |Making { opening, borrowed }: Making| self.take_over(opening, borrowed);
+        making.into_iter().flat_map(take_over).collect()
     }
 
-    /// Takes over connections, as many as were made of those that were announced.
-    fn take_over(&self, opening: Opening, borrowed: Vec<Borrowed>) {
+    /// Takes over connections, as many as were made of those that were announced; see [`Scheduler::greet`].
+    fn take_over(&self, opening: Opening, borrowed: Vec<Borrowed>) -> Vec<Arc<Fetch>> {
         let Opening { engine, target, count, keeps_one } = opening;
         let channels = borrowed.into_iter().filter_map(|borrowed| Channel::open(borrowed).ok());
         let channels: Vec<_> = channels.collect();
         let mut scheduler = self.scheduler();
         let way = scheduler.way(engine);
         way.opening = way.opening.saturating_sub(count);
+        let now_us = self.now_us();
         for channel in channels {
-            scheduler.add(engine, channel);
+            scheduler.add(engine, channel, now_us);
         }
         if keeps_one {
             scheduler.keep_one(engine);
         }
-        let now_us = self.now_us();
         scheduler.dispatch(engine, now_us);
-        scheduler.greet((engine, target), now_us);
+        let greetings = scheduler.greet((engine, target), now_us);
         scheduler.fail_stranded(engine);
         drop(scheduler);
         self.changed.notify_all();
+        greetings
     }
 
     fn borrow(&self, target: TargetId, count: usize) -> Vec<Borrowed> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use azekura_policy::{LinkEstimator, SentRequest};
+use azekura_proto::limits::EARLY_PROOF_MS;
 use azekura_proto::{EngineId, TargetId};
 use azekura_rpc::{Arrival, Channel, Destination, Failure, Outgoing};
 
@@ -24,6 +25,10 @@ const FIRST_BYTES: u64 = 256 << 10;
 /// Bytes that a connection may be asked for per byte that it has brought: it doubles what it carries
 /// each round trip, and must not run dry.
 const TRUST: u64 = 4;
+
+/// Whoever asks before it is let in shows who it is when it looks at the answer: an engine waits for that for
+/// [`EARLY_PROOF_MS`].
+const UNHEARD_US: u64 = EARLY_PROOF_MS * 1000 / 2;
 
 /// A connection may be asked for so much however little the link carries, in bytes.
 const MOST_BYTES_MIN: u64 = 1 << 20;
@@ -45,8 +50,12 @@ pub(super) struct ReadChannel {
     number: u64,
     engine: EngineId,
     pub(super) channel: Arc<Channel<Borrowed, Pending>>,
-    /// It is kept for whoever asks for something else than data, as long as there is another one for these.
+    /// It is for whoever asks for something else than data, and goes there as soon as the engine has answered.
     is_kept: bool,
+    /// When it was made.
+    made_us: u64,
+    /// The engine has answered over it, or has let it in before.
+    is_let_in: bool,
     /// A thread waits for what comes here, or reads it. Two that waited would wake each other, and the
     /// one whose reply was read by the other would sleep on.
     pub(super) is_read: bool,
@@ -176,26 +185,56 @@ impl Scheduler {
     /// Keeps the youngest connection to an engine for others, if there are several.
     pub(super) fn keep_one(&mut self, engine: EngineId) {
         if self.channels_of(engine) > 1
-            && let Some(youngest) = self.channels.iter_mut().rfind(|open| open.engine == engine)
+            && let Some(at) = self.channels.iter().rposition(|open| open.engine == engine)
         {
-            youngest.is_kept = true;
+            self.channels[at].is_kept = true;
+            self.give_away(at);
         }
     }
 
-    /// Says something over connections of which an engine has not heard yet: it does not wait for that for long.
-    pub(super) fn greet(&mut self, (engine, target): (EngineId, TargetId), now_us: u64) {
+    /// Gives a connection that is kept for others to these, if the engine has let it in.
+    fn give_away(&mut self, at: usize) {
+        let open = &self.channels[at];
+        if open.is_kept && open.is_let_in && open.is_idle() {
+            self.channels.swap_remove(at);
+        }
+    }
+
+    /// Says something over connections of which an engine has not heard yet: it does not wait for that for long. Gives
+    /// what somebody is to wait for, since only then the engine hears who it is.
+    pub(super) fn greet(
+        &mut self,
+        (engine, target): (EngineId, TargetId),
+        now_us: u64,
+    ) -> Vec<Arc<Fetch>> {
         let map_version = self.map_version;
         let link = &mut self.ways.entry(engine).or_default().link;
-        let mut broken = Vec::new();
+        let (mut greetings, mut broken) = (Vec::new(), Vec::new());
         let silent = |open: &&mut ReadChannel| open.engine == engine && open.channel.is_silent();
         for open in self.channels.iter_mut().filter(silent) {
             let fetch = Fetch::greeting(target);
-            if open.post(link, &fetch, map_version, now_us).is_err() {
-                broken.push(open.number);
+            match open.post(link, &fetch, map_version, now_us) {
+                Ok(()) => greetings.push(fetch),
+                Err(_) => broken.push(open.number),
             }
         }
         for number in broken {
             self.end(number);
+        }
+        greetings
+    }
+
+    /// Ends connections over which an engine was asked something, without its answer being looked at until it has lost
+    /// patience.
+    pub(super) fn end_unheard(&mut self, engine: EngineId, now_us: u64) {
+        let is_unheard = |open: &&ReadChannel| {
+            let age_us = now_us.saturating_sub(open.made_us);
+            open.engine == engine && !open.is_let_in && age_us >= UNHEARD_US
+        };
+        let unheard: Vec<u64> =
+            self.channels.iter().filter(is_unheard).map(|open| open.number).collect();
+        for number in unheard {
+            self.requeue(number);
         }
     }
 
@@ -205,13 +244,20 @@ impl Scheduler {
     }
 
     /// Takes over a new connection.
-    pub(super) fn add(&mut self, engine: EngineId, channel: Channel<Borrowed, Pending>) {
+    pub(super) fn add(
+        &mut self,
+        engine: EngineId,
+        channel: Channel<Borrowed, Pending>,
+        made_us: u64,
+    ) {
         self.next_number += 1;
         self.channels.push(ReadChannel {
             number: self.next_number,
             engine,
+            is_let_in: !channel.is_silent(),
             channel: Arc::new(channel),
             is_kept: false,
+            made_us,
             is_read: false,
             brought_bytes: 0,
             pace: Pace::default(),
@@ -375,13 +421,17 @@ impl Scheduler {
             received(link, &mut done.sent);
             link.finished(done.sent, now_us);
             done.fetch.complete(answer, data);
+            if let Some(at) = self.channels.iter().position(|open| open.number == taken.number) {
+                self.channels[at].is_let_in = true;
+                self.give_away(at);
+            }
             self.dispatch(taken.engine, now_us);
         }
         is_whole
     }
 
-    /// Takes away a connection to an engine on which nothing is under way, and nobody waits: the one that is kept for
-    /// that, or has shown least.
+    /// Takes away a connection to an engine on which nothing is under way, and nobody waits: the one that
+    /// has shown least.
     pub(super) fn take_idle(
         &mut self,
         engine: EngineId,
@@ -394,7 +444,7 @@ impl Scheduler {
                 && Arc::strong_count(&open.channel) == 1
         };
         let free = self.channels.iter().enumerate().filter(|(_, open)| is_free(open));
-        let (at, _) = free.min_by_key(|(_, open)| (!open.is_kept, open.brought_bytes))?;
+        let (at, _) = free.min_by_key(|(_, open)| open.brought_bytes)?;
         Some(self.channels.swap_remove(at).channel)
     }
 
