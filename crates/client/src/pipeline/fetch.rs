@@ -123,12 +123,11 @@ impl Fetch {
         }
     }
 
-    /// The bytes are not wanted any more: it is not sent if it has not been, and what has come is
-    /// freed.
+    /// The bytes are not wanted any more: it is not sent if it has not been. What has come stays for those who still hold
+    /// it: they may be about to copy it.
     pub fn abandon(&self) {
         let mut state = self.state.lock();
-        let is_on_its_way = matches!(*state, State::Waiting) && self.channel() != 0;
-        if !is_on_its_way {
+        if matches!(*state, State::Waiting) && self.channel() == 0 {
             *state = State::Failed;
         }
     }
@@ -168,5 +167,29 @@ impl Fetch {
         if matches!(*state, State::Waiting) {
             *state = State::Failed;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azekura_proto::{ContainerId, ObjectClass};
+
+    use super::*;
+
+    #[test]
+    fn what_has_come_stays_for_who_still_holds_it_when_it_is_given_up() {
+        let oid = Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), 5);
+        let shard = ShardRef { oid, shard: 0, is_file: true };
+        let come = Fetch::come(TargetId(0), shard, 0, vec![7; 4]);
+        come.abandon();
+        let mut bytes = [0; 4];
+        assert_eq!((come.copy(0, &mut bytes), bytes), (Some(4), [7; 4]));
+        let unsent = Fetch::data(TargetId(0), shard, 0, 4);
+        unsent.abandon();
+        assert!(unsent.has_failed());
+        let sent = Fetch::data(TargetId(0), shard, 0, 4);
+        sent.note_sent(1);
+        sent.abandon();
+        assert!(!sent.is_over(), "whoever waits for it gets it");
     }
 }
