@@ -394,7 +394,9 @@ impl Pipeline {
             .filter_map(|engine| Some((engine, scheduler.end_stragglers(engine, now_us)?)));
         let lost: Vec<(EngineId, TargetId)> = lost.collect();
         drop(scheduler);
-        self.finish(self.open_beside(self.dispatch(&lost)));
+        if !lost.is_empty() {
+            self.finish(self.open_beside(self.dispatch(&lost)));
+        }
         self.changed.notify_all();
     }
 
