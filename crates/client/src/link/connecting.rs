@@ -1,6 +1,7 @@
 //! Connecting. Owns how the slots of one link or of several get their connections, and that an engine which does not
 //! know what this session has there is told so before anything is asked.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,8 +66,12 @@ pub(crate) fn connect_for_looks<'b>(borrowed: impl IntoIterator<Item = &'b mut B
 
 fn note_failures(connected: Vec<Result<(), Failure>>) {
     for failure in connected.into_iter().filter_map(Result::err) {
-        tracing::debug!("fewer connections for several requests: {failure}");
+        note_failure(&failure);
     }
+}
+
+fn note_failure(failure: &impl Display) {
+    tracing::debug!("fewer connections for several requests: {failure}");
 }
 
 /// The slots that have no connection, by their links.
@@ -119,11 +124,8 @@ fn connect_early(early: Vec<(Entry, Lacking<'_>)>) -> Vec<Lacking<'_>> {
     };
     for (met, (_, Lacking { link, slots, .. })) in met.into_iter().zip(early) {
         let EarlyMet { conversations, first_error, said, .. } = met;
-        if let Some(error) = first_error {
-            tracing::debug!("fewer connections for several requests: {error}");
-        }
-        let at_us = link.us(link.identity.platform.now());
-        *link.early.lock() = Some(EarlySaid::new(said, at_us));
+        first_error.iter().for_each(note_failure);
+        *link.early.lock() = Some(EarlySaid::new(said, link.now_us()));
         for (slot, conversation) in slots.into_iter().zip(conversations) {
             slot.attach(conversation);
         }
@@ -210,7 +212,7 @@ impl Link {
         let FirstWords { said, round_trip } = words;
         if let Some(welcome) = said.welcome.get() {
             self.claims.note_first(welcome.incarnation);
-            self.health.note_answered(self.us(self.identity.platform.now()));
+            self.health.note_answered(self.now_us());
         }
         if let Some(ticket) = said.ticket.get()
             && self.is_remote()
@@ -232,7 +234,7 @@ impl Link {
 
     /// What connections may be made by over which something is asked before the engine has let them in.
     pub(super) fn entry(&self) -> Option<Entry> {
-        let now_us = self.us(self.identity.platform.now());
+        let now_us = self.now_us();
         let is_known = self.is_remote()
             && !self.is_down()
             && self.health.has_answered_within(now_us, KNOWS_FOR)

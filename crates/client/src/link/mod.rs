@@ -250,7 +250,7 @@ impl Link {
 
     /// Something was answered after so long that took a round trip, or more.
     pub(crate) fn note_at_most(&self, took: Duration) {
-        self.health.note_at_most(self.us(self.identity.platform.now()), took);
+        self.health.note_at_most(self.now_us(), took);
     }
 
     /// Somebody else has found out how long a round trip takes, in microseconds: that counts until the engine is met.
@@ -261,7 +261,11 @@ impl Link {
     }
 
     fn note_dialled(&self, took: Duration) {
-        self.health.note_round_trip(self.us(self.identity.platform.now()), took);
+        self.health.note_round_trip(self.now_us(), took);
+    }
+
+    fn now_us(&self) -> u64 {
+        self.us(self.identity.platform.now())
     }
 
     fn us(&self, at: Instant) -> u64 {

@@ -185,19 +185,18 @@ impl Scheduler {
     /// Keeps the youngest connection to an engine for others, if there are several.
     pub(super) fn keep_one(&mut self, engine: EngineId) {
         if self.channels_of(engine) > 1
-            && let Some(at) = self.channels.iter().rposition(|open| open.engine == engine)
+            && let Some(youngest) = self.channels.iter_mut().rfind(|open| open.engine == engine)
         {
-            self.channels[at].is_kept = true;
-            self.give_away(at);
+            youngest.is_kept = true;
+            self.give_away_kept(engine);
         }
     }
 
-    /// Gives a connection that is kept for others to these, if the engine has let it in.
-    fn give_away(&mut self, at: usize) {
-        let open = &self.channels[at];
-        if open.is_kept && open.is_let_in && open.is_idle() {
-            self.channels.swap_remove(at);
-        }
+    /// Gives the connection to an engine that is kept for others to these, if the engine has let it in.
+    fn give_away_kept(&mut self, engine: EngineId) {
+        self.channels.retain(|open| {
+            open.engine != engine || !open.is_kept || !open.is_let_in || !open.is_idle()
+        });
     }
 
     /// Says something over connections of which an engine has not heard yet: it does not wait for that for long. Gives
@@ -395,10 +394,12 @@ impl Scheduler {
         let link = &mut self.ways.entry(taken.engine).or_default().link;
         let open = self.channels.iter_mut().find(|open| open.number == taken.number);
         let is_whole = open.is_some();
+        let is_kept = open.as_ref().is_some_and(|open| open.is_kept);
         if let Some(open) = open {
             open.silent = Duration::ZERO;
             open.brought_bytes += bytes;
             open.in_lap.bytes += bytes;
+            open.is_let_in |= reply.is_some();
             let is_idle = open.is_idle();
             open.pace.note(now_us, bytes, waited, !is_idle);
             if is_idle {
@@ -421,9 +422,8 @@ impl Scheduler {
             received(link, &mut done.sent);
             link.finished(done.sent, now_us);
             done.fetch.complete(answer, data);
-            if let Some(at) = self.channels.iter().position(|open| open.number == taken.number) {
-                self.channels[at].is_let_in = true;
-                self.give_away(at);
+            if is_kept {
+                self.give_away_kept(taken.engine);
             }
             self.dispatch(taken.engine, now_us);
         }
