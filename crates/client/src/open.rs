@@ -6,7 +6,7 @@ use std::sync::Arc;
 use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
 use azekura_proto::limits::RELEASES_MAX;
 use azekura_proto::message::typed::{
-    Claim, Create, CreateGuarded, CreateUnlinked, Creation, LeaseRead, Leased, LockAcquire,
+    Claim, Create, CreateGuarded, CreateToWrite, CreateUnlinked, Creation, LeaseRead, Leased, LockAcquire,
     LockRelease, Open, OpenEntry, OpenedEntry, Ping,
 };
 use azekura_proto::message::{Lock, LockKind, ShardRef, TypedRequest};
@@ -227,7 +227,8 @@ impl Pool {
         or_open: bool,
     ) -> Result<Created> {
         let target = self.placement().entry_target(dir, name);
-        self.create_by(target, Create { dir, name, inode, open: true }, or_open)
+        let request = Create { dir, name, inode, open: true };
+        self.create_by(target, request, or_open, |created| (created, ())).map(|made| made.0)
     }
 
     /// As [`Pool::create`], if what the creation was judged by still holds of the directory.
@@ -243,26 +244,46 @@ impl Pool {
         or_open: bool,
     ) -> Result<Created> {
         let target = self.placement().entry_target(dir, name);
-        self.create_by(target, CreateGuarded { dir, name, inode, open: true, guard }, or_open)
+        let request = CreateGuarded { dir, name, inode, open: true, guard };
+        self.create_by(target, request, or_open, |created| (created, ())).map(|made| made.0)
     }
 
-    fn create_by<'a, R: TypedRequest<'a, Reply = Creation>>(
+    /// As [`Pool::create`] of a regular file, or with a guard as [`Pool::create_guarded`], with a write lease of the shard
+    /// at home of a new one, under which it has been empty from the start; of 0 ms if there is none.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn create_to_write(
+        self: &Arc<Self>,
+        dir: Oid,
+        name: &[u8],
+        inode: NewInode,
+        guard: Option<DirectoryGuard>,
+        or_open: bool,
+    ) -> Result<(Created, Leased)> {
+        let target = self.placement().entry_target(dir, name);
+        self.create_by(target, CreateToWrite { dir, name, inode, guard }, or_open, |made| made)
+    }
+
+    /// Makes an object by a request; `read` tells what that has led to, and what has come along.
+    fn create_by<'a, R: TypedRequest<'a>, T>(
         self: &Arc<Self>,
         target: TargetId,
         request: R,
         or_open: bool,
-    ) -> Result<Created> {
+        read: impl FnOnce(R::Reply) -> (Creation, T),
+    ) -> Result<(Created, T)> {
         let link = self.link(target)?;
         let claims = link.claim_count();
         let opening = or_open.then(|| link.open_references.begin_open_by_name()).flatten();
         let is_opening = opening.is_some();
-        let done = self.call_opening(target, request, |creation| match creation {
+        let done = self.call_opening(target, request, read, |(creation, _)| match creation {
             Creation::New(attr) => Some(attr.oid),
             Creation::Existing(..) => None,
         });
         // The engine has opened a regular file whose attributes it gives.
         let found = match &done {
-            Ok((Creation::Existing(entry, Some(_)), _)) if entry.kind == FileKind::Regular => {
+            Ok(((Creation::Existing(entry, Some(_)), _), _)) if entry.kind == FileKind::Regular => {
                 Some(entry.oid)
             }
             _ => None,
@@ -272,37 +293,39 @@ impl Pool {
             is_certain = link.open_references.end_open_by_name(opening, found);
             is_certain &= link.claim_count() == claims;
         }
-        let (reply, reference) = done?;
-        match reply {
+        let ((creation, along), reference) = done?;
+        let created = match creation {
             Creation::New(attr) => {
                 let other_reply = || self.broken_protocol(target, Failure::OTHER_REPLY);
-                Ok(Created::New(attr, reference.ok_or_else(other_reply)?))
+                Created::New(attr, reference.ok_or_else(other_reply)?)
             }
             Creation::Existing(entry, Some(attr)) if is_opening && found.is_some() => {
                 let reference = OpenReference { pool: Arc::clone(self), oid: entry.oid };
                 let opened = is_certain.then_some((attr, reference));
-                Ok(Created::Existing(entry, opened))
+                Created::Existing(entry, opened)
             }
             Creation::Existing(entry, attr) => {
                 if attr.is_some() {
                     // The engine holds it now; whoever wants it open asks by itself.
                     self.link(entry.oid.home())?.open_references.forget_stray(entry.oid);
                 }
-                Ok(Created::Existing(entry, None))
+                Created::Existing(entry, None)
             }
-        }
+        };
+        Ok((created, along))
     }
 
     /// A request that may make an object on its target and holds it open then.
-    fn call_opening<'a, R: TypedRequest<'a>>(
+    fn call_opening<'a, R: TypedRequest<'a>, V>(
         self: &Arc<Self>,
         target: TargetId,
         request: R,
-        made: impl FnOnce(&R::Reply) -> Option<Oid>,
-    ) -> Result<(R::Reply, Option<OpenReference>)> {
+        read: impl FnOnce(R::Reply) -> V,
+        made: impl FnOnce(&V) -> Option<Oid>,
+    ) -> Result<(V, Option<OpenReference>)> {
         let link = self.link(target)?;
         let turn = link.open_references.begin_create();
-        let reply = self.call(target, request);
+        let reply = self.call(target, request).map(read);
         let made = reply.as_ref().ok().and_then(made);
         link.open_references.end_create(turn, made);
         Ok((reply?, made.map(|oid| OpenReference { pool: Arc::clone(self), oid })))
@@ -319,7 +342,8 @@ impl Pool {
         inode: NewInode,
     ) -> Result<(Box<Attr>, OpenReference)> {
         let request = CreateUnlinked { container, inode };
-        let (attr, reference) = self.call_opening(home, request, |attr| Some(attr.oid))?;
+        let made = self.call_opening(home, request, |attr| attr, |attr| Some(attr.oid));
+        let (attr, reference) = made?;
         let reference =
             reference.ok_or_else(|| self.broken_protocol(home, Failure::OTHER_REPLY))?;
         Ok((attr, reference))

@@ -2,7 +2,7 @@
 //! it is not made once more, also by another run of the engine.
 
 use azekura_proto::attr::FileKind;
-use azekura_proto::message::{RenameMode, Reply, Request};
+use azekura_proto::message::{RenameMode, Reply, Request, ShardRef};
 use azekura_proto::{Oid, Status};
 use azekura_store::Space;
 
@@ -92,6 +92,38 @@ impl Fate {
             }
         }
     }
+}
+
+#[test]
+fn a_file_is_leased_to_its_maker_once_and_before_anybody_else_sees_it() {
+    let pool = Pool::new();
+    let service = pool.service();
+    let (mut one, mut two) = (Client::of(&service, ONE), Client::of(&service, TWO));
+    let target = service.node().entry_target(pool.root, b"thing");
+    let make = |kind| Request::CreateToWrite {
+        dir: pool.root,
+        name: b"thing",
+        inode: new_inode(kind),
+        guard: None,
+    };
+    assert_eq!(one.ask(target, &make(FileKind::Directory)), Err(Status::Invalid));
+    let request = make(FileKind::Regular);
+    let made = one.ask(target, &request).unwrap();
+    let Reply::CreatedToWrite { attr, lease_ms, version } = made else { panic!("{made:?}") };
+    assert!(lease_ms > 0);
+    let data = ShardRef { oid: attr.oid, shard: 0, is_file: true };
+    let lease = Request::LeaseWrite { data, instead_of: None };
+    match two.ask(target, &lease) {
+        Ok(Reply::Leased { lease_ms: 0, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let write = Request::WriteLeased { data, offset: 0, epoch: version };
+    assert!(matches!(one.ask(target, &write), Ok(Reply::Leased { .. })));
+    let found = two.ask(target, &request).unwrap();
+    let Reply::Entry { entry, .. } = found else { panic!("{found:?}") };
+    assert_eq!(entry.oid, attr.oid, "who comes second finds it");
+    let Ok(Reply::Created(again)) = one.ask_again(target, &request) else { panic!() };
+    assert_eq!(again.oid, attr.oid);
 }
 
 #[test]

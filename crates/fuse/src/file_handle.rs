@@ -33,7 +33,6 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) struct FileHandle {
     pub(crate) open: OpenFile,
-    opened_at: Instant,
     privileges: Mutex<SeenPrivileges>,
     /// The version for which the kernel was told to drop what it had; and whether that is still to be
     /// noted as done, which the first read shows.
@@ -59,19 +58,12 @@ impl FileHandle {
         let seen = Some(Seen { privileges, since: now });
         Self {
             open,
-            opened_at: now,
             privileges: Mutex::new(SeenPrivileges { seen, changes: 0 }),
             drops,
             is_dropping: AtomicBool::new(drops.is_some()),
             range_owners: Mutex::default(),
             opened,
         }
-    }
-
-    /// Whether the file was opened no longer ago than `time`, to be read and nothing else.
-    pub(crate) fn is_read_since(&self, now: Instant, time: Duration) -> bool {
-        let is_new = now.saturating_duration_since(self.opened_at) <= time;
-        is_new && self.open.is_readable() && !self.open.is_writable()
     }
 
     /// The file is read through this handle: the version for which the kernel has dropped what it had, if

@@ -84,17 +84,6 @@ impl<T> Handles<T> {
         })
     }
 
-    /// Handles of which `is_it` holds, so many at most.
-    pub(crate) fn some(&self, most: usize, is_it: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
-        let mut found = Vec::new();
-        for shard in &self.shards {
-            let slots = shard.read();
-            let wanted = slots.slots.iter().flatten().filter(|handle| is_it(handle));
-            found.extend(wanted.take(most - found.len()).map(Arc::clone));
-        }
-        found
-    }
-
     fn place(number: u64) -> (usize, usize) {
         let number = number as usize;
         (number % SHARDS, number / SHARDS)
@@ -118,8 +107,6 @@ mod tests {
         assert_eq!(handles.get(u64::MAX), Err(Errno::BADF));
         assert_eq!(handles.find(|value| *value == 8).as_deref(), Some(&8));
         assert_eq!(handles.find(|value| *value == 7), None);
-        let small = |most| handles.some(most, |value| *value < 9).len();
-        assert_eq!((small(100), small(8), small(3), small(0)), (8, 8, 3, 0));
         let mut sum = 0;
         handles.for_each(|value| sum += value);
         assert_eq!(sum, 4950 - 7);

@@ -23,6 +23,7 @@ use crate::looked_up::LookedUpFiles;
 use crate::newborn::Newborns;
 use crate::privileges::AtFirstWrite;
 use crate::reader::{Reading, Trace};
+use crate::read_lately::ReadLately;
 use crate::reopened::ReopenedFiles;
 use crate::unsynced::Unsynced;
 use crate::walked::FirstWalk;
@@ -133,6 +134,7 @@ pub struct FileSystem {
     /// Where a path led that was asked for with the container.
     pub(crate) first_walk: FirstWalk,
     /// Far files that were opened a moment ago.
+    pub(crate) read_lately: ReadLately,
     pub(crate) reopened: ReopenedFiles,
     /// Far files that were looked up a moment ago, and opened with that.
     pub(crate) looked_up: LookedUpFiles,
@@ -214,6 +216,7 @@ impl FileSystem {
             cache,
             listed,
             first_walk: FirstWalk::default(),
+            read_lately: ReadLately::default(),
             reopened: ReopenedFiles::default(),
             looked_up: LookedUpFiles::default(),
             files,

@@ -26,6 +26,7 @@ mod ops;
 mod permission;
 mod privileges;
 mod reader;
+mod read_lately;
 mod reopened;
 mod unsynced;
 mod walked;

@@ -102,6 +102,8 @@ fn writes_are_kept_in_flight_under_leases_and_only_where_that_is_wanted() {
     let through = Namespace::new(fs, Credentials::ROOT);
     write_blocks(&through.open("/through", &OpenOptions::create()).unwrap(), 0..20, 2);
     // A single write needs no lease, nor does one that is to be durable.
+    client(&cluster).write("/single", b"made").unwrap();
+    leased = cluster.count("write_leased");
     let asked = cluster.count("lease_write");
     client(&cluster).write("/single", b"once").unwrap();
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::DSYNC;
@@ -109,6 +111,55 @@ fn writes_are_kept_in_flight_under_leases_and_only_where_that_is_wanted() {
     write_blocks(&durable, 0..20, 3);
     assert_eq!(cluster.count("write_leased"), leased);
     assert_eq!(cluster.count("lease_write"), asked);
+}
+
+#[test]
+fn a_file_that_is_made_to_be_written_is_leased_from_the_start() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+    let write = |path: &str, flags| {
+        let client = client(&cluster);
+        cluster.asked(|| {
+            let file = client.open(path, &OpenOptions::new(flags, 0o644)).unwrap();
+            let mut buffer = vec![0; BLOCK];
+            assert_eq!(file.read_at(&mut buffer, 0), Ok(0), "nothing is in it");
+            write_blocks(&file, 0..4, 1);
+            assert_eq!(file.read_at(&mut buffer, BLOCK as u64), Ok(BLOCK));
+            assert!(buffer == block(1, 1));
+            file.close().unwrap();
+        })
+    };
+    // On a busy machine a lease may run out while it is written.
+    let is_once_so = (0..5).any(|number| {
+        let asked = write(&format!("/{number}"), flags);
+        assert!(asked["create_to_write"] == 1 && !asked.contains_key("create"), "{asked:?}");
+        asked.get("write_leased") == Some(&4)
+            && ["lease_write", "write", "read"].iter().all(|kind| !asked.contains_key(*kind))
+    });
+    assert!(is_once_so);
+    let there = write("/0", flags);
+    assert!(there.contains_key("create_to_write"), "it may be there already: {there:?}");
+    assert!(client(&cluster).read("/0").unwrap() == contents(0..4, 1));
+    for flags in [flags | OFlags::EXCL, flags | OFlags::SYNC] {
+        let asked = write(&format!("/{}", flags.bits()), flags);
+        assert!(!asked.contains_key("create_to_write"), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_file_that_was_made_and_not_written_is_nobodys_to_wait_for_once_it_is_closed() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let (maker, other) = (client(&cluster), client(&cluster));
+    let begun = std::time::Instant::now();
+    for number in 0..10 {
+        let path = format!("/{number}");
+        maker.open(&path, &OpenOptions::create()).unwrap().close().unwrap();
+        assert_eq!(other.metadata(&path).unwrap().size, 0);
+        other.write(&path, b"other").unwrap();
+        assert_eq!(maker.read(&path).unwrap(), b"other");
+    }
+    let lease = Duration::from_millis(azekura_proto::limits::WRITE_LEASE_MS);
+    assert!(begun.elapsed() < 5 * lease, "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -148,6 +148,25 @@ fn where_one_is_is_told_again_without_asking_again() {
     // A file is asked for each time, and what the process does itself is known at once.
     let look = asked(&cluster, || assert!(told("/a/b/file").is_ok()));
     assert_eq!(look, just(&["lookup"]));
+    // What was not known yet is asked for together, as far as it leads.
+    for path in ["/a/b/file", "/a/b/none", "/a/none/x", "/a/b/file/x"] {
+        let wanted = far_root(&cluster).metadata(path).map(|_| path.as_bytes().to_vec());
+        let other = far_root(&cluster);
+        let look = asked(&cluster, || {
+            assert_eq!(other.canonicalize(b"", path).map(|(path, _)| path), wanted);
+        });
+        assert_eq!(look, just(&["walk"]), "{path}");
+    }
+    let other = far_root(&cluster);
+    let names: Vec<_> = (0..20).map(|number| format!("/a/b/{number}")).collect();
+    names.iter().for_each(|name| make(&cluster, name, b""));
+    let look = asked(&cluster, || {
+        for name in &names {
+            assert_eq!(other.canonicalize(b"", name).unwrap().0, name.as_bytes());
+        }
+    });
+    assert_eq!(look.get("read_directory"), Some(&2), "{look:?}");
+    assert!(look.values().sum::<u64>() < 8, "{look:?}");
     client.rename("/a/b", "/a/c", RenameMode::NoReplace).unwrap();
     assert_eq!(told("/a/b"), Err(Errno::NOENT));
     assert_eq!(told("/a/c"), Ok((b"/a/c".to_vec(), FileKind::Directory)));
@@ -260,16 +279,50 @@ fn attributes_of_open_files_are_asked_for_together() {
     let open: Vec<_> = files.iter().map(File::handle).collect();
     let fs = client.filesystem();
     std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
-    assert!(open.iter().all(|file| fs.leased_attr(file).is_none()), "their leases are over");
-    let asked = asked(&cluster, || fs.lease_attrs_of(&open));
-    assert_eq!(asked, BTreeMap::from([("lease_file".to_owned(), 10)]));
-    for (number, file) in open.iter().enumerate() {
-        assert_eq!(fs.leased_attr(file).unwrap().size as usize, 100 + number);
-    }
+    let together = asked(&cluster, || {
+        for (number, file) in open.iter().enumerate() {
+            assert_eq!(fs.getattr_open(file).unwrap().size as usize, 100 + number);
+        }
+    });
+    assert_eq!(together, BTreeMap::from([("lease_file".to_owned(), 10)]), "their leases were over");
+    // A file of its own is asked for by itself.
+    let alone = far_root(&cluster).open("/dir/0", &OpenOptions::read_only()).unwrap();
+    std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
+    assert_eq!(asked(&cluster, || drop(alone.metadata().unwrap())), just(&["get_attr"]));
     // What others change is not what is known any more.
+    fs.leased_attr(open[3]).unwrap();
     cluster.root().write("/dir/3", b"other").unwrap();
     assert!(fs.leased_attr(open[3]).is_none_or(|attr| attr.size == 5));
     assert_eq!(fs.getattr_open(open[3]).unwrap().size, 5);
+}
+
+#[test]
+fn short_files_that_are_read_again_are_leased_together_and_not_read_again() {
+    let cluster = far_pool(1);
+    let client = far_root(&cluster);
+    let open = |number: usize| {
+        make(&cluster, &format!("/dir/{number}"), &contents(100 + number));
+        client.open(format!("/dir/{number}"), &OpenOptions::read_only()).unwrap()
+    };
+    let files: Vec<_> = (0..10).map(open).collect();
+    let read_all = |lengths: &dyn Fn(usize) -> usize| {
+        for (number, file) in files.iter().enumerate() {
+            let mut buffer = vec![0; 4096];
+            let got = file.read_at(&mut buffer, 0).unwrap();
+            assert_eq!(buffer[..got], contents(lengths(number)));
+        }
+    };
+    assert_eq!(asked(&cluster, || read_all(&|number| 100 + number)), BTreeMap::new());
+    let after_leases = || {
+        std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
+    };
+    after_leases();
+    let again = asked(&cluster, || read_all(&|number| 100 + number));
+    assert_eq!(again, BTreeMap::from([("lease_file".to_owned(), 10)]));
+    after_leases();
+    make(&cluster, "/dir/4", &contents(50));
+    let again = asked(&cluster, || read_all(&|number| if number == 4 { 50 } else { 100 + number }));
+    assert_eq!(again.get("lease_file"), Some(&10), "{again:?}");
 }
 
 #[test]

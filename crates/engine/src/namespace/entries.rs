@@ -20,7 +20,7 @@ use crate::records::stored::load_unless;
 use crate::records::update::Update;
 use crate::requests::retry::{Caller, FirstAnswer};
 use crate::requests::sessions::Session;
-use crate::target::{Guard, RECORD_WAIT, Target};
+use crate::target::{Guard, LeaseKind, RECORD_WAIT, Target};
 use crate::transaction::action::{Actor, put_inode};
 use crate::transaction::coordinator::{Parts, run};
 use crate::transaction::key_locks::LockKey;
@@ -152,18 +152,44 @@ pub(super) fn directory_is(node: &Node, dir: Oid, guard: &DirectoryGuard) -> Res
     Ok(found == *guard)
 }
 
-/// Answer to `Create`, and with a guard of the directory to `CreateGuarded`.
+/// What becomes of an object for its maker.
+#[derive(Clone, Copy)]
+pub(crate) enum Opening<'s> {
+    Not,
+    /// It is held open.
+    Open(&'s Session),
+    /// A file is held open, and its shard here leased to be written.
+    ToWrite(&'s Session),
+}
+
+impl<'s> Opening<'s> {
+    fn session(self) -> Option<&'s Session> {
+        match self {
+            Self::Not => None,
+            Self::Open(session) | Self::ToWrite(session) => Some(session),
+        }
+    }
+}
+
+/// Answer to `Create`, with a guard of the directory to `CreateGuarded`, and to `CreateToWrite`.
 pub(crate) fn create(
     node: &Node,
     target: &Target,
     caller: &Caller,
-    session: Option<&Session>,
+    opening: Opening<'_>,
     place: (Oid, &[u8], Option<&DirectoryGuard>),
     new: &NewInode,
 ) -> Answer {
     let (dir, name, guard) = place;
     check_name(name)?;
     check_new(new)?;
+    let session = opening.session();
+    if matches!(opening, Opening::ToWrite(_)) {
+        if new.kind != FileKind::Regular {
+            return Err(Status::Invalid);
+        }
+        target.record_leases(LeaseKind::Write)?;
+    }
     let again = |oid| created_again(node, target, session, oid, (Some(dir), new));
     let created_before = || match caller.first_answer(&target.store)? {
         Some(FirstAnswer::Created(oid)) => Ok(Some(oid)),
@@ -211,8 +237,18 @@ pub(crate) fn create(
     if let Some(session) = session {
         node.sessions.open(session, oid)?;
     }
+    // Before anybody else can find it.
+    let lease = match opening {
+        Opening::ToWrite(session) => {
+            Some(target.leases.grant_write((oid, 0), session.id, None, || false))
+        }
+        Opening::Not | Opening::Open(_) => None,
+    };
     if let Err(status) = update.commit() {
         if let Some(session) = session {
+            if let Some(lease) = lease {
+                target.leases.release((oid, 0), session.id, lease.version);
+            }
             node.sessions.release(session, oid);
         }
         return Err(status);
@@ -222,7 +258,15 @@ pub(crate) fn create(
     let mut attr = newborn(oid, &inode);
     // In the answer alone: the exact time is later than the others of the new object.
     attr.btime = DirectoryChange { time: actor.changed }.as_birth();
-    Ok(Reply::Created(Box::new(attr)))
+    let attr = Box::new(attr);
+    Ok(match lease {
+        Some(lease) => Reply::CreatedToWrite {
+            attr,
+            lease_ms: lease.lease.as_millis() as u32,
+            version: lease.version,
+        },
+        None => Reply::Created(attr),
+    })
 }
 
 /// The attributes of an object that nobody has done anything with.

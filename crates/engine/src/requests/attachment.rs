@@ -229,7 +229,7 @@ impl Attachment {
             created: slot.created.filter(|_| slot.sequence == head.sequence),
         };
         let answer = dispatch(node, target, &asker(caller), request, bulk);
-        if let Ok(Reply::Created(attr)) = &answer {
+        if let Ok(Reply::Created(attr) | Reply::CreatedToWrite { attr, .. }) = &answer {
             slot.created = Some(attr.oid);
         }
         answer

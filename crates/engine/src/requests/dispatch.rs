@@ -10,6 +10,7 @@ use azekura_proto::{Oid, PoolMap, Status};
 use crate::background::reclaim;
 use crate::check;
 use crate::data::{append, descriptors, files, shards, values};
+use crate::namespace::entries::Opening;
 use crate::namespace::numbered::{self, Numbered, Times};
 use crate::namespace::rename::{EntryName, rename};
 use crate::namespace::{
@@ -100,12 +101,16 @@ pub(crate) fn dispatch(
             walk::walk(node, target, asker, (*dir, path), *with_dir)
         }
         Request::Create { dir, name, inode, open } => {
-            let session = if *open { Some(need(session)?.as_ref()) } else { None };
-            entries::create(node, target, caller, session, (*dir, name, None), inode)
+            let opening = if *open { Opening::Open(need(session)?) } else { Opening::Not };
+            entries::create(node, target, caller, opening, (*dir, name, None), inode)
         }
         Request::CreateGuarded { dir, name, inode, open, guard } => {
-            let session = if *open { Some(need(session)?.as_ref()) } else { None };
-            entries::create(node, target, caller, session, (*dir, name, Some(guard)), inode)
+            let opening = if *open { Opening::Open(need(session)?) } else { Opening::Not };
+            entries::create(node, target, caller, opening, (*dir, name, Some(guard)), inode)
+        }
+        Request::CreateToWrite { dir, name, inode, guard } => {
+            let opening = Opening::ToWrite(need(session)?);
+            entries::create(node, target, caller, opening, (*dir, name, guard.as_ref()), inode)
         }
         Request::CreateNumbered { dir, name, oid, inode, born, open, guard, under } => {
             let (dir, oid, born, is_opened) = (*dir, *oid, *born, *open);

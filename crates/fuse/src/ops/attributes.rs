@@ -1,13 +1,11 @@
 //! Attributes, symlink texts, and the space of the whole.
 
-use std::iter;
 use std::time::Duration;
 
 use azekura_posix::{Access, Attr, AttrUpdate, Errno, Oid, Privileges};
 
 use crate::answer::Result;
 use crate::convert;
-use crate::file_handle::FileHandle;
 use crate::front_end::FrontEnd;
 use crate::kernel::{self, Header, SetAttr, Statfs};
 use crate::view::View;
@@ -16,10 +14,6 @@ use crate::view::View;
 const FRAGMENT_BYTES: u64 = 4096;
 /// Transfer size that programs are told, in bytes.
 const BLOCK_BYTES: u32 = 1024 * 1024;
-/// Open files whose attributes are asked for together.
-const LEASED_TOGETHER_MAX: usize = 64;
-/// For so long after they were opened.
-const LEASED_AGAIN_FOR: Duration = Duration::from_secs(15);
 
 impl FrontEnd {
     /// Attributes, and for how long the kernel may keep them. `fh` is the file through which it asks.
@@ -56,25 +50,6 @@ impl FrontEnd {
             return None;
         }
         let file = self.files.find(|file| file.open.oid() == oid && file.open.is_readable())?;
-        self.fs.leased_attr(&file.open).or_else(|| self.lease_attrs_with(oid))
-    }
-
-    /// The same where the leases are over: if others were opened a moment ago, as with a linker that goes through all of its
-    /// files once more, those are asked for together with this one. Not of files that are kept open: who writes to them would
-    /// have to wait for leases again and again.
-    fn lease_attrs_with(&self, oid: Oid) -> Option<Attr> {
-        let now = self.now();
-        let is_read = |file: &FileHandle| file.is_read_since(now, LEASED_AGAIN_FOR);
-        let file = self.files.find(|file| file.open.oid() == oid && is_read(file))?;
-        let is_due = |other: &FileHandle| {
-            is_read(other) && other.open.oid() != oid && self.fs.leased_attr(&other.open).is_none()
-        };
-        let others = self.files.some(LEASED_TOGETHER_MAX - 1, is_due);
-        if others.is_empty() {
-            return None;
-        }
-        let all: Vec<_> = iter::once(&file).chain(&others).map(|file| &file.open).collect();
-        self.fs.lease_attrs_of(&all);
         self.fs.leased_attr(&file.open)
     }
 

@@ -444,6 +444,33 @@ impl Namespace {
         Ok(attr)
     }
 
+    /// Looks at a name of a path of which each is looked at, for a call that only looks: what lies far away is asked for
+    /// together with the names behind it, or has come with a listing.
+    fn look_on(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Attr> {
+        if !self.looks_along() {
+            return self.look_at_last(dir, name);
+        }
+        if walk.end.is_none() {
+            if let Some((attr, _)) = self.fs.look_at_listed(&self.caller, dir, name)? {
+                return Ok(*attr);
+            }
+            if !walk.rest.is_empty() {
+                walk.end = self.look_along(dir, &walk.names_from(name))?;
+                if let Some(attr) = self.believed_directory(dir, name)? {
+                    return Ok(attr);
+                }
+            }
+        }
+        match walk.end.take().and_then(|end| end.of(dir, name)) {
+            Some(Told::There(found, _)) => self.fs.lookup_met(&self.caller, dir, name, found),
+            Some(Told::Absent) => {
+                self.fs.check_search(&self.caller, dir)?;
+                Err(Errno::NOENT)
+            }
+            None => self.look_at_last(dir, name),
+        }
+    }
+
     /// The absolute path of what `path` leads to, below the root, without symlinks, dots and repeated
     /// slashes (empty for the root itself), and its attributes. `base` is that path of the directory
     /// that relative paths count from.
@@ -458,7 +485,7 @@ impl Namespace {
         if path.len() >= PATH_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let mut walk = Walk::new(path, 0);
+        let mut walk = Walk { wants_last: true, ..Walk::new(path, 0) };
         let (mut at, mut done) =
             if path[0] == b'/' { (self.fs.root(), Vec::new()) } else { (self.base, base.to_vec()) };
         // The attributes of `at`, where they have come along.
@@ -476,7 +503,7 @@ impl Namespace {
             }
             let attr = match self.believed_directory(at, &name)? {
                 Some(attr) => attr,
-                None => self.look_at_last(at, &name)?,
+                None => self.look_on(at, &name, &mut walk)?,
             };
             if attr.kind == FileKind::Symlink {
                 let text = self.text_of(attr.oid)?;

@@ -82,9 +82,7 @@ impl FileSystem {
             return Ok(attr);
         }
         let settled = self.writing.settle_to_ask(file.oid(), WriteLeases::Keep)?;
-        if self.config().cache != CachePolicy::None
-            && let Some(attr) = file.reader.attr()
-        {
+        if let Some(attr) = self.leased_attr(file) {
             return Ok(attr);
         }
         let attr = self.attr_of(settled)?;
@@ -93,36 +91,40 @@ impl FileSystem {
         Ok(*attr)
     }
 
-    /// The attributes of an open file, if it is read under leases that cover them now. Nobody is asked.
+    /// The attributes of an open file, if it is read under leases that cover them. Where these are over, they are asked for
+    /// together with those of other files, if there are some that were opened a moment ago; else nobody is asked.
     pub fn leased_attr(&self, file: &OpenFile) -> Option<Attr> {
         let is_kept = self.config().cache != CachePolicy::None;
-        let may_tell = is_kept && !self.writing.has_unsettled(file.oid());
-        if may_tell { file.reader.attr() } else { None }
+        if !is_kept || self.writing.has_unsettled(file.oid()) {
+            return None;
+        }
+        file.reader.attr().or_else(|| self.lease_with_others(file).then(|| file.reader.attr())?)
     }
 
-    /// Asks for the attributes of far files that are open for reading and whose leases are over, for all at once and under
-    /// new leases: from then on [`FileSystem::leased_attr`] knows those that came. Of the others nothing is known, as
-    /// before.
-    pub fn lease_attrs_of(&self, files: &[&OpenFile]) {
-        let mut batch = Batch::with_capacity(files.len());
-        let questions: Vec<_> = files
+    /// Asks for new leases of a far file that was opened to be read, with its attributes, together with others that were
+    /// opened a moment ago: for all at once whose are over. False if there are no others.
+    pub(super) fn lease_with_others(&self, file: &OpenFile) -> bool {
+        let due = self.read_lately.due_with(&file.reader, self.now());
+        let mut batch = Batch::with_capacity(due.len());
+        let questions: Vec<_> = due
             .iter()
-            .filter(|file| !self.writing.has_unsettled(file.oid()))
-            .filter_map(|file| {
-                let asked = file.reader.ask_attr()?;
-                let oid = file.oid();
-                Some((file, asked, batch.add(Call::new(oid.home(), LeaseFile { oid }))))
+            .filter(|(oid, _)| !self.writing.has_unsettled(*oid))
+            .filter_map(|(oid, reader)| {
+                let asked = reader.ask_attr()?;
+                let request = LeaseFile { oid: *oid };
+                Some((reader, asked, batch.add(Call::new(oid.home(), request))))
             })
             .collect();
-        if questions.is_empty() {
-            return;
+        if questions.len() < 2 {
+            return false;
         }
         let mut replies = self.pool().call_batch(batch);
-        for (file, asked, ticket) in questions {
+        for (reader, asked, ticket) in questions {
             if let Ok(leased) = replies.take(ticket) {
-                file.reader.take_attr(asked, leased);
+                reader.take_attr(asked, leased);
             }
         }
+        true
     }
 
     /// Whether the caller may do this; checked here even where the kernel checks operations.

@@ -7,7 +7,7 @@ use azekura_client::{ClientError, Created};
 use azekura_proto::attr::{DirectoryChange, DirectoryGuard, FileKind, Inheritance, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::check_name;
-use azekura_proto::message::typed::{Create, CreateGuarded, Creation};
+use azekura_proto::message::typed::{Create, CreateGuarded, Creation, Leased};
 use azekura_proto::{Attr, ObjectClass, Oid, Status};
 use rustix::fs::OFlags;
 
@@ -343,22 +343,23 @@ impl FileSystem {
                 let or_open = found == Found::Open
                     && !flags.contains(OFlags::EXCL)
                     && self.reading.is_far(self.entry_target(dir, name));
-                let created = match guard {
-                    Some(guard) => self.pool().create_guarded(dir, name, inode, guard, or_open),
-                    None => self.pool().create(dir, name, inode, or_open),
-                };
-                match created {
-                    Ok(Created::New(mut attr, reference)) => {
+                let asked_at = self.now();
+                match self.create_opened((dir, name), inode, guard, (flags, or_open)) {
+                    Ok((Created::New(mut attr, reference), lease)) => {
                         if let Some(guard) = guard {
                             self.cache.confirm_dir(asked, dir, guard);
                         }
                         self.note_new_entry(dir, &mut attr, None);
                         self.newborns.note_entry(dir, name, &attr);
                         let file = self.handle(reference, &attr, caller, flags);
+                        if let Some(leased) = lease {
+                            let leased = (asked_at, leased);
+                            file.writer.begin_leased(&self.writing, &file.layout, leased);
+                        }
                         return Ok((*attr, file));
                     }
                     // What this process has written to it may not have arrived.
-                    Ok(Created::Existing(entry, Some((attr, reference))))
+                    Ok((Created::Existing(entry, Some((attr, reference))), _))
                         if !self.writing.has_unsettled(entry.oid) =>
                     {
                         match self.opened(caller, *attr, reference, flags) {
@@ -367,7 +368,7 @@ impl FileSystem {
                             other => return other,
                         }
                     }
-                    Ok(Created::Existing(entry, _)) => (entry.oid, entry.kind),
+                    Ok((Created::Existing(entry, _), _)) => (entry.oid, entry.kind),
                     Err(ClientError::Status(Status::ConditionFailed)) if guard.is_some() => {
                         self.cache.forget_dir(dir);
                         (parent, guard) = (self.parent_attr(dir)?, None);
@@ -384,6 +385,30 @@ impl FileSystem {
             }
         }
         Err(Errno::BUSY)
+    }
+
+    /// Makes a file and opens it. What is far away and going to be written comes with a lease for that; not what is made
+    /// exclusively, which may be there for others to see that it is, nor what is appended to or written through.
+    fn create_opened(
+        &self,
+        (dir, name): (Oid, &[u8]),
+        inode: NewInode,
+        guard: Option<DirectoryGuard>,
+        (flags, or_open): (OFlags, bool),
+    ) -> std::result::Result<(Created, Option<Leased>), ClientError> {
+        let pool = self.pool();
+        if access_of(flags).write
+            && !flags.intersects(OFlags::EXCL | OFlags::APPEND | OFlags::DSYNC | OFlags::SYNC)
+            && self.writing.leases_new(self.entry_target(dir, name))
+        {
+            let made = pool.create_to_write(dir, name, inode, guard, or_open);
+            return made.map(|(created, leased)| (created, Some(leased)));
+        }
+        let created = match guard {
+            Some(guard) => pool.create_guarded(dir, name, inode, guard, or_open),
+            None => pool.create(dir, name, inode, or_open),
+        };
+        created.map(|created| (created, None))
     }
 
     /// A directory in which a name is to be made. What is known of it from longer ago than it may be

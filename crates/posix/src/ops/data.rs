@@ -41,7 +41,14 @@ impl FileSystem {
             return Ok(got);
         }
         let settled = self.writing.settle(file.oid(), WriteLeases::Keep)?;
-        match file.reader.read(&self.reading, &file.layout, offset, buffer) {
+        let mut read = file.reader.read(&self.reading, &file.layout, offset, buffer);
+        if matches!(read, Err(Direct::BeyondKnownEnd))
+            && file.reader.has_brought(offset)
+            && self.lease_with_others(file)
+        {
+            read = file.reader.read(&self.reading, &file.layout, offset, buffer);
+        }
+        match read {
             Ok(got) => Ok(got),
             Err(Direct::BeyondKnownEnd) => {
                 let got = self.read_past_end(settled, file, offset, buffer)?;

@@ -125,6 +125,7 @@ impl FileSystem {
         let opened = self.opened(caller, attr, reference, flags);
         Some(opened.map(|(attr, mut file)| {
             file.reader = reader;
+            self.note_read(&file);
             (attr, file)
         }))
     }
@@ -185,6 +186,7 @@ impl FileSystem {
         let target = self.entry_target(dir, name);
         let wants_lease = access_of(flags) == READING && self.reading.is_far(target);
         if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {
+            self.note_read(&opened.1);
             return Ok(Named::Open(Box::new(opened)));
         }
         let asked = wants_lease.then(|| (self.now(), self.changes.counts()));
@@ -215,6 +217,7 @@ impl FileSystem {
                         let range = ByteRange::between(start, attr.size);
                         file.reader.take_brought(&self.reading, range, brought);
                     }
+                    self.note_read(&file);
                 }
                 Ok(Named::Open(Box::new((attr, file))))
             }
@@ -225,6 +228,11 @@ impl FileSystem {
             _ if flags.contains(OFlags::DIRECTORY) => Err(Errno::NOTDIR),
             _ => Err(Errno::NXIO),
         }
+    }
+
+    /// A far file is opened to be read, under leases that have come with its opening.
+    fn note_read(&self, file: &OpenFile) {
+        self.read_lately.note(file.oid(), &file.reader, self.now());
     }
 
     /// Goes on with what an engine holds open now, and has these attributes.

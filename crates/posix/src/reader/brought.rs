@@ -41,6 +41,11 @@ impl Brought {
         (self.range.intersection(read) == read).then(|| parts().collect())
     }
 
+    /// Whether all from an offset on is here.
+    pub(super) fn begins_at_most_at(&self, offset: u64) -> bool {
+        self.range.offset <= offset
+    }
+
     /// What came with the opening.
     pub(super) fn came(&self) -> &Part {
         &self.came

@@ -135,6 +135,11 @@ impl FileReader {
         self.readahead()?.lock().await_attr(counts, &mut counts.room())
     }
 
+    /// Whether all from an offset on has come with the file's opening, or before: under a lease it need not be asked for.
+    pub(crate) fn has_brought(&self, offset: u64) -> bool {
+        self.readahead().is_some_and(|readahead| readahead.lock().has_brought(offset))
+    }
+
     /// To be called before the lease of the file's home is asked for beside other requests. `None` where
     /// the file is not read under leases, or none are to be had now.
     pub(crate) fn ask_attr(&self) -> Option<AttrAsked> {

@@ -312,6 +312,12 @@ impl Readahead {
         self.file.attr().cloned()
     }
 
+    /// Whether all bytes from an offset on were asked for with the opening of the file, or before.
+    pub(super) fn has_brought(&self, offset: u64) -> bool {
+        let reaches_back = |brought: &Brought| brought.begins_at_most_at(offset);
+        self.whole.is_some() || self.brought.as_ref().is_some_and(reaches_back)
+    }
+
     /// To be called before the home's lease is asked for with the attributes, beside other requests.
     /// `None` if none is to be had now.
     pub(super) fn ask_attr(&mut self) -> Option<AttrAsked> {

@@ -3,9 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use azekura_policy::WritePolicy;
 use azekura_proto::TargetId;
+use azekura_proto::message::typed::Leased;
 
 use super::queue::LockedQueue;
 use super::writing::{Attached, Settled, WriteLeases, Writing};
@@ -66,6 +68,25 @@ impl FileWriter {
             return Way::Through;
         }
         Way::MayBeFar { has_written: AtomicBool::new(false), attached: OnceLock::new() }
+    }
+
+    /// A write lease has come with the answer to the file's creation, which was asked for then: the file is empty under it.
+    pub(crate) fn begin_leased(
+        &self,
+        writing: &Arc<Writing>,
+        layout: &FileLayout,
+        (asked, leased): (Instant, Leased),
+    ) {
+        debug_assert!(!self.is_synchronous, "each write of it waits");
+        if leased.lease_ms == 0 {
+            return;
+        }
+        let oid = layout.oid();
+        let new = Attached::new(writing, oid);
+        new.queue.lock(&writing.links).keep_lease_of_new(oid.home(), asked, leased);
+        let way = Way::MayBeFar { has_written: AtomicBool::new(true), attached: new.into() };
+        // Nobody else has the file open here yet.
+        let _ = self.way.set(way);
     }
 
     /// Writes without waiting for the answer, if the file is far and it can be done safely. `may_read_back`: the

@@ -56,6 +56,13 @@ impl Asked {
 }
 
 impl Own {
+    /// Of a file that has just been made, by a change that is over.
+    pub(super) fn of_new(oid: Oid, epoch: u64, links: &Links) -> Option<Self> {
+        let contents = Contents::of_empty(&links.own_budget);
+        let changes = links.changes.now_of(oid).wrapping_add(1);
+        links.changes.are_counted().then_some(Self { epoch, contents, attr: None, changes })
+    }
+
     /// Takes in what has been sent, by a change that is under way. False if that does not go.
     pub(super) fn write(&mut self, links: &Links, oid: Oid, offset: u64, bytes: &[u8]) -> bool {
         let is_only_change = self.changes == links.changes.now_of(oid);

@@ -19,6 +19,8 @@ use crate::errno::of_client;
 use crate::layout::Piece;
 use crate::{Errno, Result};
 
+/// The shard that lies at a file's home.
+const HOME_SHARD: u16 = 0;
 /// For this long after others have come no lease is asked for.
 const REFUSAL: Duration = Duration::from_millis(LEASE_REFUSAL_MS);
 /// What has not arrived for so long is sent again only if nobody else has been there since.
@@ -373,6 +375,16 @@ impl LockedQueue<'_> {
         let contents = (with_contents && is_quiet).then(|| Asked::new(self.data(0)));
         // An engine that cannot be reached is met by the write itself.
         self.ask(&wanted, contents).unwrap_or(false)
+    }
+
+    /// Keeps the lease of a file that has just been made, asked for then: nothing is in it yet.
+    pub(super) fn keep_lease_of_new(&mut self, home: TargetId, asked: Instant, leased: Leased) {
+        let half = Duration::from_millis(u64::from(leased.lease_ms) / 2);
+        let lease =
+            Lease { target: home, epoch: leased.version, may_answer_until: asked + half };
+        self.state.leases.insert(HOME_SHARD, lease);
+        self.state.last_write = Some(self.links.now());
+        self.state.own = Own::of_new(self.queue.oid, leased.version, self.links);
     }
 
     /// Asks for leases, in place of others where epochs are given.

@@ -33,6 +33,7 @@ impl Request<'_> {
             Self::ContainerCreate { .. }
             | Self::Create { .. }
             | Self::CreateGuarded { .. }
+            | Self::CreateToWrite { .. }
             | Self::CreateUnlinked { .. }
             | Self::Unlink { .. }
             | Self::RemoveDirectory { .. }

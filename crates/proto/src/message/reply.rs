@@ -177,6 +177,15 @@ pub enum Reply {
     },
     /// The engine's time.
     Time(Timestamp),
+    /// A new file, which is empty, and a write lease of its shard at home.
+    CreatedToWrite {
+        /// Its attributes.
+        attr: Box<Attr>,
+        /// As in `Leased`.
+        lease_ms: u32,
+        /// As in `Leased`.
+        version: u64,
+    },
 }
 
 impl Reply {

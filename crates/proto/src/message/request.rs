@@ -708,6 +708,21 @@ pub enum Request<'a> {
         /// The request, encoded as in a frame.
         request: Vec<u8>,
     },
+
+    // -- writes in flight, once more
+    /// `Create` of a regular file that is held open, or `CreateGuarded`, with a write lease of its shard at home as by
+    /// `LeaseWrite`, given before anybody else can see the file: so it is empty until its maker writes to it.
+    /// Answer: `CreatedToWrite`; `Created` to a request that is sent again; else as to these.
+    CreateToWrite {
+        /// The directory.
+        dir: Oid,
+        /// The name.
+        name: &'a [u8],
+        /// What it starts with.
+        inode: NewInode,
+        /// By what of the directory it was judged, if that was not asked for just now.
+        guard: Option<DirectoryGuard>,
+    },
 }
 
 impl Request<'_> {
@@ -798,6 +813,7 @@ impl Request<'_> {
             Self::Time => "time",
             Self::Relay { .. } => "relay",
             Self::OnBehalf { .. } => "on_behalf",
+            Self::CreateToWrite { .. } => "create_to_write",
         }
     }
 }

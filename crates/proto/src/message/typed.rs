@@ -330,6 +330,20 @@ requests! {
         dir: Oid, name: &'a [u8], oid: Oid, inode: NewInode, born: Timestamp, open: bool,
         guard: DirectoryGuard, under: Option<NamesLease>
     } -> Leased, Reply::Leased { lease_ms, version } => Leased { lease_ms, version };
+    CreateToWrite<'a> { dir: Oid, name: &'a [u8], inode: NewInode, guard: Option<DirectoryGuard> }
+        -> (Creation, Leased),
+        reply @ (Reply::CreatedToWrite { .. } | Reply::Created(_) | Reply::Entry { .. }) =>
+            creation_to_write(reply)?;
+}
+
+/// No lease comes with what is not new.
+fn creation_to_write(reply: Reply) -> Option<(Creation, Leased)> {
+    match reply {
+        Reply::CreatedToWrite { attr, lease_ms, version } => {
+            Some((Creation::New(attr), Leased { lease_ms, version }))
+        }
+        reply => Some((creation(reply)?, Leased { lease_ms: 0, version: 0 })),
+    }
 }
 
 fn walked(

@@ -136,7 +136,10 @@ impl Pool {
 fn has_record(request: &Request<'_>) -> bool {
     let makes_inode = matches!(
         request,
-        Request::Create { .. } | Request::CreateGuarded { .. } | Request::CreateUnlinked { .. }
+        Request::Create { .. }
+        | Request::CreateGuarded { .. }
+        | Request::CreateToWrite { .. }
+        | Request::CreateUnlinked { .. }
     );
     request.needs_exact_retry() && !makes_inode
 }

@@ -1,0 +1,103 @@
+//! Far files that were opened a moment ago to be read. Whoever comes back to one of them after its leases have run out, as
+//! a linker goes through all of its files once more, mostly comes back to the others too. Owns which are then worth being
+//! asked for together; never of files that are kept open for longer, whose writers would have to wait for leases again and
+//! again. It asks nobody, and keeps nothing open.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use azekura_proto::Oid;
+use parking_lot::Mutex;
+
+use crate::reader::FileReader;
+
+/// Files that are remembered, and asked for together.
+const FILES_MAX: usize = 64;
+/// Files that were opened longer ago are asked for by themselves.
+const LATELY: Duration = Duration::from_secs(15);
+
+/// The files, the latest at the end.
+#[derive(Debug, Default)]
+pub(crate) struct ReadLately(Mutex<VecDeque<Opened>>);
+
+#[derive(Debug)]
+struct Opened {
+    oid: Oid,
+    reader: Weak<FileReader>,
+    at: Instant,
+}
+
+impl ReadLately {
+    /// A far file is opened, to be read and nothing else.
+    pub(crate) fn note(&self, oid: Oid, reader: &Arc<FileReader>, now: Instant) {
+        let reader = Arc::downgrade(reader);
+        let mut files = self.0.lock();
+        // One that is opened again may be read as before.
+        files.retain(|file| !Weak::ptr_eq(&file.reader, &reader));
+        if files.len() == FILES_MAX {
+            files.pop_front();
+        }
+        files.push_back(Opened { oid, reader, at: now });
+    }
+
+    /// A file whose leases are over and those whose are as well, if it is one of several.
+    pub(crate) fn due_with(&self, reader: &Arc<FileReader>, now: Instant) -> Vec<Due> {
+        let is_late = |file: &Opened| now.saturating_duration_since(file.at) <= LATELY;
+        let open: Vec<Due> = {
+            let files = self.0.lock();
+            let open = |file: &Opened| Some((file.oid, file.reader.upgrade()?));
+            files.iter().filter(|file| is_late(file)).filter_map(open).collect()
+        };
+        if open.len() < 2 || !open.iter().any(|(_, other)| Arc::ptr_eq(other, reader)) {
+            return Vec::new();
+        }
+        open.into_iter().filter(|(_, reader)| reader.attr().is_none()).collect()
+    }
+}
+
+/// A file whose leases are over.
+pub(crate) type Due = (Oid, Arc<FileReader>);
+
+#[cfg(test)]
+mod tests {
+    use azekura_proto::{ContainerId, ObjectClass, TargetId};
+
+    use super::*;
+
+    fn oid(serial: u64) -> Oid {
+        Oid::new(ContainerId(1), ObjectClass::S1, TargetId(0), serial)
+    }
+
+    #[test]
+    fn files_that_are_open_and_were_opened_lately_are_due_together() {
+        let (files, now) = (ReadLately::default(), Instant::now());
+        let readers: Vec<_> = (0..4).map(|_| Arc::new(FileReader::new(0))).collect();
+        let [old, one, other, closed] = &readers[..] else { unreachable!() };
+        files.note(oid(1), old, now);
+        let later = now + LATELY;
+        files.note(oid(2), one, later);
+        assert!(files.due_with(one, later + Duration::from_secs(1)).is_empty(), "it is alone");
+        files.note(oid(3), other, later);
+        let gone = Arc::new(FileReader::new(0));
+        files.note(oid(4), &gone, later);
+        drop(gone);
+        let due = |reader| {
+            let due = files.due_with(reader, later + Duration::from_secs(1)).into_iter();
+            due.map(|(oid, _)| oid).collect::<Vec<_>>()
+        };
+        assert_eq!(due(one), [oid(2), oid(3)]);
+        assert!(due(old).is_empty() && due(closed).is_empty(), "others have no part in it");
+    }
+
+    #[test]
+    fn few_are_remembered() {
+        let (files, now) = (ReadLately::default(), Instant::now());
+        let readers: Vec<_> = (0..2 * FILES_MAX).map(|_| Arc::new(FileReader::new(0))).collect();
+        for (serial, reader) in (0..).zip(&readers) {
+            files.note(oid(serial), reader, now);
+        }
+        let last = readers.last().unwrap();
+        assert_eq!(files.due_with(last, now).len(), FILES_MAX);
+    }
+}
