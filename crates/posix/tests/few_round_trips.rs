@@ -100,6 +100,13 @@ fn the_names_of_a_path_are_looked_up_together() {
     assert_eq!(look, just(&["container_open", "walk"]));
     let last = far_root(&cluster).look_at("/a/b/c", true).unwrap();
     assert_eq!(last.kind, FileKind::Directory);
+    // A process with children believes nothing of it, but asks for as much at a time.
+    let parent = far_root(&cluster);
+    parent.filesystem().drain().unwrap();
+    let look = asked(&cluster, || assert_eq!(parent.look_at("/a/b/c/file", true).unwrap().size, 7));
+    assert_eq!(look, just(&["walk"]));
+    make(&cluster, "/a/b/c/file", b"longer content");
+    assert_eq!(parent.look_at("/a/b/c/file", true).unwrap().size, 14);
 }
 
 #[test]

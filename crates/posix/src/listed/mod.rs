@@ -214,9 +214,12 @@ impl Listings {
 
     /// Whether anything may be kept for a pool; `far_us` tells how far it is, if that is as far as it is given.
     pub(crate) fn is_on(&self, far_us: impl FnOnce(u64) -> u64) -> bool {
-        self.ttl.is_some()
-            && !self.is_stopped.load(Ordering::SeqCst)
-            && far_us(self.round_trip_min_us) >= self.round_trip_min_us
+        !self.is_stopped.load(Ordering::SeqCst) && self.is_for_far(far_us)
+    }
+
+    /// The same, whether or not anything may be kept by this process.
+    pub(crate) fn is_for_far(&self, far_us: impl FnOnce(u64) -> u64) -> bool {
+        self.ttl.is_some() && far_us(self.round_trip_min_us) >= self.round_trip_min_us
     }
 
     /// From now on others share what this process does: nothing is kept any more.

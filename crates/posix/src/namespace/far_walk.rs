@@ -12,7 +12,7 @@ use crate::{Errno, Result};
 impl Namespace {
     /// Whether names are looked up together. What is on its way to the engine is not known to it.
     pub(super) fn looks_along(&self) -> bool {
-        self.fs.keeps_listed() && self.fs.newborns.are_none()
+        self.fs.lists_far() && self.fs.newborns.are_none()
     }
 
     /// Looks up the names of a path from a directory on; see [`crate::FileSystem::keep_walked`].

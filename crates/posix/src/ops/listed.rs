@@ -33,6 +33,12 @@ impl FileSystem {
         self.listed.is_on(|from_us| self.pool().far_us(from_us))
     }
 
+    /// Whether the pool is as far now as where what listings bring along is believed, also by a process that has children,
+    /// and so keeps nothing: it asks for as much at a time as the others.
+    pub(crate) fn lists_far(&self) -> bool {
+        self.listed.is_for_far(|from_us| self.pool().far_us(from_us))
+    }
+
     /// Attributes of a name, and when they were asked for, if a listing has brought them along and they are
     /// believed still. Of names that are looked at one after the other more than this one is asked for at a
     /// time.
