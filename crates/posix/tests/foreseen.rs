@@ -181,6 +181,38 @@ fn files_that_are_opened_twice_each_are_in_an_order_as_well() {
 }
 
 #[test]
+fn a_file_that_was_brought_and_is_still_open_is_opened_once_more_without_asking() {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    make_files(&cluster, "/dir", 100);
+    let client = far_client(&cluster);
+    let paths: Vec<_> = (0..100).map(|number| format!("/dir/{}", name(number))).collect();
+    let mut open = Vec::new();
+    let mut asked = 0;
+    for (number, path) in paths.iter().enumerate() {
+        open.push(client.open(path, &OpenOptions::read_only()).unwrap());
+        let before = cluster.count("open_entry");
+        assert_eq!(read(&client, path), contents(number));
+        asked += usize::from(cluster.count("open_entry") > before);
+    }
+    assert!(asked <= 40, "{asked} of 100");
+    // What others, and the program itself, do to it is seen all the same.
+    let root = cluster.root();
+    for number in [97, 98, 99] {
+        let path = &paths[number];
+        drop(client.open(path, &OpenOptions::read_only()).unwrap());
+        match number {
+            97 => root.rename(&paths[0], path, RenameMode::Replace).unwrap(),
+            98 => client.rename(&paths[1], path, RenameMode::Replace).unwrap(),
+            _ => client.write(path, &contents(2)).unwrap(),
+        }
+        assert_eq!(read(&client, path), contents(number - 97));
+    }
+    client.remove_file(&paths[50]).unwrap();
+    let gone = client.open(&paths[50], &OpenOptions::read_only());
+    assert_eq!(gone.map(drop), Err(Errno::NOENT));
+}
+
+#[test]
 fn files_that_are_read_in_no_order_cost_nothing() {
     let cluster = Cluster::start_far(1, 3, Inheritance::default());
     make_files(&cluster, "/dir", 100);

@@ -17,7 +17,7 @@ use azekura_proto::message::typed::{FileLeased, LeaseRead, OpenEntry, OpenedEntr
 use azekura_proto::{Attr, FileKind, Oid, TargetId};
 use rustix::fs::OFlags;
 
-use crate::listed::{Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
+use crate::listed::{Asked, Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
 use crate::looked_up::LookedUpFile;
 use crate::reader::{Bring as _, FileReader};
 use crate::{Credentials, FileSystem, FsConfig, OpenFile, Result};
@@ -26,6 +26,8 @@ use crate::{Credentials, FileSystem, FsConfig, OpenFile, Result};
 const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
 /// Contents are brought that the link carries in this time: they are used while the leases hold.
 const AHEAD: Duration = Duration::from_millis(400);
+/// A longer file than this is read in its own way by each who opens it, in bytes.
+const AGAIN_BYTES_MAX: u64 = 64 << 10;
 /// The same while it is not known what the link carries: what young connections carry in a round trip, in bytes, which
 /// doubles with each, and how often that is relied on.
 const UNTRIED_BYTES: u64 = 64 << 10;
@@ -74,6 +76,9 @@ impl FileSystem {
         if !self.brings_files() || flags.contains(OFlags::DIRECTORY) {
             return Ok(None);
         }
+        if let Some(opened) = self.open_once_more(caller, dir, name, flags) {
+            return opened.map(Some);
+        }
         let waits = &self.reading.waits;
         waits.during(|| self.listed.wait_for_coming(dir, name));
         let looked_up = self.opened_by_look(caller, dir, name, flags);
@@ -108,10 +113,32 @@ impl FileSystem {
         let Some(opened) = opened else { return Ok(None) };
         let Opened { attr, reference, leased } = opened;
         let (attr, mut file) = self.opened(caller, *attr, reference, flags)?;
-        if let Some((_, reader)) = leased {
+        if let Some((named_until, reader)) = leased {
             file.reader = Arc::new(reader);
+            self.note_read(&file, Some(((dir, name.into()), named_until)));
         }
         Ok(Some((attr, file)))
+    }
+
+    /// Opens a file that is still open, by its name, if its leases and that of its name still hold.
+    fn open_once_more(
+        &self,
+        caller: &Credentials,
+        dir: Oid,
+        name: &[u8],
+        flags: OFlags,
+    ) -> Option<Result<(Attr, OpenFile)>> {
+        let holds = |oid, asked: &Asked| self.listed.is_unchanged_since(dir, Some(oid), asked);
+        let (reference, reader) =
+            self.read_lately.still_open(dir, name, self.now(), holds)?;
+        let attr = reader.attr()?;
+        if attr.size > AGAIN_BYTES_MAX || self.writing.has_unsettled(attr.oid) {
+            return None;
+        }
+        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
+            file.reader = reader;
+            (attr, file)
+        }))
     }
 
     /// Whether files are brought: others wait for the leases of their names, so only where a round trip is dear.
@@ -153,13 +180,14 @@ impl FileSystem {
         attr: Option<Attr>,
         flags: OFlags,
     ) -> Option<Result<(Attr, OpenFile)>> {
-        let BroughtFile { named_until, reference, reader, .. } = file;
+        let BroughtFile { dir, name, named_until, reference, reader } = file;
         let attr = attr.filter(|_| self.now() < named_until)?;
         if self.writing.has_unsettled(attr.oid) {
             return None;
         }
         Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
             file.reader = reader;
+            self.note_read(&file, Some(((dir, name), named_until)));
             (attr, file)
         }))
     }

@@ -1,7 +1,7 @@
 //! `open` of an object that is there. Owns which access mode needs which permission.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use azekura_client::{OpenReference, OpenedName};
 use azekura_policy::ByteRange;
@@ -12,8 +12,9 @@ use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use crate::errno::of_entry;
-use crate::listed::FoundName;
+use crate::listed::{FoundName, NameIn};
 use crate::permission::set_id_bits_lost;
+use crate::read_lately::Named as LeasedName;
 use crate::writer::WriteLeases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
@@ -125,7 +126,7 @@ impl FileSystem {
         let opened = self.opened(caller, attr, reference, flags);
         Some(opened.map(|(attr, mut file)| {
             file.reader = reader;
-            self.note_read(&file);
+            self.note_read(&file, None);
             (attr, file)
         }))
     }
@@ -186,7 +187,6 @@ impl FileSystem {
         let target = self.entry_target(dir, name);
         let wants_lease = access_of(flags) == READING && self.reading.is_far(target);
         if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {
-            self.note_read(&opened.1);
             return Ok(Named::Open(Box::new(opened)));
         }
         let asked = wants_lease.then(|| (self.now(), self.changes.counts()));
@@ -217,7 +217,7 @@ impl FileSystem {
                         let range = ByteRange::between(start, attr.size);
                         file.reader.take_brought(&self.reading, range, brought);
                     }
-                    self.note_read(&file);
+                    self.note_read(&file, None);
                 }
                 Ok(Named::Open(Box::new((attr, file))))
             }
@@ -230,9 +230,14 @@ impl FileSystem {
         }
     }
 
-    /// A far file is opened to be read, under leases that have come with its opening.
-    fn note_read(&self, file: &OpenFile) {
-        self.read_lately.note(file.oid(), &file.reader, self.now());
+    /// A far file is opened to be read, under leases that have come with its opening; and by a name that stays until a time,
+    /// if it is known to.
+    pub(super) fn note_read(&self, file: &OpenFile, named: Option<(NameIn, Instant)>) {
+        let named = named.map(|(name, until)| {
+            let (asked, reference) = (self.listed.ask(), Arc::downgrade(file.reference()));
+            LeasedName { name, until, asked, reference }
+        });
+        self.read_lately.note(file.oid(), &file.reader, self.now(), named);
     }
 
     /// Goes on with what an engine holds open now, and has these attributes.
