@@ -6,8 +6,8 @@ use std::sync::Arc;
 use azekura_proto::attr::{DirectoryGuard, FileKind, NewInode};
 use azekura_proto::limits::RELEASES_MAX;
 use azekura_proto::message::typed::{
-    Claim, Create, CreateGuarded, CreateToWrite, CreateUnlinked, Creation, LeaseRead, Leased, LockAcquire,
-    LockRelease, Open, OpenEntry, OpenedEntry, Ping,
+    Claim, Create, CreateGuarded, CreateToWrite, CreateUnlinked, Creation, LeaseRead, Leased,
+    LockAcquire, LockRelease, Open, OpenEntry, OpenedEntry, Ping,
 };
 use azekura_proto::message::{Lock, LockKind, ShardRef, TypedRequest};
 use azekura_proto::transaction::Entry;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use azekura_client::{Call, ClientConfig, ClientError, Objects as _, Pool};
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
+    AttrUpdate, CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
     Namespace, OFlags, OpenOptions, ReadPolicy, SeekTo, WritePolicy,
 };
 use azekura_proto::ObjectClass;
@@ -144,6 +144,35 @@ fn a_file_that_is_made_to_be_written_is_leased_from_the_start() {
         let asked = write(&format!("/{}", flags.bits()), flags);
         assert!(!asked.contains_key("create_to_write"), "{asked:?}");
     }
+}
+
+#[test]
+fn attributes_of_a_file_that_is_being_written_are_asked_for_once_between_writes() {
+    let cluster = Cluster::start_far(1, 2, Inheritance::default());
+    let writer = client_reading(&cluster);
+    let flags = OFlags::CREATE | OFlags::RDWR;
+    let file = writer.open("/file", &OpenOptions::new(flags, 0o644)).unwrap();
+    let mut asked = 0;
+    for turn in 0..20 {
+        write_blocks(&file, turn..turn + 1, 1);
+        let before = cluster.count("get_attr");
+        let first = file.metadata().unwrap();
+        assert_eq!(first.size as usize, (turn + 1) * BLOCK);
+        assert_eq!(file.metadata().unwrap(), first);
+        assert_eq!(file.metadata().unwrap(), first);
+        asked += cluster.count("get_attr") - before;
+    }
+    assert!((20..30).contains(&asked), "{asked} for 60");
+    // Whatever is changed is told.
+    let mode = |mode| AttrUpdate { mode: Some(mode), ..AttrUpdate::default() };
+    file.set_attr(&mode(0o600)).unwrap();
+    assert_eq!(file.metadata().unwrap().mode, 0o600);
+    writer.hard_link("/file", "/other").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink, 2);
+    write_blocks(&file, 0..1, 2);
+    file.metadata().unwrap();
+    cluster.root().set_attr("/file", true, &mode(0o640)).unwrap();
+    assert_eq!(file.metadata().unwrap().mode, 0o640);
 }
 
 #[test]

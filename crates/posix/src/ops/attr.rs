@@ -85,9 +85,14 @@ impl FileSystem {
         if let Some(attr) = self.leased_attr(file) {
             return Ok(attr);
         }
+        let is_kept = self.config().cache != CachePolicy::None;
+        if let Some(attr) = self.writing.attr_as_told(file.oid()).filter(|_| is_kept) {
+            return Ok(attr);
+        }
+        let changes = self.changes.count_of(file.oid()).of_attributes();
         let attr = self.attr_of(settled)?;
         file.learn(&attr);
-        self.writing.keep_own_attr(&attr);
+        self.writing.keep_own_attr(&attr, changes);
         Ok(*attr)
     }
 

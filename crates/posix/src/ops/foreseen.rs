@@ -101,6 +101,8 @@ impl FileSystem {
         if looked_up.is_some() {
             files.retain(|file| of != dir || *file.name != *name);
         }
+        // What this process is writing is nothing to be read ahead.
+        files.retain(|file| !self.writing.has_unsettled(file.oid));
         let brought = looked_up.or_else(|| here.and_then(|file| self.brought(caller, file, flags)));
         if let Some(opened) = brought {
             let (attr, file) = opened?;
@@ -129,8 +131,7 @@ impl FileSystem {
         flags: OFlags,
     ) -> Option<Result<(Attr, OpenFile)>> {
         let holds = |oid, asked: &Asked| self.listed.is_unchanged_since(dir, Some(oid), asked);
-        let (reference, reader) =
-            self.read_lately.still_open(dir, name, self.now(), holds)?;
+        let (reference, reader) = self.read_lately.still_open(dir, name, self.now(), holds)?;
         let attr = reader.attr()?;
         if attr.size > AGAIN_BYTES_MAX || self.writing.has_unsettled(attr.oid) {
             return None;

@@ -10,13 +10,15 @@ use azekura_client::{Batch, Call, Opened};
 use azekura_proto::attr::FileKind;
 use azekura_proto::limits::NAME_BYTES_MAX;
 use azekura_proto::message::ShardRef;
-use azekura_proto::message::typed::{EntryPage, GetAttr, LeaseAllNames, ReadDirectory};
+use azekura_proto::message::typed::{
+    EntryPage, Found, GetAttr, LeaseAllNames, Lookup, ReadDirectory,
+};
 use azekura_proto::{Attr, Oid};
 
 use super::readdir::{
     ATTR_BYTES, DOT_DOT, DirPage, ENTRY_BYTES, Filling, SHARDS_AT_ONCE, shard_page_bytes,
 };
-use crate::errno::of_client;
+use crate::errno::{of_client, of_entry};
 use crate::listed::{Asked, Given, Listed, Look, Part, PartOf};
 use crate::{Credentials, Errno, FileSystem, Result};
 
@@ -69,8 +71,15 @@ impl FileSystem {
                 self.listed.look(dir, name, true)
             }
             Look::Unlisted => {
-                self.list_walked(dir);
-                self.listed.look(dir, name, true)
+                let at = self.now();
+                let looked = self.list_walked(dir, name);
+                match (self.listed.look(dir, name, true), looked) {
+                    (Look::Unknown, Some(Err(Errno::NOENT))) => return Err(Errno::NOENT),
+                    (Look::Unknown, Some(Ok(Found { attr: Some(attr), .. }))) => {
+                        Look::Known(attr, at)
+                    }
+                    (look, _) => look,
+                }
             }
             look => look,
         };
@@ -85,8 +94,9 @@ impl FileSystem {
     }
 
     /// Lists a directory whose names are looked at one after the other, and those beside it if one directory
-    /// after the other is. Whatever fails here shows when a name is looked up by itself.
-    fn list_walked(&self, dir: Oid) {
+    /// after the other is. Whatever fails here shows when a name is looked up by itself; where no lease will tell that it is
+    /// not there, this one is looked up in the same exchange.
+    fn list_walked(&self, dir: Oid, name: &[u8]) -> Option<Result<Found>> {
         let mut dirs = vec![dir];
         dirs.extend(self.listed.beside(dir));
         for other in self.listed.worth_renewing(dir) {
@@ -94,24 +104,34 @@ impl FileSystem {
                 dirs.push(other);
             }
         }
-        self.list_together(dirs);
+        self.list_together(dirs, Some((dir, name)))
     }
 
-    /// Lists directories in one round trip, as if they had come along.
-    fn list_together(&self, mut dirs: Vec<Oid>) {
+    /// Lists directories in one round trip, as if they had come along, and looks a name up beside that.
+    fn list_together(
+        &self,
+        mut dirs: Vec<Oid>,
+        look: Option<(Oid, &[u8])>,
+    ) -> Option<Result<Found>> {
         dirs.retain(|dir| self.pool().placement().shards(*dir) <= SHARDS_AT_ONCE);
         if self.listed.are_leased() {
-            return self.list_under_leases(dirs);
+            self.list_under_leases(dirs);
+            return None;
         }
         let asked = self.listed.ask();
         let mut lists: Vec<_> =
             dirs.iter().flat_map(|of| self.lists(*of, *of == dirs[0])).collect();
-        let mut pages = self.pool().call_all(&mut lists).into_iter().map(std::result::Result::ok);
+        let look =
+            look.map(|(dir, name)| Call::new(self.entry_target(dir, name), Lookup { dir, name }));
+        let mut looks = Vec::from_iter(look);
+        let (pages, mut looked) = self.pool().call_mixed(&mut lists, &mut looks);
+        let mut pages = pages.into_iter().map(std::result::Result::ok);
         for of in dirs {
             let shards = usize::from(self.pool().placement().shards(of));
             let pages: Vec<Option<EntryPage>> = pages.by_ref().take(shards).collect();
             self.keep_brought(&asked, of, pages.into_iter().collect(), None);
         }
+        looked.pop().map(|looked| looked.map_err(|error| of_entry(&error)))
     }
 
     /// The same with leases of all names, each asked for in front of what is listed under it.
@@ -165,7 +185,7 @@ impl FileSystem {
         if found.is_none() && after == 0 {
             let beside = self.listed.beside(dir);
             if !beside.is_empty() {
-                self.list_together([&[dir], &*beside].concat());
+                self.list_together([&[dir], &*beside].concat(), None);
                 found = self.listed.take(dir, after, true);
             }
         }

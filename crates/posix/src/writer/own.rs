@@ -15,8 +15,9 @@ use crate::contents::{CONTENTS_BYTES_MAX, Contents};
 pub(super) struct Own {
     pub(super) epoch: u64,
     contents: Contents,
-    /// The attributes, as far as they do not follow from the contents, where somebody has asked for them.
-    attr: Option<Attr>,
+    /// The attributes, as far as they do not follow from the contents, where somebody has asked for them; and the count of
+    /// own changes of them when that was.
+    attr: Option<(Attr, u64)>,
     /// The count of the file's changes while the next one is under way: any other means that it was changed in
     /// another way.
     changes: u64,
@@ -94,14 +95,23 @@ impl Own {
 
     /// The attributes with the length that the file has now; the times are those of an earlier moment.
     pub(super) fn attr(&self, links: &Links, oid: Oid) -> Option<Attr> {
-        let attr = self.attr.clone().filter(|_| self.is_current(links, oid))?;
+        let (attr, _) = self.attr.clone().filter(|_| self.is_current(links, oid))?;
         Some(Attr { size: self.contents.bytes(), ..attr })
     }
 
-    /// Keeps attributes that an engine has told, of the file as it is now.
-    pub(super) fn keep_attr(&mut self, links: &Links, attr: &Attr) {
+    /// All attributes as they were told, if nothing was changed since: others wait for the lease to change any.
+    pub(super) fn attr_as_told(&self, links: &Links, oid: Oid) -> Option<Attr> {
+        let (attr, changes) = self.attr.as_ref()?;
+        let is_so =
+            self.is_current(links, oid) && links.changes.count_of(oid).of_attributes() == *changes;
+        is_so.then(|| attr.clone())
+    }
+
+    /// Keeps attributes that an engine has told, of the file as it is now. `changes`: the count of own changes of them before
+    /// they were asked for.
+    pub(super) fn keep_attr(&mut self, links: &Links, attr: &Attr, changes: u64) {
         let is_so = self.is_current(links, attr.oid) && attr.size == self.contents.bytes();
-        self.attr = is_so.then(|| attr.clone());
+        self.attr = is_so.then(|| (attr.clone(), changes));
     }
 
     fn is_current(&self, links: &Links, oid: Oid) -> bool {

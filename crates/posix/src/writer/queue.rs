@@ -226,12 +226,17 @@ impl LockedQueue<'_> {
         self.own()?.attr(self.links, self.queue.oid)
     }
 
-    /// Keeps attributes that were asked for when everything had arrived.
-    pub(super) fn keep_own_attr(&mut self, attr: &Attr) {
+    /// All attributes of the file, if they were told since it was last changed and the lease holds.
+    pub(super) fn attr_as_told(&self) -> Option<Attr> {
+        self.own()?.attr_as_told(self.links, self.queue.oid)
+    }
+
+    /// Keeps attributes that were asked for when everything had arrived, and own changes of them had this count.
+    pub(super) fn keep_own_attr(&mut self, attr: &Attr, changes: u64) {
         if self.own().is_some()
             && let Some(own) = &mut self.state.own
         {
-            own.keep_attr(self.links, attr);
+            own.keep_attr(self.links, attr, changes);
         }
     }
 
@@ -380,8 +385,7 @@ impl LockedQueue<'_> {
     /// Keeps the lease of a file that has just been made, asked for then: nothing is in it yet.
     pub(super) fn keep_lease_of_new(&mut self, home: TargetId, asked: Instant, leased: Leased) {
         let half = Duration::from_millis(u64::from(leased.lease_ms) / 2);
-        let lease =
-            Lease { target: home, epoch: leased.version, may_answer_until: asked + half };
+        let lease = Lease { target: home, epoch: leased.version, may_answer_until: asked + half };
         self.state.leases.insert(HOME_SHARD, lease);
         self.state.last_write = Some(self.links.now());
         self.state.own = Own::of_new(self.queue.oid, leased.version, self.links);

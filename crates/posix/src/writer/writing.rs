@@ -162,10 +162,16 @@ impl Writing {
         self.queue(oid)?.lock(&self.links).own_attr()
     }
 
-    /// Keeps attributes of a file that an engine has told, after all that was written had arrived.
-    pub(crate) fn keep_own_attr(&self, attr: &Attr) {
+    /// All attributes of a file, if this process was told them since it last changed the file, and nobody else can have.
+    pub(crate) fn attr_as_told(&self, oid: Oid) -> Option<Attr> {
+        self.queue(oid)?.lock(&self.links).attr_as_told()
+    }
+
+    /// Keeps attributes of a file that an engine has told, after all that was written had arrived. `changes`: the count of
+    /// own changes of its attributes before they were asked for.
+    pub(crate) fn keep_own_attr(&self, attr: &Attr, changes: u64) {
         if let Some(queue) = self.queue(attr.oid) {
-            queue.lock(&self.links).keep_own_attr(attr);
+            queue.lock(&self.links).keep_own_attr(attr, changes);
         }
     }
 

@@ -137,9 +137,9 @@ fn has_record(request: &Request<'_>) -> bool {
     let makes_inode = matches!(
         request,
         Request::Create { .. }
-        | Request::CreateGuarded { .. }
-        | Request::CreateToWrite { .. }
-        | Request::CreateUnlinked { .. }
+            | Request::CreateGuarded { .. }
+            | Request::CreateToWrite { .. }
+            | Request::CreateUnlinked { .. }
     );
     request.needs_exact_retry() && !makes_inode
 }
