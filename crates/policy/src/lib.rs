@@ -17,6 +17,7 @@ mod budget;
 mod choice;
 mod distance;
 mod link;
+mod misses;
 mod pattern;
 mod pieces;
 pub mod predict;

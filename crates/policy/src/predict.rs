@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::link::{LinkEstimate, Probe};
+use crate::misses::Misses;
 use crate::pattern::{Drift, Knowledge, Pattern, Step};
 use crate::pieces::{Piece, Pieces, Purpose};
 use crate::range::ByteRange;
@@ -162,6 +163,7 @@ pub struct ReadAhead {
     parameters: PredictiveParameters,
     budget: Arc<Budget>,
     pattern: Pattern,
+    misses: Misses,
     pieces: Pieces,
     file_bytes: u64,
     /// As far as the file is expected to be read from its start on, though nothing of it was read yet.
@@ -191,6 +193,7 @@ impl ReadAhead {
             parameters,
             budget,
             pattern: Pattern::new(),
+            misses: Misses::default(),
             pieces: Pieces::default(),
             file_bytes: u64::MAX,
             expected_bytes: 0,
@@ -245,6 +248,9 @@ impl ReadAhead {
         }
         let step = self.pattern.observe(offset, bytes, link.bandwidth_delay_product_bytes());
         self.take_from_pieces(read, actions);
+        if matches!(step, Step::Jumped { .. }) && !actions.demand.is_empty() {
+            self.misses.note(now_us);
+        }
         self.unplanned_bytes = self.unplanned_bytes.saturating_add(bytes);
         let due = match step {
             Step::Jumped { .. } | Step::Resumed => true,
@@ -339,9 +345,17 @@ impl ReadAhead {
     }
 
     /// Whether runs whose jumps can't be predicted are best read with all that lies between.
-    fn reads_through(&self, drift: Option<Drift>, link: LinkEstimate) -> Option<Drift> {
+    /// What lies between costs the time in which it comes; without it, each jump costs as much as the last ones did.
+    fn reads_through(
+        &self,
+        now_us: u64,
+        drift: Option<Drift>,
+        link: LinkEstimate,
+    ) -> Option<Drift> {
         let product = link.hoped_product_bytes();
-        let bound = (product as f64 * self.parameters.through_share) as u64;
+        let every_us = self.misses.every_us(now_us, link.round_trip_us);
+        let of_round_trip = every_us as f64 / link.round_trip_us.max(1) as f64;
+        let bound = (product as f64 * self.parameters.through_share * of_round_trip) as u64;
         drift.filter(|drift| {
             drift.advance_bytes.saturating_sub(drift.run_bytes) < bound
                 && drift.forward_bytes.max(drift.backward_bytes) <= product.saturating_mul(4)
@@ -388,7 +402,7 @@ impl ReadAhead {
     ) {
         self.plan += 1;
         self.unplanned_bytes = 0;
-        let (mut draft, knowledge, walk) = self.draft(window_bytes, link);
+        let (mut draft, knowledge, walk) = self.draft(now_us, window_bytes, link);
         let comes_back = walk.is_some_and(|drift| {
             drift.backward_bytes.max(drift.forward_bytes) <= self.parameters.retained_bytes
         });
@@ -423,6 +437,7 @@ impl ReadAhead {
     /// Puts together what is to be in flight or unread.
     fn draft(
         &mut self,
+        now_us: u64,
         window_bytes: u64,
         link: LinkEstimate,
     ) -> (Draft, Knowledge, Option<Drift>) {
@@ -465,7 +480,7 @@ impl ReadAhead {
             Knowledge::Runs => None,
             Knowledge::Nothing | Knowledge::RunToEnd => self.pattern.drift(),
         };
-        let through = self.reads_through(walk, link);
+        let through = self.reads_through(now_us, walk, link);
         self.through = through.is_some();
         if let Some(drift) = through {
             // No speculation: all of it is read or passed by.

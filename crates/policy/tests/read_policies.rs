@@ -345,3 +345,24 @@ fn losses_do_not_break_the_estimate() {
         assert!((10_000..30_000).contains(&estimate.round_trip_us), "{estimate:?}");
     }
 }
+
+/// Regions at irregular gaps, each of which takes less time than a round trip.
+#[test]
+fn what_lies_between_is_read_through_by_one_reader_and_not_by_several_at_a_time() {
+    let link = LinkEstimate::of(118_000_000, 50_000);
+    let through_bytes = |at_a_time: u64| {
+        let parameters = PredictiveParameters::default();
+        let mut plan = ReadAhead::new(parameters, Arc::new(Budget::new(256 << 20)));
+        let mut actions = Actions::default();
+        let (mut offset, mut state) = (0, 1_u64);
+        for turn in 0..48 {
+            let now_us = turn / at_a_time * 60_000 + turn % at_a_time * 100;
+            plan.on_read(now_us, offset, 400_000, link, &mut actions);
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            offset += 400_000 + M + state % (5 * M);
+        }
+        plan.counts().through_bytes
+    };
+    assert!(through_bytes(1) > 100 * M, "{}", through_bytes(1));
+    assert_eq!(through_bytes(8), 0);
+}
