@@ -387,8 +387,8 @@ impl FileSystem {
         Err(Errno::BUSY)
     }
 
-    /// Makes a file and opens it. What is far away and going to be written comes with a lease for that; not what is made
-    /// exclusively, which may be there for others to see that it is, nor what is appended to or written through.
+    /// Makes a file and opens it. What is far away and going to be written comes with a lease for that; not what is appended
+    /// to or written through.
     fn create_opened(
         &self,
         (dir, name): (Oid, &[u8]),
@@ -398,7 +398,7 @@ impl FileSystem {
     ) -> std::result::Result<(Created, Option<Leased>), ClientError> {
         let pool = self.pool();
         if access_of(flags).write
-            && !flags.intersects(OFlags::EXCL | OFlags::APPEND | OFlags::DSYNC | OFlags::SYNC)
+            && !flags.intersects(OFlags::APPEND | OFlags::DSYNC | OFlags::SYNC)
             && self.writing.leases_new(self.entry_target(dir, name))
         {
             let made = pool.create_to_write(dir, name, inode, guard, or_open);
