@@ -162,6 +162,12 @@ fn requests() -> Vec<Request<'static>> {
             open: true,
             guard: DirectoryGuard::of(&attr()),
         },
+        Request::CreateToWrite {
+            dir: oid(0),
+            name: b"new",
+            inode: new_inode(),
+            guard: Some(DirectoryGuard::of(&attr())),
+        },
         Request::LeaseFile { oid: oid(1) },
         Request::OpenEntry { dir: oid(0), name: b"old", lease: true, bring_bytes: 4096 },
         Request::SetAttrGuarded { oid: oid(1), change: change.clone(), guard },
@@ -235,6 +241,11 @@ fn answers() -> Vec<Answer> {
             dir: None,
             steps: vec![(Entry { oid: oid(1), kind: FileKind::Regular }, None)],
             is_absent: false,
+        }),
+        Ok(Reply::CreatedToWrite {
+            attr: Box::new(attr()),
+            lease_ms: 2000,
+            version: 1 << 40,
         }),
         Ok(Reply::Time(Timestamp { secs: 1_700_000_000, nanos: 999_999_999 })),
         Ok(Reply::FileLeased {
