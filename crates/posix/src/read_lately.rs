@@ -73,13 +73,19 @@ impl ReadLately {
         now: Instant,
         holds: impl FnOnce(Oid, &Asked) -> bool,
     ) -> Option<StillOpen> {
-        let files = self.0.lock();
-        let (file, named) = files.iter().rev().find_map(|file| {
-            let named = file.named.as_ref()?;
-            (named.name.0 == dir && *named.name.1 == *name).then_some((file, named))
-        })?;
-        let is_leased = now < named.until && holds(file.oid, &named.asked);
-        is_leased.then(|| Some((named.reference.upgrade()?, file.reader.upgrade()?)))?
+        // What goes may speak to an engine, which needs no lock held.
+        let (reference, reader) = {
+            let files = self.0.lock();
+            let (file, named) = files.iter().rev().find_map(|file| {
+                let named = file.named.as_ref()?;
+                (named.name.0 == dir && *named.name.1 == *name).then_some((file, named))
+            })?;
+            if now >= named.until || !holds(file.oid, &named.asked) {
+                return None;
+            }
+            (Weak::clone(&named.reference), Weak::clone(&file.reader))
+        };
+        Some((reference.upgrade()?, reader.upgrade()?))
     }
 
     /// A file whose leases are over and those whose are as well, if it is one of several.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use azekura_client::{Call, ClientConfig, ClientError, Objects as _, Pool};
 use azekura_policy::PredictiveParameters;
 use azekura_posix::{
-    AttrUpdate, CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind, LockMode,
-    Namespace, OFlags, OpenOptions, ReadPolicy, SeekTo, WritePolicy,
+    AttrUpdate, CachePolicy, Credentials, Errno, File, FileSystem, FsConfig, Lock, LockKind,
+    LockMode, Namespace, OFlags, OpenOptions, ReadPolicy, SeekTo, WritePolicy,
 };
 use azekura_proto::ObjectClass;
 use azekura_proto::attr::Inheritance;
@@ -143,6 +143,21 @@ fn a_file_that_is_made_to_be_written_is_leased_from_the_start() {
     for flags in [flags | OFlags::SYNC, flags | OFlags::DSYNC] {
         let asked = write(&format!("/{}", flags.bits()), flags);
         assert!(!asked.contains_key("create_to_write"), "{asked:?}");
+    }
+}
+
+#[test]
+fn what_is_written_first_to_a_new_file_is_read_back_wherever_it_lies() {
+    let cluster = Cluster::start_far(2, 2, striped());
+    let writer = client(&cluster);
+    for number in 0..16 {
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        let file = writer.open(format!("/{number}"), &OpenOptions::new(flags, 0o644)).unwrap();
+        file.write_all_at(&block(number, 7), (number * BLOCK) as u64).unwrap();
+        let mut buffer = vec![1; (number + 2) * BLOCK];
+        assert_eq!(file.read_at(&mut buffer, 0), Ok((number + 1) * BLOCK));
+        assert!(buffer[..number * BLOCK].iter().all(|byte| *byte == 0));
+        assert!(buffer[number * BLOCK..][..BLOCK] == block(number, 7));
     }
 }
 

@@ -7,7 +7,7 @@ use azekura_client::{ClientError, Created};
 use azekura_proto::attr::{DirectoryChange, DirectoryGuard, FileKind, Inheritance, NewInode};
 use azekura_proto::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, PATH_BYTES_MAX};
 use azekura_proto::message::check_name;
-use azekura_proto::message::typed::{Create, CreateGuarded, Creation, Leased};
+use azekura_proto::message::typed::{Create, CreateGuarded, Creation};
 use azekura_proto::{Attr, ObjectClass, Oid, Status};
 use rustix::fs::OFlags;
 
@@ -15,6 +15,7 @@ use super::changed_dir::{ChangedDir, Effect};
 use super::open::access_of;
 use crate::cache::{AskedAny, Step};
 use crate::errno::{of_client, of_entry, of_status};
+use crate::writer::LeaseOfNew;
 use crate::{Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
 /// A file that comes and goes between two requests is given up after so many rounds.
@@ -343,7 +344,6 @@ impl FileSystem {
                 let or_open = found == Found::Open
                     && !flags.contains(OFlags::EXCL)
                     && self.reading.is_far(self.entry_target(dir, name));
-                let asked_at = self.now();
                 match self.create_opened((dir, name), inode, guard, (flags, or_open)) {
                     Ok((Created::New(mut attr, reference), lease)) => {
                         if let Some(guard) = guard {
@@ -352,9 +352,8 @@ impl FileSystem {
                         self.note_new_entry(dir, &mut attr, None);
                         self.newborns.note_entry(dir, name, &attr);
                         let file = self.handle(reference, &attr, caller, flags);
-                        if let Some(leased) = lease {
-                            let leased = (asked_at, leased);
-                            file.writer.begin_leased(&self.writing, &file.layout, leased);
+                        if let Some(lease) = lease {
+                            file.writer.begin_leased(&self.writing, &file.layout, lease);
                         }
                         return Ok((*attr, file));
                     }
@@ -395,14 +394,15 @@ impl FileSystem {
         inode: NewInode,
         guard: Option<DirectoryGuard>,
         (flags, or_open): (OFlags, bool),
-    ) -> std::result::Result<(Created, Option<Leased>), ClientError> {
+    ) -> std::result::Result<(Created, Option<LeaseOfNew>), ClientError> {
         let pool = self.pool();
         if access_of(flags).write
             && !flags.intersects(OFlags::APPEND | OFlags::DSYNC | OFlags::SYNC)
             && self.writing.leases_new(self.entry_target(dir, name))
         {
-            let made = pool.create_to_write(dir, name, inode, guard, or_open);
-            return made.map(|(created, leased)| (created, Some(leased)));
+            let (asked, changes) = (self.now(), self.changes.counts());
+            let (created, leased) = pool.create_to_write(dir, name, inode, guard, or_open)?;
+            return Ok((created, Some(LeaseOfNew { asked, changes, leased })));
         }
         let created = match guard {
             Some(guard) => pool.create_guarded(dir, name, inode, guard, or_open),

@@ -3,13 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use azekura_policy::WritePolicy;
 use azekura_proto::TargetId;
-use azekura_proto::message::typed::Leased;
 
-use super::queue::LockedQueue;
+use super::queue::{LeaseOfNew, LockedQueue};
 use super::writing::{Attached, Settled, WriteLeases, Writing};
 use crate::contents::CONTENTS_BYTES_MAX;
 use crate::layout::{FileLayout, Piece};
@@ -70,20 +68,20 @@ impl FileWriter {
         Way::MayBeFar { has_written: AtomicBool::new(false), attached: OnceLock::new() }
     }
 
-    /// A write lease has come with the answer to the file's creation, which was asked for then: the file is empty under it.
+    /// A write lease has come with the answer to the file's creation: the file is empty under it, unless another thread has
+    /// found it since.
     pub(crate) fn begin_leased(
         &self,
         writing: &Arc<Writing>,
         layout: &FileLayout,
-        (asked, leased): (Instant, Leased),
+        lease: LeaseOfNew,
     ) {
         debug_assert!(!self.is_synchronous, "each write of it waits");
-        if leased.lease_ms == 0 {
+        if lease.leased.lease_ms == 0 {
             return;
         }
-        let oid = layout.oid();
-        let new = Attached::new(writing, oid);
-        new.queue.lock(&writing.links).keep_lease_of_new(oid.home(), asked, leased);
+        let new = Attached::new(writing, layout.oid());
+        new.queue.lock(&writing.links).keep_lease_of_new(lease, keeps_contents(layout));
         let way = Way::MayBeFar { has_written: AtomicBool::new(true), attached: new.into() };
         // Nobody else has the file open here yet.
         let _ = self.way.set(way);
@@ -176,6 +174,13 @@ impl FileWriter {
     }
 }
 
+/// Whether what is in a file may be kept while it is written: as long as all of it lies at home. What is kept ends before it
+/// would lie elsewhere as well.
+fn keeps_contents(layout: &FileLayout) -> bool {
+    layout.shards() == 1
+        || !layout.is_striped() && layout.geometry().chunk_bytes() >= CONTENTS_BYTES_MAX
+}
+
 /// Whether there are leases for these pieces; asks for them if not.
 fn have_leases(
     writing: &Writing,
@@ -204,10 +209,7 @@ fn have_leases(
     let wanted: Vec<(u16, TargetId)> =
         wanted.into_iter().map(|shard| (shard, layout.target(shard))).collect();
     let asked = links.now();
-    // As long as all of it lies at home: what is kept of it ends before it would lie elsewhere as well.
-    let with_contents = may_read_back
-        && (count == 1
-            || !layout.is_striped() && layout.geometry().chunk_bytes() >= CONTENTS_BYTES_MAX);
+    let with_contents = may_read_back && keeps_contents(layout);
     let all = queue.ask_leases(&wanted, with_contents);
     for (_, target) in &wanted {
         links.saw_round_trip(*target, links.platform.elapsed(asked));

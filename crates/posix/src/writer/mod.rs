@@ -13,4 +13,5 @@ mod queue;
 mod writing;
 
 pub(crate) use file::{FileWriter, Written};
+pub(crate) use queue::LeaseOfNew;
 pub(crate) use writing::{Settled, WriteLeases, Writing};

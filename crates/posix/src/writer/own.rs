@@ -8,6 +8,7 @@ use azekura_proto::message::typed::Read;
 use azekura_proto::{Attr, Oid, TargetId};
 
 use super::links::Links;
+use crate::changes::ChangeCounts;
 use crate::contents::{CONTENTS_BYTES_MAX, Contents};
 
 /// The contents of a file under the lease of this epoch.
@@ -57,11 +58,17 @@ impl Asked {
 }
 
 impl Own {
-    /// Of a file that has just been made, by a change that is over.
-    pub(super) fn of_new(oid: Oid, epoch: u64, links: &Links) -> Option<Self> {
+    /// Of a file that has just been made, if it was not changed since these counts.
+    pub(super) fn of_new(
+        oid: Oid,
+        epoch: u64,
+        links: &Links,
+        since: &ChangeCounts,
+    ) -> Option<Self> {
         let contents = Contents::of_empty(&links.own_budget);
-        let changes = links.changes.now_of(oid).wrapping_add(1);
-        links.changes.are_counted().then_some(Self { epoch, contents, attr: None, changes })
+        // Where nothing is counted there is none.
+        let changes = links.changes.count_if_unchanged(oid, since)?.wrapping_add(1);
+        Some(Self { epoch, contents, attr: None, changes })
     }
 
     /// Takes in what has been sent, by a change that is under way. False if that does not go.

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::links::Links;
 use super::own::{Asked, Own};
+use crate::changes::ChangeCounts;
 use crate::errno::of_client;
 use crate::layout::Piece;
 use crate::{Errno, Result};
@@ -35,6 +36,16 @@ struct Lease {
     epoch: u64,
     /// Until then a write may be answered early: half of the lease is left for it to arrive.
     may_answer_until: Instant,
+}
+
+/// The write lease of a file that was made to be written.
+#[derive(Debug)]
+pub(crate) struct LeaseOfNew {
+    /// When the file was asked for.
+    pub(crate) asked: Instant,
+    /// Own changes by then.
+    pub(crate) changes: ChangeCounts,
+    pub(crate) leased: Leased,
 }
 
 /// A file with writes in flight.
@@ -382,13 +393,17 @@ impl LockedQueue<'_> {
         self.ask(&wanted, contents).unwrap_or(false)
     }
 
-    /// Keeps the lease of a file that has just been made, asked for then: nothing is in it yet.
-    pub(super) fn keep_lease_of_new(&mut self, home: TargetId, asked: Instant, leased: Leased) {
+    /// Keeps the lease of a file that has just been made; and, if that may be kept, that nothing is in it yet.
+    pub(super) fn keep_lease_of_new(&mut self, lease: LeaseOfNew, keeps_contents: bool) {
+        let LeaseOfNew { asked, changes, leased } = lease;
+        let oid = self.queue.oid;
         let half = Duration::from_millis(u64::from(leased.lease_ms) / 2);
-        let lease = Lease { target: home, epoch: leased.version, may_answer_until: asked + half };
+        let (target, epoch) = (oid.home(), leased.version);
+        let lease = Lease { target, epoch, may_answer_until: asked + half };
         self.state.leases.insert(HOME_SHARD, lease);
         self.state.last_write = Some(self.links.now());
-        self.state.own = Own::of_new(self.queue.oid, leased.version, self.links);
+        let own = || Own::of_new(oid, epoch, self.links, &changes);
+        self.state.own = keeps_contents.then(own).flatten();
     }
 
     /// Asks for leases, in place of others where epochs are given.
