@@ -108,8 +108,8 @@ fn a_file_is_leased_to_its_maker_once_and_before_anybody_else_sees_it() {
     };
     assert_eq!(one.ask(target, &make(FileKind::Directory)), Err(Status::Invalid));
     let request = make(FileKind::Regular);
-    let made = one.ask(target, &request).unwrap();
-    let Reply::CreatedToWrite { attr, lease_ms, version } = made else { panic!("{made:?}") };
+    let first = one.ask(target, &request).unwrap();
+    let Reply::CreatedToWrite { attr, lease_ms, version } = first else { panic!("{first:?}") };
     assert!(lease_ms > 0);
     let data = ShardRef { oid: attr.oid, shard: 0, is_file: true };
     let lease = Request::LeaseWrite { data, instead_of: None };
