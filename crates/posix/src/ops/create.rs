@@ -398,7 +398,7 @@ impl FileSystem {
         let pool = self.pool();
         if access_of(flags).write
             && !flags.intersects(OFlags::APPEND | OFlags::DSYNC | OFlags::SYNC)
-            && self.writing.leases_new(self.entry_target(dir, name))
+            && self.writing.changes_may_fly(self.entry_target(dir, name))
         {
             let (asked, changes) = (self.now(), self.changes.counts());
             let (created, leased) = pool.create_to_write(dir, name, inode, guard, or_open)?;

@@ -131,11 +131,6 @@ impl Writing {
                 || self.links.pool().round_trip_us_to(target) >= CHANGES_IN_FLIGHT_FROM_US)
     }
 
-    /// Whether a file that is made at a target to be written is worth a lease that comes with it.
-    pub(crate) fn leases_new(&self, target: TargetId) -> bool {
-        self.links.policy != WritePolicy::Through && self.changes_may_fly(target)
-    }
-
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::SeqCst)
     }
