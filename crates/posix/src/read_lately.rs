@@ -93,10 +93,13 @@ impl ReadLately {
         let is_late = |file: &Opened| now.saturating_duration_since(file.at) <= LATELY;
         let open: Vec<Due> = {
             let files = self.0.lock();
-            let open = |file: &Opened| Some((file.oid, file.reader.upgrade()?));
-            files.iter().filter(|file| is_late(file)).filter_map(open).collect()
+            let late = || files.iter().filter(|file| is_late(file));
+            if !late().any(|file| std::ptr::eq(file.reader.as_ptr(), Arc::as_ptr(reader))) {
+                return Vec::new();
+            }
+            late().filter_map(|file| Some((file.oid, file.reader.upgrade()?))).collect()
         };
-        if open.len() < 2 || !open.iter().any(|(_, other)| Arc::ptr_eq(other, reader)) {
+        if open.len() < 2 {
             return Vec::new();
         }
         open.into_iter().filter(|(_, reader)| reader.attr().is_none()).collect()

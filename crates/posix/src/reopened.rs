@@ -13,8 +13,8 @@ use crate::reader::FileReader;
 
 /// Files that are remembered.
 const FILES_MAX: usize = 32;
-/// The longest of them, in bytes: what is read of it is kept as well.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+/// The longest of them, in bytes: what is read of it is kept as well. A longer one is read in its own way by each who opens it.
+pub(crate) const REOPENED_BYTES_MAX: u64 = 64 << 10;
 
 /// A file as it was opened: what keeps it open, and how it is read.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct ReopenedFiles(Mutex<VecDeque<Opened>>);
 impl ReopenedFiles {
     /// Remembers a file that has just been opened, if its leases keep it as it is.
     pub(crate) fn keep(&self, reference: &Arc<OpenReference>, reader: &Arc<FileReader>) {
-        let is_worth = |attr: Attr| attr.nlink > 0 && attr.size <= FILE_BYTES_MAX;
+        let is_worth = |attr: Attr| attr.nlink > 0 && attr.size <= REOPENED_BYTES_MAX;
         if !reader.attr().is_some_and(is_worth) {
             return;
         }

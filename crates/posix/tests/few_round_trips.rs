@@ -276,18 +276,27 @@ fn a_short_file_comes_with_its_opening_behind_changes_that_are_on_their_way() {
     assert_eq!(reads, 0);
 }
 
+/// Files of 100 bytes and more, each a byte longer than the one before.
+fn ten_open_files(cluster: &Cluster, client: &Namespace) -> Vec<File> {
+    let open = |number: usize| {
+        make(cluster, &format!("/dir/{number}"), &contents(100 + number));
+        client.open(format!("/dir/{number}"), &OpenOptions::read_only()).unwrap()
+    };
+    (0..10).map(open).collect()
+}
+
+fn let_leases_run_out() {
+    std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
+}
+
 #[test]
 fn attributes_of_open_files_are_asked_for_together() {
     let cluster = far_pool(1);
     let client = far_root(&cluster);
-    let open = |number: usize| {
-        make(&cluster, &format!("/dir/{number}"), &contents(100 + number));
-        client.open(format!("/dir/{number}"), &OpenOptions::read_only()).unwrap()
-    };
-    let files: Vec<_> = (0..10).map(open).collect();
+    let files = ten_open_files(&cluster, &client);
     let open: Vec<_> = files.iter().map(File::handle).collect();
     let fs = client.filesystem();
-    std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
+    let_leases_run_out();
     let together = asked(&cluster, || {
         for (number, file) in open.iter().enumerate() {
             assert_eq!(fs.getattr_open(file).unwrap().size as usize, 100 + number);
@@ -296,7 +305,7 @@ fn attributes_of_open_files_are_asked_for_together() {
     assert_eq!(together, BTreeMap::from([("lease_file".to_owned(), 10)]), "their leases were over");
     // A file of its own is asked for by itself.
     let alone = far_root(&cluster).open("/dir/0", &OpenOptions::read_only()).unwrap();
-    std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
+    let_leases_run_out();
     let look = asked(&cluster, || assert_eq!(alone.metadata().unwrap().size, 100));
     assert_eq!(look, just(&["get_attr"]));
     // What others change is not what is known any more.
@@ -310,11 +319,7 @@ fn attributes_of_open_files_are_asked_for_together() {
 fn short_files_that_are_read_again_are_leased_together_and_not_read_again() {
     let cluster = far_pool(1);
     let client = far_root(&cluster);
-    let open = |number: usize| {
-        make(&cluster, &format!("/dir/{number}"), &contents(100 + number));
-        client.open(format!("/dir/{number}"), &OpenOptions::read_only()).unwrap()
-    };
-    let files: Vec<_> = (0..10).map(open).collect();
+    let files = ten_open_files(&cluster, &client);
     let read_all = |lengths: &dyn Fn(usize) -> usize| {
         for (number, file) in files.iter().enumerate() {
             let mut buffer = vec![0; 4096];
@@ -323,13 +328,10 @@ fn short_files_that_are_read_again_are_leased_together_and_not_read_again() {
         }
     };
     assert_eq!(asked(&cluster, || read_all(&|number| 100 + number)), BTreeMap::new());
-    let after_leases = || {
-        std::thread::sleep(Duration::from_millis(READ_LEASE_MS) + Duration::from_millis(100));
-    };
-    after_leases();
+    let_leases_run_out();
     let again = asked(&cluster, || read_all(&|number| 100 + number));
     assert_eq!(again, BTreeMap::from([("lease_file".to_owned(), 10)]));
-    after_leases();
+    let_leases_run_out();
     make(&cluster, "/dir/4", &contents(50));
     let again = asked(&cluster, || read_all(&|number| if number == 4 { 50 } else { 100 + number }));
     assert_eq!(again.get("lease_file"), Some(&10), "{again:?}");

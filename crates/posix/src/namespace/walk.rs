@@ -409,16 +409,7 @@ impl Namespace {
                 Place::Name { dir, name, slash } => (dir, name, slash),
             };
             must_be_dir |= slash;
-            let attr = match end.take().and_then(|end| end.of(dir, &name)) {
-                Some(Told::There(found, _)) => {
-                    self.fs.lookup_met(&self.caller, dir, &name, found)?
-                }
-                Some(Told::Absent) => {
-                    self.fs.check_search(&self.caller, dir)?;
-                    return Err(Errno::NOENT.into());
-                }
-                None => self.look_at_last(dir, &name)?,
-            };
+            let attr = self.look_as_told(end.take(), dir, &name)?;
             match attr.kind {
                 FileKind::Symlink if follow || must_be_dir => {
                     place = self.followed(dir, attr.oid, links)?;
@@ -461,7 +452,12 @@ impl Namespace {
                 }
             }
         }
-        match walk.end.take().and_then(|end| end.of(dir, name)) {
+        self.look_as_told(walk.end.take(), dir, name)
+    }
+
+    /// A name of which a walk may just have told; else it is looked up.
+    fn look_as_told(&self, end: Option<End>, dir: Oid, name: &[u8]) -> Result<Attr> {
+        match end.and_then(|end| end.of(dir, name)) {
             Some(Told::There(found, _)) => self.fs.lookup_met(&self.caller, dir, name, found),
             Some(Told::Absent) => {
                 self.fs.check_search(&self.caller, dir)?;

@@ -110,6 +110,9 @@ impl FileSystem {
     /// opened a moment ago: for all at once whose are over. False if there are no others.
     pub(super) fn lease_with_others(&self, file: &OpenFile) -> bool {
         let due = self.read_lately.due_with(&file.reader, self.now());
+        if due.is_empty() {
+            return false;
+        }
         let mut batch = Batch::with_capacity(due.len());
         let questions: Vec<_> = due
             .iter()

@@ -20,14 +20,13 @@ use rustix::fs::OFlags;
 use crate::listed::{Asked, Bounds, BroughtFile, Foreseen, ListedFile, Listings, PartOf, Wanted};
 use crate::looked_up::LookedUpFile;
 use crate::reader::{Bring as _, FileReader};
+use crate::reopened::REOPENED_BYTES_MAX;
 use crate::{Credentials, FileSystem, FsConfig, OpenFile, Result};
 
 /// Of a directory whose files are opened by name so much is listed, in bytes.
 const LISTED_BYTES: u32 = azekura_proto::limits::PAGE_BYTES_MAX;
 /// Contents are brought that the link carries in this time: they are used while the leases hold.
 const AHEAD: Duration = Duration::from_millis(400);
-/// A longer file than this is read in its own way by each who opens it, in bytes.
-const AGAIN_BYTES_MAX: u64 = 64 << 10;
 /// The same while it is not known what the link carries: what young connections carry in a round trip, in bytes, which
 /// doubles with each, and how often that is relied on.
 const UNTRIED_BYTES: u64 = 64 << 10;
@@ -132,14 +131,8 @@ impl FileSystem {
     ) -> Option<Result<(Attr, OpenFile)>> {
         let holds = |oid, asked: &Asked| self.listed.is_unchanged_since(dir, Some(oid), asked);
         let (reference, reader) = self.read_lately.still_open(dir, name, self.now(), holds)?;
-        let attr = reader.attr()?;
-        if attr.size > AGAIN_BYTES_MAX || self.writing.has_unsettled(attr.oid) {
-            return None;
-        }
-        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
-            file.reader = reader;
-            (attr, file)
-        }))
+        let attr = reader.attr().filter(|attr| attr.size <= REOPENED_BYTES_MAX)?;
+        self.opened_to_go_on(caller, attr, (reference, reader), flags)
     }
 
     /// Whether files are brought: others wait for the leases of their names, so only where a round trip is dear.
@@ -183,14 +176,8 @@ impl FileSystem {
     ) -> Option<Result<(Attr, OpenFile)>> {
         let BroughtFile { dir, name, named_until, reference, reader } = file;
         let attr = attr.filter(|_| self.now() < named_until)?;
-        if self.writing.has_unsettled(attr.oid) {
-            return None;
-        }
-        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
-            file.reader = reader;
-            self.note_read(&file, Some(((dir, name), named_until)));
-            (attr, file)
-        }))
+        let opened = self.opened_to_go_on(caller, attr, (reference, reader), flags)?;
+        Some(opened.inspect(|(_, file)| self.note_read(file, Some(((dir, name), named_until)))))
     }
 
     /// Opens a file that was opened with the look at its name, if its leases still hold.

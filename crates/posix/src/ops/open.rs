@@ -15,6 +15,7 @@ use crate::errno::of_entry;
 use crate::listed::{FoundName, NameIn};
 use crate::permission::set_id_bits_lost;
 use crate::read_lately::Named as LeasedName;
+use crate::reader::FileReader;
 use crate::writer::WriteLeases;
 use crate::{Access, Credentials, Errno, FileSystem, OpenFile, Result, permission};
 
@@ -120,13 +121,24 @@ impl FileSystem {
         flags: OFlags,
     ) -> Option<Result<(Attr, OpenFile)>> {
         let (attr, reference, reader) = self.reopened.find(oid)?;
-        if self.writing.has_unsettled(oid) {
+        let opened = self.opened_to_go_on(caller, attr, (reference, reader), flags)?;
+        Some(opened.inspect(|(_, file)| self.note_read(file, None)))
+    }
+
+    /// Opens a file that is held open and read under leases, by which it has these attributes. `None` if what this process
+    /// has written to it may not have arrived.
+    pub(super) fn opened_to_go_on(
+        &self,
+        caller: &Credentials,
+        attr: Attr,
+        (reference, reader): (impl Into<Arc<OpenReference>>, Arc<FileReader>),
+        flags: OFlags,
+    ) -> Option<Result<(Attr, OpenFile)>> {
+        if self.writing.has_unsettled(attr.oid) {
             return None;
         }
-        let opened = self.opened(caller, attr, reference, flags);
-        Some(opened.map(|(attr, mut file)| {
+        Some(self.opened(caller, attr, reference, flags).map(|(attr, mut file)| {
             file.reader = reader;
-            self.note_read(&file, None);
             (attr, file)
         }))
     }

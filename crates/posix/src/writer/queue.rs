@@ -38,6 +38,14 @@ struct Lease {
     may_answer_until: Instant,
 }
 
+impl Lease {
+    /// Of a shard at that target, asked for then.
+    fn new(target: TargetId, asked: Instant, leased: Leased) -> Self {
+        let half = Duration::from_millis(u64::from(leased.lease_ms) / 2);
+        Self { target, epoch: leased.version, may_answer_until: asked + half }
+    }
+}
+
 /// The write lease of a file that was made to be written.
 #[derive(Debug)]
 pub(crate) struct LeaseOfNew {
@@ -220,7 +228,7 @@ impl LockedQueue<'_> {
             }
             let (links, own, oid) = (self.links, &mut self.state.own, self.queue.oid);
             own.take_if(|own| {
-                let is_at_home = piece.data.shard == 0;
+                let is_at_home = piece.data.shard == HOME_SHARD;
                 let is_kept = is_at_home && own.write(links, oid, piece.local_offset, data);
                 own.epoch != epoch || !is_kept
             });
@@ -253,7 +261,7 @@ impl LockedQueue<'_> {
 
     /// What is known of the file, if the lease holds.
     fn own(&self) -> Option<&Own> {
-        let (own, lease) = (self.state.own.as_ref()?, self.state.leases.get(&0)?);
+        let (own, lease) = (self.state.own.as_ref()?, self.state.leases.get(&HOME_SHARD)?);
         let holds = lease.epoch == own.epoch && lease.may_answer_until > self.links.now();
         (holds && self.state.error.is_none()).then_some(own)
     }
@@ -388,7 +396,7 @@ impl LockedQueue<'_> {
         let wanted: Vec<_> = shards.iter().map(|(shard, target)| (*shard, *target, None)).collect();
         self.state.last_write = Some(self.links.now());
         let is_quiet = self.state.posted.is_empty() && self.state.leases.is_empty();
-        let contents = (with_contents && is_quiet).then(|| Asked::new(self.data(0)));
+        let contents = (with_contents && is_quiet).then(|| Asked::new(self.data(HOME_SHARD)));
         // An engine that cannot be reached is met by the write itself.
         self.ask(&wanted, contents).unwrap_or(false)
     }
@@ -397,12 +405,9 @@ impl LockedQueue<'_> {
     pub(super) fn keep_lease_of_new(&mut self, lease: LeaseOfNew, keeps_contents: bool) {
         let LeaseOfNew { asked, changes, leased } = lease;
         let oid = self.queue.oid;
-        let half = Duration::from_millis(u64::from(leased.lease_ms) / 2);
-        let (target, epoch) = (oid.home(), leased.version);
-        let lease = Lease { target, epoch, may_answer_until: asked + half };
-        self.state.leases.insert(HOME_SHARD, lease);
+        self.state.leases.insert(HOME_SHARD, Lease::new(oid.home(), asked, leased));
         self.state.last_write = Some(self.links.now());
-        let own = || Own::of_new(oid, epoch, self.links, &changes);
+        let own = || Own::of_new(oid, leased.version, self.links, &changes);
         self.state.own = keeps_contents.then(own).flatten();
     }
 
@@ -423,7 +428,7 @@ impl LockedQueue<'_> {
             .collect();
         // Behind the request for its lease: what is read under it nobody has changed since.
         let mut reads: Vec<_> = match (&mut contents, wanted) {
-            (Some(contents), [(0, target, _)]) => vec![contents.call(*target)],
+            (Some(contents), [(HOME_SHARD, target, _)]) => vec![contents.call(*target)],
             _ => Vec::new(),
         };
         let (leases, mut read) = self.links.pool().call_mixed(&mut calls, &mut reads);
@@ -433,11 +438,8 @@ impl LockedQueue<'_> {
         let mut unreached = None;
         for (lease, (shard, target, _)) in leases.into_iter().zip(wanted) {
             match lease {
-                Ok(Leased { lease_ms, version }) if lease_ms > 0 => {
-                    let half = Duration::from_millis(u64::from(lease_ms) / 2);
-                    let lease =
-                        Lease { target: *target, epoch: version, may_answer_until: asked + half };
-                    self.state.leases.insert(*shard, lease);
+                Ok(granted) if granted.lease_ms > 0 => {
+                    self.state.leases.insert(*shard, Lease::new(*target, asked, granted));
                 }
                 Err(error) if error.is_unreached() => unreached = Some(error),
                 _ => {
@@ -448,7 +450,7 @@ impl LockedQueue<'_> {
             }
         }
         if let (Some(contents), Some(read), Some(lease)) =
-            (contents, read.filter(|read| !read.striped), self.state.leases.get(&0))
+            (contents, read.filter(|read| !read.striped), self.state.leases.get(&HOME_SHARD))
         {
             self.state.own = contents.taken(read.bytes, lease.epoch, self.links);
         }
