@@ -252,7 +252,12 @@ impl OpenReferences {
         let state = self.state.lock();
         let locks =
             state.locks.iter().flat_map(|(&oid, locks)| locks.iter().map(move |&l| (oid, l)));
-        (state.opens.keys().copied().collect(), locks.collect())
+        let mut opens: Vec<Oid> = state.opens.keys().copied().collect();
+        let mut locks: Vec<_> = locks.collect();
+        // In an order that is the same each time, so that what an engine is asked is too.
+        opens.sort_unstable();
+        locks.sort_by_key(|(oid, _)| *oid);
+        (opens, locks)
     }
 
     /// What a forked child has open: the same objects, no locks, nothing to release. If another

@@ -11,7 +11,7 @@ const FIRST_SEED: u64 = 1;
 /// Histories that `make test` plays, if that takes no longer than [`TIME_S`]: two processors that have
 /// nothing else to do play most of them. On a busy machine it is only the first part.
 const SEEDS: u64 = 10_000;
-const TIME_S: u64 = 120;
+const TIME_S: u64 = 60;
 /// Histories of each kind that are played twice.
 const SAME_SEEDS: u64 = 12;
 
@@ -64,7 +64,7 @@ fn are_right(setting: &Setting) {
     let series = Series {
         first: number_from_env("AZEKURA_SEED").unwrap_or(FIRST_SEED),
         count: number_from_env("AZEKURA_SIM_SEEDS").unwrap_or(2000),
-        time: Duration::from_secs(60),
+        time: Duration::from_secs(30),
     };
     let (right, violation) = run_series(series, setting);
     println!("{right} histories were right");

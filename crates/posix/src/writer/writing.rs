@@ -225,7 +225,8 @@ impl Writing {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        let all: Vec<Oid> = self.queues.lock().keys().copied().collect();
+        let mut all: Vec<Oid> = self.queues.lock().keys().copied().collect();
+        all.sort_unstable();
         let settle = |settled: Result<()>, oid| settled.and(self.settle(oid, leases).map(drop));
         all.into_iter().fold(Ok(()), settle)
     }
@@ -256,7 +257,10 @@ impl Writing {
 
     /// What the thread does from time to time.
     pub(crate) fn look_after_all(&self) {
-        let queues: Vec<Arc<Queue>> = self.queues.lock().values().cloned().collect();
+        let mut queues: Vec<(Oid, Arc<Queue>)> =
+            self.queues.lock().iter().map(|(oid, queue)| (*oid, Arc::clone(queue))).collect();
+        queues.sort_unstable_by_key(|(oid, _)| *oid);
+        let queues: Vec<Arc<Queue>> = queues.into_iter().map(|(_, queue)| queue).collect();
         for queue in queues {
             self.look_after(&queue);
         }

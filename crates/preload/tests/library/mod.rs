@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The library as it is now: cargo builds no shared library for a test by itself.
+/// The library as it is now: cargo builds no shared library for a test by itself. `AZEKURA_PRELOAD_UNDER_TEST` names one
+/// that somebody has just built, and building another one would take minutes.
 pub(crate) fn library() -> PathBuf {
+    if let Some(built) = std::env::var_os("AZEKURA_PRELOAD_UNDER_TEST") {
+        return built.into();
+    }
     let program = std::env::current_exe().unwrap();
     let built = program.parent().unwrap().with_file_name("libazekura_preload.so");
     let mut cargo = Command::new(env!("CARGO"));

@@ -36,7 +36,7 @@ pub fn seed() -> u64 {
 
 /// Operations of a run: `AZEKURA_OPS`, or the usual number.
 pub fn operations() -> u64 {
-    number_from_env("AZEKURA_OPS").unwrap_or(25_000)
+    number_from_env("AZEKURA_OPS").unwrap_or(12_000)
 }
 
 /// A directory so deep below `top` that no path of the test leads above it.
