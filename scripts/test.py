@@ -105,8 +105,7 @@ def prepare_tools():
         mark = TOOLS / f"{name}-{version}"
         if (TOOLS / "bin" / name).exists() and mark.exists():
             continue
-        # Built to be there soon: what they do is to call the kernel.
-        install = ["cargo", "install", "--debug", "--locked", "--force", "--root", str(TOOLS)]
+        install = ["cargo", "install", "--locked", "--force", "--root", str(TOOLS)]
         commands.append([*install, f"{name}@{version}"])
         commands.append(["touch", str(mark)])
     return commands
