@@ -3,8 +3,7 @@
 
 Much of their time the tests wait: for leases, for links, for peers that are frozen. cargo runs one
 program of tests after the other, and the processors stand idle meanwhile. What a program prints is
-printed as a whole when it ends; one that fails is run once more by itself. Arguments name packages
-to keep to (`-p` and the like go to cargo).
+printed as a whole when it ends. Arguments name packages to keep to (`-p` and the like go to cargo).
 """
 
 import argparse
@@ -38,11 +37,8 @@ def built(packages):
     return programs
 
 
-def run(program, directory, said, last):
-    """Runs one program to its end, prints what it printed, and gives whether it passed.
-
-    Unless this is the `last` time, what it prints where it fails is marked, as it is run again.
-    """
+def run(program, directory, said):
+    """Runs one program to its end, prints what it printed, and gives whether it passed."""
     started = time.monotonic()
     try:
         done = subprocess.run(
@@ -62,8 +58,6 @@ def run(program, directory, said, last):
     seconds = time.monotonic() - started
     with said:
         print(f"\n     Ran {directory.name}: {Path(program).name} ({seconds:.1f} s)")
-        if code != 0 and not last:
-            text = "".join(f"| {line}\n" for line in text.splitlines())
         print(text, end="", flush=True)
         if code != 0:
             print(f"failed (exit code {code}): {program}", flush=True)
@@ -80,10 +74,7 @@ def main():
         return 1
     said = threading.Lock()
     with ThreadPoolExecutor(options.at_once) as at_once:
-        passed = list(at_once.map(lambda p: run(*p, said, last=False), programs))
-    # Some measure times, and have failed beside others: what fails by itself has failed.
-    failed = [program for program, ok in zip(programs, passed, strict=True) if not ok]
-    passed = [run(*program, said, last=True) for program in failed]
+        passed = list(at_once.map(lambda p: run(*p, said), programs))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"\nprocessor time: {used.ru_utime:.0f} s user, {used.ru_stime:.0f} s system")
     docs = subprocess.run(["cargo", "test", "--locked", "--doc", *packages], cwd=ROOT, check=False)

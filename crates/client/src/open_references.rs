@@ -7,8 +7,8 @@
 //! way, the engine may hold an object of which this side does not know yet: what was closed since
 //! it began, by a thread that found the new name, is not released before the create has ended.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -27,16 +27,17 @@ const RELEASE_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// How often each object is open here.
-    opens: HashMap<Oid, u32>,
+    /// How often each object is open here. In order, as the locks are: what is asked of an engine that was started again
+    /// follows it, and is to be the same each time.
+    opens: BTreeMap<Oid, u32>,
     /// Objects that were closed for the last time and are still held at the engine, with the turn
     /// in which that was.
     closed: Vec<(Oid, u64)>,
     /// Objects whose release is on its way.
     leaving: Vec<Oid>,
-    locks: HashMap<Oid, Vec<Lock>>,
+    locks: BTreeMap<Oid, Vec<Lock>>,
     /// Locks that the engine did not take back after a restart, and whose owners do not know it yet.
-    lost: HashMap<Oid, Vec<Lock>>,
+    lost: BTreeMap<Oid, Vec<Lock>>,
     /// Grows with each close and each create.
     turn: u64,
     /// The turns in which creates under way began.
@@ -252,12 +253,7 @@ impl OpenReferences {
         let state = self.state.lock();
         let locks =
             state.locks.iter().flat_map(|(&oid, locks)| locks.iter().map(move |&l| (oid, l)));
-        let mut opens: Vec<Oid> = state.opens.keys().copied().collect();
-        let mut locks: Vec<_> = locks.collect();
-        // In an order that is the same each time, so that what an engine is asked is too.
-        opens.sort_unstable();
-        locks.sort_by_key(|(oid, _)| *oid);
-        (opens, locks)
+        (state.opens.keys().copied().collect(), locks.collect())
     }
 
     /// What a forked child has open: the same objects, no locks, nothing to release. If another

@@ -2,7 +2,7 @@
 //! the program does something else: it takes in answers, sends again what was lost, and gives back leases
 //! that are not used. Nothing waits for it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -55,8 +55,8 @@ impl Settled {
 #[derive(Debug)]
 pub(crate) struct Writing {
     pub(super) links: Links,
-    /// Files with leases or writes in flight.
-    queues: Mutex<HashMap<Oid, Arc<Queue>>>,
+    /// Files with leases or writes in flight. In order: what engines are asked follows it, and is to be the same each time.
+    queues: Mutex<BTreeMap<Oid, Arc<Queue>>>,
     /// Their number, to be read without the lock.
     count: AtomicUsize,
     has_thread: AtomicBool,
@@ -225,8 +225,7 @@ impl Writing {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        let mut all: Vec<Oid> = self.queues.lock().keys().copied().collect();
-        all.sort_unstable();
+        let all: Vec<Oid> = self.queues.lock().keys().copied().collect();
         let settle = |settled: Result<()>, oid| settled.and(self.settle(oid, leases).map(drop));
         all.into_iter().fold(Ok(()), settle)
     }
@@ -257,10 +256,7 @@ impl Writing {
 
     /// What the thread does from time to time.
     pub(crate) fn look_after_all(&self) {
-        let mut queues: Vec<(Oid, Arc<Queue>)> =
-            self.queues.lock().iter().map(|(oid, queue)| (*oid, Arc::clone(queue))).collect();
-        queues.sort_unstable_by_key(|(oid, _)| *oid);
-        let queues: Vec<Arc<Queue>> = queues.into_iter().map(|(_, queue)| queue).collect();
+        let queues: Vec<Arc<Queue>> = self.queues.lock().values().cloned().collect();
         for queue in queues {
             self.look_after(&queue);
         }
