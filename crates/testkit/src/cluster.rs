@@ -108,12 +108,13 @@ impl Cluster {
         counts.collect()
     }
 
-    /// What the first engine is asked for meanwhile, but for releases, which travel along.
+    /// What the first engine is asked for meanwhile, but for what is given back: that travels along
+    /// with something else, or when the client has time for it, and then nobody waits for it.
     pub fn asked(&self, act: impl FnOnce()) -> BTreeMap<String, u64> {
         let before = self.counts();
         act();
         let mut news = self.counts();
-        news.remove("release");
+        news.retain(|kind, _| !["release", "release_write"].contains(&kind.as_str()));
         for (kind, count) in &mut news {
             *count -= before.get(kind).copied().unwrap_or(0);
         }
