@@ -1,5 +1,7 @@
 """`azekura pool`: making pools of engines, learning of them, and engines that move."""
 
+import time
+
 import pytest
 from pools import Engines, free_ports, kill_hard, wait_until
 
@@ -151,3 +153,17 @@ def test_a_change_of_address_can_be_repeated(world):
     for _ in range(2):
         world.run("pool", "set-address", engines.name, *changes)
     world.run("fs", "mkdir", f"{engines.name}:/d")
+
+
+def test_an_engine_that_serves_another_pool_is_not_waited_for(world):
+    engines = Engines(world, 1, 2)
+    engines.stop(0)
+    engines.directories[0] = world.storage / "anew"
+    engines.start(0)
+    started = time.monotonic()
+    done = world.run("fs", "ls", f"{engines.name}:/", check=False)
+    took_s = time.monotonic() - started
+    assert done.returncode == 1
+    assert "serves another pool: is the pool file old?" in done.stderr
+    # A program that finds nobody there waits for ten seconds.
+    assert took_s < 5

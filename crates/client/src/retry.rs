@@ -161,6 +161,10 @@ impl Session {
         attempts: &mut Attempts,
         failure: &Failure,
     ) -> Result<Step> {
+        // Once the engine has let this session in, it may be another one that answers at its address for a moment.
+        if failure.is_refusal() && link.incarnation().is_none() {
+            return Err(self.failed(link, failure));
+        }
         let platform = &*self.identity().platform;
         match attempts.after_failure(failure, platform, &self.patience(link)) {
             Some(step) => Ok(step),

@@ -33,6 +33,17 @@ impl Failure {
     pub fn not_connected() -> Self {
         Self::Broken(io::ErrorKind::NotConnected.into())
     }
+
+    /// Whether the engine has said that it never lets this caller in: it serves another pool, or is of
+    /// another release. What the system forbids (a socket's file mode) may be allowed later.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Broken(error) => {
+                error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+            }
+            Self::Late | Self::TooLarge | Self::Protocol(_) => false,
+        }
+    }
 }
 
 impl From<io::Error> for Failure {
@@ -70,5 +81,14 @@ mod tests {
         assert!(matches!(Failure::from(io::Error::from(io::ErrorKind::TimedOut)), Failure::Late));
         let waited = io::Error::from_raw_os_error(EAGAIN);
         assert!(matches!(Failure::from(waited), Failure::Late));
+    }
+
+    #[test]
+    fn what_the_system_forbids_is_no_refusal_of_the_engine() {
+        const EACCES: i32 = 13;
+        let said = |kind| Failure::Broken(io::Error::new(kind, "said by an engine"));
+        assert!(said(io::ErrorKind::PermissionDenied).is_refusal());
+        assert!(!said(io::ErrorKind::Other).is_refusal());
+        assert!(!Failure::Broken(io::Error::from_raw_os_error(EACCES)).is_refusal());
     }
 }

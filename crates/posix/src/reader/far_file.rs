@@ -23,6 +23,9 @@ const REQUEST_BYTES: u64 = 256 * 1024;
 /// The same while it is not known what the link can carry: the parts are dealt to several connections,
 /// all of which are slow at first.
 const FIRST_REQUEST_BYTES: u64 = 64 * 1024;
+/// Then the first request for what is read next is for no more than this: a new connection brings so little in a round
+/// trip that who reads on in small steps would wait long for the last byte of a larger one.
+const FIRST_BYTES: u64 = 16 * 1024;
 /// A lease is asked for again when less than this is left of it.
 const RENEW: Duration = Duration::from_millis(600);
 /// For this long after leases could not be had at all nothing is read ahead.
@@ -47,6 +50,14 @@ pub(crate) enum Direct {
     /// What was asked for is not there: the end of a file that was cut, lost on the way, or what may be a
     /// hole while that is not certain.
     NotThere,
+}
+
+/// A range as a whole, or its start apart from the rest.
+fn head_and_rest(range: ByteRange, is_apart: bool) -> impl Iterator<Item = ByteRange> {
+    let head_bytes = if is_apart { FIRST_BYTES } else { range.bytes };
+    let head = ByteRange::new(range.offset, range.bytes.min(head_bytes));
+    let rest = ByteRange::between(head.end(), range.end());
+    [head, rest].into_iter().filter(|run| !run.is_empty())
 }
 
 /// What came of copying a read out of its parts.
@@ -164,6 +175,26 @@ impl FarFile {
         link: LinkEstimate,
         ranges: &[ByteRange],
     ) -> Vec<(ByteRange, Vec<Part>)> {
+        self.send_in_parts(link, ranges, |_| false)
+    }
+
+    /// The same of ranges of which the one that begins at this offset is what the program reads next.
+    pub(super) fn send_ahead(
+        &self,
+        link: LinkEstimate,
+        ranges: &[ByteRange],
+        next: u64,
+    ) -> Vec<(ByteRange, Vec<Part>)> {
+        let is_slow = link.untried && !self.is_whole;
+        self.send_in_parts(link, ranges, |range| is_slow && range.offset == next)
+    }
+
+    fn send_in_parts(
+        &self,
+        link: LinkEstimate,
+        ranges: &[ByteRange],
+        begins_apart: impl Fn(ByteRange) -> bool,
+    ) -> Vec<(ByteRange, Vec<Part>)> {
         let request_bytes = self.request_bytes(link);
         let mut fetches = Vec::new();
         let mut part = |piece: Piece| {
@@ -180,7 +211,8 @@ impl FarFile {
         };
         let mut sent = Vec::with_capacity(ranges.len());
         for range in ranges {
-            let pieces = self.layout.pieces(range.offset, range.bytes, request_bytes);
+            let pieces = head_and_rest(*range, begins_apart(*range))
+                .flat_map(|run| self.layout.pieces(run.offset, run.bytes, request_bytes));
             sent.push((*range, pieces.map(&mut part).collect()));
         }
         self.pipeline.send(&fetches);
@@ -427,5 +459,21 @@ pub(super) fn copy_out<'p>(
         (0, false) => Copied::All,
         (0, true) => Copied::WithHoles,
         _ => Copied::NotAll,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_that_are_read_next_come_alone() {
+        let range = ByteRange::new(5, 300 << 10);
+        assert_eq!(head_and_rest(range, false).collect::<Vec<_>>(), [range]);
+        let head = ByteRange::new(5, FIRST_BYTES);
+        let rest = ByteRange::between(head.end(), range.end());
+        assert_eq!(head_and_rest(range, true).collect::<Vec<_>>(), [head, rest]);
+        assert_eq!(head_and_rest(head, true).collect::<Vec<_>>(), [head]);
+        assert_eq!(head_and_rest(ByteRange::new(7, 0), true).count(), 0);
     }
 }

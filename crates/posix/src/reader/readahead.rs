@@ -219,7 +219,7 @@ impl Readahead {
             self.invalidate();
             return kept.is_empty().then_some(Awaited { kept, fresh });
         }
-        let ahead = self.file.send(link, &self.actions.ahead);
+        let ahead = self.file.send_ahead(link, &self.actions.ahead, read.end());
         self.entries.extend(ahead.into_iter().map(|entry| (entry.0.offset, entry)));
         Some(Awaited { kept, fresh })
     }

@@ -113,3 +113,13 @@ pub enum Refusal {
     #[error("the engine is stopping")]
     Stopping,
 }
+
+impl Refusal {
+    /// Whether the same caller would be refused again, however long it waits.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Version { .. } | Self::WrongPool | Self::WrongSecret => true,
+            Self::Full | Self::Stopping => false,
+        }
+    }
+}
