@@ -3,7 +3,7 @@
 
 use std::io;
 
-use azekura_wire::RecvError;
+use azekura_wire::{ConnectError, RecvError};
 
 /// Why an exchange did not end with an answer.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +34,12 @@ impl Failure {
         Self::Broken(io::ErrorKind::NotConnected.into())
     }
 
-    /// Whether the engine has said that it never lets this caller in: it serves another pool, or is of
-    /// another release. What the system forbids (a socket's file mode) may be allowed later.
+    /// Whether what answers never lets this caller in.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Broken(error) => {
-                error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConnectError>());
+                inner.is_some_and(ConnectError::is_final)
             }
             Self::Late | Self::TooLarge | Self::Protocol(_) => false,
         }
@@ -70,6 +70,8 @@ impl From<RecvError> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use azekura_proto::message::Refusal;
+
     use super::*;
 
     #[test]
@@ -86,9 +88,10 @@ mod tests {
     #[test]
     fn what_the_system_forbids_is_no_refusal_of_the_engine() {
         const EACCES: i32 = 13;
-        let said = |kind| Failure::Broken(io::Error::new(kind, "said by an engine"));
-        assert!(said(io::ErrorKind::PermissionDenied).is_refusal());
-        assert!(!said(io::ErrorKind::Other).is_refusal());
+        let said = |error: ConnectError| Failure::Broken(io::Error::other(error));
+        assert!(said(Refusal::WrongPool.into()).is_refusal());
+        assert!(said(ConnectError::Impostor).is_refusal());
+        assert!(!said(Refusal::Stopping.into()).is_refusal());
         assert!(!Failure::Broken(io::Error::from_raw_os_error(EACCES)).is_refusal());
     }
 }

@@ -32,6 +32,17 @@ pub enum ConnectError {
     Io(#[from] io::Error),
 }
 
+impl ConnectError {
+    /// Whether the same caller would be refused again, however long it waits.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => refusal.is_final(),
+            Self::Impostor => true,
+            Self::Io(_) => false,
+        }
+    }
+}
+
 impl From<RecvError> for ConnectError {
     fn from(error: RecvError) -> Self {
         match error {

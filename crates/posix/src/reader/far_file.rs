@@ -175,7 +175,7 @@ impl FarFile {
         link: LinkEstimate,
         ranges: &[ByteRange],
     ) -> Vec<(ByteRange, Vec<Part>)> {
-        self.send_in_parts(link, ranges, |_| false)
+        self.deal(link, ranges, None)
     }
 
     /// The same of ranges of which the one that begins at this offset is what the program reads next.
@@ -185,15 +185,15 @@ impl FarFile {
         ranges: &[ByteRange],
         next: u64,
     ) -> Vec<(ByteRange, Vec<Part>)> {
-        let is_slow = link.untried && !self.is_whole;
-        self.send_in_parts(link, ranges, |range| is_slow && range.offset == next)
+        self.deal(link, ranges, Some(next).filter(|_| link.untried && !self.is_whole))
     }
 
-    fn send_in_parts(
+    /// The start of the range that begins at `apart` is asked for by itself.
+    fn deal(
         &self,
         link: LinkEstimate,
         ranges: &[ByteRange],
-        begins_apart: impl Fn(ByteRange) -> bool,
+        apart: Option<u64>,
     ) -> Vec<(ByteRange, Vec<Part>)> {
         let request_bytes = self.request_bytes(link);
         let mut fetches = Vec::new();
@@ -211,7 +211,7 @@ impl FarFile {
         };
         let mut sent = Vec::with_capacity(ranges.len());
         for range in ranges {
-            let pieces = head_and_rest(*range, begins_apart(*range))
+            let pieces = head_and_rest(*range, apart == Some(range.offset))
                 .flat_map(|run| self.layout.pieces(run.offset, run.bytes, request_bytes));
             sent.push((*range, pieces.map(&mut part).collect()));
         }

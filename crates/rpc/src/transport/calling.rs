@@ -110,18 +110,11 @@ fn no_address() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "the pool map gives no address")
 }
 
-/// See [`Failure::is_refusal`] for what is refused for good.
-///
-/// [`Failure::is_refusal`]: crate::Failure::is_refusal
+/// What was refused stays to be seen in it.
 pub(super) fn as_io(error: ConnectError) -> io::Error {
     match error {
         ConnectError::Io(error) => error,
-        ConnectError::Refused(refusal) if !refusal.is_final() => {
-            io::Error::other(refusal.to_string())
-        }
-        ConnectError::Refused(_) | ConnectError::Impostor => {
-            io::Error::new(io::ErrorKind::PermissionDenied, error.to_string())
-        }
+        refused @ (ConnectError::Refused(_) | ConnectError::Impostor) => io::Error::other(refused),
     }
 }
 
