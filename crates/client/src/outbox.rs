@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::Pool;
 use crate::error::ClientError;
+use crate::lending::Lender;
 use crate::link::Borrowed;
 use crate::window::connection_window_bytes;
 
@@ -209,6 +210,25 @@ impl WriteChannel {
         posted.settle(outcome_of(posted.kind, answer, self.platform.now()));
     }
 
+    fn is_idle(&self) -> bool {
+        self.channel.in_flight().is_empty()
+    }
+
+    /// Whether nothing is under way but what gives leases back: that is answered within a round trip.
+    fn only_gives_back(&self) -> bool {
+        self.channel.in_flight().all(|posted| posted.kind == Kind::Release)
+    }
+
+    /// Waits for all that is under way; nothing more may be sent.
+    fn finish(&self) {
+        while !self.is_idle() {
+            let mut reader = self.channel.reader();
+            if !self.is_idle() {
+                self.take_one(&mut reader);
+            }
+        }
+    }
+
     /// Nothing more will come.
     fn give_up(&self) {
         for posted in self.channel.hang_up() {
@@ -243,6 +263,18 @@ fn outcome_of(kind: Kind, answer: Answer, at: Instant) -> Outcome {
 /// The place of one of an engine's channels.
 type Place = Arc<Mutex<Option<Arc<WriteChannel>>>>;
 
+/// Takes a channel that nobody else uses out of its place, if it can be spared.
+fn take_spare(
+    place: &Place,
+    can_be_spared: impl Fn(&WriteChannel) -> bool,
+) -> Option<Arc<WriteChannel>> {
+    // Whoever has it is about to send over it.
+    let mut place = place.try_lock()?;
+    place.as_ref()?.collect();
+    // With the place locked nobody else gets hold of it.
+    place.take_if(|open| Arc::strong_count(open) == 1 && can_be_spared(open))
+}
+
 /// Writes kept in flight for all files of a pool.
 pub struct Outbox {
     /// Before the pool: its connections are borrowed from there, and go back first.
@@ -259,12 +291,30 @@ impl std::fmt::Debug for Outbox {
     }
 }
 
+impl Lender for Outbox {
+    fn lend(&self, engine: EngineId) {
+        let of_engine = || self.places(|of| of == engine);
+        let idle = of_engine().iter().find_map(|place| take_spare(place, WriteChannel::is_idle));
+        let spare = idle.or_else(|| {
+            of_engine().iter().find_map(|place| take_spare(place, WriteChannel::only_gives_back))
+        });
+        // Its place is free again already, so that nobody who writes waits for this.
+        if let Some(open) = spare {
+            open.finish();
+        }
+    }
+}
+
 impl Outbox {
-    /// Without connections.
-    pub fn new(pool: Arc<Pool>) -> Self {
+    /// Without connections; lends those that it makes while nothing is written over them.
+    pub fn new(pool: Arc<Pool>) -> Arc<Self> {
         let process = AtomicU32::new(this_process());
         let connection_window_bytes = connection_window_bytes();
-        Self { channels: Mutex::default(), pool, process, connection_window_bytes }
+        let outbox =
+            Arc::new(Self { channels: Mutex::default(), pool, process, connection_window_bytes });
+        let weak: Weak<Self> = Arc::downgrade(&outbox);
+        outbox.pool.lenders().add(weak);
+        outbox
     }
 
     /// The pool.
@@ -360,24 +410,20 @@ impl Outbox {
     /// Gives those connections away on which nothing is in flight: what is asked next need not make one
     /// of its own, which takes several round trips.
     pub fn lend_idle(&self) {
+        for place in self.places(|_| true) {
+            drop(take_spare(&place, WriteChannel::is_idle));
+        }
+    }
+
+    /// The places of this process's channels to some engines; none while somebody adds one.
+    fn places(&self, is_wanted: impl Fn(EngineId) -> bool) -> Vec<Place> {
         if self.process.load(Ordering::Relaxed) != this_process() {
             // They are the parent's.
-            return;
+            return Vec::new();
         }
-        let Some(channels) = self.channels.try_lock() else { return };
-        let places: Vec<Place> = channels.values().map(Arc::clone).collect();
-        drop(channels);
-        for place in places {
-            // Whoever has it is about to send over it.
-            let Some(mut place) = place.try_lock() else { continue };
-            if let Some(open) = place.as_ref() {
-                open.collect();
-            }
-            // With the place locked nobody else gets hold of it.
-            drop(place.take_if(|open| {
-                Arc::strong_count(open) == 1 && open.channel.in_flight().is_empty()
-            }));
-        }
+        let Some(channels) = self.channels.try_lock() else { return Vec::new() };
+        let wanted = channels.iter().filter(|((engine, _), _)| is_wanted(*engine));
+        wanted.map(|(_, place)| Arc::clone(place)).collect()
     }
 
     /// The channels. A forked child has none of its parent's connections.

@@ -130,12 +130,15 @@ impl Pool {
     /// a purpose, one of them that is not in use is taken for that.
     fn session_for(&self, target: TargetId) -> &Session {
         let session = self.session();
+        let is_lacking = |link: &Link| link.is_connected() && !link.slots.has_idle_connection();
         if self.lenders.are_there()
             && let Ok((link, _)) = session.link(target)
-            && link.is_connected()
-            && !link.slots.has_idle_connection()
+            && is_lacking(&link)
         {
-            self.lenders.ask(link.engine);
+            self.changes.lend(link.engine);
+            if is_lacking(&link) {
+                self.lenders.ask(link.engine);
+            }
         }
         session
     }
@@ -360,7 +363,15 @@ impl Pool {
         let comes_after =
             exchanges.iter().any(|exchange| self.comes_after_changes(exchange.request));
         match if comes_after { self.arrive() } else { Ok(()) } {
-            Ok(()) => self.session().fan_out_once(exchanges),
+            Ok(()) => {
+                // A fan-out takes a connection to each engine.
+                let mut targets: Vec<TargetId> = exchanges.iter().map(|it| it.target).collect();
+                targets.dedup();
+                for target in targets {
+                    self.session_for(target);
+                }
+                self.session().fan_out_once(exchanges)
+            }
             Err(error) => (exchanges.iter().map(|_| Err(error.clone())).collect(), false),
         }
     }

@@ -10,7 +10,7 @@ use azekura_policy::PredictiveParameters;
 use azekura_posix::{
     Allocation, AttrUpdate, AttrsWanted, CachePolicy, Credentials, Errno, File, FileSystem,
     FsConfig, Namespace, NewEntry, OFlags, OpenOptions, ReadPolicy, RenameMode, SetTime, Timestamp,
-    XattrMode,
+    WritePolicy, XattrMode,
 };
 use azekura_proto::attr::Inheritance;
 use azekura_testkit::Cluster;
@@ -120,6 +120,49 @@ fn what_is_asked_next_goes_over_the_connection_of_the_writes_before() {
     file.write_all_at(b"more", 2000).unwrap();
     assert_eq!(file.len(), Ok(2004));
     file.close().unwrap();
+    assert!(cluster.connections() <= connections);
+}
+
+#[test]
+fn what_is_opened_after_a_file_was_written_goes_over_the_connection_of_its_writes() {
+    let cluster = far_pool();
+    cluster.root().write("/other", &[7; SMALL_BYTES]).unwrap();
+    let fs = cluster.mount_writing(CachePolicy::AUTO, ReadPolicy::default());
+    let client = Namespace::new(fs, Credentials::ROOT);
+    for path in ["/a", "/b"] {
+        let file = client.open(path, &OpenOptions::create()).unwrap();
+        file.write_all_at(&[7; SMALL_BYTES], 0).unwrap();
+        let connections = cluster.connections();
+        file.close().unwrap();
+        for path in ["/other", path] {
+            assert_eq!(client.read(path).unwrap().len(), SMALL_BYTES);
+        }
+        client.metadata("/other").unwrap();
+        assert!(cluster.connections() <= connections, "{path}");
+    }
+    assert!(cluster.count("release_write") > 0);
+}
+
+#[test]
+fn what_is_asked_after_changes_in_flight_goes_over_their_connection() {
+    let cluster = far_pool();
+    cluster.root().write("/other", &[7; SMALL_BYTES]).unwrap();
+    let config = FsConfig {
+        write_policy: WritePolicy::Always,
+        changes_in_flight: true,
+        ..FsConfig::default()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let client = Namespace::new(fs, Credentials::ROOT);
+    for dir in ["/a", "/b", "/c", "/c/d"] {
+        client.create_dir(dir, 0o755).unwrap();
+    }
+    assert!(cluster.count("create_numbered") > 0);
+    client.create_dir("/c/e", 0o755).unwrap();
+    let connections = cluster.connections();
+    client.rename("/a", "/c/a", RenameMode::Replace).unwrap();
+    client.metadata("/other").unwrap();
+    assert_eq!(client.read("/other").unwrap().len(), SMALL_BYTES);
     assert!(cluster.connections() <= connections);
 }
 

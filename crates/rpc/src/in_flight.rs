@@ -53,6 +53,11 @@ impl<T> InFlight<T> {
         self.entries.is_empty()
     }
 
+    /// Whether what each request was sent with is such.
+    pub fn all(&self, mut is_such: impl FnMut(&T) -> bool) -> bool {
+        self.entries.iter().all(|entry| is_such(&entry.context))
+    }
+
     /// Bytes that the replies weigh at most.
     pub fn reply_bytes(&self) -> u64 {
         self.reply_bytes

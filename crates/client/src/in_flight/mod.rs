@@ -173,6 +173,18 @@ impl ChangesInFlight {
         self.outside.failed_count.load(Ordering::SeqCst) > 0
     }
 
+    /// Gives the connection of the stream away, if it is one to this engine, nothing is under way over it, and nobody
+    /// has to do with it just now.
+    pub(crate) fn lend(&self, engine: EngineId) {
+        let Some(mut state) = self.state.try_lock() else { return };
+        if state.process == this_process() && state.posted.is_empty() {
+            // Its slot goes back without the lock.
+            let stream = state.stream.take_if(|stream| stream.engine() == engine);
+            drop(state);
+            drop(stream);
+        }
+    }
+
     /// The changes of this session, for one thread.
     pub(crate) fn with<T>(&self, session: &Session, act: impl FnOnce(&mut Locked<'_>) -> T) -> T {
         let mut locked = Locked { outside: &self.outside, session, state: self.state.lock() };
@@ -477,6 +489,8 @@ impl Locked<'_> {
         if self.state.leases.is_empty() {
             return Ok(());
         }
+        // They go back over its connection: to make another takes several round trips.
+        self.close();
         self.begin_generation();
         let leases = std::mem::take(&mut self.state.leases);
         let requests: Vec<(TargetId, Request<'_>)> = leases

@@ -40,6 +40,11 @@ impl Stream {
         Some(Self { channel, engine, to: Destination { target, map_version }, number })
     }
 
+    /// The engine of the connection.
+    pub(super) fn engine(&self) -> EngineId {
+        self.engine
+    }
+
     /// Whether a target is at the engine of the connection.
     pub(super) fn is_to(&self, session: &Session, target: TargetId) -> bool {
         session.map().engine_of(target) == Some(self.engine)

@@ -25,7 +25,7 @@ const OWN_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) policy: WritePolicy,
-    pub(super) outbox: Outbox,
+    pub(super) outbox: Arc<Outbox>,
     pub(super) budget: Budget,
     /// For the contents of files that are kept while they are written.
     pub(super) own_budget: Arc<Budget>,

@@ -2,7 +2,6 @@
 //! symlink. Owns which descriptor stands for the path then, so that a program finds its neighbours by its own name
 //! where that can be.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,7 +9,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use azekura_proto::staging::local::LocalRequest;
-use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -20,7 +18,7 @@ use super::look::follows;
 use super::maps::{Maps, Settled, open, open_within};
 use super::open::{open_program, open_settled};
 use super::places::Place;
-use super::remote::{Outcome, Remote};
+use super::remote::{Outcome, Remote, Running, Untrapped};
 use super::scripts::{self, Interpreter};
 use crate::sys::notify;
 
@@ -47,24 +45,6 @@ pub(super) enum Way {
     AsItStands,
     /// It has been answered.
     Done,
-}
-
-/// Threads that make a call by a descriptor just now: it is not to be trapped again.
-#[derive(Default)]
-pub(super) struct Running(Mutex<HashSet<i32>>);
-
-impl Running {
-    pub(super) fn has(&self, tid: i32) -> bool {
-        self.0.lock().contains(&tid)
-    }
-
-    /// As [`make`], for a call that is trapped when programs make it.
-    fn make(&self, caller: &Caller, prepare: impl FnOnce(&mut Remote) -> io::Result<Calls>) -> Way {
-        self.0.lock().insert(caller.call.tid);
-        let made = make(caller, prepare);
-        self.0.lock().remove(&caller.call.tid);
-        made
-    }
 }
 
 /// A file to run, as execveat(2) takes it.
@@ -118,7 +98,9 @@ pub(super) fn execute(
     let path = execution.at.address + program.offset as u64;
     let flags = if program.offset == execution.text.len() { libc::AT_EMPTY_PATH } else { 0 };
     let args = [fd as u64, path, execution.argv, execution.envp, flags as u64, 0];
-    Ok(running.make(caller, |_| Ok(Calls::with(fd, (libc::SYS_execveat, args)))))
+    Ok(make(caller, Some(running.enter(caller)), |_| {
+        Ok(Calls::with(fd, (libc::SYS_execveat, args)))
+    }))
 }
 
 /// What runs a script, by the name that the caller has for it.
@@ -143,7 +125,7 @@ fn run_script(
 ) -> Result<Way, Errno> {
     let give = |file: &OwnedFd| caller.listener.give(caller.call.id, file.as_fd(), true);
     let fd = interpreter.file.as_ref().map(give).transpose().map_err(|error| errno(&error))?;
-    Ok(running.make(caller, |remote| {
+    Ok(make(caller, Some(running.enter(caller)), |remote| {
         let put = interpreter.put(caller, remote)?;
         let words = [put.argv, execution.envp];
         let mut calls = if let Some(fd) = fd {
@@ -180,7 +162,9 @@ pub(super) fn open_link(
     let fd = given.map_err(|error| errno(&error))?;
     let name = at.address + (text.len() - name.len()) as u64;
     let args = [fd as u64, name, flags, 0, 0, 0];
-    Ok(Some(running.make(caller, |_| Ok(Calls::with(fd, (libc::SYS_openat, args))))))
+    Ok(Some(make(caller, Some(running.enter(caller)), |_| {
+        Ok(Calls::with(fd, (libc::SYS_openat, args)))
+    })))
 }
 
 /// Where the kernel can say it beforehand.
@@ -216,12 +200,17 @@ pub(super) fn enter(
     let given = caller.listener.give(caller.call.id, dir.as_fd(), true);
     let fd = given.map_err(|error| errno(&error))?;
     let call = (libc::SYS_fchdir, [fd as u64, 0, 0, 0, 0, 0]);
-    Ok(make(caller, |_| Ok(Calls::with(fd, call))))
+    Ok(make(caller, None, |_| Ok(Calls::with(fd, call))))
 }
 
-/// Has the caller make other calls in place of its own; `prepare` may have it make some before.
-fn make(caller: &Caller, prepare: impl FnOnce(&mut Remote) -> io::Result<Calls>) -> Way {
-    let mut remote = match Remote::stop(caller) {
+/// Has the caller make other calls in place of its own, `untrapped` if programs' calls of that kind are trapped;
+/// `prepare` may have it make some before.
+fn make(
+    caller: &Caller,
+    untrapped: Option<Untrapped>,
+    prepare: impl FnOnce(&mut Remote) -> io::Result<Calls>,
+) -> Way {
+    let mut remote = match Remote::stop(caller, untrapped) {
         Ok(Some(remote)) => remote,
         Ok(None) => return Way::Done,
         Err(error) => {

@@ -2,10 +2,13 @@
 //! another program or change its directory, and only by a path in its memory, which may be read-only, shared
 //! with a parent (vfork) or seen in the new program's arguments: so nothing is written there. The thread is
 //! stopped (ptrace(2)) and given other registers: a descriptor takes the path's place. Before it goes on, all
-//! registers are as they were, but for the result.
+//! registers are as they were, but for the result. Owns that what it makes is not trapped again, and that whatever
+//! the program calls afterwards is.
 
+use std::collections::HashSet;
 use std::io;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::caller::Caller;
@@ -16,8 +19,39 @@ const BEGIN_ANEW: i32 = 513;
 /// Signals that are held back while calls are made at most; further ones are lost.
 const HELD_MAX: usize = 64;
 
+/// Threads that make a call by a descriptor just now: it is not to be trapped again.
+#[derive(Default)]
+pub(super) struct Running(Mutex<HashSet<i32>>);
+
+/// That the calls of a thread are not trapped.
+pub(super) struct Untrapped<'r> {
+    running: &'r Running,
+    tid: i32,
+}
+
+impl Running {
+    pub(super) fn has(&self, tid: i32) -> bool {
+        self.0.lock().contains(&tid)
+    }
+
+    /// The calls of the caller are not trapped from now on.
+    pub(super) fn enter(&self, caller: &Caller) -> Untrapped<'_> {
+        let tid = caller.call.tid;
+        self.0.lock().insert(tid);
+        Untrapped { running: self, tid }
+    }
+}
+
+impl Drop for Untrapped<'_> {
+    fn drop(&mut self) {
+        self.running.0.lock().remove(&self.tid);
+    }
+}
+
 /// A thread that stands where its call is to begin.
-pub(super) struct Remote {
+pub(super) struct Remote<'r> {
+    /// Gone before the thread is let go: the next call may be the program's own.
+    untrapped: Option<Untrapped<'r>>,
     tracee: Tracee,
     /// What it had when it stopped.
     registers: Registers,
@@ -35,12 +69,15 @@ pub(super) enum Outcome {
     Left,
 }
 
-impl Remote {
+impl<'r> Remote<'r> {
     /// Stops the thread whose call waits; the call waits no longer. `None` if it has ended.
     ///
     /// # Errors
     /// If another tracer has the thread, or it may not be traced: the call waits still.
-    pub(super) fn stop(caller: &Caller) -> io::Result<Option<Self>> {
+    pub(super) fn stop(
+        caller: &Caller,
+        untrapped: Option<Untrapped<'r>>,
+    ) -> io::Result<Option<Self>> {
         let call = &caller.call;
         let mut tracee = Tracee::seize(call.tid)?;
         tracee.interrupt()?;
@@ -64,7 +101,7 @@ impl Remote {
             tracee.release(&held);
             return Err(Errno::NOTRECOVERABLE.into());
         }
-        Ok(Some(Self { tracee, registers, instruction, held }))
+        Ok(Some(Self { untrapped, tracee, registers, instruction, held }))
     }
 
     /// Has the thread make a call.
@@ -92,12 +129,13 @@ impl Remote {
         let mut registers = self.registers;
         registers.set_result(self.instruction, result);
         self.tracee.set_registers(&registers)?;
-        self.tracee.release(&self.held);
+        self.let_go();
         Ok(())
     }
 
-    /// Lets a thread go that runs another program now.
+    /// Lets the thread go.
     pub(super) fn let_go(self) {
+        drop(self.untrapped);
         self.tracee.release(&self.held);
     }
 }

@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use super::caller::{Caller, errno};
 use super::calls::{self, Call, Named, Room};
 use super::change::{self, End};
-use super::exec::{self, Execution, Running, Way};
+use super::exec::{self, Execution, Way};
 use super::look;
 use super::maps::Maps;
 use super::open::{self, Wanted};
 use super::places::Place;
+use super::remote::Running;
 
 /// The least and the most that openat2(2) is told: `struct open_how`.
 const HOW_BYTES: std::ops::RangeInclusive<u64> = 24..=4096;

@@ -15,6 +15,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use azekura_stage::trap;
@@ -255,6 +256,36 @@ fn a_program_of_a_map_is_run() {
     assert_eq!(job.probe(&[&"spawn", &path("broken"), &"x"]), failed("execve: ENOEXEC\n"));
     let shell = format!("cd {} && ./self words d && ../bin/again words", bin.display());
     assert_eq!(job.run(&["sh", "-c", &shell]), said("./self words d \n../bin/again words \n"));
+}
+
+/// Programs that are run one after the other on a busy machine.
+const RUNS: usize = 1000;
+
+/// The program runs before the thread that has started it in the caller's name does anything else.
+#[test]
+fn the_first_calls_of_a_program_of_a_map_are_answered() {
+    need_probe!();
+    let job = Job::start();
+    job.put("f", "f\n");
+    job.put("probe", "");
+    fs::copy(programs::probe(), job.home(0).join("probe")).unwrap();
+    let [probe, f] = ["probe", "f"].map(|name| job.ro.join(name).display().to_string());
+    let shell = format!("for i in $(seq {RUNS}); do {probe} read {f}; done");
+    let is_over = AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        // Threads lose their turn where it hurts only if others want one.
+        for _ in 0..2 * std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let ended = job.run(&["sh", "-c", &shell]);
+        is_over.store(true, Ordering::Relaxed);
+        ended
+    });
+    assert_eq!(ended, said(&"f\n".repeat(RUNS)));
 }
 
 #[test]
