@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 MAGIC = b"AZEKURA\n"
-VERSION = 6
+VERSION = 7
 ENGINE_SIDE = b"azekura 1 engine"
 CALLER_SIDE = b"azekura 1 caller"
 EARLY_SIDE = b"azekura 1 early"

@@ -110,6 +110,57 @@ fn the_names_of_a_path_are_looked_up_together() {
 }
 
 #[test]
+fn the_names_of_a_path_are_looked_up_together_behind_what_is_on_its_way_too() {
+    let cluster = far_pool(1);
+    make(&cluster, "/old/b/c/file", b"content");
+    let config = FsConfig {
+        write_policy: WritePolicy::Always,
+        changes_in_flight: true,
+        cache: CachePolicy::Auto { ttl: Duration::from_millis(300) },
+        ..far_config()
+    };
+    let fs = FileSystem::mount(cluster.pool(), "default", config).unwrap();
+    let client = Namespace::new(fs, Credentials::ROOT);
+    for dir in ["/new", "/new/a", "/new/a/b", "/new/a/b/c"] {
+        client.create_dir(dir, 0o755).unwrap();
+    }
+    assert!(cluster.count("create_numbered") > 0);
+    client.create_dir("/old/b/made", 0o755).unwrap();
+    client.create_dir("/old/b/made/below", 0o755).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    // What was believed of directories is over, and what was made is still known here.
+    let look = asked(&cluster, || assert_eq!(client.metadata("/old/b/c/file").unwrap().size, 7));
+    assert_eq!(look, just(&["walk"]));
+    let file = client.open("/new/a/b/c/file", &OpenOptions::create()).unwrap();
+    file.write_all_at(b"more", 0).unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(client.metadata("/new/a/b/c/file").unwrap().size, 4);
+    assert_eq!(client.metadata("/old/b/made/below").unwrap().kind, FileKind::Directory);
+    assert_eq!(client.metadata("/old/b/made/none/x"), Err(Errno::NOENT));
+}
+
+#[test]
+fn short_files_come_whole_once_the_program_has_read_some_to_their_start() {
+    let cluster = far_pool(1);
+    let long = contents(3 * BROUGHT);
+    for number in 0..6 {
+        make(&cluster, &format!("/dir/{number}"), &long);
+    }
+    let client = far_root(&cluster);
+    let read = |path: &str| {
+        let mut kinds = asked(&cluster, || assert!(client.read(path).unwrap() == long, "{path}"));
+        kinds.retain(|kind, _| kind == "read");
+        !kinds.is_empty()
+    };
+    // Not in an order in which they would be brought before they are opened.
+    let reads = ["/dir/4", "/dir/1", "/dir/5", "/dir/0"].map(read);
+    assert_eq!(reads, [true, true, false, false]);
+    // One of which only the end is read.
+    assert_eq!(read_at(&client, "/dir/2", long.len() as u64 - 10, 10), long[long.len() - 10..]);
+    assert!(read("/dir/3"));
+}
+
+#[test]
 fn a_walk_understands_symlinks_and_dots_on_its_way() {
     let cluster = far_pool(1);
     make(&cluster, "/a/b/file", b"content");

@@ -2,6 +2,8 @@
 //! an object with `n` shards lies in shard `c mod n`, at `(c / n) * chunk_bytes` of the shard's
 //! file. Pure numbers: no ids, no I/O.
 
+use crate::limits::{BROUGHT_BYTES_MAX, BROUGHT_FILE_BYTES_MAX};
+
 /// How an array object is cut into chunks and dealt over shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
@@ -96,6 +98,13 @@ impl Geometry {
         start.max(size.saturating_sub(1) / self.chunk_bytes * self.chunk_bytes)
     }
 
+    /// What comes with the answer to the opening of a file of `size` bytes if `bytes` are asked for: where in the file it
+    /// begins. That is all of it, or the end of a longer one.
+    pub fn brought(self, size: u64, bytes: u32) -> u64 {
+        let bytes = u64::from(bytes.min(BROUGHT_FILE_BYTES_MAX));
+        self.tail(size, if size <= bytes { bytes } else { bytes.min(BROUGHT_BYTES_MAX.into()) })
+    }
+
     /// Where in the whole file the shard's byte at `local_offset` lies.
     pub fn global_offset(self, shard: u16, local_offset: u64) -> u64 {
         if self.shards == 1 {
@@ -122,6 +131,30 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_comes_whole_with_its_opening_if_as_much_was_asked_for_and_else_its_end() {
+        let (tail, whole) = (BROUGHT_BYTES_MAX, BROUGHT_FILE_BYTES_MAX);
+        let (tail_bytes, whole_bytes) = (u64::from(tail), u64::from(whole));
+        let one = Geometry::new(1 << 20, 1);
+        let begins = [
+            one.brought(0, tail),
+            one.brought(tail_bytes, tail),
+            one.brought(tail_bytes + 1, tail),
+            one.brought(whole_bytes, whole),
+            one.brought(whole_bytes + 1, whole),
+            one.brought(whole_bytes + 1, u32::MAX),
+            one.brought(1000, 100),
+            one.brought(1000, 0),
+        ];
+        let long = whole_bytes + 1 - tail_bytes;
+        assert_eq!(begins, [0, 0, 1, 0, long, long, 900, 1000]);
+        assert_eq!(
+            Geometry::new(4096, 4).brought(10_000, whole),
+            8192,
+            "one chunk of a striped one"
+        );
+    }
 
     #[test]
     fn a_tail_begins_within_the_last_chunk() {

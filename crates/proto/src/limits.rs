@@ -36,6 +36,8 @@ pub const READ_BULK_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 /// Most bytes of a file that come with the answer to its opening: what a young connection carries in one
 /// round trip (RFC 6928: ten segments) beside the answer itself.
 pub const BROUGHT_BYTES_MAX: u32 = 12 * 1024;
+/// The longest file that comes whole with the answer to its opening, where the client asks for as much, in bytes.
+pub const BROUGHT_FILE_BYTES_MAX: u32 = 64 * 1024;
 /// Largest listing page an engine sends, in bytes. Stays below the body's bound with its head.
 pub const PAGE_BYTES_MAX: u32 = 256 * 1024;
 

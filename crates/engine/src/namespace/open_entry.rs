@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use azekura_proto::layout::Piece;
-use azekura_proto::limits::{BROUGHT_BYTES_MAX, NAME_BYTES_MAX};
+use azekura_proto::limits::{BROUGHT_FILE_BYTES_MAX, NAME_BYTES_MAX};
 use azekura_proto::message::{Answer, Reply};
 use azekura_proto::transaction::Entry;
 use azekura_proto::{Attr, FileKind, Layout, Oid, Status};
@@ -89,19 +89,19 @@ fn open_found(
     Ok(Reply::Opened { entry, attr, lease_ms, version, others, brought_bytes })
 }
 
-/// Reads the last bytes of a file whose shards are here; gives how many there are before a hole. What cannot be had
+/// Reads what comes with the opening of a file whose shards are here; gives how many there are before a hole. What cannot be had
 /// is left to whoever reads it.
 fn bring(
     node: &Node,
     session: &Session,
     attr: &Attr,
-    bytes_max: u32,
+    wanted_bytes: u32,
     bulk: &mut Bulk<'_, '_>,
 ) -> Option<u32> {
     let layout = Layout::of_file(node.placement(), attr.oid, attr.chunk_bytes);
-    let start = layout.geometry().tail(attr.size, bytes_max.min(BROUGHT_BYTES_MAX).into());
+    let start = layout.geometry().brought(attr.size, wanted_bytes);
     let Piece { target, data, local_offset, bytes, .. } =
-        layout.pieces(start, attr.size - start, BROUGHT_BYTES_MAX.into()).next()?;
+        layout.pieces(start, attr.size - start, BROUGHT_FILE_BYTES_MAX.into()).next()?;
     let range = (local_offset, bytes as u32);
     let shard = (data.oid, data.shard);
     read_bytes(node, node.local(target)?, Some(session.id), shard, range, bulk).ok()

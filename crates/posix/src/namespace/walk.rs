@@ -213,10 +213,11 @@ impl Namespace {
             return Err(Errno::NAMETOOLONG.into());
         }
         let step = match self.known_step(dir, name) {
-            // Before the check, which may go by what it brings.
-            None if self.looks_along() => {
+            None => {
                 let path = walk.names_from(name);
-                Some(self.step_along((dir, name), &path, &mut walk.end))
+                // Before the check, which may go by what it brings.
+                let is_along = self.looks_along(&path);
+                is_along.then(|| self.step_along((dir, name), &path, &mut walk.end))
             }
             known => known.map(Ok),
         };
@@ -438,7 +439,8 @@ impl Namespace {
     /// Looks at a name of a path of which each is looked at, for a call that only looks: what lies far away is asked for
     /// together with the names behind it, or has come with a listing.
     fn look_on(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Attr> {
-        if !self.looks_along() {
+        let path = walk.names_from(name);
+        if !self.looks_along(&path) {
             return self.look_at_last(dir, name);
         }
         if walk.end.is_none() {
@@ -446,7 +448,7 @@ impl Namespace {
                 return Ok(*attr);
             }
             if !walk.rest.is_empty() {
-                walk.end = self.look_along(dir, &walk.names_from(name))?;
+                walk.end = self.look_along(dir, &path)?;
                 if let Some(attr) = self.believed_directory(dir, name)? {
                     return Ok(attr);
                 }

@@ -14,6 +14,9 @@ const LIFE_ROUND_TRIPS: u32 = 4000;
 /// Not longer in any case, since somebody may set its clock.
 const LIFE_MAX: Duration = Duration::from_secs(60);
 
+/// A change that was made longer ago than this does not tell the time.
+const CHANGE_AGE_MAX: Duration = Duration::from_secs(1);
+
 /// Now, and how far away the engine is that something is sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
@@ -32,6 +35,17 @@ impl Clocks {
     pub(super) fn set(&mut self, time: Timestamp, told: Moment) {
         if let Some(engine) = told.engine {
             self.0.insert(engine, (time, told.now));
+        }
+    }
+
+    /// Something was changed at this time of the engine's, as it has told a moment ago: so much later it is there now, at
+    /// least. That serves where nothing younger is known, unless what was counted on here shows that the change was made
+    /// a while ago.
+    pub(super) fn note_change(&mut self, changed: Timestamp, told: Moment) {
+        if self.is_wanted(told)
+            && self.time(told).is_some_and(|(counted, _)| counted <= changed.after(CHANGE_AGE_MAX))
+        {
+            self.set(changed, told);
         }
     }
 
@@ -79,5 +93,26 @@ mod tests {
         let wanted = [told(0), later(0, 41), later(2, 3), near].map(|at| clocks.is_wanted(at));
         assert_eq!(wanted, [false, true, true, false]);
         assert_eq!(clocks.time(Moment { engine: None, ..near }), None);
+    }
+
+    #[test]
+    fn a_change_that_was_just_made_tells_the_time_where_nothing_younger_is_known() {
+        let now = Instant::now();
+        let at = |secs| Moment {
+            engine: Some(EngineId(0)),
+            round_trip: Duration::from_millis(50),
+            now: now + Duration::from_secs(secs),
+        };
+        let time = |secs| Timestamp { secs, nanos: 0 };
+        let mut clocks = Clocks::default();
+        clocks.note_change(time(99), at(0));
+        assert_eq!(clocks.time(at(0)), None, "it may be of long ago");
+        clocks.set(time(100), at(0));
+        clocks.note_change(time(109), at(10));
+        assert_eq!(clocks.time(at(10)), Some((time(110), true)));
+        clocks.note_change(time(168), at(70));
+        assert_eq!(clocks.time(at(70)), Some((time(170), false)), "it was made a while ago");
+        clocks.note_change(time(169), at(70));
+        assert_eq!(clocks.time(at(71)), Some((time(170), true)));
     }
 }

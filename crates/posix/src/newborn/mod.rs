@@ -473,6 +473,11 @@ impl Newborns {
         self.own_state().clocks.set(time, at);
     }
 
+    /// An engine has told when something was changed that has just been sent.
+    pub(crate) fn note_change(&self, changed: Timestamp, at: Moment) {
+        self.own_state().clocks.note_change(changed, at);
+    }
+
     /// The engine's time as it is counted on here, if that is not later than it will be there.
     pub(crate) fn engine_time(&self, at: Moment) -> Option<Timestamp> {
         let (time, is_new) = self.own_state().clocks.time(at)?;

@@ -69,7 +69,18 @@ impl FileSystem {
             return Ok(attr);
         }
         let settled = self.writing.settle_to_ask(oid, WriteLeases::Keep)?;
-        self.attr_of(settled).map(|attr| *attr)
+        self.ask_attr(settled).map(|attr| *attr)
+    }
+
+    /// Asks for attributes. Those of an object that is newborn were changed just now: so they tell the engine's time.
+    fn ask_attr(&self, settled: Settled) -> Result<Box<Attr>> {
+        let oid = settled.oid();
+        let is_newborn = self.newborn(oid).is_some();
+        let attr = self.attr_of(settled)?;
+        if is_newborn {
+            self.newborns.note_change(attr.ctime, self.moment(oid.home()));
+        }
+        Ok(attr)
     }
 
     /// As [`FileSystem::getattr`], for an open file. While it is read under leases that cover its
@@ -90,7 +101,7 @@ impl FileSystem {
             return Ok(attr);
         }
         let changes = self.changes.count_of(file.oid()).of_attributes();
-        let attr = self.attr_of(settled)?;
+        let attr = self.ask_attr(settled)?;
         file.learn(&attr);
         self.writing.keep_own_attr(&attr, changes);
         Ok(*attr)

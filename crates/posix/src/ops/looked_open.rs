@@ -33,7 +33,7 @@ impl FileSystem {
         let (at, changes) = (self.now(), self.changes.counts());
         let asked = self.listed.ask_since(at);
         let bring_bytes = self.reading.bring_bytes(target);
-        let mut bytes = vec![0; bring_bytes];
+        let mut bytes = vec![0; bring_bytes as usize];
         let opened = self.pool().open_name_leased(dir, name, &mut bytes);
         let Some(opened) = opened.map_err(|error| of_entry(&error))? else { return Ok(None) };
         let OpenedName { entry, attr, reference, lease, others, names_ms, brought_bytes } = opened;
@@ -47,7 +47,7 @@ impl FileSystem {
             let reader = FileReader::of_leased(&self.reading, &layout, at, leased);
             if let Some(count) = brought_bytes {
                 bytes.truncate(count);
-                let start = layout.geometry().tail(attr.size, bring_bytes as u64);
+                let start = layout.geometry().brought(attr.size, bring_bytes);
                 reader.take_brought(&self.reading, ByteRange::between(start, attr.size), bytes);
             }
             // Its reader counts own changes from now on.

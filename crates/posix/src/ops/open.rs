@@ -203,7 +203,7 @@ impl FileSystem {
         }
         let asked = wants_lease.then(|| (self.now(), self.changes.counts()));
         let bring_bytes = if wants_lease { self.reading.bring_bytes(target) } else { 0 };
-        let mut brought = vec![0; bring_bytes];
+        let mut brought = vec![0; bring_bytes as usize];
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
         let opened = opened.map_err(|error| of_entry(&error));
         let Some(opened) = opened? else { return Ok(Named::Unclear) };
@@ -225,7 +225,7 @@ impl FileSystem {
                     if let Some(bytes) = brought_bytes {
                         brought.truncate(bytes);
                         let geometry = file.layout.geometry();
-                        let start = geometry.tail(attr.size, bring_bytes as u64);
+                        let start = geometry.brought(attr.size, bring_bytes);
                         let range = ByteRange::between(start, attr.size);
                         file.reader.take_brought(&self.reading, range, brought);
                     }

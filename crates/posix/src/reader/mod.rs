@@ -11,6 +11,7 @@ mod file;
 mod leased_attr;
 mod readahead;
 mod reading;
+mod short_files;
 mod trace;
 mod waits;
 mod whole;

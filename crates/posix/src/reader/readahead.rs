@@ -16,6 +16,7 @@ use super::expected::Expected;
 use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
+use super::short_files::{ShortFile, ShortFiles};
 use super::trace::Trace;
 use super::whole::Whole;
 
@@ -33,6 +34,9 @@ pub(super) struct Readahead {
     entries: BTreeMap<u64, (ByteRange, Vec<Part>)>,
     /// What has come with the answer to the file's opening.
     brought: Option<Brought>,
+    /// The file, if it is one that can come whole, and it is to be seen whether it is read.
+    short: Option<ShortFile>,
+    short_files: Arc<ShortFiles>,
     /// All of the file, if it was asked for before the file was opened.
     whole: Option<Whole>,
     /// The start of the file, among the entries, if it was asked for before the file was opened.
@@ -68,6 +72,8 @@ impl Readahead {
             plan,
             entries: BTreeMap::new(),
             brought: None,
+            short: None,
+            short_files: Arc::clone(&reading.short_files),
             whole: None,
             start: None,
             actions,
@@ -177,6 +183,9 @@ impl Readahead {
 
     /// Plans a read and sends what it takes. `None` if nothing may be kept of the file now.
     fn begin(&mut self, link: LinkEstimate, read: ByteRange) -> Option<Awaited> {
+        if let Some(short) = &mut self.short {
+            short.note_read(read.offset);
+        }
         if !self.file.take_in_leases() {
             self.invalidate();
             return None;
@@ -403,6 +412,7 @@ impl Readahead {
 
     /// Bytes have come with the answer to the file's opening, under the lease that it brought.
     pub(super) fn take_brought(&mut self, range: ByteRange, bytes: Vec<u8>, budget: &Arc<Budget>) {
+        self.short = ShortFile::new(range.end(), &self.short_files);
         let part = self.file.come(range, bytes);
         self.brought = part.and_then(|part| Brought::new(part, budget));
     }

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use azekura_client::{Pipeline, Pool};
 use azekura_platform::SharedPlatform;
 use azekura_policy::{Budget, LinkEstimate, ReadPolicy};
-use azekura_proto::limits::BROUGHT_BYTES_MAX;
 use azekura_proto::{EngineId, TargetId};
 
 use super::expected::Expected;
+use super::short_files::ShortFiles;
 use super::trace::Trace;
 use super::waits::Waits;
 use crate::changes::Changes;
@@ -37,6 +37,7 @@ pub(crate) struct Reading {
     pub(crate) expected: Arc<Expected>,
     /// Where requests are written down, if they are.
     pub(super) trace: Option<Arc<Trace>>,
+    pub(super) short_files: Arc<ShortFiles>,
     pool: Arc<Pool>,
     pipeline: OnceLock<Arc<Pipeline>>,
     /// Whether it was seen that something may be read.
@@ -57,6 +58,7 @@ impl Reading {
             changes,
             waits: Arc::new(Waits::new(Arc::clone(&platform))),
             expected: Arc::default(),
+            short_files: Arc::default(),
             platform,
             trace,
             pool,
@@ -106,9 +108,9 @@ impl Reading {
         self.pipeline().estimate(std::iter::once(target))
     }
 
-    /// How many of a file's last bytes are worth coming with the answer to its opening: what costs the link to
-    /// this target next to nothing.
-    pub(crate) fn bring_bytes(&self, target: TargetId) -> usize {
+    /// How many bytes of a file are worth coming with the answer to its opening, in the sense of
+    /// [`azekura_proto::Geometry::brought`]: what costs the link to this target next to nothing.
+    pub(crate) fn bring_bytes(&self, target: TargetId) -> u32 {
         let round_trip_us = self.link(target).round_trip_us;
         // What short files have brought says little of what it carries.
         let proven = self.pipeline().proven_rate(target);
@@ -116,7 +118,7 @@ impl Reading {
             let product = u128::from(rate) * u128::from(round_trip_us) / 1_000_000;
             u64::try_from(product).unwrap_or(u64::MAX) / BROUGHT_SHARE
         });
-        cheap.min(BROUGHT_BYTES_MAX.into()) as usize
+        u32::try_from(cheap).unwrap_or(u32::MAX).min(self.short_files.bring_bytes())
     }
 
     /// A file is about to be found and opened for reading. Where that takes long, what it takes to read

@@ -7,7 +7,7 @@ use crate::ids::{EngineId, Incarnation, PoolId, SessionId};
 /// The first bytes of every connection.
 pub const MAGIC: [u8; 8] = *b"AZEKURA\n";
 /// The protocol version. Both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Bytes of a handshake nonce.
 pub const NONCE_BYTES: usize = 32;
 /// Bytes of a handshake proof (HMAC-SHA-256).

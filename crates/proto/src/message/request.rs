@@ -578,8 +578,8 @@ pub enum Request<'a> {
         name: &'a [u8],
         /// With the lease of a regular file, as by `LeaseFile`.
         lease: bool,
-        /// With so many of its last bytes, or all that there are, if the lease is given and its home has them
-        /// all; at most [`crate::limits::BROUGHT_BYTES_MAX`].
+        /// With so many bytes of it, in the sense of [`crate::Geometry::brought`], if the lease is given and its home has
+        /// them all.
         bring_bytes: u32,
     },
     /// `Create`, if what it was judged by still holds of the directory. Answer: as to `Create`; status
