@@ -173,6 +173,30 @@ fn a_walk_over_the_names_of_a_tree_brings_the_directories_along() {
 }
 
 #[test]
+fn of_directories_that_are_walked_in_an_order_the_next_come_along_though_nobody_listed_where_they_stand()
+ {
+    let cluster = Cluster::start_far(1, 3, Inheritance::default());
+    let dirs: Vec<String> = (10..40).map(|number| format!("/tree/dir{number}")).collect();
+    for dir in &dirs {
+        make_files(&cluster, dir, 4);
+    }
+    let client = credulous_client(&cluster);
+    let walks_before = cluster.count("walk");
+    let mut waits = Vec::new();
+    for dir in &dirs {
+        waits.push(asked(&cluster, || {
+            for number in 0..4 {
+                let found = client.look_at(format!("{dir}/file{number}"), true).unwrap();
+                assert_eq!(found.size, 100 + number);
+            }
+        }));
+    }
+    assert!(cluster.count("walk") - walks_before <= 3, "the way to the others is known");
+    // What comes along is asked for with one that is waited for.
+    assert!(waits.iter().filter(|waits| **waits > 0).count() <= 9, "{waits:?}");
+}
+
+#[test]
 fn names_that_are_not_there_are_always_asked_for() {
     let cluster = Cluster::start_far(1, 1, Inheritance::default());
     make_files(&cluster, "/dir", 10);

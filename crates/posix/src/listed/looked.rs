@@ -100,6 +100,11 @@ impl Looked {
         self.run >= WALKED_TRUSTED
     }
 
+    /// Whether a directory was found to be worth listing since others were walked before it.
+    pub(super) fn walks_on(&self, dir: Oid) -> bool {
+        self.walked.as_ref().is_some_and(|walked| walked.dir == dir && walked.is_guess)
+    }
+
     /// A listing has answered a look.
     pub(super) fn note_found(&mut self, dir: Oid) {
         if let Some(walked) = self.walked.as_mut().filter(|walked| walked.dir == dir) {
@@ -160,7 +165,8 @@ mod tests {
             assert!(!looked.note(dir(number), b"a", now) && !looked.note(dir(number), b"b", now));
             assert!(looked.note(dir(number), b"c", now));
         }
-        assert!(looked.note(dir(3), b"a", now));
+        assert!(!looked.walks_on(dir(2)));
+        assert!(looked.note(dir(3), b"a", now) && looked.walks_on(dir(3)));
         (0..WALK_LOOKS).for_each(|_| looked.note_found(dir(3)));
         assert!(looked.note(dir(4), b"a", now));
         looked.note_found(dir(4));

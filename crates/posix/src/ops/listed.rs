@@ -94,11 +94,13 @@ impl FileSystem {
     }
 
     /// Lists a directory whose names are looked at one after the other, and those beside it if one directory
-    /// after the other is. Whatever fails here shows when a name is looked up by itself; where no lease will tell that it is
+    /// after the other is; where these stand as well, to know which are next. Whatever fails here shows when a name is looked up by itself; where no lease will tell that it is
     /// not there, this one is looked up in the same exchange.
     fn list_walked(&self, dir: Oid, name: &[u8]) -> Option<Result<Found>> {
         let mut dirs = vec![dir];
         dirs.extend(self.listed.beside(dir));
+        let above = self.cache.dir(dir).and_then(|attr| attr.parent);
+        dirs.extend(above.filter(|above| self.listed.is_above_wanted(dir, *above)));
         for other in self.listed.worth_renewing(dir) {
             if !dirs.contains(&other) {
                 dirs.push(other);
