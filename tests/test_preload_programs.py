@@ -433,7 +433,7 @@ def test_what_is_handed_on_of_another_pool_counts_for_nothing(preload):
     script = "mkdir /azekura/x; cd /azekura/x; /usr/bin/env"
     told = other.run(PYTHON, "-c", f"import os; os.listdir('/azekura'); os.system('{script}')").stdout
     told = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
-    for text in (told["AZEKURA_HANDED_ON"], "1-zz"):
+    for text in (told["AZEKURA_HANDED_ON"], "1-zz", "2-zz"):
         handed_on = {"AZEKURA_HANDED_ON": text}
         script = "echo here > /azekura/of-this; cat /azekura/of-this; rm /azekura/of-this"
         assert preload.run("sh", "-c", script, environment=handed_on).stdout == "here\n"

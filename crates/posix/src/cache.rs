@@ -315,6 +315,21 @@ impl DirCache {
         self.is_fresh(kept.since).then_some(kept.value)
     }
 
+    /// The directory to which a name leads, if that is known, and when it was asked for.
+    pub(crate) fn directory(&self, dir: Oid, name: &[u8]) -> Option<(Oid, Instant)> {
+        let kept = self.steps.get(&NameRef { dir, name })?;
+        match kept.value {
+            Step::Directory(oid) if self.is_fresh(kept.since) => Some((oid, kept.since)),
+            _ => None,
+        }
+    }
+
+    /// Keeps what another client has been told of a name, before this one has changed anything.
+    pub(crate) fn keep_handed_on(&self, since: Instant, (dir, name): (Oid, &[u8]), below: Oid) {
+        let asked = Asked { since, ..self.ask_step(dir, name) };
+        self.keep_step(asked, dir, name, Step::Directory(below));
+    }
+
     /// The text of a symlink that is known to be there.
     pub(crate) fn text(&self, link: Oid) -> Option<Arc<[u8]>> {
         self.ttl?;

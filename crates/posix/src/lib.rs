@@ -42,7 +42,9 @@ pub use errno::{Errno, Result};
 pub use filesystem::{CachePolicy, FileSystem, FsConfig, MountError};
 pub use handle::OpenFile;
 pub use listed::{Foreseen, Listed, Trust};
-pub use namespace::{Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix};
+pub use namespace::{
+    BelievedWay, Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix,
+};
 pub use ops::attr::AttrUpdate;
 pub use ops::changed_dir::ChangedDir;
 pub use ops::create::{NewEntry, Striping};

@@ -140,6 +140,62 @@ fn the_names_of_a_path_are_looked_up_together_behind_what_is_on_its_way_too() {
 }
 
 #[test]
+fn where_a_file_stands_that_was_opened_just_now_is_known() {
+    let cluster = far_pool(1);
+    make(&cluster, "/dir/file", b"content");
+    let client = far_root(&cluster);
+    client.read("/dir/file").unwrap();
+    let canonical = |path: &str| client.canonicalize(b"", path).map(|(path, _)| path);
+    let look = asked(&cluster, || assert_eq!(canonical("/dir/file").unwrap(), b"/dir/file"));
+    assert_eq!(look, just(&[]));
+    // Looks at the file itself are none of where it stands.
+    let look = asked(&cluster, || assert_eq!(client.metadata("/dir/file").unwrap().size, 7));
+    assert_eq!(look, just(&["lookup"]));
+    assert_eq!(canonical("/dir/file/"), Err(Errno::NOTDIR));
+    // Own changes count at once.
+    client.read("/dir/file").unwrap();
+    client.rename("/dir/file", "/dir/moved", RenameMode::Replace).unwrap();
+    assert_eq!(canonical("/dir/file"), Err(Errno::NOENT));
+    client.symlink(b"moved", "/dir/file").unwrap();
+    assert_eq!(canonical("/dir/file").unwrap(), b"/dir/moved");
+    // A process with children asks.
+    client.read("/dir/moved").unwrap();
+    client.filesystem().drain().unwrap();
+    let look = asked(&cluster, || assert_eq!(canonical("/dir/moved").unwrap(), b"/dir/moved"));
+    assert_eq!(look, just(&["walk"]));
+}
+
+#[test]
+fn the_way_to_a_directory_is_believed_by_whoever_it_is_handed_on_to_for_no_longer() {
+    let cluster = far_pool(1);
+    make(&cluster, "/a/b/c/file", b"content");
+    let ttl = Duration::from_millis(400);
+    let config = || FsConfig { cache: CachePolicy::Auto { ttl }, ..far_config() };
+    let client = || {
+        let fs = FileSystem::mount(cluster.pool(), "default", config()).unwrap();
+        Namespace::new(fs, Credentials::ROOT)
+    };
+    let (first, second) = (client(), client());
+    assert_eq!(first.believed_way(b"/a/b/c"), None);
+    let dir = first.metadata("/a/b/c").unwrap().oid;
+    let way = first.believed_way(b"/a/b/c").unwrap();
+    assert_eq!((way.dirs.len(), way.dirs[2]), (3, dir));
+    assert!(!second.is_believed_to_lead(b"/a/b/c", dir));
+    second.take_over_way(b"/a/b/c", &way);
+    assert!(second.is_believed_to_lead(b"/a/b/c", dir));
+    assert!(!second.is_believed_to_lead(b"/a/b", dir) && !second.is_believed_to_lead(b"", dir));
+    let look = asked(&cluster, || assert_eq!(second.metadata("/a/b/c/file").unwrap().size, 7));
+    assert_eq!(look, just(&["lookup"]));
+    second.rename("/a/b", "/a/elsewhere", RenameMode::Replace).unwrap();
+    assert!(!second.is_believed_to_lead(b"/a/b/c", dir), "own changes count at once");
+    std::thread::sleep(ttl);
+    assert_eq!(first.believed_way(b"/a/b/c"), None);
+    let third = client();
+    third.take_over_way(b"/a/b/c", &way);
+    assert!(!third.is_believed_to_lead(b"/a/b/c", dir), "it is as old as it was");
+}
+
+#[test]
 fn short_files_come_whole_once_the_program_has_read_some_to_their_start() {
     let cluster = far_pool(1);
     let long = contents(3 * BROUGHT);

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use azekura_client::{ClientConfig, PoolFile};
 use azekura_posix::{
-    Credentials, Errno, FileSystem, FsConfig, Namespace, Oid, Pool, Result, Trace,
+    BelievedWay, Credentials, Errno, FileSystem, FsConfig, Namespace, Oid, Pool, Result, Trace,
 };
-use azekura_proto::{HandedOn, PoolId, handed_on};
+use azekura_proto::{HandedDirectory, HandedOn, HandedWay, PoolId, handed_on};
 use parking_lot::RwLock;
 
 use crate::descriptors::reserve;
@@ -46,7 +46,7 @@ fn received(settings: &Settings, pool: PoolId) -> Option<&'static HandedOn> {
 }
 
 /// The working directory with its path, as the program that started this one has handed it on.
-pub(crate) fn received_directory() -> Option<(Oid, Vec<u8>)> {
+pub(crate) fn received_directory() -> Option<HandedDirectory> {
     let settings = settings::get()?;
     let file = PoolFile::find(&settings.pool).ok()?;
     received(settings, file.map.pool)?.directory.clone()
@@ -56,6 +56,10 @@ pub(crate) fn received_directory() -> Option<(Oid, Vec<u8>)> {
 /// working directory with its path, if it lies in the container and is known.
 pub(crate) fn known(directory: Option<(Oid, Vec<u8>)>) -> Option<Vec<u8>> {
     let State::Open(root) = &*STATE.read() else { return None };
+    let directory = directory.map(|(oid, path)| {
+        let way = root.believed_way(&path).map(|way| handed(&way));
+        HandedDirectory { oid, path, way }
+    });
     let (fs, pool) = (root.filesystem(), root.filesystem().pool());
     let handed_on = HandedOn {
         pool: pool.map().pool,
@@ -94,10 +98,35 @@ fn connect(settings: &Settings, path: &[u8]) -> std::result::Result<Arc<FileSyst
     };
     if let Some(received) = received(settings, file.map.pool) {
         pool.suppose_round_trip_us(received.round_trip_us);
-        return Ok(FileSystem::of_container(pool, received.container.clone(), config));
+        let fs = FileSystem::of_container(pool, received.container.clone(), config);
+        take_over(&fs, received);
+        return Ok(fs);
     }
     let mounted = FileSystem::mount_towards(pool, &settings.container, config, path);
     mounted.map_err(|error| error.to_string())
+}
+
+/// Microseconds of the clock that all processes of the host share.
+fn host_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32).as_micros() as u64
+}
+
+fn handed(way: &BelievedWay) -> HandedWay {
+    let age_us = way.asked.elapsed().as_micros() as u64;
+    HandedWay { dirs: way.dirs.clone(), asked_us: host_us().saturating_sub(age_us) }
+}
+
+/// Believes what has been handed on of the way to the working directory.
+fn take_over(fs: &Arc<FileSystem>, received: &HandedOn) {
+    let Some(HandedDirectory { path, way: Some(way), .. }) = &received.directory else { return };
+    let asked = host_us()
+        .checked_sub(way.asked_us)
+        .and_then(|age_us| Instant::now().checked_sub(Duration::from_micros(age_us)));
+    if let Some(asked) = asked {
+        let root = Namespace::new(Arc::clone(fs), Credentials::of_process());
+        root.take_over_way(path, &BelievedWay { dirs: way.dirs.clone(), asked });
+    }
 }
 
 /// The container's name space as this process's user sees it, standing at the prefix.

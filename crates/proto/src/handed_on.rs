@@ -11,7 +11,7 @@ use crate::{Oid, PoolId, hex};
 /// The variable of the environment.
 pub const VARIABLE: &CStr = c"AZEKURA_HANDED_ON";
 /// How the text begins; another form begins otherwise.
-const FORM: &[u8] = b"1-";
+const FORM: &[u8] = b"2-";
 /// A longer text is none of ours.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
@@ -24,8 +24,28 @@ pub struct HandedOn {
     pub container: Container,
     /// About how long a round trip to the pool takes, in microseconds; 0 if that is not known.
     pub round_trip_us: u64,
-    /// The working directory with its path below the container's root, if it lies in the container.
-    pub directory: Option<(Oid, Vec<u8>)>,
+    /// The working directory, if it lies in the container.
+    pub directory: Option<HandedDirectory>,
+}
+
+/// A working directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HandedDirectory {
+    /// The directory.
+    pub oid: Oid,
+    /// Its path below the container's root, without symlinks and dots; empty for the root.
+    pub path: Vec<u8>,
+    /// Where its names lead, one after the other, if that is still believed.
+    pub way: Option<HandedWay>,
+}
+
+/// Where the names of a path lead.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HandedWay {
+    /// What each of them leads to.
+    pub dirs: Vec<Oid>,
+    /// When the first was asked for, in microseconds of the host's monotonic clock.
+    pub asked_us: u64,
 }
 
 impl HandedOn {
@@ -61,19 +81,21 @@ mod tests {
             root,
             inheritance: Inheritance::default(),
         };
-        let directory = Some((root, b"/a b/\xff".to_vec()));
+        let way = Some(HandedWay { dirs: vec![root; 2], asked_us: 1 << 40 });
+        let directory = Some(HandedDirectory { oid: root, path: b"/a b/\xff".to_vec(), way });
         let handed_on =
             HandedOn { pool: PoolId([7; 16]), container, round_trip_us: 50_000, directory };
         let text = handed_on.to_text().unwrap();
         assert!(text.is_ascii() && !text.contains(&0));
         assert_eq!(HandedOn::from_text(&text), Some(handed_on.clone()));
         for wrong in
-            [&text[..text.len() - 1], &text[..text.len() - 2], &text[1..], &b""[..], b"1-", b"1-xy"]
+            [&text[..text.len() - 1], &text[..text.len() - 2], &text[1..], &b""[..], b"2-", b"2-xy"]
         {
             assert_eq!(HandedOn::from_text(wrong), None);
         }
         assert_eq!(HandedOn::from_text(&[&text[..], b"00"].concat()), None);
-        let directory = Some((root, vec![b'x'; TEXT_BYTES_MAX]));
+        let path = vec![b'x'; TEXT_BYTES_MAX];
+        let directory = Some(HandedDirectory { oid: root, path, way: None });
         assert_eq!(HandedOn { directory, ..handed_on }.to_text(), None);
     }
 }

@@ -24,7 +24,7 @@ pub use attr::{Attr, FileKind, Timestamp};
 pub use class::ObjectClass;
 pub use dependence::{Dependence, Dependences};
 pub use geometry::Geometry;
-pub use handed_on::HandedOn;
+pub use handed_on::{HandedDirectory, HandedOn, HandedWay};
 pub use ids::{ContainerId, EngineId, Incarnation, Oid, PoolId, SessionId, TargetId};
 pub use layout::Layout;
 pub use placement::Placement;

@@ -272,12 +272,14 @@ impl Namespace {
     /// The attributes of the directory that a name leads to, where front ends list far directories and both are
     /// believed for a moment.
     fn believed_directory(&self, dir: Oid, name: &[u8]) -> Result<Option<Attr>> {
-        if !self.fs.keeps_listed() {
-            return Ok(None);
-        }
+        if self.fs.keeps_listed() { self.told_directory(dir, name) } else { Ok(None) }
+    }
+
+    /// The same of what this very call may have been told.
+    fn told_directory(&self, dir: Oid, name: &[u8]) -> Result<Option<Attr>> {
         let known = self.known_directory_named(dir, name)?;
-        let believed = known.and_then(|oid| self.fs.cache.dir_with_age(oid));
-        Ok(believed.map(|(attr, _)| Attr::clone(&attr)))
+        let told = known.and_then(|oid| self.fs.cache.dir_with_age(oid));
+        Ok(told.map(|(attr, _)| Attr::clone(&attr)))
     }
 
     /// Looks one name up that a walk goes on by.
@@ -449,7 +451,7 @@ impl Namespace {
             }
             if !walk.rest.is_empty() {
                 walk.end = self.look_along(dir, &path)?;
-                if let Some(attr) = self.believed_directory(dir, name)? {
+                if let Some(attr) = self.told_directory(dir, name)? {
                     return Ok(attr);
                 }
             }
@@ -499,9 +501,13 @@ impl Namespace {
                 }
                 _ => {}
             }
+            let is_last = walk.rest.is_empty() && !walk.slash;
             let attr = match self.believed_directory(at, &name)? {
                 Some(attr) => attr,
-                None => self.look_on(at, &name, &mut walk)?,
+                None => match self.fs.opened_just_now(at, &name).filter(|_| is_last) {
+                    Some(attr) => attr,
+                    None => self.look_on(at, &name, &mut walk)?,
+                },
             };
             if attr.kind == FileKind::Symlink {
                 let text = self.text_of(attr.oid)?;

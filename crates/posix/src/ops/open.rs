@@ -12,7 +12,7 @@ use azekura_proto::{Attr, Oid};
 use rustix::fs::OFlags;
 
 use crate::errno::of_entry;
-use crate::listed::{FoundName, NameIn};
+use crate::listed::{Asked, FoundName, NameIn};
 use crate::permission::set_id_bits_lost;
 use crate::read_lately::Named as LeasedName;
 use crate::reader::FileReader;
@@ -202,6 +202,7 @@ impl FileSystem {
             return Ok(Named::Open(Box::new(opened)));
         }
         let asked = wants_lease.then(|| (self.now(), self.changes.counts()));
+        let asked_name = wants_lease.then(|| self.listed.ask());
         let bring_bytes = if wants_lease { self.reading.bring_bytes(target) } else { 0 };
         let mut brought = vec![0; bring_bytes as usize];
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
@@ -231,6 +232,9 @@ impl FileSystem {
                     }
                     self.note_read(&file, None);
                 }
+                if let Some(asked) = asked_name.filter(|_| attr.kind == FileKind::Regular) {
+                    self.note_opened(&asked, (dir, name), &attr);
+                }
                 Ok(Named::Open(Box::new((attr, file))))
             }
             (_, None, _) => match self.open(caller, entry.oid, flags) {
@@ -240,6 +244,22 @@ impl FileSystem {
             _ if flags.contains(OFlags::DIRECTORY) => Err(Errno::NOTDIR),
             _ => Err(Errno::NXIO),
         }
+    }
+
+    /// A name leads to a far file, as was asked for then. Where nothing is believed without leases that is of no use.
+    fn note_opened(&self, asked: &Asked, (dir, name): (Oid, &[u8]), attr: &Attr) {
+        if !self.listed.are_leased() {
+            self.listed.keep_told(asked, (dir, name.into()), attr.clone());
+        }
+    }
+
+    /// The file to which a name led when it was opened, if that is believed still by whoever asks for nothing but where
+    /// the name leads.
+    pub(crate) fn opened_just_now(&self, dir: Oid, name: &[u8]) -> Option<Attr> {
+        if !self.keeps_listed() || self.listed.are_leased() {
+            return None;
+        }
+        self.listed.told(dir, name).map(|(attr, _)| *attr)
     }
 
     /// A far file is opened to be read, under leases that have come with its opening; and by a name that stays until a time,

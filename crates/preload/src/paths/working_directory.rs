@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use azekura_posix::{Errno, FileKind, Oid, Result};
+use azekura_proto::HandedDirectory;
 use parking_lot::RwLock;
 
 use crate::guard::Guard;
@@ -76,7 +77,9 @@ pub(crate) fn adopt() {
     // SAFETY: the process has one thread yet.
     unsafe { libc::unsetenv(VARIABLE.as_ptr()) };
     let place = match service::received_directory() {
-        Some((oid, of)) if of == path => WorkingDirectory::found(oid, path),
+        Some(HandedDirectory { oid, path: of, .. }) if of == path => {
+            WorkingDirectory::found(oid, path)
+        }
         _ => WorkingDirectory { oid: OnceLock::new(), path },
     };
     // If it is not found the working directory is in the container all the same: names that count

@@ -1,0 +1,53 @@
+//! The way to a directory: where each name of its path leads, as far as that is believed. Owns how it is handed on from one
+//! client to another one of the same host. It asks nobody.
+
+use std::time::Instant;
+
+use azekura_proto::Oid;
+
+use super::Namespace;
+
+/// Where the names of a path lead, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BelievedWay {
+    /// What each of them leads to.
+    pub dirs: Vec<Oid>,
+    /// When the first of them was asked for.
+    pub asked: Instant,
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
+impl Namespace {
+    /// Where the names of a path from the root on lead, which has no symlinks and no dots, if it is believed of all of
+    /// them that they lead to directories.
+    pub fn believed_way(&self, path: &[u8]) -> Option<BelievedWay> {
+        let (mut at, mut asked) = (self.fs.root(), self.fs.now());
+        let mut dirs = Vec::new();
+        for name in names(path) {
+            let (below, since) = self.fs.cache.directory(at, name)?;
+            (at, asked) = (below, asked.min(since));
+            dirs.push(below);
+        }
+        Some(BelievedWay { dirs, asked })
+    }
+
+    /// Believes of a path what another client has believed, for as long as that would have. To be called before anything is
+    /// changed by this one.
+    pub fn take_over_way(&self, path: &[u8], way: &BelievedWay) {
+        let mut at = self.fs.root();
+        for (name, below) in names(path).zip(&way.dirs) {
+            self.fs.cache.keep_handed_on(way.asked, (at, name), *below);
+            at = *below;
+        }
+    }
+
+    /// Whether it is believed that a path from the root on, which has no symlinks and no dots, leads to a directory. Nobody
+    /// needs to be allowed to go there to know that.
+    pub fn is_believed_to_lead(&self, path: &[u8], to: Oid) -> bool {
+        let last = self.believed_way(path).and_then(|way| way.dirs.last().copied());
+        last == Some(to)
+    }
+}
