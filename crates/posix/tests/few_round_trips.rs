@@ -180,19 +180,22 @@ fn the_way_to_a_directory_is_believed_by_whoever_it_is_handed_on_to_for_no_longe
     let dir = first.metadata("/a/b/c").unwrap().oid;
     let way = first.believed_way(b"/a/b/c").unwrap();
     assert_eq!((way.dirs.len(), way.dirs[2]), (3, dir));
-    assert!(!second.is_believed_to_lead(b"/a/b/c", dir));
+    let path = |client: &Namespace, path: &[u8]| client.believed_path(path, dir);
+    assert_eq!(path(&second, b"/a/b/c"), None);
     second.take_over_way(b"/a/b/c", &way);
-    assert!(second.is_believed_to_lead(b"/a/b/c", dir));
-    assert!(!second.is_believed_to_lead(b"/a/b", dir) && !second.is_believed_to_lead(b"", dir));
+    assert_eq!(path(&second, b"//a/b//c/").unwrap(), b"/a/b/c");
+    for other in [&b"/a/b"[..], b"", b"/", b"/a/./b/c", b"/a/b/../b/c", b"/a/b/c/d"] {
+        assert_eq!(path(&second, other), None);
+    }
     let look = asked(&cluster, || assert_eq!(second.metadata("/a/b/c/file").unwrap().size, 7));
     assert_eq!(look, just(&["lookup"]));
     second.rename("/a/b", "/a/elsewhere", RenameMode::Replace).unwrap();
-    assert!(!second.is_believed_to_lead(b"/a/b/c", dir), "own changes count at once");
+    assert_eq!(path(&second, b"/a/b/c"), None, "own changes count at once");
     std::thread::sleep(ttl);
     assert_eq!(first.believed_way(b"/a/b/c"), None);
     let third = client();
     third.take_over_way(b"/a/b/c", &way);
-    assert!(!third.is_believed_to_lead(b"/a/b/c", dir), "it is as old as it was");
+    assert_eq!(path(&third, b"/a/b/c"), None, "it is as old as it was");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::Namespace;
 pub struct BelievedWay {
     /// What each of them leads to.
     pub dirs: Vec<Oid>,
-    /// When the first of them was asked for.
+    /// The first time at which one of them was asked for.
     pub asked: Instant,
 }
 
@@ -21,8 +21,8 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Namespace {
-    /// Where the names of a path from the root on lead, which has no symlinks and no dots, if it is believed of all of
-    /// them that they lead to directories.
+    /// Where the names of a path from the root on lead, if it is believed of all of them that they lead to directories. It
+    /// never is of dots and symlinks.
     pub fn believed_way(&self, path: &[u8]) -> Option<BelievedWay> {
         let (mut at, mut asked) = (self.fs.root(), self.fs.now());
         let mut dirs = Vec::new();
@@ -44,10 +44,14 @@ impl Namespace {
         }
     }
 
-    /// Whether it is believed that a path from the root on, which has no symlinks and no dots, leads to a directory. Nobody
-    /// needs to be allowed to go there to know that.
-    pub fn is_believed_to_lead(&self, path: &[u8], to: Oid) -> bool {
-        let last = self.believed_way(path).and_then(|way| way.dirs.last().copied());
-        last == Some(to)
+    /// The absolute path of a far directory without repeated slashes, if it is believed that this one from the root on leads
+    /// there: where it is not far, to ask costs next to nothing. Nobody needs to be allowed to go there to know that.
+    pub fn believed_path(&self, path: &[u8], to: Oid) -> Option<Vec<u8>> {
+        if !self.fs.lists_far() {
+            return None;
+        }
+        let last = self.believed_way(path)?.dirs.last().copied();
+        let canonical = || names(path).flat_map(|name| [b"/", name].concat()).collect();
+        (last == Some(to)).then(canonical)
     }
 }

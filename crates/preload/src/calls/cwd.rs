@@ -69,14 +69,15 @@ fn path_of(ns: &Namespace, dir: Oid, known: &[u8]) -> Result<Vec<u8>> {
     if dir == ns.filesystem().root() {
         return Ok(Vec::new());
     }
-    if ns.is_believed_to_lead(known, dir) {
-        return Ok(known.to_vec());
-    }
-    if known.starts_with(b"/")
-        && let Ok((path, attr)) = ns.canonicalize(b"", known)
-        && attr.oid == dir
-    {
-        return Ok(path);
+    if known.starts_with(b"/") {
+        if let Some(path) = ns.believed_path(known, dir) {
+            return Ok(path);
+        }
+        if let Ok((path, attr)) = ns.canonicalize(b"", known)
+            && attr.oid == dir
+        {
+            return Ok(path);
+        }
     }
     path_from_below(ns, dir)
 }
