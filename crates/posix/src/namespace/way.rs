@@ -22,8 +22,11 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 impl Namespace {
     /// Where the names of a path from the root on lead, if it is believed of all of them that they lead to directories. It
-    /// never is of dots and symlinks.
+    /// never is of dots and symlinks. `None` also where the pool is not far: to ask costs next to nothing there.
     pub fn believed_way(&self, path: &[u8]) -> Option<BelievedWay> {
+        if !self.fs.lists_far() {
+            return None;
+        }
         let (mut at, mut asked) = (self.fs.root(), self.fs.now());
         let mut dirs = Vec::new();
         for name in names(path) {
@@ -45,11 +48,8 @@ impl Namespace {
     }
 
     /// The absolute path of a far directory without repeated slashes, if it is believed that this one from the root on leads
-    /// there: where it is not far, to ask costs next to nothing. Nobody needs to be allowed to go there to know that.
+    /// there. Nobody needs to be allowed to go there to know that.
     pub fn believed_path(&self, path: &[u8], to: Oid) -> Option<Vec<u8>> {
-        if !self.fs.lists_far() {
-            return None;
-        }
         let last = self.believed_way(path)?.dirs.last().copied();
         let canonical = || names(path).flat_map(|name| [b"/", name].concat()).collect();
         (last == Some(to)).then(canonical)
