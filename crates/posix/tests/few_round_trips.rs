@@ -169,7 +169,7 @@ fn where_a_file_stands_that_was_opened_just_now_is_known() {
 fn the_way_to_a_directory_is_believed_by_whoever_it_is_handed_on_to_for_no_longer() {
     let cluster = far_pool(1);
     make(&cluster, "/a/b/c/file", b"content");
-    let ttl = Duration::from_millis(400);
+    let ttl = Duration::from_millis(1500);
     let config = || FsConfig { cache: CachePolicy::Auto { ttl }, ..far_config() };
     let client = || {
         let fs = FileSystem::mount(cluster.pool(), "default", config()).unwrap();
