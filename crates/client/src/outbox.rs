@@ -219,11 +219,11 @@ impl WriteChannel {
         self.channel.in_flight().all(|posted| posted.kind == Kind::Release)
     }
 
-    /// Waits for all that is under way; nothing more may be sent.
-    fn finish(&self) {
-        while !self.is_idle() {
+    /// Takes answers in until something has come about, be it by another thread.
+    fn wait_until(&self, is_over: impl Fn() -> bool) {
+        while !is_over() {
             let mut reader = self.channel.reader();
-            if !self.is_idle() {
+            if !is_over() {
                 self.take_one(&mut reader);
             }
         }
@@ -293,14 +293,14 @@ impl std::fmt::Debug for Outbox {
 
 impl Lender for Outbox {
     fn lend(&self, engine: EngineId) {
-        let of_engine = || self.places(|of| of == engine);
-        let idle = of_engine().iter().find_map(|place| take_spare(place, WriteChannel::is_idle));
-        let spare = idle.or_else(|| {
-            of_engine().iter().find_map(|place| take_spare(place, WriteChannel::only_gives_back))
-        });
+        let places = self.places(|of| of == engine);
+        let take = |can_be_spared: fn(&WriteChannel) -> bool| {
+            places.iter().find_map(|place| take_spare(place, can_be_spared))
+        };
+        let spare = take(WriteChannel::is_idle).or_else(|| take(WriteChannel::only_gives_back));
         // Its place is free again already, so that nobody who writes waits for this.
         if let Some(open) = spare {
-            open.finish();
+            open.wait_until(|| open.is_idle());
         }
     }
 }
@@ -394,12 +394,7 @@ impl Outbox {
         let Some(channel) = posted.channel.get().and_then(Weak::upgrade) else {
             return posted.settle(Outcome::Lost);
         };
-        while !posted.is_over() {
-            let mut reader = channel.channel.reader();
-            if !posted.is_over() {
-                channel.take_one(&mut reader);
-            }
-        }
+        channel.wait_until(|| posted.is_over());
     }
 
     /// Gives the connections away, to be used by others. Nothing should be in flight.

@@ -126,10 +126,15 @@ impl Pool {
         &self.lenders
     }
 
-    /// The session, about to ask a target for something. Where all connections to its engine are kept for
-    /// a purpose, one of them that is not in use is taken for that.
+    /// The session, about to ask a target for something.
     fn session_for(&self, target: TargetId) -> &Session {
         let session = self.session();
+        self.free_connection(session, target);
+        session
+    }
+
+    /// Where all connections to a target's engine are kept for a purpose, takes one of them that is not in use for others.
+    fn free_connection(&self, session: &Session, target: TargetId) {
         let is_lacking = |link: &Link| link.is_connected() && !link.slots.has_idle_connection();
         if self.lenders.are_there()
             && let Ok((link, _)) = session.link(target)
@@ -140,7 +145,6 @@ impl Pool {
                 self.lenders.ask(link.engine);
             }
         }
-        session
     }
 
     /// The pool map as it is known now.
@@ -364,13 +368,12 @@ impl Pool {
             exchanges.iter().any(|exchange| self.comes_after_changes(exchange.request));
         match if comes_after { self.arrive() } else { Ok(()) } {
             Ok(()) => {
+                let session = self.session();
                 // A fan-out takes a connection to each engine.
-                let mut targets: Vec<TargetId> = exchanges.iter().map(|it| it.target).collect();
-                targets.dedup();
-                for target in targets {
-                    self.session_for(target);
+                for alike in exchanges.chunk_by(|one, next| one.target == next.target) {
+                    self.free_connection(session, alike[0].target);
                 }
-                self.session().fan_out_once(exchanges)
+                session.fan_out_once(exchanges)
             }
             Err(error) => (exchanges.iter().map(|_| Err(error.clone())).collect(), false),
         }

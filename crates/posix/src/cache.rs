@@ -310,17 +310,20 @@ impl DirCache {
 
     /// Where a name leads, if it is known to lead to a directory or symlink.
     pub(crate) fn step(&self, dir: Oid, name: &[u8]) -> Option<Step> {
+        self.fresh_step(dir, name).map(|kept| kept.value)
+    }
+
+    fn fresh_step(&self, dir: Oid, name: &[u8]) -> Option<Kept<Step>> {
         self.ttl?;
-        let kept = self.steps.get(&NameRef { dir, name })?;
-        self.is_fresh(kept.since).then_some(kept.value)
+        self.steps.get(&NameRef { dir, name }).filter(|kept| self.is_fresh(kept.since))
     }
 
     /// The directory to which a name leads, if that is known, and when it was asked for.
     pub(crate) fn directory(&self, dir: Oid, name: &[u8]) -> Option<(Oid, Instant)> {
-        let kept = self.steps.get(&NameRef { dir, name })?;
+        let kept = self.fresh_step(dir, name)?;
         match kept.value {
-            Step::Directory(oid) if self.is_fresh(kept.since) => Some((oid, kept.since)),
-            _ => None,
+            Step::Directory(oid) => Some((oid, kept.since)),
+            Step::Symlink(_) => None,
         }
     }
 

@@ -42,9 +42,7 @@ pub use errno::{Errno, Result};
 pub use filesystem::{CachePolicy, FileSystem, FsConfig, MountError};
 pub use handle::OpenFile;
 pub use listed::{Foreseen, Listed, Trust};
-pub use namespace::{
-    BelievedWay, Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix,
-};
+pub use namespace::{Directory, DirectoryEntry, File, LEFT, Namespace, OpenOptions, below_prefix};
 pub use ops::attr::AttrUpdate;
 pub use ops::changed_dir::ChangedDir;
 pub use ops::create::{NewEntry, Striping};
@@ -52,6 +50,7 @@ pub use ops::readdir::{AttrsWanted, DirPage};
 pub use ops::seek::SeekTo;
 pub use ops::stateless::{ObjectRead, ObjectSync, ObjectWrite, ReadRequest, WriteVerifier};
 pub use ops::statfs::StatFs;
+pub use ops::way::BelievedWay;
 pub use permission::{Access, may_access, may_change};
 pub use privileges::Privileges;
 pub use reader::{Trace, TraceDecision, TracePolicy, TraceRecord};

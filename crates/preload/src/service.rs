@@ -57,7 +57,7 @@ pub(crate) fn received_directory() -> Option<HandedDirectory> {
 pub(crate) fn known(directory: Option<(Oid, Vec<u8>)>) -> Option<Vec<u8>> {
     let State::Open(root) = &*STATE.read() else { return None };
     let directory = directory.map(|(oid, path)| {
-        let way = root.believed_way(&path).map(|way| handed(&way));
+        let way = root.filesystem().believed_way(&path).map(|way| handed(&way));
         HandedDirectory { oid, path, way }
     });
     let (fs, pool) = (root.filesystem(), root.filesystem().pool());
@@ -118,14 +118,13 @@ fn handed(way: &BelievedWay) -> HandedWay {
 }
 
 /// Believes what has been handed on of the way to the working directory.
-fn take_over(fs: &Arc<FileSystem>, received: &HandedOn) {
+fn take_over(fs: &FileSystem, received: &HandedOn) {
     let Some(HandedDirectory { path, way: Some(way), .. }) = &received.directory else { return };
     let asked = host_us()
         .checked_sub(way.asked_us)
         .and_then(|age_us| Instant::now().checked_sub(Duration::from_micros(age_us)));
     if let Some(asked) = asked {
-        let root = Namespace::new(Arc::clone(fs), Credentials::of_process());
-        root.take_over_way(path, &BelievedWay { dirs: way.dirs.clone(), asked });
+        fs.take_over_way(path, &BelievedWay { dirs: way.dirs.clone(), asked });
     }
 }
 

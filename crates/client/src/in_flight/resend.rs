@@ -126,16 +126,13 @@ impl Locked<'_> {
     pub(crate) fn renew_leases(&mut self) -> Result<()> {
         self.arrive()?;
         self.make_way()?;
-        if self.state.leases.is_empty() {
-            return Ok(());
-        }
-        // They are asked for over its connection: to make another takes several round trips.
-        self.close();
-        self.ask_for_leases_again()
+        if self.state.leases.is_empty() { Ok(()) } else { self.ask_for_leases_again() }
     }
 
     /// Takes the leases up again under new epochs; if others have been there since, there are none any more.
     fn ask_for_leases_again(&mut self) -> Result<()> {
+        // They are asked for over its connection: to make another takes several round trips.
+        self.close();
         let asked = self.now();
         let leases: Vec<(Leased, super::Lease)> =
             self.state.leases.iter().map(|(leased, lease)| (*leased, *lease)).collect();

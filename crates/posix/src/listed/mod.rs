@@ -484,12 +484,13 @@ impl Listings {
     /// Whether the directory above one, in which it stands, is worth being listed with it: names of directories are looked
     /// at one directory after the other, and where the next ones are is not known.
     pub(crate) fn is_above_wanted(&self, dir: Oid, above: Oid) -> bool {
+        if self.are_leased() {
+            return false;
+        }
         let known = self.known.lock();
         let believes = |page: &Page| self.believes_names(above, page);
         let listed = known.directories.get(&above);
-        !self.are_leased()
-            && known.looked.walks_on(dir)
-            && !listed.is_some_and(|listed| listed.is_whole(believes))
+        known.looked.walks_on(dir) && !listed.is_some_and(|listed| listed.is_whole(believes))
     }
 
     /// No lease has been given of the names of a directory.

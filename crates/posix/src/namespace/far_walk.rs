@@ -10,12 +10,6 @@ use crate::walked::{End, Told};
 use crate::{Errno, Result};
 
 impl Namespace {
-    /// Whether the names of a path are looked up together. That comes after all that is on its way to the engine: where
-    /// anything is, a single name, which need not, is looked up by itself.
-    pub(super) fn looks_along(&self, names: &[u8]) -> bool {
-        self.fs.lists_far() && (self.fs.newborns.are_none() || names.contains(&b'/'))
-    }
-
     /// Looks up the names of a path from a directory on; see [`crate::FileSystem::keep_walked`].
     pub(super) fn look_along(&self, dir: Oid, path: &[u8]) -> Result<Option<End>> {
         let cache = &self.fs.cache;

@@ -7,7 +7,6 @@ mod far_walk;
 mod file;
 mod paths;
 mod walk;
-mod way;
 
 use std::sync::Arc;
 
@@ -18,7 +17,6 @@ use crate::{Credentials, FileSystem};
 pub use directory::{Directory, DirectoryEntry};
 pub use file::{File, OpenOptions};
 pub use walk::{LEFT, below_prefix};
-pub use way::BelievedWay;
 
 /// A file system by path, for one user. Cheap to clone.
 #[derive(Clone, Debug)]

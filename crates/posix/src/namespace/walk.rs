@@ -207,6 +207,16 @@ impl Namespace {
         Ok(self.fs.root())
     }
 
+    /// The names of a walk from this one on that are looked up together; `None` if this one is looked up by itself. What is
+    /// looked up together comes after all that is on its way to the engine, which a single name need not.
+    fn names_together(&self, walk: &Walk, name: &[u8]) -> Option<Vec<u8>> {
+        if !self.fs.lists_far() {
+            return None;
+        }
+        let names = walk.names_from(name);
+        (self.fs.newborns.are_none() || names.contains(&b'/')).then_some(names)
+    }
+
     /// One step down, along a symlink if there is one.
     fn step(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Walked<Oid> {
         if name.len() > NAME_BYTES_MAX {
@@ -214,10 +224,9 @@ impl Namespace {
         }
         let step = match self.known_step(dir, name) {
             None => {
-                let path = walk.names_from(name);
+                let path = self.names_together(walk, name);
                 // Before the check, which may go by what it brings.
-                let is_along = self.looks_along(&path);
-                is_along.then(|| self.step_along((dir, name), &path, &mut walk.end))
+                path.map(|path| self.step_along((dir, name), &path, &mut walk.end))
             }
             known => known.map(Ok),
         };
@@ -441,10 +450,9 @@ impl Namespace {
     /// Looks at a name of a path of which each is looked at, for a call that only looks: what lies far away is asked for
     /// together with the names behind it, or has come with a listing.
     fn look_on(&self, dir: Oid, name: &[u8], walk: &mut Walk) -> Result<Attr> {
-        let path = walk.names_from(name);
-        if !self.looks_along(&path) {
+        let Some(path) = self.names_together(walk, name) else {
             return self.look_at_last(dir, name);
-        }
+        };
         if walk.end.is_none() {
             if let Some((attr, _)) = self.fs.look_at_listed(&self.caller, dir, name)? {
                 return Ok(*attr);
@@ -502,12 +510,13 @@ impl Namespace {
                 _ => {}
             }
             let is_last = walk.rest.is_empty() && !walk.slash;
-            let attr = match self.believed_directory(at, &name)? {
+            let believed = match self.believed_directory(at, &name)? {
+                None if is_last => self.fs.opened_just_now(at, &name),
+                believed => believed,
+            };
+            let attr = match believed {
                 Some(attr) => attr,
-                None => match self.fs.opened_just_now(at, &name).filter(|_| is_last) {
-                    Some(attr) => attr,
-                    None => self.look_on(at, &name, &mut walk)?,
-                },
+                None => self.look_on(at, &name, &mut walk)?,
             };
             if attr.kind == FileKind::Symlink {
                 let text = self.text_of(attr.oid)?;
@@ -525,7 +534,7 @@ impl Namespace {
             if attr.kind == FileKind::Directory {
                 at = attr.oid;
                 met = Some(attr);
-            } else if walk.rest.is_empty() && !walk.slash {
+            } else if is_last {
                 return Ok((done, attr));
             } else {
                 return Err(Errno::NOTDIR);

@@ -94,8 +94,8 @@ impl FileSystem {
     }
 
     /// Lists a directory whose names are looked at one after the other, and those beside it if one directory
-    /// after the other is; where these stand as well, to know which are next. Whatever fails here shows when a name is looked up by itself; where no lease will tell that it is
-    /// not there, this one is looked up in the same exchange.
+    /// after the other is; where these stand as well, to know which are next. Whatever fails here shows when a name is
+    /// looked up by itself; where no lease will tell that it is not there, this one is looked up in the same exchange.
     fn list_walked(&self, dir: Oid, name: &[u8]) -> Option<Result<Found>> {
         let mut dirs = vec![dir];
         dirs.extend(self.listed.beside(dir));

@@ -26,4 +26,5 @@ pub(crate) mod seek;
 pub(crate) mod stateless;
 pub(crate) mod statfs;
 pub(crate) mod sync;
+pub(crate) mod way;
 pub(crate) mod xattr;

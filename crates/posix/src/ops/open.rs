@@ -201,8 +201,10 @@ impl FileSystem {
         if wants_lease && let Some(opened) = self.open_foreseen(caller, dir, name, flags)? {
             return Ok(Named::Open(Box::new(opened)));
         }
-        let asked = wants_lease.then(|| (self.now(), self.changes.counts()));
-        let asked_name = wants_lease.then(|| self.listed.ask());
+        let asked = wants_lease.then(|| {
+            let at = self.now();
+            (at, self.changes.counts(), self.listed.ask_since(at))
+        });
         let bring_bytes = if wants_lease { self.reading.bring_bytes(target) } else { 0 };
         let mut brought = vec![0; bring_bytes as usize];
         let opened = self.pool().open_name(dir, name, wants_lease, &mut brought);
@@ -217,12 +219,12 @@ impl FileSystem {
                 let (attr, file) = self.opened(caller, *attr, reference, flags)?;
                 // Before the look at all changes: one that begins after that makes this count an old one.
                 let count = self.changes.count_of(entry.oid).of_attributes();
-                if let Some((at, changes)) = asked
+                if let Some((at, changes, _)) = &asked
                     && lease.lease_ms > 0
-                    && self.changes.has_attributes_of(entry.oid, &changes)
+                    && self.changes.has_attributes_of(entry.oid, changes)
                 {
                     let leased = FileLeased { lease, others, attr: Box::new(attr.clone()) };
-                    file.reader.begin_leased(&self.reading, &file.layout, (at, count), leased);
+                    file.reader.begin_leased(&self.reading, &file.layout, (*at, count), leased);
                     if let Some(bytes) = brought_bytes {
                         brought.truncate(bytes);
                         let geometry = file.layout.geometry();
@@ -232,7 +234,7 @@ impl FileSystem {
                     }
                     self.note_read(&file, None);
                 }
-                if let Some(asked) = asked_name.filter(|_| attr.kind == FileKind::Regular) {
+                if let Some((.., asked)) = asked.filter(|_| attr.kind == FileKind::Regular) {
                     self.note_opened(&asked, (dir, name), &attr);
                 }
                 Ok(Named::Open(Box::new((attr, file))))

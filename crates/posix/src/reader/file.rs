@@ -100,7 +100,7 @@ impl FileReader {
     /// hole follows. What else is asked for goes on beside them.
     pub(crate) fn take_brought(&self, reading: &Reading, range: ByteRange, bytes: Vec<u8>) {
         if let Some(readahead) = self.readahead() {
-            readahead.lock().take_brought(range, bytes, &reading.budget);
+            readahead.lock().take_brought(reading, range, bytes);
         }
     }
 

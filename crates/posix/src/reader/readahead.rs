@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use azekura_policy::{Actions, Budget, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead};
+use azekura_policy::{Actions, ByteRange, LinkEstimate, PredictiveParameters, ReadAhead};
 use azekura_proto::Attr;
 use azekura_proto::message::typed::FileLeased;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use super::expected::Expected;
 use super::far_file::{Copied, Direct, FarFile, Part, copy_out};
 use super::leased_attr::AttrAsked;
 use super::reading::Reading;
-use super::short_files::{ShortFile, ShortFiles};
+use super::short_files::ShortFile;
 use super::trace::Trace;
 use super::whole::Whole;
 
@@ -36,7 +36,6 @@ pub(super) struct Readahead {
     brought: Option<Brought>,
     /// The file, if it is one that can come whole, and it is to be seen whether it is read.
     short: Option<ShortFile>,
-    short_files: Arc<ShortFiles>,
     /// All of the file, if it was asked for before the file was opened.
     whole: Option<Whole>,
     /// The start of the file, among the entries, if it was asked for before the file was opened.
@@ -73,7 +72,6 @@ impl Readahead {
             entries: BTreeMap::new(),
             brought: None,
             short: None,
-            short_files: Arc::clone(&reading.short_files),
             whole: None,
             start: None,
             actions,
@@ -411,10 +409,10 @@ impl Readahead {
     }
 
     /// Bytes have come with the answer to the file's opening, under the lease that it brought.
-    pub(super) fn take_brought(&mut self, range: ByteRange, bytes: Vec<u8>, budget: &Arc<Budget>) {
-        self.short = ShortFile::new(range.end(), &self.short_files);
+    pub(super) fn take_brought(&mut self, reading: &Reading, range: ByteRange, bytes: Vec<u8>) {
+        self.short = ShortFile::new(range.end(), &reading.short_files);
         let part = self.file.come(range, bytes);
-        self.brought = part.and_then(|part| Brought::new(part, budget));
+        self.brought = part.and_then(|part| Brought::new(part, &reading.budget));
     }
 
     fn invalidate(&mut self) {

@@ -2,16 +2,16 @@
 //! coming with it: it is as long as the program has read each of those that it opened last from further in front.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use azekura_proto::limits::{BROUGHT_BYTES_MAX, BROUGHT_FILE_BYTES_MAX};
 
 /// So many files in a row are enough to go by.
-const ENOUGH: u8 = 2;
+const ENOUGH: u64 = 2;
 
-/// What became of such files lately: how many in a row were read, up to [`ENOUGH`].
+/// What became of such files lately: how many in a row were read.
 #[derive(Debug, Default)]
-pub(super) struct ShortFiles(AtomicU8);
+pub(super) struct ShortFiles(AtomicU64);
 
 /// One of them that is open.
 #[derive(Debug)]
@@ -28,12 +28,6 @@ impl ShortFiles {
         let come_whole = self.0.load(Ordering::Relaxed) >= ENOUGH;
         if come_whole { BROUGHT_FILE_BYTES_MAX } else { BROUGHT_BYTES_MAX }
     }
-
-    fn note(&self, is_read: bool) {
-        let noted = |in_a_row: u8| Some(if is_read { (in_a_row + 1).min(ENOUGH) } else { 0 });
-        // It always has a next value.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, noted);
-    }
 }
 
 impl ShortFile {
@@ -48,7 +42,7 @@ impl ShortFile {
     pub(super) fn note_read(&mut self, offset: u64) {
         if offset < self.tail && !self.is_read {
             self.is_read = true;
-            self.files.note(true);
+            self.files.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -56,7 +50,7 @@ impl ShortFile {
 impl Drop for ShortFile {
     fn drop(&mut self) {
         if !self.is_read {
-            self.files.note(false);
+            self.files.0.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -70,7 +70,7 @@ fn path_of(ns: &Namespace, dir: Oid, known: &[u8]) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     if known.starts_with(b"/") {
-        if let Some(path) = ns.believed_path(known, dir) {
+        if let Some(path) = ns.filesystem().believed_path(known, dir) {
             return Ok(path);
         }
         if let Ok((path, attr)) = ns.canonicalize(b"", known)

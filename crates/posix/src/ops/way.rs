@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use azekura_proto::Oid;
 
-use super::Namespace;
+use crate::FileSystem;
 
 /// Where the names of a path lead, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,17 +20,17 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-impl Namespace {
+impl FileSystem {
     /// Where the names of a path from the root on lead, if it is believed of all of them that they lead to directories. It
     /// never is of dots and symlinks. `None` also where the pool is not far: to ask costs next to nothing there.
     pub fn believed_way(&self, path: &[u8]) -> Option<BelievedWay> {
-        if !self.fs.lists_far() {
+        if !self.lists_far() {
             return None;
         }
-        let (mut at, mut asked) = (self.fs.root(), self.fs.now());
+        let (mut at, mut asked) = (self.root(), self.now());
         let mut dirs = Vec::new();
         for name in names(path) {
-            let (below, since) = self.fs.cache.directory(at, name)?;
+            let (below, since) = self.cache.directory(at, name)?;
             (at, asked) = (below, asked.min(since));
             dirs.push(below);
         }
@@ -40,9 +40,9 @@ impl Namespace {
     /// Believes of a path what another client has believed, for as long as that would have. To be called before anything is
     /// changed by this one.
     pub fn take_over_way(&self, path: &[u8], way: &BelievedWay) {
-        let mut at = self.fs.root();
+        let mut at = self.root();
         for (name, below) in names(path).zip(&way.dirs) {
-            self.fs.cache.keep_handed_on(way.asked, (at, name), *below);
+            self.cache.keep_handed_on(way.asked, (at, name), *below);
             at = *below;
         }
     }
